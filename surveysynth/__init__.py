@@ -1,0 +1,1 @@
+"""Private survey tables from synthetic microdata."""

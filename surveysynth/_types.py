@@ -1,0 +1,13 @@
+"""Names for array types used throughout; shapes are stated where the arrays are used."""
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.int64]
+BoolArray: TypeAlias = NDArray[np.bool_]
+
+#: Parameter draws by name; the leading axes (chains, draws or releases) are the same for all.
+Theta: TypeAlias = dict[str, FloatArray]

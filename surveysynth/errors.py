@@ -1,0 +1,23 @@
+"""The errors that surveysynth raises on purpose.
+
+Every message is one complete sentence or more: what was expected, what was got, where, and the
+remedy. Confidential records are mentioned by count, never by value.
+"""
+
+
+class SurveySynthError(Exception):
+    """Base of every deliberate error; ``exit_code`` is what the command line returns for it."""
+
+    exit_code = 1
+
+
+class InputError(SurveySynthError):
+    """The data, the specification or an argument is not usable as given."""
+
+    exit_code = 2
+
+
+class RefusedError(SurveySynthError):
+    """The input is valid but a release would not hold what it states, so none is made."""
+
+    exit_code = 3
