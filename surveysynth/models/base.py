@@ -1,0 +1,115 @@
+"""What a synthesizer is: the protocol that the mechanism, synthesis and studies rely on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from surveysynth._types import FloatArray, IntArray, Theta
+from surveysynth.errors import InputError
+from surveysynth.survey import Confidential, PublicDesign
+
+SimulationKind = Literal["release", "sample"]
+
+
+@dataclass(frozen=True)
+class SamplingPlan:
+    """Size of a fit, fixed before the data are seen: S = chains * draws kept draws."""
+
+    chains: int = 4
+    warmup: int = 250
+    draws: int = 250
+
+    def __post_init__(self) -> None:
+        for name, least in (("chains", 1), ("warmup", 0), ("draws", 4)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+
+    @property
+    def kept(self) -> int:
+        """S, the number of kept draws."""
+        return self.chains * self.draws
+
+
+@dataclass(frozen=True, repr=False)
+class Simulated:
+    """One simulated dataset on the model's scale: z (n, q), the last column the log weight
+    (FBS) or log inclusion probability (FBP)."""
+
+    z: FloatArray
+
+
+class Model(Protocol):
+    """A synthesizer. Arrays of parameters carry leading axes (databases, chains, draws).
+
+    Nothing outside ``mechanism`` and ``privacy`` may assume that the likelihood is down-weighted
+    record by record: a model takes the weights only in ``compress``.
+    """
+
+    name: str
+    title: str
+    requires: frozenset[str]
+    batched: bool
+    identified: bool
+
+    def records(self, design: PublicDesign, confidential: Confidential) -> Any:
+        """The confidential records on the model's scale."""
+
+    def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> Any:
+        """The same from a simulated dataset: feasibility, debiasing and tests refit it."""
+
+    def compress(self, records: Any, risk_weights: FloatArray) -> Any:
+        """Weighted sufficient statistics of one database; risk_weights alpha (n,)."""
+
+    def sample(self, stats: Any, plan: SamplingPlan, rng: np.random.Generator) -> Theta:
+        """Posterior draws, leading axes (databases, chains, draws)."""
+
+    def monitored(self, theta: Theta) -> dict[str, FloatArray]:
+        """Unconstrained scalars for R-hat and ESS, by name: (..., chains, draws, d)."""
+
+    def log_lik_blocks(
+        self, theta: Theta, records: Any
+    ) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Streams (rows, log_lik (S, len(rows))), unweighted, never S x n at once.
+
+        theta has one leading axis S. Every record occurs in exactly one block.
+        """
+
+    def simulate(
+        self, theta: Theta, design: PublicDesign, rng: np.random.Generator, kind: SimulationKind
+    ) -> Simulated:
+        """A dataset of the design's n records from one draw (theta without leading axes).
+
+        "release": as it is published; "sample": as the sample would have been.
+        """
+
+    def smooth_weight(
+        self, theta: Theta, design: PublicDesign, simulated: Simulated
+    ) -> FloatArray:
+        """Smoothed weights (n,) of a "release" dataset, in the units of the sampling weight."""
+
+    def prior_guess(self, design: PublicDesign) -> Theta:
+        """A draw-like guess from public inputs alone, for ``surveysynth check``."""
+
+
+def require(model: Model, design: PublicDesign) -> None:
+    """Raises ``InputError`` if the design lacks something that the model needs."""
+    if "population_size" in model.requires and design.population_size is None:
+        raise InputError(
+            f"The model {model.name!r} needs the public population size: set population_size in "
+            "[survey] to the number of units in the population (from a frame or a published "
+            "source, not the sum of the weights), or use the model 'fbs'."
+        )
+    if "weight" in model.requires and design.weight_name is None:
+        raise InputError(
+            f"The model {model.name!r} needs a sampling weight: name its column as weight in "
+            "[survey]."
+        )
+    limit = 1 if "one_outcome" in model.requires else None
+    if limit is not None and len(design.outcome_names) > limit:
+        raise InputError(
+            f"The model {model.name!r} takes one outcome, got {len(design.outcome_names)}: "
+            "name one, or use the model 'fbs'."
+        )

@@ -1,0 +1,271 @@
+"""FBP: fully Bayes for the population ([T] 2.2, App. D; methods 3).
+
+    population: y~ ~ N(x beta, s_y^2);  log pi~ | y~ ~ N(k_y y~ + x k_x, s_pi^2),  pi~ = N / (n w)
+
+The sample is the population tilted by pi~; its likelihood is exact and stays Gaussian in form, so
+that weighted sufficient statistics and X'alpha are all that a draw needs (methods 4).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+
+from surveysynth._types import FloatArray, IntArray, Theta
+from surveysynth.errors import InputError
+from surveysynth.models import gaussian
+from surveysynth.models.base import SamplingPlan, SimulationKind, Simulated, require
+from surveysynth.models.gaussian import GaussianRecords, GaussianStats, QuadraticForm
+from surveysynth.sampling import primitives
+from surveysynth.survey import Confidential, PublicDesign
+
+PRIORS: Mapping[str, float] = MappingProxyType(
+    {"coefficient_sd": 10.0, "selection_sd": 10.0, "residual_scale": 1.0}
+)
+
+
+@dataclass(frozen=True)
+class FBP:
+    """The population synthesizer; ``priors`` overrides the scales of methods 3 by name.
+
+    smoothing: "default" weights a cell of X by 1/E(pi | x); "outcome" is the paper's form, which
+    leaves out x k_x and biases strata that differ in outcome. Raises ``InputError`` for another.
+    """
+
+    priors: Mapping[str, float] = field(default_factory=lambda: PRIORS)
+    smoothing: Literal["default", "outcome"] = "default"
+    name: str = "fbp"
+    title: str = "FBP (fully Bayes model for the population)"
+    requires: frozenset[str] = frozenset({"weight", "population_size", "one_outcome"})
+    batched: bool = True
+    identified: bool = True
+
+    def __post_init__(self) -> None:
+        if self.smoothing not in ("default", "outcome"):
+            raise InputError(
+                f"smoothing must be 'default' or 'outcome', got {self.smoothing!r}."
+            )
+        object.__setattr__(self, "priors", MappingProxyType({**PRIORS, **self.priors}))
+
+    def records(self, design: PublicDesign, confidential: Confidential) -> GaussianRecords:
+        """z (n, 2): the transformed outcome and log pi~ = log(N / (n w))."""
+        require(self, design)
+        assert confidential.sampling_weight is not None  # require() has checked the design
+        assert design.population_size is not None
+        outcome = design.transforms[0].forward(confidential.outcome[:, 0])
+        log_pi = np.log(design.population_size / design.n) - np.log(confidential.sampling_weight)
+        return self.records_from_simulated(design, Simulated(np.stack([outcome, log_pi], axis=1)))
+
+    def records_from_simulated(
+        self, design: PublicDesign, simulated: Simulated
+    ) -> GaussianRecords:
+        """Records of a dataset that is already on the model's scale."""
+        return GaussianRecords(design.matrix.x_cells, design.matrix.cell, simulated.z)
+
+    def compress(self, records: GaussianRecords, risk_weights: FloatArray) -> GaussianStats:
+        """Weighted sufficient statistics (methods 4)."""
+        return gaussian.compress(records, risk_weights)
+
+    def sample(self, stats: GaussianStats, plan: SamplingPlan, rng: np.random.Generator) -> Theta:
+        """Gibbs draws: beta (..., K), selection (..., 1 + K) = (k_y, k_x), variance (..., 2) =
+        (s_y^2, s_pi^2), leading axes (databases, chains, draws)."""
+        return _Gibbs(stats.repeated(plan.chains), self.priors, rng).run(plan)
+
+    def monitored(self, theta: Theta) -> dict[str, FloatArray]:
+        """Coefficients of both parts and log residual SDs."""
+        return {
+            "beta": theta["beta"],
+            "selection": theta["selection"],
+            "log_residual_sd": 0.5 * np.log(theta["variance"]),
+        }
+
+    def quadratic_form(
+        self, theta: Theta, x_cells: FloatArray, centre: FloatArray
+    ) -> QuadraticForm:
+        """Coefficients of the sample density of (y~, pi~) about ``centre`` (no Jacobian:
+        it is the density in pi~, methods 3)."""
+        k_y, k_x = theta["selection"][:, 0], theta["selection"][:, 1:]
+        v_y, v_pi = theta["variance"].T
+        mean_y, mean_pi = theta["beta"] @ x_cells.T, k_x @ x_cells.T
+        # Residuals of a record: e_y = d_y + r_y and e_pi = d_pi - k_y d_y + r_pi.
+        r_y = centre[:, 0] - mean_y
+        r_pi = centre[:, 1] - k_y[:, None] * centre[:, 0] - mean_pi
+        tilt = mean_pi + k_y[:, None] * mean_y + 0.5 * (v_pi + k_y * k_y * v_y)[:, None]
+        log_norm = -0.5 * np.log(v_y * v_pi) - np.log(2 * np.pi)
+        constant = (
+            log_norm[:, None]
+            - 0.5 * (r_y * r_y / v_y[:, None] + r_pi * r_pi / v_pi[:, None])
+            - tilt
+        )
+        slope_pi = -r_pi / v_pi[:, None]
+        linear = np.stack([-r_y / v_y[:, None] - k_y[:, None] * slope_pi, slope_pi], axis=-1)
+        precision = np.empty((k_y.shape[0], 2, 2))
+        precision[:, 0, 0] = 1.0 / v_y + k_y * k_y / v_pi
+        precision[:, 0, 1] = precision[:, 1, 0] = -k_y / v_pi
+        precision[:, 1, 1] = 1.0 / v_pi
+        return QuadraticForm(constant, linear, precision)
+
+    def log_lik_blocks(
+        self, theta: Theta, records: GaussianRecords
+    ) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Streams unweighted log-likelihoods, (rows, (S, rows)) (methods 4)."""
+        return gaussian.log_lik_blocks(self.quadratic_form, theta, records)
+
+    def simulate(
+        self,
+        theta: Theta,
+        design: PublicDesign,
+        rng: np.random.Generator,
+        kind: SimulationKind = "release",
+    ) -> Simulated:
+        """(y~*, log pi~*): from the population model ("release") or the implied sample
+        ("sample"), where selection shifts the means by k_y s_y^2 and s_pi^2 (methods 3)."""
+        cell, x_cells = design.matrix.cell, design.matrix.x_cells
+        k_y, k_x = theta["selection"][0], theta["selection"][1:]
+        v_y, v_pi = theta["variance"]
+        shift_y, shift_pi = (k_y * v_y, v_pi) if kind == "sample" else (0.0, 0.0)
+        noise = rng.standard_normal((2, design.n)) * np.sqrt(theta["variance"])[:, None]
+        outcome = (x_cells @ theta["beta"])[cell] + shift_y + noise[0]
+        log_pi = k_y * outcome + (x_cells @ k_x)[cell] + shift_pi + noise[1]
+        return Simulated(np.stack([outcome, log_pi], axis=1))
+
+    def smooth_weight(
+        self, theta: Theta, design: PublicDesign, simulated: Simulated
+    ) -> FloatArray:
+        """1/E(pi | x), constant in a cell of X; with smoothing "outcome" the paper's
+        exp(-k_y y~*) (methods 3). Both in units of N/n, to be scaled to N."""
+        assert design.population_size is not None  # require() has checked the design
+        k_y, k_x = theta["selection"][0], theta["selection"][1:]
+        if self.smoothing == "outcome":
+            log_weight = -k_y * simulated.z[:, 0]
+        else:
+            v_y, v_pi = theta["variance"]
+            log_pi = design.matrix.x_cells @ (k_x + k_y * theta["beta"])
+            log_weight = -(log_pi + 0.5 * (k_y * k_y * v_y + v_pi))[design.matrix.cell]
+        weight: FloatArray = np.exp(log_weight) * (design.population_size / design.n)
+        return weight
+
+    def prior_guess(self, design: PublicDesign) -> Theta:
+        """Residual SDs of 0.5 on the model's scale and k_y = 0.5; see ``FBS.prior_guess``."""
+        k = design.matrix.x_cells.shape[1]
+        selection = np.zeros(k + 1)
+        selection[0] = 0.5
+        return {"beta": np.zeros(k), "selection": selection, "variance": np.full(2, 0.25)}
+
+
+class _Gibbs:
+    """State of a batch of chains, B = databases x chains; one method a block of the sweep."""
+
+    CHUNK = 32
+
+    def __init__(
+        self, stats: GaussianStats, priors: Mapping[str, float], rng: np.random.Generator
+    ) -> None:
+        self.stats, self.rng = stats, rng
+        self.residual_scale = priors["residual_scale"]
+        self.coefficient_precision = priors["coefficient_sd"] ** -2
+        self.selection_precision = priors["selection_sd"] ** -2
+        self.batch, self.k = stats.fit.shape[:2]
+        self._regress_log_pi()
+        self._start()
+
+    def _regress_log_pi(self) -> None:
+        """Sufficient statistics of log pi~ on Z = [y~, X] from those of (y~, log pi~) on X."""
+        s, b, k = self.stats, self.batch, self.k
+        fit_y = s.fit[:, :, 0]
+        cross_y = np.einsum("bij,bj->bi", s.gram, fit_y)
+        self.design_gram = np.empty((b, k + 1, k + 1))
+        self.design_gram[:, 0, 0] = s.residual[:, 0, 0] + np.einsum("bi,bi->b", cross_y, fit_y)
+        self.design_gram[:, 0, 1:] = self.design_gram[:, 1:, 0] = cross_y
+        self.design_gram[:, 1:, 1:] = s.gram
+        cross_pi = np.einsum("bij,bj->bi", s.gram, s.fit[:, :, 1])
+        head = s.residual[:, 0, 1] + np.einsum("bi,bi->b", cross_y, s.fit[:, :, 1])
+        self.design_cross = np.concatenate([head[:, None], cross_pi], axis=1)
+        self.cross_y = cross_y
+
+    def _start(self) -> None:
+        """Overdispersed starts about the least-squares fits."""
+        b, k, s = self.batch, self.k, self.stats
+        mass = np.maximum(s.total, 1.0)
+        r_yy, r_yp, r_pp = s.residual[:, 0, 0], s.residual[:, 0, 1], s.residual[:, 1, 1]
+        slope = np.where(r_yy > 0, r_yp / np.where(r_yy > 0, r_yy, 1.0), 0.0)
+        remaining = np.maximum(r_pp - slope * r_yp, 1e-10 * r_pp)
+        variance = np.stack([r_yy, remaining], axis=1) / mass[:, None]
+        variance = np.where(variance > 0, variance, 1.0)
+        self.variance = variance * np.exp(self.rng.normal(0.0, 0.2, (b, 2)))
+        gram = s.gram + np.eye(k) * (
+            1e-8 * np.trace(s.gram, axis1=1, axis2=2)[:, None, None] + 1e-8
+        )
+        jitter = np.linalg.cholesky(np.linalg.inv(gram)) @ self.rng.standard_normal((b, k, 2))
+        jitter *= 2.0 * np.sqrt(variance)[:, None, :]
+        self.beta = s.fit[:, :, 0] + jitter[:, :, 0]
+        k_y = slope + 0.1 * np.abs(slope) * self.rng.standard_normal(b)
+        k_x = s.fit[:, :, 1] - k_y[:, None] * s.fit[:, :, 0] + jitter[:, :, 1]
+        self.selection = np.concatenate([k_y[:, None], k_x], axis=1)
+
+    def run(self, plan: SamplingPlan) -> Theta:
+        """Runs the plan; leading axes of the result (databases, chains, draws)."""
+        kept: dict[str, list[FloatArray]] = {"beta": [], "selection": [], "variance": []}
+        for sweep in range(plan.warmup + plan.draws):
+            i = sweep % self.CHUNK
+            if i == 0:
+                self._draw_random_numbers()
+            self._sweep(i)
+            if sweep >= plan.warmup:
+                kept["beta"].append(self.beta)
+                kept["selection"].append(self.selection)
+                kept["variance"].append(self.variance)
+        result: Theta = {}
+        for name, values in kept.items():
+            stacked = np.stack(values, axis=1)
+            result[name] = stacked.reshape(-1, plan.chains, *stacked.shape[1:])
+        return result
+
+    def _draw_random_numbers(self) -> None:
+        c, b, k, tries = self.CHUNK, self.batch, self.k, primitives.MAX_SHRINKS
+        self.n_beta = self.rng.standard_normal((c, b, k))
+        self.n_selection = self.rng.standard_normal((c, b, k + 1))
+        self.u_level = self.rng.random((c, 2, b))
+        self.u_variance = self.rng.random((c, 2, tries, b))
+
+    def _sweep(self, i: int) -> None:
+        s = self.stats
+        k_y, k_x = self.selection[:, 0], self.selection[:, 1:]
+        v_y, v_pi = self.variance.T
+        # beta | .: the denominator of the sample density is linear in beta.
+        precision = s.gram / v_y[:, None, None] + self.coefficient_precision * np.eye(self.k)
+        linear = self.cross_y / v_y[:, None] - k_y[:, None] * s.x_sum
+        self.beta = primitives.normal_from_precision(precision, linear, self.n_beta[i])
+        # (k_y, k_x) | .: linear in k_x, quadratic in k_y.
+        precision = self.design_gram / v_pi[:, None, None]
+        precision = precision + self.selection_precision * np.eye(self.k + 1)
+        precision[:, 0, 0] += s.total * v_y
+        mean_sum = np.einsum("bk,bk->b", s.x_sum, self.beta)
+        denominator = np.concatenate([mean_sum[:, None], s.x_sum], axis=1)
+        linear = self.design_cross / v_pi[:, None] - denominator
+        self.selection = primitives.normal_from_precision(precision, linear, self.n_selection[i])
+        k_y, k_x = self.selection[:, 0], self.selection[:, 1:]
+        squares_y, squares_pi = self._sums_of_squares(k_y, k_x)
+        prior = self.residual_scale
+        level, uniforms = self.u_level[i], self.u_variance[i]
+        v_y = primitives.slice_variances(
+            v_y, s.total, s.total * k_y * k_y, squares_y, prior, level[0], uniforms[0]
+        )
+        v_pi = primitives.slice_variances(
+            v_pi, s.total, s.total, squares_pi, prior, level[1], uniforms[1]
+        )
+        self.variance = np.stack([v_y, v_pi], axis=1)
+
+    def _sums_of_squares(self, k_y: FloatArray, k_x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Weighted sums of squares of y~ - x beta and log pi~ - k_y y~ - x k_x, each (B,)."""
+        s = self.stats
+        shift = self.beta - s.fit[:, :, 0]
+        squares_y = s.residual[:, 0, 0] + np.einsum("bi,bij,bj->b", shift, s.gram, shift)
+        shift = k_x - s.fit[:, :, 1] + k_y[:, None] * s.fit[:, :, 0]
+        residual = (
+            s.residual[:, 1, 1] - 2 * k_y * s.residual[:, 0, 1] + k_y * k_y * s.residual[:, 0, 0]
+        )
+        squares_pi = residual + np.einsum("bi,bij,bj->b", shift, s.gram, shift)
+        return squares_y, np.maximum(squares_pi, 0.0)

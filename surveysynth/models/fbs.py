@@ -1,0 +1,313 @@
+"""FBS: fully Bayes for the observed sample ([T] 2.1, App. C; methods 3).
+
+    (y~_i, w~_i) ~ N(x_i [beta_y beta_w], Sigma),  y~ = transform(y), w~ = log w
+
+for any number of outcomes: q = p + 1 columns, the log weight last. Blocked Gibbs on weighted
+sufficient statistics (methods 4), batched over databases and chains.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from surveysynth._types import FloatArray, IntArray, Theta
+from surveysynth.models import gaussian
+from surveysynth.models.base import SamplingPlan, SimulationKind, Simulated, require
+from surveysynth.models.gaussian import GaussianRecords, GaussianStats, QuadraticForm
+from surveysynth.sampling import primitives
+from surveysynth.survey import Confidential, PublicDesign
+
+PRIORS: Mapping[str, float] = MappingProxyType(
+    {"coefficient_scale": 10.0, "residual_scale": 10.0, "lkj": 6.0}
+)
+#: Degrees of freedom of the half-t priors ([T] App. C).
+HALF_T_DF = 3.0
+
+
+@dataclass(frozen=True)
+class FBS:
+    """The sample synthesizer. ``priors`` overrides the scales of methods 3 by name."""
+
+    priors: Mapping[str, float] = field(default_factory=lambda: PRIORS)
+    name: str = "fbs"
+    title: str = "FBS (fully Bayes model for the observed sample)"
+    requires: frozenset[str] = frozenset({"weight"})
+    batched: bool = True
+    identified: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "priors", MappingProxyType({**PRIORS, **self.priors}))
+
+    def records(self, design: PublicDesign, confidential: Confidential) -> GaussianRecords:
+        """z (n, p + 1): transformed outcomes, then the log weight."""
+        require(self, design)
+        assert confidential.sampling_weight is not None  # require() has checked the design
+        outcomes = [
+            transform.forward(confidential.outcome[:, j])
+            for j, transform in enumerate(design.transforms)
+        ]
+        z = np.stack([*outcomes, np.log(confidential.sampling_weight)], axis=1)
+        return self.records_from_simulated(design, Simulated(z))
+
+    def records_from_simulated(
+        self, design: PublicDesign, simulated: Simulated
+    ) -> GaussianRecords:
+        """Records of a dataset that is already on the model's scale."""
+        return GaussianRecords(design.matrix.x_cells, design.matrix.cell, simulated.z)
+
+    def compress(self, records: GaussianRecords, risk_weights: FloatArray) -> GaussianStats:
+        """Weighted sufficient statistics (methods 4)."""
+        return gaussian.compress(records, risk_weights)
+
+    def sample(self, stats: GaussianStats, plan: SamplingPlan, rng: np.random.Generator) -> Theta:
+        """Gibbs draws: beta (..., K, q), covariance (..., q, q), coefficient_scale (..., q, K),
+        coefficient_correlation (..., K, K), leading axes (databases, chains, draws)."""
+        return _Gibbs(stats.repeated(plan.chains), self.priors, rng).run(plan)
+
+    def monitored(self, theta: Theta) -> dict[str, FloatArray]:
+        """Coefficients, log residual SDs, residual correlations (Fisher's z)."""
+        covariance = theta["covariance"]
+        log_sd = 0.5 * np.log(np.einsum("...kk->...k", covariance))
+        sd = np.exp(log_sd)
+        row, column = np.tril_indices(covariance.shape[-1], -1)
+        correlation = covariance[..., row, column] / (sd[..., row] * sd[..., column])
+        beta = theta["beta"]
+        return {
+            "beta": beta.reshape(*beta.shape[:-2], -1),
+            "log_residual_sd": log_sd,
+            "residual_correlation": np.arctanh(correlation),
+        }
+
+    def quadratic_form(
+        self, theta: Theta, x_cells: FloatArray, centre: FloatArray
+    ) -> QuadraticForm:
+        """Coefficients of log N(z | x beta, Sigma) about ``centre``: S draws, the cells given."""
+        precision = np.linalg.inv(theta["covariance"])
+        mean = np.matmul(x_cells, theta["beta"]) - centre
+        linear = mean @ precision
+        q = precision.shape[-1]
+        log_det = np.linalg.slogdet(theta["covariance"])[1]
+        constant = -0.5 * (
+            np.einsum("sgq,sgq->sg", linear, mean) + log_det[:, None] + q * np.log(2 * np.pi)
+        )
+        return QuadraticForm(constant, linear, precision)
+
+    def log_lik_blocks(
+        self, theta: Theta, records: GaussianRecords
+    ) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Streams unweighted log-likelihoods, (rows, (S, rows)) (methods 4)."""
+        return gaussian.log_lik_blocks(self.quadratic_form, theta, records)
+
+    def simulate(
+        self,
+        theta: Theta,
+        design: PublicDesign,
+        rng: np.random.Generator,
+        kind: SimulationKind = "release",
+    ) -> Simulated:
+        """Draws (y~*, w~*); the sample's own model, so both kinds are the same."""
+        mean = (design.matrix.x_cells @ theta["beta"])[design.matrix.cell]
+        root = np.linalg.cholesky(theta["covariance"])
+        return Simulated(mean + rng.standard_normal(mean.shape) @ root.T)
+
+    def smooth_weight(
+        self, theta: Theta, design: PublicDesign, simulated: Simulated
+    ) -> FloatArray:
+        """E(w | y~*), methods 3: the conditional mean, for any number of outcomes."""
+        beta, covariance = theta["beta"], theta["covariance"]
+        mean = (design.matrix.x_cells @ beta)[design.matrix.cell]
+        slope = np.linalg.solve(covariance[:-1, :-1], covariance[:-1, -1])
+        remaining = covariance[-1, -1] - covariance[-1, :-1] @ slope
+        deviation = simulated.z[:, :-1] - mean[:, :-1]
+        smoothed: FloatArray = np.exp(mean[:, -1] + deviation @ slope + 0.5 * remaining)
+        return smoothed
+
+    def prior_guess(self, design: PublicDesign) -> Theta:
+        """Residual SDs of 0.5 on the model's scale, correlation -0.5 of outcomes and weight.
+
+        A stand-in for data not yet looked at; where a population size is declared, the weight
+        has its public mean N/n. Only spread and correlation matter for the bound.
+        """
+        q = len(design.outcome_names) + 1
+        correlation = np.eye(q)
+        correlation[-1, :-1] = correlation[:-1, -1] = -0.5 / np.sqrt(q - 1)
+        beta = np.zeros((design.matrix.x_cells.shape[1], q))
+        return {"beta": beta, "covariance": 0.25 * correlation}
+
+
+class _Gibbs:
+    """State of a batch of chains, B = databases x chains; one method a block of the sweep."""
+
+    #: Sweeps whose random numbers are drawn together: fewer, larger calls.
+    CHUNK = 32
+
+    def __init__(
+        self, stats: GaussianStats, priors: Mapping[str, float], rng: np.random.Generator
+    ) -> None:
+        self.stats = stats
+        self.residual_prior = (HALF_T_DF, priors["residual_scale"])
+        self.coefficient_prior = (HALF_T_DF, priors["coefficient_scale"])
+        self.lkj = priors["lkj"]
+        self.rng = rng
+        self.batch, self.k, self.q = stats.fit.shape
+        # LKJ(eta) is the correlation of a Wishart with K - 1 + 2 eta degrees of freedom.
+        self.columns = {d: round(d - 1 + 2 * self.lkj) for d in (self.k, self.q)}
+        # Below this many effective records the inverse-Wishart proposal is not usable.
+        self.few = bool(np.any(stats.total <= self.q + 2))
+        self._start()
+
+    def _start(self) -> None:
+        """Overdispersed starts about the least-squares fit."""
+        b, k, q = self.batch, self.k, self.q
+        mass = np.maximum(self.stats.total, 1.0)[:, None, None]
+        spread = self.stats.residual / mass
+        floor = 1e-10 * np.trace(spread, axis1=1, axis2=2)[:, None, None] + 1e-300
+        spread = np.where(floor > 1e-290, spread + floor * np.eye(q), np.eye(q))
+        inflation = np.exp(self.rng.normal(0.0, 0.2, (b, 1, 1)))
+        self.covariance = spread * inflation
+        gram = self.stats.gram + np.eye(k) * (
+            1e-8 * np.trace(self.stats.gram, axis1=1, axis2=2)[:, None, None] + 1e-8
+        )
+        jitter = np.linalg.cholesky(np.linalg.inv(gram)) @ self.rng.standard_normal((b, k, q))
+        self.beta = self.stats.fit + 2.0 * jitter @ np.linalg.cholesky(spread).swapaxes(-1, -2)
+        self.scale = np.exp(self.rng.normal(0.0, 1.0, (b, q, k)))
+        self.root = self.rng.standard_normal((b, k, self.columns[k]))
+        self.residual_root = self.rng.standard_normal((b, q, self.columns[q]))
+        self._set_correlation()
+
+    def _set_correlation(self) -> None:
+        self.correlation = primitives.wishart_correlation(self.root)
+        self.inverse_correlation = np.linalg.inv(self.correlation)
+
+    def run(self, plan: SamplingPlan) -> Theta:
+        """Runs the plan; leading axes of the result (databases, chains, draws)."""
+        kept: dict[str, list[FloatArray]] = {
+            "beta": [], "covariance": [], "coefficient_scale": [], "coefficient_correlation": []
+        }  # fmt: skip
+        for sweep in range(plan.warmup + plan.draws):
+            if sweep % self.CHUNK == 0:
+                self._draw_random_numbers()
+            self._sweep(sweep % self.CHUNK)
+            if sweep >= plan.warmup:
+                kept["beta"].append(self.beta)
+                kept["covariance"].append(self.covariance)
+                kept["coefficient_scale"].append(self.scale)
+                kept["coefficient_correlation"].append(self.correlation)
+        result: Theta = {}
+        for name, values in kept.items():
+            stacked = np.stack(values, axis=1)
+            result[name] = stacked.reshape(-1, plan.chains, *stacked.shape[1:])
+        return result
+
+    def _draw_random_numbers(self) -> None:
+        c, b, k, q = self.CHUNK, self.batch, self.k, self.q
+        rng, tries = self.rng, primitives.MAX_SHRINKS
+        self.n_beta = rng.standard_normal((c, b, k * q))
+        self.n_covariance = rng.standard_normal((c, b, q, q))
+        self.u_covariance = rng.random((c, b, q + 1))
+        self.n_root = rng.standard_normal((c, b, k, self.columns[k]))
+        self.n_split = rng.standard_normal((c, b, k, q))
+        self.u_level = rng.random((c, b, q * k + 1))
+        self.u_angle = rng.random((c, tries, b))
+        self.u_scale = rng.random((c, tries, b, q, k))
+        if self.few:
+            self.n_residual_root = rng.standard_normal((c, b, q, self.columns[q]))
+            self.u_residual_level = rng.random((c, b, q + 1))
+            self.u_residual = rng.random((c, tries, b, q + 1))
+
+    def _sweep(self, i: int) -> None:
+        if self.few:
+            self._covariance_by_slice(i)
+        else:
+            self._covariance_by_proposal(i)
+        self._coefficients(i)
+        self._coefficient_correlation(i)
+        self._coefficient_scales(i)
+
+    def _covariance_by_proposal(self, i: int) -> None:
+        """Sigma | beta: IW(A - 1, SSE) differs from the conditional only by the half-t of the
+        scales and |Omega|^(eta - 1 + q/2); accept by that ratio."""
+        squares = self.stats.sum_of_squares(self.beta)
+        proposal = primitives.inverse_wishart(
+            self.stats.total - 1.0,
+            np.linalg.cholesky(squares),
+            self.n_covariance[i],
+            self.u_covariance[i, :, : self.q],
+        )
+        ratio = self._correction(proposal) - self._correction(self.covariance)
+        accept = np.log(self.u_covariance[i, :, self.q]) < ratio
+        self.covariance = np.where(accept[:, None, None], proposal, self.covariance)
+
+    def _correction(self, covariance: FloatArray) -> FloatArray:
+        variance = np.einsum("bkk->bk", covariance)
+        log_det = np.log(np.linalg.det(covariance / np.sqrt(variance[:, :, None] * variance[:, None])))
+        half_t = primitives.half_t_log_density(np.sqrt(variance), *self.residual_prior).sum(1)
+        result: FloatArray = half_t + (self.lkj - 1.0 + 0.5 * self.q) * log_det
+        return result
+
+    def _covariance_by_slice(self, i: int) -> None:
+        """Sigma | beta for few effective records: each scale by slice, Omega_S by an elliptical
+        slice. Exact for any A >= 0, the prior itself at A = 0."""
+        squares = self.stats.sum_of_squares(self.beta)
+        scale = np.sqrt(np.einsum("bkk->bk", self.covariance))
+        total = self.stats.total
+        precision = np.linalg.inv(primitives.wishart_correlation(self.residual_root))
+        weighted = precision * squares
+        for j in range(self.q):
+            others = (weighted[:, j] / scale).sum(1) - weighted[:, j, j] / scale[:, j]
+            scale[:, j] = primitives.slice_scales(
+                scale[:, j], total, weighted[:, j, j], -others, self.residual_prior,
+                self.u_residual_level[i, :, j], self.u_residual[i, :, :, j],
+            )  # fmt: skip
+        values, vectors = np.linalg.eigh(squares)
+        factor = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :] / scale[:, :, None]
+        self.residual_root = primitives.elliptical_correlation(
+            self.residual_root, self.n_residual_root[i], total, factor,
+            self.u_residual_level[i, :, -1], self.u_residual[i, :, :, -1],
+        )  # fmt: skip
+        correlation = primitives.wishart_correlation(self.residual_root)
+        self.covariance = correlation * scale[:, :, None] * scale[:, None, :]
+
+    def _coefficients(self, i: int) -> None:
+        """vec(beta) | Sigma, D, Omega: normal, outcome by outcome in the vector."""
+        b, k, q = self.batch, self.k, self.q
+        inverse = np.linalg.inv(self.covariance)
+        precision = inverse[:, :, None, :, None] * self.stats.gram[:, None, :, None, :]
+        inverse_scale = 1.0 / self.scale
+        for j in range(q):
+            d = inverse_scale[:, j]
+            precision[:, j, :, j, :] += self.inverse_correlation * d[:, :, None] * d[:, None, :]
+        linear = (self.stats.cross() @ inverse).swapaxes(-1, -2).reshape(b, q * k)
+        draw = primitives.normal_from_precision(
+            precision.reshape(b, q * k, q * k), linear, self.n_beta[i]
+        )
+        self.beta = draw.reshape(b, q, k).swapaxes(-1, -2)
+
+    def _coefficient_correlation(self, i: int) -> None:
+        """Omega | beta, D: q standardised coefficient vectors under LKJ."""
+        factor = self.beta / self.scale.swapaxes(-1, -2)
+        self.root = primitives.elliptical_correlation(
+            self.root, self.n_root[i], np.full(self.batch, float(self.q)), factor,
+            self.u_level[i, :, -1], self.u_angle[i],
+        )  # fmt: skip
+        self._set_correlation()
+
+    def _coefficient_scales(self, i: int) -> None:
+        """D_j | beta, Omega, all at once.
+
+        With P = Omega^-1, c > lambda_max(P) and u ~ N((cI - P) b, cI - P), the joint density of
+        b = beta/sigma and u has exponent -c b'b/2 + u'b: given u the scales are independent.
+        """
+        largest = np.linalg.eigvalsh(self.inverse_correlation)[:, -1]
+        bound = 1.02 * largest
+        rest = bound[:, None, None] * np.eye(self.k) - self.inverse_correlation
+        standardised = self.beta / self.scale.swapaxes(-1, -2)
+        split = rest @ standardised + np.linalg.cholesky(rest) @ self.n_split[i]
+        beta = self.beta.swapaxes(-1, -2)
+        self.scale = primitives.slice_scales(
+            self.scale, 1.0, bound[:, None, None] * beta * beta, split.swapaxes(-1, -2) * beta,
+            self.coefficient_prior,
+            self.u_level[i, :, :-1].reshape(self.batch, self.q, self.k), self.u_scale[i],
+        )  # fmt: skip

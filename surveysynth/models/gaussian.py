@@ -1,0 +1,200 @@
+"""What the Gaussian models share: records by cell of X, weighted sufficient statistics, and the
+log-likelihood of a record as a quadratic form.
+
+All of z (transformed outcomes and log weight or log inclusion probability) is confidential here.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from surveysynth._types import FloatArray, IntArray, Theta
+
+#: Doubles in one block of log-likelihoods (draws x records): 2 MB stays in a core's cache.
+BLOCK = 1 << 18
+#: Mean records a cell from which a matrix product a cell beats elementwise work.
+SMALL_CELL = 16
+
+
+@dataclass(frozen=True, repr=False)
+class GaussianRecords:
+    """Records of a Gaussian model, sorted by cell of X.
+
+    x_cells (G, K) distinct rows of X; cell (n,) the cell of a record; z (n, q) in file order.
+    ``order`` (n,) sorts the records by cell and ``starts`` (G + 1,) bounds the cells in it;
+    ``centre`` (G, q) is a point near the records of a cell: log-likelihoods are expanded about it.
+    """
+
+    x_cells: FloatArray
+    cell: IntArray
+    z: FloatArray
+    order: IntArray = field(init=False)
+    starts: IntArray = field(init=False)
+    centre: FloatArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        n_cells = self.x_cells.shape[0]
+        sizes = np.bincount(self.cell, minlength=n_cells)
+        sums = [np.bincount(self.cell, weights=column, minlength=n_cells) for column in self.z.T]
+        set_field = object.__setattr__  # the dataclass is frozen
+        set_field(self, "order", np.argsort(self.cell, kind="stable"))
+        set_field(self, "starts", np.concatenate([[0], np.cumsum(sizes)]))
+        set_field(self, "centre", np.stack(sums, axis=1) / np.maximum(sizes, 1)[:, None])
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return int(self.cell.shape[0])
+
+
+@dataclass(frozen=True, repr=False)
+class GaussianStats:
+    """Weighted sufficient statistics of B databases (methods 4), about a least-squares fit.
+
+    total (B,) sum of alpha; x_sum (B, K) X'alpha; gram (B, K, K) X'AX; fit (B, K, q) a solution of
+    X'AX b = X'AZ; residual (B, q, q) = (Z - X fit)'A(Z - X fit), free of the cancellation that
+    Z'AZ suffers. The weighted sum of squares at b is residual + (b - fit)'X'AX(b - fit).
+    """
+
+    total: FloatArray
+    x_sum: FloatArray
+    gram: FloatArray
+    fit: FloatArray
+    residual: FloatArray
+
+    def repeated(self, chains: int) -> "GaussianStats":
+        """The same statistics for ``chains`` chains a database: leading axis B * chains."""
+        parts = (self.total, self.x_sum, self.gram, self.fit, self.residual)
+        return GaussianStats(*(np.repeat(part, chains, axis=0) for part in parts))
+
+    def cross(self) -> FloatArray:
+        """X'AZ, (B, K, q)."""
+        return self.gram @ self.fit
+
+    def sum_of_squares(self, beta: FloatArray) -> FloatArray:
+        """(Z - X beta)'A(Z - X beta) for beta (B, K, q): (B, q, q)."""
+        shift = beta - self.fit
+        return self.residual + shift.swapaxes(-1, -2) @ self.gram @ shift
+
+
+def compress(records: GaussianRecords, risk_weights: FloatArray) -> GaussianStats:
+    """One pass over the records: the statistics of one database, B = 1 (methods 4).
+
+    risk_weights alpha (n,) in [0, 1].
+    """
+    x, cell, z = records.x_cells, records.cell, records.z
+    n_cells, n_outcomes = x.shape[0], z.shape[1]
+    mass = np.bincount(cell, weights=risk_weights, minlength=n_cells)
+    safe_mass = np.where(mass > 0, mass, 1.0)[:, None]
+    means = np.empty((n_cells, n_outcomes))
+    for j in range(n_outcomes):
+        deviation = risk_weights * (z[:, j] - records.centre[cell, j])
+        means[:, j] = np.bincount(cell, weights=deviation, minlength=n_cells)
+    means = records.centre + means / safe_mass
+    within = z - means[cell]
+    gram = (x * mass[:, None]).T @ x
+    # Least squares on the cell means; lstsq, because a column may have lost all its weight.
+    root = np.sqrt(mass)[:, None]
+    fit = np.linalg.lstsq(root * x, root * means, rcond=None)[0]
+    between = root * (means - x @ fit)
+    residual = (within * risk_weights[:, None]).T @ within + between.T @ between
+    return GaussianStats(
+        total=np.array([mass.sum()]),
+        x_sum=(x * mass[:, None]).sum(0)[None],
+        gram=gram[None],
+        fit=fit[None],
+        residual=residual[None],
+    )
+
+
+@dataclass(frozen=True, repr=False)
+class QuadraticForm:
+    """Log-likelihood of S draws as a quadratic form within cells of X.
+
+    log p(record | draw s) = constant[s, g] + linear[s, g] · d - d' precision[s] d / 2, where
+    d = z - centre[g] and g is the record's cell. constant (S, g), linear (S, g, q),
+    precision (S, q, q).
+    """
+
+    constant: FloatArray
+    linear: FloatArray
+    precision: FloatArray
+
+    def coefficients(self, cell: int) -> FloatArray:
+        """(S, 1 + q + q(q+1)/2) coefficients of the features of ``features`` for one cell."""
+        q = self.precision.shape[-1]
+        upper_i, upper_j = np.triu_indices(q)
+        factor = np.where(upper_i == upper_j, -0.5, -1.0)
+        quadratic = self.precision[:, upper_i, upper_j] * factor
+        return np.concatenate(
+            [self.constant[:, cell, None], self.linear[:, cell], quadratic], axis=1
+        )
+
+
+def features(deviation: FloatArray) -> FloatArray:
+    """(1 + q + q(q+1)/2, n) features 1, d_j, d_j d_k (j <= k) of deviations d (n, q)."""
+    upper_i, upper_j = np.triu_indices(deviation.shape[1])
+    products = deviation[:, upper_i] * deviation[:, upper_j]
+    return np.concatenate([np.ones((deviation.shape[0], 1)), deviation, products], axis=1).T
+
+
+def cell_blocks(starts: IntArray, draws: int, budget: int = BLOCK) -> Iterator[tuple[int, int]]:
+    """Ranges [first, last) of cells whose coefficients and records fit a memory budget.
+
+    ``budget`` counts doubles a block (draws x records, at least one cell a block).
+    """
+    limit = max(1, budget // max(draws, 1))
+    first, n_cells = 0, starts.shape[0] - 1
+    while first < n_cells:
+        last = int(np.searchsorted(starts, starts[first] + limit, side="right")) - 1
+        last = min(max(last, first + 1), first + limit, n_cells)
+        yield first, last
+        first = last
+
+
+def log_lik_blocks(
+    quadratic_form: Callable[[Theta, FloatArray, FloatArray], QuadraticForm],
+    theta: Theta,
+    records: GaussianRecords,
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    """Streams (rows (b,), log_lik (S, b)) over blocks of records within cells of X.
+
+    Large cells: one small matrix product a block. Many small cells (continuous predictors): the
+    same form elementwise. The array yielded is overwritten by the next block.
+    """
+    draws = next(iter(theta.values())).shape[0]
+    for first, last in cell_blocks(records.starts, draws):
+        form = quadratic_form(theta, records.x_cells[first:last], records.centre[first:last])
+        begin, end = records.starts[first], records.starts[last]
+        if end - begin >= SMALL_CELL * (last - first):
+            for cell in range(first, last):
+                yield from _cell_by_product(form, cell, cell - first, records, draws)
+        else:
+            yield _cells_elementwise(form, first, records.order[begin:end], records)
+
+
+def _cell_by_product(
+    form: QuadraticForm, cell: int, local: int, records: GaussianRecords, draws: int
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    coefficients = form.coefficients(local)
+    step = max(1, BLOCK // draws)
+    for begin in range(records.starts[cell], records.starts[cell + 1], step):
+        rows = records.order[begin : min(begin + step, records.starts[cell + 1])]
+        yield rows, coefficients @ features(records.z[rows] - records.centre[cell])
+
+
+def _cells_elementwise(
+    form: QuadraticForm, first: int, rows: IntArray, records: GaussianRecords
+) -> tuple[IntArray, FloatArray]:
+    local = records.cell[rows] - first
+    deviation = records.z[rows] - records.centre[records.cell[rows]]
+    q = deviation.shape[1]
+    log_lik = form.constant[:, local]
+    for j in range(q):
+        slope = form.linear[:, local, j]
+        for k in range(j, q):
+            factor = 0.5 if j == k else 1.0
+            slope -= factor * form.precision[:, j, k, None] * deviation[None, :, k]
+        log_lik += slope * deviation[None, :, j]
+    return rows, log_lik

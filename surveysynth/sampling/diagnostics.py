@@ -1,0 +1,61 @@
+"""Rank-normalised split R-hat and bulk ESS (Vehtari et al. 2021), batched over parameters."""
+
+import numpy as np
+from scipy.fft import irfft, next_fast_len, rfft
+from scipy.special import ndtri
+from scipy.stats import rankdata
+
+from surveysynth._types import FloatArray
+
+
+def split_chains(draws: FloatArray) -> FloatArray:
+    """(chains, draws, d) to (2 chains, draws // 2, d): a trend within a chain shows as spread."""
+    half = draws.shape[1] // 2
+    return np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]], axis=0)
+
+
+def rank_normalise(draws: FloatArray) -> FloatArray:
+    """Normal scores of the ranks over all chains, column by column; (chains, draws, d)."""
+    chains, length, d = draws.shape
+    ranks = rankdata(draws.reshape(-1, d), axis=0)
+    scores: FloatArray = ndtri((ranks - 0.375) / (chains * length + 0.25))
+    return scores.reshape(draws.shape)
+
+
+def _r_hat_of(draws: FloatArray) -> FloatArray:
+    length = draws.shape[1]
+    within = draws.var(axis=1, ddof=1).mean(axis=0)
+    between = draws.mean(axis=1).var(axis=0, ddof=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.sqrt((length - 1) / length + between / within)
+    # A parameter that never moves has no evidence of convergence.
+    return np.where(within > 0, ratio, np.inf)
+
+
+def r_hat(draws: FloatArray) -> FloatArray:
+    """Rank-normalised split R-hat, the larger of bulk and folded: (chains, draws, d) to (d,)."""
+    split = split_chains(draws)
+    folded = np.abs(split - np.median(split, axis=(0, 1)))
+    return np.maximum(_r_hat_of(rank_normalise(split)), _r_hat_of(rank_normalise(folded)))
+
+
+def effective_sample_size(draws: FloatArray) -> FloatArray:
+    """Bulk ESS: (chains, draws, d) to (d,), Geyer's initial monotone sequence on rank scores."""
+    scores = rank_normalise(split_chains(draws))
+    chains, length, d = scores.shape
+    centred = scores - scores.mean(axis=1, keepdims=True)
+    spectrum = rfft(centred, n=next_fast_len(2 * length), axis=1)
+    covariance = irfft(np.abs(spectrum) ** 2, n=next_fast_len(2 * length), axis=1)
+    covariance = covariance[:, :length].mean(axis=0) / length
+    within = covariance[0] * length / (length - 1)
+    between = scores.mean(axis=1).var(axis=0, ddof=1)
+    pooled = within * (length - 1) / length + between
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rho = 1.0 - (within - covariance * length / (length - 1)) / pooled
+    rho[0] = 1.0
+    pairs = rho[: length - length % 2].reshape(-1, 2, d).sum(axis=1)
+    # Initial positive, then monotone sequence of pair sums.
+    positive = np.cumprod(pairs > 0, axis=0).astype(bool)
+    monotone = np.minimum.accumulate(np.where(positive, pairs, 0.0), axis=0)
+    tau = np.maximum(-1.0 + 2.0 * monotone.sum(axis=0), 1.0 / np.log10(chains * length))
+    return np.where(within > 0, chains * length / tau, 0.0)

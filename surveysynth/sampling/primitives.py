@@ -1,0 +1,221 @@
+"""Batched building blocks of the Gibbs samplers.
+
+Every function works on a leading batch axis B (chains, simulated databases, samples of a study)
+and takes its random numbers as arrays. The count of random numbers that a sweep uses is therefore
+fixed, whatever is accepted: two runs on slightly different data with the same seed stay in step
+(common random numbers), which is what makes the search for a target bound smooth.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import chdtri
+
+from surveysynth._types import BoolArray, FloatArray
+
+#: Shrink steps of a slice before the current point is kept; a bracket shrinks on average by a
+#: third a step, so 48 steps bring it to the rounding error of the current point.
+MAX_SHRINKS = 48
+
+
+def half_t_log_density(scale: FloatArray, df: float, prior_scale: float) -> FloatArray:
+    """Log density, up to a constant, of half-t(df, 0, prior_scale) at ``scale``; any shape."""
+    standardised = scale / prior_scale
+    result: FloatArray = -0.5 * (df + 1.0) * np.log1p(standardised * standardised / df)
+    return result
+
+
+def inverse_wishart(
+    df: FloatArray, scale_cholesky: FloatArray, normals: FloatArray, uniforms: FloatArray
+) -> FloatArray:
+    """Draws from IW(df, C C'), density ∝ |Σ|^-(df+q+1)/2 exp(-tr(C C' Σ^-1)/2), by Bartlett.
+
+    df (B,), scale_cholesky C (B, q, q) lower, normals (B, q, q) (strictly lower part is used),
+    uniforms (B, q) give the chi-squares by inversion, smooth in df. Returns (B, q, q).
+    """
+    q = scale_cholesky.shape[-1]
+    chi_square = chdtri(df[:, None] - np.arange(q), uniforms)
+    bartlett = np.tril(normals, -1)
+    index = np.arange(q)
+    bartlett[:, index, index] = np.sqrt(chi_square)
+    root = scale_cholesky @ np.linalg.inv(bartlett).swapaxes(-1, -2)
+    result: FloatArray = root @ root.swapaxes(-1, -2)
+    return result
+
+
+def slice_sample(
+    log_density: Callable[[FloatArray], FloatArray],
+    current: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    level: FloatArray,
+    uniforms: FloatArray,
+) -> FloatArray:
+    """One slice-sampling step a coordinate (Neal 2003), shrinking from the bracket given.
+
+    All arrays but ``uniforms`` share one shape; ``lower`` and ``upper`` must enclose all the mass
+    (to rounding), ``level`` is uniform on (0, 1), ``uniforms`` has a leading axis of tries.
+    """
+    threshold = log_density(current) + np.log(level)
+    low, high = lower.copy(), upper.copy()
+    result = current.copy()
+    pending: BoolArray = np.ones(current.shape, dtype=bool)
+    for uniform in uniforms:
+        proposal = low + (high - low) * uniform
+        inside = log_density(proposal) >= threshold
+        result = np.where(pending & inside, proposal, result)
+        pending &= ~inside
+        if not pending.any():
+            break
+        below = proposal < current
+        low = np.where(below, proposal, low)
+        high = np.where(below, high, proposal)
+    return result
+
+
+def slice_scales(
+    scales: FloatArray,
+    power: FloatArray | float,
+    quadratic: FloatArray,
+    linear: FloatArray,
+    prior: tuple[float, float],
+    level: FloatArray,
+    uniforms: FloatArray,
+) -> FloatArray:
+    """Updates scales s > 0 with density ∝ half-t(s) s^-power exp(-quadratic/(2 s²) + linear/s).
+
+    ``prior`` is (df, scale) of the half-t. On t = log s the bracket runs from where the
+    exponential has fallen below exp(-700) to where the half-t tail has, so that nothing is cut
+    off. All arrays share one shape.
+    """
+    df, prior_scale = prior
+    root = np.sqrt(np.maximum(quadratic, 1e-300))
+    # With x = 1/s: -quadratic x²/2 + |linear| x < -20 (40 + ..) beyond this x.
+    farthest = (40.0 + 2.0 * np.abs(linear) / root) / root
+    log_prior_scale = np.log(prior_scale)
+    lower = np.minimum(np.maximum(-np.log(farthest), log_prior_scale - 700.0), np.log(scales) - 1.0)
+    reach = 40.0 / (df + np.min(power)) + 3.0
+    upper = np.maximum(log_prior_scale + reach, np.log(scales) + 1.0)
+
+    def log_density(t: FloatArray) -> FloatArray:
+        inverse = np.exp(-t)
+        tail = -0.5 * (df + 1.0) * np.log1p(np.exp(2.0 * (t - log_prior_scale)) / df)
+        result: FloatArray = tail + (1.0 - power) * t + (linear - 0.5 * quadratic * inverse) * inverse
+        return result
+
+    return np.exp(slice_sample(log_density, np.log(scales), lower, upper, level, uniforms))
+
+
+def slice_variances(
+    variance: FloatArray,
+    total: FloatArray,
+    tilt: FloatArray,
+    sum_squares: FloatArray,
+    prior_scale: float,
+    level: FloatArray,
+    uniforms: FloatArray,
+) -> FloatArray:
+    """Updates v = s² with density GIG((1-A)/2, a = tilt, b = sum_squares) × half-Cauchy prior of s.
+
+    The conditional of methods 4, ∝ v^((1-A)/2 - 1) exp(-(tilt v + sum_squares/v)/2) / (1 + v/c²),
+    is log-concave in log v: outside a bracket about its mode, as wide as A says, the density has
+    fallen below exp(-40) of its maximum. All arrays (B,); prior_scale c of the half-Cauchy.
+    """
+    p = 0.5 * (1.0 - total)
+    unit = prior_scale * prior_scale
+
+    def log_density(t: FloatArray) -> FloatArray:
+        v = np.exp(t)
+        result: FloatArray = p * t - 0.5 * (tilt * v + sum_squares / v) - np.log1p(v / unit)
+        return result
+
+    mode = np.log(variance_mode(p, tilt, sum_squares, unit))
+    rate = 0.5 * (total + 1.0)
+    width = np.where(total >= 1.0, np.maximum(np.sqrt(160.0 / rate), 80.0 / rate + 1.0), 200.0)
+    current = np.log(variance)
+    # A start value outside the bracket (it can only be one) must not be shut out.
+    lower, upper = np.minimum(mode - width, current - 1.0), np.maximum(mode + width, current + 1.0)
+    return np.exp(slice_sample(log_density, current, lower, upper, level, uniforms))
+
+
+def variance_mode(p: FloatArray, a: FloatArray, b: FloatArray, unit: float) -> FloatArray:
+    """A point near the mode in log v of GIG(p, a, b) / (1 + v/unit); positive, any shape.
+
+    The mode of the GIG part is closed; where it does not exist (b = 0 and p >= 0, no data) the
+    half-Cauchy scale itself is central.
+    """
+    root = np.sqrt(p * p + a * b)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        below = b / (root - p)
+        above = (p + root) / a
+    mode = np.where(p < 0, below, above)
+    return np.where(np.isfinite(mode) & (mode > 0), mode, unit)
+
+
+def wishart_correlation(root: FloatArray) -> FloatArray:
+    """Correlation matrix of G G' for G (B, K, v) of standard normals: LKJ((v - K + 1)/2).
+
+    If W ~ Wishart(v, I) the density of its correlation matrix is ∝ |R|^((v-K-1)/2), free of the
+    scales. Writing LKJ(6) as K + 11 columns of normals turns its update into an elliptical slice.
+    """
+    cross = root @ root.swapaxes(-1, -2)
+    scale = np.sqrt(np.einsum("bkk->bk", cross))
+    return cross / (scale[:, :, None] * scale[:, None, :])
+
+
+def elliptical_correlation(
+    root: FloatArray,
+    direction: FloatArray,
+    total: FloatArray,
+    factor: FloatArray,
+    level: FloatArray,
+    uniforms: FloatArray,
+) -> FloatArray:
+    """Elliptical slice update (Murray et al. 2010) of G, where Omega = corr(G G') ~ LKJ a priori.
+
+    Likelihood: |Omega|^(-total/2) exp(-tr(Omega^-1 F F')/2). root G and direction (B, K, v),
+    total (B,), factor F (B, K, r), level (B,), uniforms (tries, B). Returns the new G.
+    """
+    transposed = direction.swapaxes(-1, -2)
+    own = root @ root.swapaxes(-1, -2)
+    other = direction @ transposed
+    mixed = root @ transposed
+    mixed = mixed + mixed.swapaxes(-1, -2)
+
+    def log_likelihood(cos: FloatArray, sin: FloatArray) -> FloatArray:
+        c, s = cos[:, None, None], sin[:, None, None]
+        cross = c * c * own + s * s * other + c * s * mixed
+        squares = np.einsum("bkk->bk", cross)
+        cholesky = np.linalg.cholesky(cross)
+        log_root = np.log(np.einsum("bkk->bk", cholesky)).sum(1) - 0.5 * np.log(squares).sum(1)
+        whitened = np.linalg.solve(cholesky, np.sqrt(squares)[:, :, None] * factor)
+        result: FloatArray = -total * log_root - 0.5 * (whitened * whitened).sum((1, 2))
+        return result
+
+    batch = root.shape[0]
+    threshold = log_likelihood(np.ones(batch), np.zeros(batch)) + np.log(level)
+    angle = 2.0 * np.pi * uniforms[0]
+    low, high = angle - 2.0 * np.pi, angle
+    accepted = np.zeros(batch)
+    pending: BoolArray = np.ones(batch, dtype=bool)
+    for uniform in uniforms[1:]:
+        inside = pending & (log_likelihood(np.cos(angle), np.sin(angle)) >= threshold)
+        accepted = np.where(inside, angle, accepted)
+        pending &= ~inside
+        if not pending.any():
+            break
+        low = np.where(angle < 0, angle, low)
+        high = np.where(angle < 0, high, angle)
+        angle = low + (high - low) * uniform
+    cos, sin = np.cos(accepted)[:, None, None], np.sin(accepted)[:, None, None]
+    return cos * root + sin * direction
+
+
+def normal_from_precision(
+    precision: FloatArray, linear: FloatArray, normals: FloatArray
+) -> FloatArray:
+    """Draws from N(Q^-1 b, Q^-1): precision Q (B, d, d), linear b (B, d), normals (B, d)."""
+    cholesky = np.linalg.cholesky(precision)
+    shifted = linear + np.einsum("bij,bj->bi", cholesky, normals)
+    result: FloatArray = np.linalg.solve(precision, shifted[..., None])[..., 0]
+    return result
