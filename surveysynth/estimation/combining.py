@@ -1,0 +1,101 @@
+"""One estimate, variance and interval out of several synthetic datasets (methods 5).
+
+Partial synthesis after Reiter (2003): the total variance is u + b/m. Rubin's rule for missing
+data, u + (1 + 1/m) b, would count the variance between draws once too often here: the synthetic
+values replace observed ones, and every dataset's u already holds the full sampling variance.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from surveysynth._types import FloatArray
+from surveysynth.errors import InputError
+
+#: Between-draw standard deviations below this share of the estimate are rounding, not synthesis:
+#: a count that is scaled to the public N in every dataset must keep the design's df and SE.
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Combined:
+    """Combined estimates of D table rows; NaN where a row has none.
+
+    ``within`` is u (mean Taylor variance), ``between`` is b (variance of the draws' estimates,
+    NaN with a single draw, whose synthesis variance is unknown), ``standard_error`` is
+    sqrt(u + b/m), ``df`` its degrees of freedom, never above ``df_design``. All arrays (D,).
+    """
+
+    estimate: FloatArray
+    standard_error: FloatArray
+    df: FloatArray
+    df_design: float
+    between: FloatArray
+    within: FloatArray
+
+
+def combine(estimates: FloatArray, variances: FloatArray, df_design: float) -> Combined:
+    """Combine m draws with r replicate datasets each.
+
+    Replicates of one draw are averaged first: they are post-processing of the same draw, and only
+    draws are independent of each other given the confidential data.
+
+    Parameters
+    ----------
+    estimates, variances
+        Shape (m, r, D).
+    df_design
+        Number of PSUs less number of strata.
+
+    Raises
+    ------
+    InputError
+        If the arrays are not of one shape (m, r, D) with m >= 1 and r >= 1.
+    """
+    if estimates.ndim != 3 or estimates.shape != variances.shape or 0 in estimates.shape[:2]:
+        raise InputError(
+            "Combining needs estimates and variances of one shape (draws, replicates, rows) with "
+            f"at least one draw and replicate, but got {estimates.shape} and {variances.shape}."
+        )
+    m = estimates.shape[0]
+    by_draw = estimates.mean(axis=1)
+    estimate = by_draw.mean(axis=0)
+    within = variances.mean(axis=(0, 1))
+    if m == 1:
+        between = np.full_like(estimate, np.nan)
+        synthesis = np.zeros_like(estimate)
+    else:
+        between = by_draw.var(axis=0, ddof=1)
+        between[between <= (ROUNDING * estimate) ** 2] = 0.0
+        synthesis = between / m
+    total = within + synthesis
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        reiter = (m - 1) * (1.0 + within / synthesis) ** 2
+    # Without variance between draws nothing but the design limits the degrees of freedom.
+    df = np.where(synthesis > 0, np.minimum(reiter, df_design), float(df_design))
+    return Combined(
+        estimate=estimate,
+        standard_error=np.sqrt(total),
+        df=np.where(np.isnan(total), np.nan, df),
+        df_design=float(df_design),
+        between=between,
+        within=within,
+    )
+
+
+def t_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+    """Return the lower and upper ends of the t interval of each row, each of shape (D,).
+
+    NaN where there is no standard error or no degree of freedom.
+
+    Raises
+    ------
+    InputError
+        If the level is not strictly between 0 and 1.
+    """
+    if not 0.0 < level < 1.0:
+        raise InputError(f"The level of an interval must lie between 0 and 1, but got {level}.")
+    quantile = np.asarray(stats.t.ppf(0.5 * (1.0 + level), combined.df), dtype=np.float64)
+    half = quantile * combined.standard_error
+    return combined.estimate - half, combined.estimate + half

@@ -1,0 +1,164 @@
+"""The sample design as variance estimation needs it: strata, PSUs, fpc, lonely PSUs (methods 5)."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
+
+import numpy as np
+
+from surveysynth._types import BoolArray, FloatArray, IntArray
+from surveysynth.errors import InputError
+
+if TYPE_CHECKING:
+    from surveysynth.survey import PublicDesign
+
+LonelyPsu: TypeAlias = Literal["fail", "remove", "certainty", "adjust", "average"]
+
+#: R's survey takes a stratum as completely sampled if its share of units not sampled is below.
+FULLY_SAMPLED = 1e-7
+
+
+@dataclass(frozen=True)
+class SampleDesign:
+    """Strata, PSUs and finite population corrections of n records.
+
+    Attributes
+    ----------
+    strata
+        Stratum of each record, codes 0..H-1 all in use, shape (n,).
+    psu
+        PSU of each record, codes unique across strata, shape (n,). None: each record is its own.
+    fpc
+        Sampling fraction of PSUs in each stratum, in [0, 1], shape (H,). None: all zero, as in
+        sampling with replacement.
+    lonely_psu
+        What a stratum with a single PSU contributes, in R's words: "remove" and "certainty"
+        nothing, "adjust" the square of its value around zero, "average" the average of the other
+        strata, "fail" an error. A completely sampled stratum is not lonely: it contributes nothing.
+
+    Raises
+    ------
+    InputError
+        If the arrays do not fit together, or under "fail" if a stratum has a single PSU.
+    """
+
+    strata: IntArray
+    psu: IntArray | None = None
+    fpc: FloatArray | None = None
+    lonely_psu: LonelyPsu = "fail"
+
+    def __post_init__(self) -> None:
+        _check_design(self)
+
+    @classmethod
+    def from_public(cls, design: "PublicDesign") -> "SampleDesign":
+        """Take the sample design from the public part of a survey; no strata means one stratum."""
+        strata = design.strata
+        return cls(
+            strata=np.zeros(design.n, dtype=np.int64) if strata is None else strata,
+            psu=design.psu,
+            fpc=design.fpc,
+            lonely_psu=cast(LonelyPsu, design.lonely_psu),  # the word is checked above
+        )
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return len(self.strata)
+
+    @cached_property
+    def n_strata(self) -> int:
+        """Number of strata, H."""
+        return int(self.strata.max()) + 1
+
+    @cached_property
+    def psu_strata(self) -> IntArray:
+        """Stratum of each PSU, in the order of the PSU codes, shape (number of PSUs,)."""
+        if self.psu is None:
+            return self.strata
+        strata = np.full(int(self.psu.max()) + 1, -1, dtype=np.int64)
+        strata[self.psu] = self.strata
+        return strata
+
+    @cached_property
+    def psus_in_stratum(self) -> IntArray:
+        """Number of PSUs of each stratum, n_h, shape (H,)."""
+        return np.bincount(self.psu_strata, minlength=self.n_strata)
+
+    @cached_property
+    def share_not_sampled(self) -> FloatArray:
+        """Share of the PSUs of each stratum that were not sampled, 1 - f_h, shape (H,)."""
+        if self.fpc is None:
+            return np.ones(self.n_strata)
+        share = 1.0 - self.fpc
+        return np.where(share < FULLY_SAMPLED, 0.0, share)
+
+    @cached_property
+    def lonely(self) -> BoolArray:
+        """True where a stratum has one PSU and is not completely sampled, shape (H,)."""
+        lonely: BoolArray = (self.psus_in_stratum == 1) & (self.share_not_sampled > 0)
+        return lonely
+
+    @cached_property
+    def multiplier(self) -> FloatArray:
+        """Factor of each stratum's sum of squares, (1 - f_h) n_h / (n_h - 1), shape (H,)."""
+        single = self.psus_in_stratum == 1
+        factor = self.psus_in_stratum / np.where(single, 1, self.psus_in_stratum - 1)
+        factor[single] = 1.0 if self.lonely_psu == "adjust" else 0.0
+        return self.share_not_sampled * factor
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        """Number of PSUs less number of strata."""
+        return len(self.psu_strata) - self.n_strata
+
+
+def _check_design(design: SampleDesign) -> None:
+    """Raise InputError unless the arrays of a sample design fit together."""
+    if design.lonely_psu not in get_args(LonelyPsu):
+        raise InputError(
+            f"lonely_psu must be one of {', '.join(get_args(LonelyPsu))}, "
+            f"but got '{design.lonely_psu}'."
+        )
+    _check_codes("strata", design.strata)
+    if design.psu is not None:
+        if design.psu.shape != design.strata.shape:
+            raise InputError(
+                f"Strata and PSUs must be of the same records, but there are {design.n} stratum "
+                f"codes and {len(design.psu)} PSU codes."
+            )
+        _check_codes("PSUs", design.psu)
+        split = np.unique(design.psu[design.psu_strata[design.psu] != design.strata]).size
+        if split:
+            raise InputError(
+                f"A PSU must lie in one stratum, but {split} of {len(design.psu_strata)} lie in "
+                "several; give PSUs codes that are unique across strata."
+            )
+    if design.fpc is not None:
+        if design.fpc.shape != (design.n_strata,):
+            raise InputError(
+                f"The fpc needs one sampling fraction for each of the {design.n_strata} strata, "
+                f"but has {design.fpc.size}."
+            )
+        outside = int((~((design.fpc >= 0) & (design.fpc <= 1))).sum())
+        if outside:
+            raise InputError(
+                f"The fpc must be a sampling fraction between 0 and 1, but {outside} of "
+                f"{design.n_strata} strata have another value; divide the PSUs sampled by the "
+                "PSUs of the stratum."
+            )
+    lonely = int(design.lonely.sum())
+    if lonely and design.lonely_psu == "fail":
+        raise InputError(
+            f"A variance needs at least two PSUs (without a psu column: records) in each stratum, "
+            f"but {lonely} of {design.n_strata} strata have one; combine strata, or set lonely_psu "
+            "to remove, certainty, adjust or average."
+        )
+
+
+def _check_codes(name: str, codes: IntArray) -> None:
+    """Raise InputError unless the codes are 0, 1, .. with none left out."""
+    if codes.size == 0:
+        raise InputError(f"A sample design needs at least one record, but the {name} are empty.")
+    if codes.ndim != 1 or codes.min() < 0 or not np.bincount(codes).all():
+        raise InputError(f"The codes of the {name} must be one axis of 0, 1, .. all in use.")
