@@ -1,0 +1,1 @@
+"""From private draws to published files: tables, microdata, statements, bundle."""

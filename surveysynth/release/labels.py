@@ -1,0 +1,50 @@
+"""What a reader sees in place of column names and codes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+DEFAULT_MARGIN = "All"
+
+
+@dataclass(frozen=True)
+class ColumnLabel:
+    """Labels of one column; ``levels`` maps codes to labels, None means not declared.
+
+    ``margin`` is the label of the margin over this column and its code in csv files; ``digits``
+    the decimals of a statistic of this column.
+    """
+
+    title: str | None = None
+    unit: str | None = None
+    margin: str = DEFAULT_MARGIN
+    levels: Mapping[str, str] = field(default_factory=dict)
+    digits: int | None = None
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels of all columns; a column without an entry is shown by its name."""
+
+    columns: Mapping[str, ColumnLabel] = field(default_factory=dict)
+
+    def of(self, column: str) -> ColumnLabel:
+        """The column's labels, or the defaults."""
+        return self.columns.get(column, ColumnLabel())
+
+    def title(self, column: str) -> str:
+        """The column's title, or its name."""
+        return self.of(column).title or column
+
+    def titled_with_unit(self, column: str) -> str:
+        """The title followed by its unit in brackets, when there is one."""
+        unit = self.of(column).unit
+        return f"{self.title(column)} ({unit})" if unit else self.title(column)
+
+    def level(self, column: str, code: str) -> str:
+        """The label of a code, or the code itself."""
+        return self.of(column).levels.get(code, code)
+
+
+def listed(words: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -1,0 +1,48 @@
+"""Numbers as readers see them: rounded to a stated base, with thousands separators."""
+
+import math
+from dataclasses import dataclass
+
+ABSENT = "–"
+"""Shown where there is no number; a footnote says why."""
+
+_NOISE = 1e-9
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Round to multiples of ``base``, show ``decimals`` digits; ``factor`` 100 shows percent."""
+
+    base: float
+    decimals: int
+    factor: float = 1.0
+
+    def show(self, value: float, *, size: float | None = None) -> str:
+        """The number as text.
+
+        With ``size``, the estimate that a standard error belongs to, an error that is not zero
+        never reads as zero: it shows as less than one unit. Floating-point noise is zero.
+        """
+        if math.isnan(value):
+            return ABSENT
+        scaled = value * self.factor
+        rounded = round(scaled / self.base) * self.base
+        if size is not None and rounded == 0 and value > _NOISE * max(abs(size), _NOISE):
+            return f"<{self.base:,.{self.decimals}f}"
+        text = f"{abs(rounded):,.{self.decimals}f}"
+        return f"−{text}" if rounded < 0 else text
+
+
+def to_multiples(base: int) -> Rounding:
+    """Counts: multiples of ``base`` units, no decimals."""
+    return Rounding(float(base), 0)
+
+
+def to_digits(digits: int) -> Rounding:
+    """Means and totals: ``digits`` decimals; a negative number rounds to tens, hundreds, ..."""
+    return Rounding(10.0**-digits, max(digits, 0))
+
+
+def to_percent(digits: int = 1) -> Rounding:
+    """Proportions, as percentages with ``digits`` decimals."""
+    return Rounding(10.0**-digits, max(digits, 0), factor=100.0)

@@ -1,0 +1,1 @@
+"""Simulated populations and sample designs (methods 7)."""
