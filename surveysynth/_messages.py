@@ -1,0 +1,38 @@
+"""Wording shared by the validators: nearest names, counts, and several problems in one message."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from surveysynth.errors import InputError
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`` Did you mean 'x'?`` (with a leading blank) for the closest known name, else ``""``."""
+    candidates = list(known)
+    found = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
+    if not found:
+        by_folded = {candidate.casefold().strip(): candidate for candidate in candidates}
+        folded = difflib.get_close_matches(name.casefold().strip(), by_folded, n=1, cutoff=0.6)
+        found = [by_folded[match] for match in folded]
+    return f" Did you mean {found[0]!r}?" if found else ""
+
+
+def listing(names: Sequence[str], limit: int = 12) -> str:
+    """Names in quotes, separated by commas; the tail of a long list becomes a count."""
+    shown = ", ".join(repr(str(name)) for name in names[:limit])
+    return f"{shown} and {len(names) - limit} more" if len(names) > limit else shown
+
+
+def records(count: int) -> str:
+    """``1 record`` or ``7 records``."""
+    return f"{count:,} record" + ("" if count == 1 else "s")
+
+
+def raise_problems(heading: str, problems: Sequence[str]) -> None:
+    """Raise one ``InputError`` for all problems; nothing happens when there are none."""
+    if len(problems) == 1:
+        raise InputError(f"{heading}: {problems[0]}")
+    if problems:
+        raise InputError("\n".join([f"{heading}: {len(problems)} problems.", *(
+            f"  - {problem}" for problem in problems
+        )]))

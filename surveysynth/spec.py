@@ -1,0 +1,243 @@
+"""The specification file: TOML in, frozen and typed settings out.
+
+Every mistake is an ``InputError`` in the reader's words: it names ``section.key``, what was
+expected, what was got (a specification is public, so values may be shown) and the nearest right
+name. All mistakes of a file are listed together.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
+
+from surveysynth._messages import listing, nearest, raise_problems
+from surveysynth._spec_sections import (
+    LabelSection,
+    PrivacySection,
+    SurveySection,
+    SynthesizerSection,
+    TablesSection,
+)
+from surveysynth.errors import InputError
+
+_SECTIONS: dict[str, type[BaseModel]] = {
+    "survey": SurveySection,
+    "synthesizer": SynthesizerSection,
+    "privacy": PrivacySection,
+    "tables": TablesSection,
+}
+
+_TYPE_WORDS = {
+    "string_type": "a text in quotes",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing_size": "a whole number of usual size",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "a table of keys",
+    "model_type": "a section of keys",
+    "model_attributes_type": "a section of keys",
+    "finite_number": "a finite number",
+}
+
+_LIMIT_WORDS = {
+    "greater_than": ("gt", "a number greater than"),
+    "greater_than_equal": ("ge", "a number not less than"),
+    "less_than": ("lt", "a number less than"),
+    "less_than_equal": ("le", "a number not greater than"),
+}
+
+
+class Spec(BaseModel):
+    """A whole specification; ``path`` is the file it came from and roots the relative paths."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=False
+    )
+
+    spec_version: Literal[1] = 1
+    survey: SurveySection
+    synthesizer: SynthesizerSection
+    privacy: PrivacySection = PrivacySection()
+    tables: TablesSection = TablesSection()
+    labels: dict[str, LabelSection] = {}
+    study: None = None
+    path: Path
+
+    @field_validator("study", mode="before")
+    @classmethod
+    def _no_study(cls, value: Any) -> Any:
+        if value is not None:
+            raise ValueError("studies are not built yet; leave this section out.")
+        return value
+
+    @model_validator(mode="after")
+    def _agree(self) -> "Spec":
+        survey, synthesizer, tables = self.survey, self.synthesizer, self.tables
+        problems = []
+        if survey.weight is None:
+            problems.append(
+                "survey.weight: missing; the tables of a survey need the column of sampling weights."
+            )
+        if survey.population_size is None and synthesizer.model == "fbp":
+            problems.append(
+                "survey.population_size: missing; model 'fbp' needs the public size of the "
+                "population (from a frame or a published source, not the sum of the weights)."
+            )
+        if survey.population_size is None and tables.linearisation == "ratio":
+            problems.append(
+                "tables.linearisation: 'ratio' needs survey.population_size, the public size of "
+                "the population; set it or use 'plain'."
+            )
+        kept = synthesizer.chains * synthesizer.draws
+        if self.privacy.m > kept:
+            problems.append(
+                f"privacy.m: {self.privacy.m} draws cannot be released out of chains x draws = "
+                f"{kept}; lower m or raise synthesizer.draws."
+            )
+        not_identity = [t.kind for t in synthesizer.transforms if t.kind != "identity"]
+        if "proportion" in tables.statistics and not_identity:
+            problems.append(
+                "tables.statistics: 'proportion' needs an outcome of 0 and 1 and "
+                f"synthesizer.transform = 'identity', got transform {not_identity[0]!r}."
+            )
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    @property
+    def data_path(self) -> Path:
+        """The data file; a relative path is relative to the folder of the specification."""
+        return self.path.parent / self.survey.data
+
+    @property
+    def linearisation(self) -> Literal["ratio", "plain"]:
+        """The linearisation in force: as given, else ratio when there is a population size."""
+        if self.tables.linearisation is not None:
+            return self.tables.linearisation
+        return "ratio" if self.survey.population_size is not None else "plain"
+
+    def margin_label(self, column: str) -> str:
+        """The name of the margin over ``column`` (``All`` unless labelled otherwise)."""
+        return self.labels[column].margin if column in self.labels else "All"
+
+
+def load_spec(path: str | Path) -> Spec:
+    """Read and validate a specification file.
+
+    Raises ``InputError`` when the file cannot be read, is not TOML, or holds unknown keys, wrong
+    types, values out of range or values whose part is not built yet.
+    """
+    path = Path(path)
+    return parse_spec(_read_text(path), path)
+
+
+def parse_spec(text: str, path: str | Path = "spec.toml") -> Spec:
+    """Validate the text of a specification; ``path`` is used in messages and for relative paths.
+
+    Raises ``InputError`` as ``load_spec`` does.
+    """
+    path = Path(path)
+    try:
+        content = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InputError(f"{path} is not valid TOML: {reason}.") from None
+    if "path" in content:
+        raise InputError(f"{path}: path: unknown key. The data file is named by survey.data.")
+    try:
+        return Spec.model_validate({**content, "path": path})
+    except ValidationError as error:
+        problems = [
+            line for details in error.errors(include_url=False) for line in _describe(details)
+        ]
+    raise_problems(str(path), problems)
+    raise InputError(f"{path} is not valid.")
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path} is not UTF-8 text (byte {error.start + 1}); save it as UTF-8."
+        ) from None
+    except FileNotFoundError:
+        raise InputError(f"there is no specification file {path}.") from None
+    except IsADirectoryError:
+        raise InputError(f"{path} is a folder; expected a specification file (TOML).") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a usable path"
+        raise InputError(f"the specification file {path} cannot be read: {reason}.") from None
+
+
+def _describe(details: ErrorDetails) -> list[str]:
+    """One line per mistake, in the reader's words."""
+    kind, location = details["type"], details["loc"]
+    where = _where(location)
+    context: Mapping[str, Any] = details.get("ctx", {})
+    if kind == "value_error":
+        lines = str(context["error"]).split("\n")
+        return [f"{where}: {line}" if where else line for line in lines]
+    if kind == "extra_forbidden":
+        return [f"{where}: unknown key.{_known_keys(location)}"]
+    if kind == "missing":
+        what = "section" if len(location) == 1 else "key"
+        return [f"{where}: missing; this {what} is required."]
+    return [f"{where}: expected {_expected(kind, context)}, got {_shown(details['input'])}."]
+
+
+def _expected(kind: str, context: Mapping[str, Any]) -> str:
+    if kind == "literal_error":
+        return f"one of {context['expected']}".replace("one of 1", "1")
+    if kind in _LIMIT_WORDS:
+        key, words = _LIMIT_WORDS[kind]
+        return f"{words} {context[key]:g}"
+    if kind in ("too_short", "string_too_short"):
+        return "at least one entry" if kind == "too_short" else "a text that is not empty"
+    return _TYPE_WORDS.get(kind, "another value")
+
+
+def _where(location: tuple[int | str, ...]) -> str:
+    """``section.key[3]`` (entries counted from 1), as the reader would write it."""
+    where = ""
+    for part in location:
+        if isinstance(part, int):
+            where += f"[{part + 1}]"
+        elif part != "[key]":
+            where += f".{part}" if where else str(part)
+    return where
+
+
+def _known_keys(location: tuple[int | str, ...]) -> str:
+    name = str(location[-1])
+    if len(location) == 1:
+        sections = [key for key in Spec.model_fields if key != "path"]
+        owners = [s for s, model in _SECTIONS.items() if name in model.model_fields]
+        hint = f" It belongs in [{owners[0]}]." if owners else nearest(name, sections)
+        return f"{hint} Known: {listing(sections)}."
+    section = str(location[0])
+    model = LabelSection if section == "labels" else _SECTIONS[section]
+    hint = nearest(name, model.model_fields)
+    owners = [s for s, m in _SECTIONS.items() if s != section and name in m.model_fields]
+    if owners:
+        hint = f" It belongs in [{owners[0]}]."
+    return f"{hint} Known in [{section}]: {listing(tuple(model.model_fields), limit=40)}."
+
+
+def _shown(value: Any, limit: int = 60) -> str:
+    """A value as the reader wrote it, about; long ones are cut."""
+    if isinstance(value, dict):
+        return "a table of keys"
+    if isinstance(value, list | tuple):
+        return "a list" if value else "an empty list"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) and abs(value) >= 10**limit:
+        return "a very large number"
+    text = repr(value) if isinstance(value, str | int | float) else str(value)
+    return text if len(text) <= limit else text[:limit] + "..."
