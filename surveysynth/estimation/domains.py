@@ -100,7 +100,7 @@ def _level_codes(frame: pd.DataFrame, name: str, levels: Mapping[str, Sequence[s
             f"The by variable '{name}' is not a column of the data, which has: "
             f"{', '.join(map(str, frame.columns))}."
         )
-    codes = pd.Categorical(frame[name].astype(str), categories=list(levels[name])).codes
+    codes = pd.Index(levels[name], dtype=str).get_indexer(pd.Index(frame[name].astype(str)))
     unknown = int((codes < 0).sum())
     if unknown:
         raise InputError(

@@ -48,7 +48,9 @@ def test_equals_r_survey(case: dict[str, Any], linearisation: str) -> None:
         se = np.array(expected["se"], dtype=float)
         if statistic in ("mean", "proportion"):
             # R gives zero, or what is left of it after rounding, to the mean of one record.
-            assert (np.nan_to_num(se[domains.n == 1]) < 1e-8 * estimate[domains.n == 1] + 1e-12).all()
+            assert (
+                np.nan_to_num(se[domains.n == 1]) < 1e-8 * estimate[domains.n == 1] + 1e-12
+            ).all()
             se[domains.n == 1] = np.nan
         if statistic == "count" and linearisation == "ratio":
             assert se[0] < 1e-8 * estimate[0]  # the calibrated whole; R leaves rounding
