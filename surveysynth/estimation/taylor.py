@@ -55,7 +55,7 @@ def estimate_domains(
     linearisation: Linearisation,
     population_size: float | None = None,
 ) -> DomainEstimates:
-    """Estimate one statistic for all cells and margins.
+    """Estimate one statistic and its variance for all D cells and margins (methods 5).
 
     Parameters
     ----------
@@ -66,7 +66,8 @@ def estimate_domains(
     outcome
         Outcome in original units, shape (n,); for counts it is not looked at and may be None.
     statistic
-        "count", "total", "mean", or "proportion": the mean of an outcome of zeros and ones.
+        "count", "total", "mean" or "proportion". A proportion is the mean of an outcome that is 0
+        or 1 in the survey; synthetic values of it may lie between, so that is not checked here.
     linearisation
         "plain" for weights as they stand; "ratio" for weights scaled to a known population size,
         whose sum does not vary from sample to sample. They differ for counts and totals.
@@ -77,8 +78,7 @@ def estimate_domains(
     Raises
     ------
     InputError
-        If shapes disagree, an outcome is missing, a proportion has other values than 0 and 1, or
-        a word is unknown.
+        If shapes disagree, an outcome is missing or a word is unknown.
     """
     _check_arguments(domains, sample_design, weight, outcome, statistic, linearisation)
     is_mean = statistic in ("mean", "proportion")
@@ -285,11 +285,4 @@ def _check_arguments(
         if shape != (design.n,):
             raise InputError(
                 f"The sample design has {design.n} records, but the {name} came with shape {shape}."
-            )
-    if statistic == "proportion" and outcome is not None:
-        others = int(((outcome != 0) & (outcome != 1)).sum())
-        if others:
-            raise InputError(
-                "A proportion needs an outcome of zeros and ones, but "
-                f"{others} of {design.n} records have another value; ask for a mean instead."
             )

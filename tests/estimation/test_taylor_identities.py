@@ -190,8 +190,12 @@ def test_records_as_their_own_psus_are_the_one_stage_design(
         )
 
 
-def test_proportion_is_the_mean_of_zeros_and_ones() -> None:
-    outcome = np.greater(OUTCOME, np.median(OUTCOME)).astype(float)
+@pytest.mark.parametrize(
+    "outcome",
+    [np.greater(OUTCOME, np.median(OUTCOME)).astype(float), OUTCOME / OUTCOME.max()],
+    ids=["observed", "synthetic"],
+)
+def test_proportion_is_the_mean(outcome: FloatArray) -> None:
     proportion = estimates(DESIGNS["clusters"], "proportion", outcome=outcome)
     mean = estimates(DESIGNS["clusters"], "mean", outcome=outcome)
     assert (proportion.estimate == mean.estimate).all()
@@ -202,3 +206,15 @@ def test_without_by_variables_there_is_the_whole_alone() -> None:
     whole = estimates(DESIGNS["clusters"], "mean", by=())
     assert whole.estimate == pytest.approx([np.average(OUTCOME, weights=WEIGHT)])
     assert whole.variance == pytest.approx(estimates(DESIGNS["clusters"], "mean").variance[:1])
+
+
+def test_rows_of_weight_zero_have_no_mean_and_raise_no_warning() -> None:
+    weight = np.where(FRAME["a"] == "1", 0.0, WEIGHT)
+    domains = build_domains(FRAME, ["a", "b"], LEVELS)
+    empty = (domains.table["a"] == "1").to_numpy()
+    mean = estimates(DESIGNS["clusters"], "mean", weight=weight)
+    assert (np.isnan(mean.estimate) == empty).all()
+    assert (np.isnan(mean.variance) == empty).all()
+    count = estimates(DESIGNS["clusters"], "count", "ratio", weight=weight)
+    assert (count.estimate[empty] == 0).all()
+    assert (count.variance[empty] == 0).all()
