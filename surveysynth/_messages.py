@@ -33,6 +33,11 @@ def raise_problems(heading: str, problems: Sequence[str]) -> None:
     if len(problems) == 1:
         raise InputError(f"{heading}: {problems[0]}")
     if problems:
-        raise InputError("\n".join([f"{heading}: {len(problems)} problems.", *(
-            f"  - {problem}" for problem in problems
-        )]))
+        raise InputError(
+            "\n".join(
+                [
+                    f"{heading}: {len(problems)} problems.",
+                    *(f"  - {problem}" for problem in problems),
+                ]
+            )
+        )

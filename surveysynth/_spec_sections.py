@@ -170,7 +170,9 @@ class SynthesizerSection(Section):
             if not value > 0:
                 raise ValueError(f"priors.{name}: expected a positive number, got {value!r}.")
             if name == "lkj" and (value < 1 or not float(2 * value).is_integer()):
-                raise ValueError(f"priors.lkj: expected a multiple of 0.5, at least 1, got {value!r}.")
+                raise ValueError(
+                    f"priors.lkj: expected a multiple of 0.5, at least 1, got {value!r}."
+                )
 
     @property
     def transforms(self) -> tuple[Transform, ...]:
@@ -246,9 +248,7 @@ class TablesSection(Section):
     title: str = ""
     source: str = ""
     formats: Annotated[
-        tuple[
-            Annotated[Literal["csv", "html"], _built(_PLANNED_FORMATS, "'csv' and 'html'")], ...
-        ],
+        tuple[Annotated[Literal["csv", "html"], _built(_PLANNED_FORMATS, "'csv' and 'html'")], ...],
         BeforeValidator(_as_tuple),
         AfterValidator(_distinct),
         Field(min_length=1),
