@@ -69,7 +69,7 @@ class Roles:
 
 
 def check_roles(roles: Roles, columns: Sequence[str], source: str) -> None:
-    """Raise ``InputError`` for columns that are absent, repeated or both public and confidential."""
+    """Raise ``InputError`` for columns absent, repeated, or both public and confidential."""
     problems = []
     if not roles.outcomes:
         problems.append("outcome: expected at least one column.")
@@ -126,7 +126,7 @@ def check_by_levels(
         padded = [level for level in levels if trimmed.count(level.strip()) > 1]
         if padded:
             problems.append(
-                f"by: {name!r} has levels that differ only in blanks around them: {listing(padded)}."
+                f"by: {name!r} has levels that differ only in outer blanks: {listing(padded)}."
             )
         if name in orders:
             unknown = [level for level in levels if level not in orders[name]]
@@ -139,7 +139,7 @@ def check_by_levels(
 
 
 def check_weight(weight: FloatArray, name: str, source: str) -> None:
-    """Raise ``InputError`` for weights that are not finite and positive (NaN has been dealt with)."""
+    """Raise ``InputError`` for weights that are not finite and positive (none is NaN here)."""
     problems = [
         f"{records(int(count))} {words}"
         for count, words in (
@@ -151,8 +151,8 @@ def check_weight(weight: FloatArray, name: str, source: str) -> None:
     ]
     if problems:
         raise InputError(
-            f"{source}: weight {name!r}: {', '.join(problems)}; expected finite numbers above zero. "
-            "Correct these records or take them out of the file."
+            f"{source}: weight {name!r}: {', '.join(problems)}; expected finite numbers above "
+            "zero. Correct these records or take them out of the file."
         )
 
 
@@ -219,8 +219,8 @@ def check_not_determined(
     freedom = max(matrix.n - matrix.n_columns, 0)
     if freedom == 0:
         raise InputError(
-            f"{source}: the predictors {matrix.formula!r} have as many columns as there are records "
-            f"({matrix.n:,}), so nothing is left to model; use fewer predictors."
+            f"{source}: the predictors {matrix.formula!r} have as many columns as there are "
+            f"records ({matrix.n:,}), so nothing is left to model; use fewer predictors."
         )
     scale = np.sqrt((residuals**2).sum(axis=0) / freedom)
     total = values.std(axis=0)
@@ -273,10 +273,11 @@ def check_strata(
     lonely = int(np.count_nonzero(sizes == 1))
     if lonely and lonely_psu == "fail":
         unit = "record" if psu is None else "PSU"
+        having = "has" if lonely == 1 else "have"
         where = (
             f"the sample has one {unit}"
             if strata is None
-            else f"{lonely:,} of {sizes.size:,} strata {'has' if lonely == 1 else 'have'} one {unit}"
+            else f"{lonely:,} of {sizes.size:,} strata {having} one {unit}"
         )
         raise InputError(
             f"{source}: {where}, which gives no variance within the stratum; merge strata, or set "

@@ -177,14 +177,14 @@ def default_formula(codes: Mapping[str, IntArray]) -> str:
     ``codes``: integer codes 0.. of each variable, (n,), in the order in which terms are written.
     A variable with one level is left out, and so is one that another determines (a region beside
     its states): its main effect lies in the other's. An interaction enters when every combination
-    of its levels has at least ``MIN_CELL`` records and all its lower-order terms are in (methods 3).
+    of its levels has at least ``MIN_CELL`` records and its lower-order terms are in (methods 3).
     """
     kept: list[str] = []
     for name, code in codes.items():
         if code.size == 0 or code.max() == 0 or any(_determines(codes[k], code) for k in kept):
             continue
         kept = [k for k in kept if not _determines(code, codes[k])] + [name]
-    included = {(name,) for name in kept}
+    included: set[tuple[str, ...]] = {(name,) for name in kept}
     for order in range(2, len(kept) + 1):
         for term in itertools.combinations(kept, order):
             lower = itertools.combinations(term, order - 1)

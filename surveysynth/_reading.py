@@ -115,7 +115,7 @@ class _Csv:
             ) from None
         if bad:
             raise InputError(self._uneven(bad))
-        frame = table.to_pandas()
+        frame: pd.DataFrame = table.to_pandas()
         frame.columns = pd.Index(list(columns))
         return frame
 
@@ -160,7 +160,7 @@ def _open_csv(content: bytes, name: str) -> _Csv:
         raise InputError(f"{name}: the header cannot be parsed as csv.") from None
     if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
         raise InputError(
-            f"{name}: the header has no commas but other separators; save the file as csv with commas."
+            f"{name}: the header has no commas but other separators; save it with commas."
         )
     _check_names(header, name)
     if content.count(b'"') % 2:
@@ -190,7 +190,7 @@ def _check_text(content: bytes, name: str) -> None:
 
 
 def _check_quotes(content: bytes, name: str) -> None:
-    """Raise ``InputError`` when a quoted cell never ends; an odd number of quotes may be harmless."""
+    """Raise ``InputError`` when a quoted cell never ends; an odd count alone may be harmless."""
     reader = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
     line = 1
     try:

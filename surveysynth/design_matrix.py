@@ -7,6 +7,7 @@ not on names, so a recoding that spans the same effects will do.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,7 @@ from surveysynth._messages import listing, raise_problems
 from surveysynth._types import FloatArray, IntArray
 from surveysynth.errors import InputError
 
-#: A column whose part outside the others is below this share of its length is a combination of them.
+#: A column with no more than this share of its length outside the others is their combination.
 TOLERANCE = 1e-9
 _BLOCK = 65_536
 
@@ -67,9 +68,9 @@ def build_design_matrix(
     ``frame``: n records, public columns, without missing values in the columns used. Columns of
     text, and ``by`` and ``strata`` whatever their type, are categorical; others are numbers.
 
-    Raises ``InputError`` for a formula that cannot be parsed or evaluated, that names a confidential
-    or unknown column, lacks strata or a by variable, has collinear columns, or more columns than
-    there are records.
+    Raises ``InputError`` for a formula that cannot be parsed or evaluated, that names a
+    confidential or unknown column, lacks strata or a by variable, has collinear columns, or has
+    more columns than there are records.
     """
     design = list(dict.fromkeys([*([strata] if strata is not None else []), *by]))
     codes = {name: encode(frame[name].astype("str"))[0] for name in design}
@@ -94,24 +95,24 @@ def _base_rows(
     enough: the matrix of a million records in 32 cells is evaluated on 32 rows.
     """
     n = len(frame)
-    encoded: dict[str, IntArray] = {}
-    data: dict[str, pd.Categorical | FloatArray | IntArray] = {}
+    codes: list[IntArray] = []
+    data: dict[str, Any] = {}
     for name in parsed.variables:
         series = frame[name]
         if name in categorical or not pd.api.types.is_numeric_dtype(series):
-            encoded[name], levels = encode(series.astype("str"))
-            data[name] = pd.Categorical.from_codes(encoded[name], categories=list(levels))
+            code, levels = encode(series.astype("str"))
+            data[name] = pd.Categorical.from_codes(code, categories=pd.Index(levels))
         else:
             data[name] = series.to_numpy()
-            encoded[name] = np.unique(data[name], return_inverse=True)[1].astype(np.int64)
-    if not parsed.by_record or not encoded:
+            code = pd.factorize(data[name])[0].astype(np.int64)
+        codes.append(code)
+    if not parsed.by_record or not codes:
         return pd.DataFrame(data, index=pd.RangeIndex(n)), np.arange(n)
-    combined = np.zeros(n, dtype=np.int64)
-    for code in encoded.values():
+    combined = codes[0]
+    for code in codes[1:]:
         # Renumbering after each column keeps the product of the level counts within range.
-        combined = np.unique(combined * (int(code.max(initial=0)) + 1) + code, return_inverse=True)[
-            1
-        ]
+        pairs = combined * (int(code.max(initial=0)) + 1) + code
+        combined = pd.factorize(pairs)[0].astype(np.int64)
     _, first, index = np.unique(combined, return_index=True, return_inverse=True)
     rows = {name: values[first] for name, values in data.items()}
     return pd.DataFrame(rows, index=pd.RangeIndex(first.size)), index.astype(np.int64)
@@ -132,8 +133,8 @@ def _evaluate(
     # Whatever a factor raises on this data (text in a logarithm, a bad argument) ends here.
     except Exception:
         raise InputError(
-            f"the formula {parsed.text!r} cannot be evaluated on the data; check that its functions "
-            "take numeric columns and valid arguments."
+            f"the formula {parsed.text!r} cannot be evaluated on the data; check that its "
+            "functions take numeric columns and valid arguments."
         ) from None
     if not columns:
         raise InputError(f"the formula {parsed.text!r} has no columns; add a predictor or '1'.")
@@ -168,8 +169,8 @@ def _check_size(parsed: ParsedFormula, base: pd.DataFrame, n_records: int) -> No
 
 def _too_many(parsed: ParsedFormula, columns: int, n_records: int) -> str:
     return (
-        f"the formula {parsed.text!r} has at least {columns:,} columns for {n_records:,} records; expected "
-        "fewer columns than records: leave out interactions or columns with many levels."
+        f"the formula {parsed.text!r} has at least {columns:,} columns for {n_records:,} records; "
+        "expected fewer columns than records: leave out interactions or columns with many levels."
     )
 
 
@@ -203,7 +204,7 @@ def _triangle(blocks: Sequence[FloatArray]) -> FloatArray:
     triangle = np.zeros((0, width))
     for start in range(0, n, _BLOCK):
         rows = np.hstack([block[start : start + _BLOCK] for block in blocks])
-        triangle = np.linalg.qr(np.vstack([triangle, rows]), mode="r")
+        triangle = np.asarray(np.linalg.qr(np.vstack([triangle, rows]), mode="r"))
     return triangle
 
 

@@ -81,7 +81,7 @@ class Spec(BaseModel):
         problems = []
         if survey.weight is None:
             problems.append(
-                "survey.weight: missing; the tables of a survey need the column of sampling weights."
+                "survey.weight: missing; the tables of a survey need a column of weights."
             )
         if survey.population_size is None and synthesizer.model == "fbp":
             problems.append(

@@ -43,9 +43,9 @@ class PublicDesign:
 
     - ``frame``: n rows in file order, public columns only; by, strata and psu columns as text,
       numeric predictors as numbers, everything else as text.
-    - ``levels``: the levels of each by column in table order (a labelled level may have no record).
-    - ``strata``: (n,) codes 0..H-1; ``psu``: (n,) codes unique across strata (a label that occurs in
-      two strata is two PSUs, as R's ``nest = TRUE``); ``fpc``: (H,) sampling fractions n_h/N_h of
+    - ``levels``: levels of each by column in table order (a labelled level may have no record).
+    - ``strata``: (n,) codes 0..H-1; ``psu``: (n,) codes unique across strata (a label in two
+      strata is two PSUs, as R's ``nest = TRUE``); ``fpc``: (H,) sampling fractions n_h/N_h of
       PSUs, or of records where there are none; each ``None`` when not given.
     - ``population_size``: the public N or ``None``; ``transforms``: one per outcome.
     - ``predictors``: raw columns used by the formula; ``public_columns``: shipped besides.
@@ -345,4 +345,4 @@ def _levels(column: TextColumn, order: Sequence[str] | None) -> tuple[str, ...]:
 def _nested_codes(psu: IntArray, strata: IntArray | None) -> IntArray:
     """PSU codes unique across strata: a label in two strata names two PSUs."""
     pairs = psu if strata is None else strata * (int(psu.max(initial=0)) + 1) + psu
-    return np.unique(pairs, return_inverse=True)[1].astype(np.int64)
+    return np.asarray(np.unique(pairs, return_inverse=True)[1], dtype=np.int64)
