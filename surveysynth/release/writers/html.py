@@ -55,7 +55,15 @@ body { margin: 0; padding: 24px 16px; background: #fff; color: #1b1b1b; }
   #TABLE .gt_table { font-size: 12px; margin-left: 0; }
   #TABLE .gt_row, #TABLE .gt_col_heading { padding-left: 3px; padding-right: 3px; }
   #TABLE .gt_stub { position: sticky; left: 0; background: #fff; padding-right: 8px; }
-  #TABLE .gt_indent_1 { padding-left: 14px; }
+  #TABLE .gt_indent_1 { padding-left: 12px; }
+  #TABLE thead .fit, #TABLE tfoot .fit { position: sticky; left: 0;
+    max-width: calc(100vw - 24px); }
+  #TABLE .gt_col_heading .fit { max-width: 6.5rem; }
+}
+@media (max-width: 430px) {
+  #TABLE .gt_table { font-size: 11px; }
+  #TABLE .gt_row, #TABLE .gt_col_heading { padding-left: 2px; padding-right: 2px; }
+  #TABLE .gt_indent_1 { padding-left: 10px; }
 }
 """
 
@@ -235,10 +243,13 @@ def _source_notes(tables: Sequence[ReleaseTable], presentation: Presentation) ->
 
 
 def _plain(text: str) -> Any:
-    """Text that is shown as it stands: neither HTML nor Markdown in a label has any effect."""
+    """Text that is shown as it stands: neither HTML nor Markdown in a label has any effect.
+
+    On a phone it stays within the screen while a wide table scrolls under it.
+    """
     from great_tables import html
 
-    return html(escape(text))
+    return html(f'<div class="fit">{escape(text)}</div>')
 
 
 def _stub(table: ReleaseTable, labels: Labels, *, several: bool) -> list[StubRow]:

@@ -1,0 +1,213 @@
+"""The command line: thin, quick to start, and silent about confidential values.
+
+Modules that import NumPy or pandas are imported inside the commands, after the number of BLAS
+threads is settled.
+"""
+
+import os
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from surveysynth.doctor import THREAD_VARIABLES, version_of
+from surveysynth.errors import RefusedError, SurveySynthError
+
+DEFECT, USAGE, INTERRUPTED = 1, 2, 130
+DEBUG_VARIABLE = "SURVEYSYNTH_DEBUG"
+
+app = typer.Typer(
+    help="Private survey tables from synthetic microdata, with a stated epsilon.",
+    add_completion=False,
+    # Pretty tracebacks show local variables, and those hold confidential records.
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="The specification file.")]
+SeedOption = Annotated[int | None, typer.Option(help="Makes the run repeatable.", min=0)]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"surveysynth {version_of('surveysynth')}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Private survey tables from synthetic microdata, with a stated epsilon."""
+
+
+@app.command()
+def example(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
+    n: Annotated[int, typer.Option("--n", help="Number of records.")] = 1000,
+    seed: SeedOption = None,
+) -> None:
+    """Write a simulated survey.csv and a spec.toml that works."""
+    from surveysynth.studies.example import DEFAULT_SEED, write_example
+
+    survey, spec = write_example(directory, n, DEFAULT_SEED if seed is None else seed)
+    print(f"Wrote {survey} ({n:,} simulated records) and {spec}.")
+    print(f"Next: surveysynth release {spec} --out out")
+
+
+@app.command()
+def check(spec: SpecArgument) -> None:
+    """Dry run: validate, tell cell sizes and feasibility, list what would be published."""
+    from surveysynth.release.preview import preview_lines
+    from surveysynth.release.run import refuse_clusters
+    from surveysynth.spec import load_spec
+    from surveysynth.survey import read_survey
+
+    settings = load_spec(spec)
+    survey = read_survey(settings)
+    print("\n".join(preview_lines(settings, survey.design)), flush=True)
+    refuse_clusters(survey.design)
+    from surveysynth.feasibility import check as check_feasibility
+
+    report = check_feasibility(settings)
+    print("\n".join(report.lines()))
+    if not report.feasible:
+        raise RefusedError("a release with these settings would be refused, as told above.")
+
+
+@app.command()
+def release(
+    spec: SpecArgument,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")],
+    confidential: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where diagnostics and the ledger go, instead of OUT/confidential; use one "
+            "folder for all runs on the same data.",
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace OUT if a release wrote it.")
+    ] = False,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="For tests: repeatable, hence NOT private; every file says so.", min=0),
+    ] = None,
+) -> None:
+    """Run the mechanism and write private tables, microdata and a privacy statement."""
+    from surveysynth._progress import StageReporter
+    from surveysynth.release import run
+
+    with StageReporter() as progress:
+        result = run.release(
+            spec,
+            out,
+            confidential=confidential,
+            overwrite=overwrite,
+            seed=seed,
+            progress=progress,
+        )
+    for warning in result.warnings:
+        print(f"WARNING: {warning}")
+    print(f"Release:      {result.out / 'release'}")
+    print(f"Confidential: {result.confidential} (keep it from what is published)")
+    print("\n".join(result.ledger.sentences()))
+
+
+@app.command()
+def doctor() -> None:
+    """Show versions, processors, threads and compilers."""
+    from surveysynth.doctor import report_lines
+
+    print("\n".join(report_lines()))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code.
+
+    0 done; 2 bad input; 3 refused; 130 interrupted; 1 a defect. A message goes to stderr; no
+    traceback, since values of confidential records can be part of one.
+    """
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    for variable in THREAD_VARIABLES:
+        os.environ.setdefault(variable, "1")
+    debug = bool(os.environ.get(DEBUG_VARIABLE))
+    if debug:
+        _say(f"warning: {DEBUG_VARIABLE} is set; a traceback may show confidential values.")
+    elif not sys.warnoptions:
+        warnings.simplefilter("ignore")
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        code: Any = app(
+            args=given or ["--help"],
+            prog_name="surveysynth",
+            standalone_mode=False,
+        )
+        return code if isinstance(code, int) else 0
+    except KeyboardInterrupt:
+        return _interrupted()
+    except SurveySynthError as error:
+        _say(str(error))
+        return error.exit_code
+    except Exception as error:
+        return _other(error, debug=debug)
+
+
+def _other(error: Exception, *, debug: bool) -> int:
+    """Usage errors of the parser, its own form of Ctrl-C, and defects."""
+    # The parser's exceptions live in click or in typer, depending on its version.
+    if type(error).__name__ == "Abort":
+        return _interrupted()
+    if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+        if message := error.format_message():
+            _say(f"{message} (surveysynth --help shows the commands)")
+        return USAGE
+    if debug:
+        traceback.print_exception(error)
+    _say(
+        f"this is a defect in surveysynth: {type(error).__name__} at {_place(error)}. Nothing was "
+        f"written. The message is not shown, since it may hold confidential values; "
+        f"{DEBUG_VARIABLE}=1 shows it."
+    )
+    return DEFECT
+
+
+def _place(error: Exception) -> str:
+    """File and line of the innermost frame of the package, relative to it."""
+    package = Path(__file__).resolve().parent
+    frames = [
+        f"{path.relative_to(package.parent)}:{line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if (path := Path(frame.f_code.co_filename).resolve()).is_relative_to(package)
+    ]
+    return frames[-1] if frames else "an unknown place"
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Termination cleans up as Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+def _interrupted() -> int:
+    _say("interrupted; nothing was written.")
+    return INTERRUPTED
+
+
+def _say(message: str) -> None:
+    print(f"surveysynth: {message}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

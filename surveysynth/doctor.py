@@ -1,0 +1,80 @@
+"""``surveysynth doctor``: what this installation has, for a report of a problem."""
+
+import os
+import platform
+import shutil
+from importlib.metadata import PackageNotFoundError, version
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+
+_LIBRARIES = (
+    "surveysynth",
+    "numpy",
+    "scipy",
+    "pandas",
+    "pyarrow",
+    "pydantic",
+    "formulaic",
+    "great-tables",
+    "typer",
+    "rich",
+    "statsmodels",
+    "samplics",
+    "nutpie",
+    "cmdstanpy",
+)
+
+
+def report_lines() -> list[str]:
+    """Versions, processors, threads and compilers; a missing part is a line, not a failure."""
+    lines = [
+        f"python        {platform.python_version()} ({platform.machine()}, {platform.system()})"
+    ]
+    lines += [f"{name:<13} {version_of(name)}" for name in _LIBRARIES]
+    lines.append(f"cores         {_cores()}")
+    lines += [f"{name}={os.environ.get(name, 'not set')}" for name in THREAD_VARIABLES]
+    lines.append(f"CmdStan       {_cmdstan()}")
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    lines.append(f"C++ compiler  {compiler or 'none (needed for Stan only)'}")
+    lines.append(f"tables        {_tables()}")
+    return lines
+
+
+def version_of(name: str) -> str:
+    """The installed version of a distribution, or that there is none."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _cores() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _cmdstan() -> str:
+    try:
+        import cmdstanpy
+
+        return str(cmdstanpy.cmdstan_path())
+    except Exception:  # whatever is wrong with it, the other lines still help
+        return (
+            "none (not needed: the embedded sampler is used; python -m cmdstanpy.install_cmdstan)"
+        )
+
+
+def _tables() -> str:
+    from surveysynth.resources import tables_directory
+
+    try:
+        return str(tables_directory())
+    except FileNotFoundError as error:
+        return str(error)

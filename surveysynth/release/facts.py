@@ -1,0 +1,96 @@
+"""What the files of a release say about it: public facts only, gathered once."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from surveysynth.release.labels import ColumnLabel, Labels
+from surveysynth.release.rounding import Rounding, to_digits, to_multiples, to_percent
+from surveysynth.release.writers.csv import MicrodataFormat
+
+if TYPE_CHECKING:
+    from surveysynth.privacy.budget import MechanismSettings
+    from surveysynth.privacy.statement import Statement
+    from surveysynth.spec import Spec
+    from surveysynth.survey import PublicDesign
+
+TEST_WARNING = (
+    "TEST RUN, NOT PRIVATE: this is a test and not private. Its random numbers come from a stated "
+    "seed, with which the protection can be undone. Do not publish."
+)
+UNPROTECTED_WARNING = (
+    'NOT PRIVATE: made with risk = "none", without any protection of the confidential records. '
+    "Do not publish."
+)
+
+
+@dataclass(frozen=True)
+class ReleaseFacts:
+    """Public by construction: no field comes from confidential records.
+
+    ``test`` says that the random numbers have a stated seed; ``df_design`` is the number of PSUs
+    less the number of strata.
+    """
+
+    spec: "Spec"
+    design: "PublicDesign"
+    settings: "MechanismSettings"
+    statement: "Statement"
+    labels: Labels
+    df_design: float
+    test: bool
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why the files must not be published; none for a private release."""
+        given = ((self.test, TEST_WARNING), (not self.settings.private, UNPROTECTED_WARNING))
+        return tuple(text for applies, text in given if applies)
+
+    @property
+    def microdata_format(self) -> MicrodataFormat:
+        """The format of the survey file."""
+        return "parquet" if self.spec.survey.data.lower().endswith(".parquet") else "csv"
+
+    @property
+    def title(self) -> str:
+        """The caller's title, or what the release is."""
+        return self.spec.tables.title or "Tables from synthetic survey microdata"
+
+    @property
+    def privacy_note(self) -> str:
+        """One sentence below every table."""
+        if not self.settings.private:
+            return UNPROTECTED_WARNING
+        return (
+            f"Privacy: asymptotic differential privacy with epsilon at most "
+            f"{self.settings.epsilon:g} for the whole release (m = {self.settings.m} draws), "
+            "with the assumptions and limits stated in README.md."
+        )
+
+
+def labels_of(spec: "Spec") -> Labels:
+    """The labels of a specification; a currency is shown as the unit."""
+    return Labels(
+        {
+            column: ColumnLabel(
+                title=given.title,
+                unit=given.unit or given.currency,
+                margin=given.margin,
+                levels=given.levels,
+                digits=given.digits,
+            )
+            for column, given in spec.labels.items()
+        }
+    )
+
+
+def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], Rounding]:
+    """How each statistic of each outcome is rounded for readers; an outcome's own digits win."""
+    rounding: dict[tuple[str, str | None], Rounding] = {
+        ("count", None): to_multiples(spec.tables.round_counts)
+    }
+    for outcome in spec.synthesizer.outcome:
+        digits = labels.of(outcome).digits
+        rounding["mean", outcome] = to_digits(spec.tables.digits_mean if digits is None else digits)
+        rounding["total", outcome] = to_digits(digits or 0)
+        rounding["proportion", outcome] = to_percent(1 if digits is None else digits)
+    return rounding

@@ -1,0 +1,97 @@
+"""The files of a release and of its confidential folder, once every number is there."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from surveysynth.release.bundle import PRIVACY_NAME, REALISED_NAME, RECORDS_STEM
+from surveysynth.release.codebook import make_codebook
+from surveysynth.release.example import make_example
+from surveysynth.release.facts import ReleaseFacts, rounding_of
+from surveysynth.release.privacy_file import make_privacy_record
+from surveysynth.release.readme import make_readme
+from surveysynth.release.table import FILE_STEMS, ReleaseTable, Statistic
+from surveysynth.release.writers import csv, html
+
+if TYPE_CHECKING:
+    from surveysynth.mechanism import ConfidentialFit
+    from surveysynth.privacy.budget import MechanismSettings
+
+Tables = Mapping[Statistic, Sequence[ReleaseTable]]
+
+
+def write_tables(facts: ReleaseFacts, tables: Tables, folder: Path) -> None:
+    """One file a statistic and format."""
+    folder.mkdir()
+    presentation = html.Presentation(
+        title=facts.spec.tables.title,
+        source=facts.spec.tables.source,
+        privacy_note=facts.privacy_note,
+        banner=" ".join(facts.warnings),
+        labels=facts.labels,
+        rounding=rounding_of(facts.spec, facts.labels),
+    )
+    for statistic, of_outcomes in tables.items():
+        stem = FILE_STEMS[statistic]
+        if "csv" in facts.spec.tables.formats:
+            csv.write_table(of_outcomes, folder / f"{stem}.csv")
+        if "html" in facts.spec.tables.formats:
+            html.write_page(of_outcomes, presentation, folder / f"{stem}.html")
+
+
+def write_documents(
+    facts: ReleaseFacts, tables: Tables, model_title: str, folder: Path, *, separate_pair: bool
+) -> None:
+    """codebook.json, privacy.json and README.md."""
+    replicates = facts.spec.privacy.replicates_per_draw
+    every = [table for of_outcomes in tables.values() for table in of_outcomes]
+    example = make_example(facts, every, separate_pair=separate_pair)
+    codebook = make_codebook(facts, replicates=replicates, separate_pair=separate_pair)
+    readme = make_readme(facts, example, replicates=replicates, separate_pair=separate_pair)
+    write_json(codebook, folder / "codebook.json")
+    write_json(make_privacy_record(facts, model_title), folder / PRIVACY_NAME)
+    (folder / "README.md").write_text(readme, encoding="utf-8")
+
+
+def write_confidential(
+    fit: "ConfidentialFit",
+    settings: "MechanismSettings",
+    folder: Path,
+    file_format: csv.MicrodataFormat,
+) -> None:
+    """Realised values and diagnostics; risk weights and bounds of every record in file order."""
+    import numpy as np
+    import pandas as pd
+
+    target = {"target_epsilon": settings.epsilon, "target_bound": settings.target_bound}
+    realised = {**(target if settings.private else {}), **fit.to_json_dict()}
+    write_json(finite_or_text(realised), folder / REALISED_NAME)
+    records = pd.DataFrame(
+        {
+            "record": np.arange(1, fit.risk_weights.size + 1),
+            "risk_weight": fit.risk_weights,
+            "lipschitz": fit.lipschitz_by_record,
+            "oscillation": fit.oscillation_by_record,
+            "unweighted_lipschitz": fit.unweighted_lipschitz_by_record,
+        }
+    )
+    csv.write_records(records, folder / f"{RECORDS_STEM}.{file_format}", file_format)
+
+
+def finite_or_text(value: Any) -> Any:
+    """The same structure with infinities and NaN as text, which JSON has no numbers for."""
+    if isinstance(value, Mapping):
+        return {key: finite_or_text(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite_or_text(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def write_json(value: Any, path: Path) -> None:
+    """Indented UTF-8 JSON; raises ``ValueError`` for NaN and infinities."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")

@@ -1,0 +1,87 @@
+"""What ``surveysynth check`` says about a survey before anything is fitted: public facts only."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from surveysynth.estimation.domains import Domains, build_domains
+from surveysynth.release.facts import labels_of
+from surveysynth.release.labels import Labels
+from surveysynth.release.table import FILE_STEMS, SMALL_SAMPLE
+
+if TYPE_CHECKING:
+    from surveysynth.spec import Spec
+    from surveysynth.survey import PublicDesign
+
+_SHOWN_CELLS = 40
+
+
+def preview_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
+    """Validation results, cell sizes n_d and the files of a release, one line each."""
+    margins = {column: spec.margin_label(column) for column in design.by}
+    domains = build_domains(design.frame, design.by, design.levels, margins)
+    return [
+        f"{spec.path}: valid.",
+        *_survey_lines(spec, design),
+        "",
+        *_cell_lines(domains, labels_of(spec)),
+        "",
+        *_published_lines(spec, domains),
+        "",
+    ]
+
+
+def _survey_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
+    lines = [f"Survey: {design.n:,} records, {design.dropped:,} dropped for missing values."]
+    if design.strata is not None:
+        lines.append(f"Design: {int(design.strata.max()) + 1:,} strata ({design.strata_name}).")
+    if design.population_size is not None:
+        lines.append(f"Population size: {design.population_size:,.10g}.")
+    lines.append(
+        f"Model: {spec.synthesizer.model}, predictors {design.matrix.formula}, "
+        f"{design.matrix.n_columns} columns, {len(design.matrix.x_cells):,} distinct rows."
+    )
+    return lines
+
+
+def _cell_lines(domains: Domains, labels: Labels) -> list[str]:
+    """Unweighted sizes; the smallest cells when there are many."""
+    interior = np.flatnonzero(~domains.table["is_margin"].to_numpy(dtype=bool))
+    shown = interior if interior.size else np.arange(domains.n_rows)
+    n = domains.n[shown]
+    lines = [
+        f"Cells: {shown.size:,} and {domains.n_rows - shown.size:,} margins; "
+        f"{int((n == 0).sum()):,} cells without records (no estimate), "
+        f"{int(((n > 0) & (n < SMALL_SAMPLE)).sum()):,} with fewer than {SMALL_SAMPLE} (flagged)."
+    ]
+    order = np.arange(shown.size)
+    if shown.size > _SHOWN_CELLS:
+        order = np.sort(np.argsort(n, kind="stable")[:_SHOWN_CELLS])
+        lines.append(f"The {_SHOWN_CELLS} smallest:")
+    for position in order:
+        record = domains.table.iloc[shown[position]]
+        cell = ", ".join(labels.level(column, str(record[column])) for column in domains.by)
+        lines.append(f"  {n[position]:>8,}  {cell}")
+    return lines
+
+
+def _published_lines(spec: "Spec", domains: Domains) -> list[str]:
+    tables, privacy = spec.tables, spec.privacy
+    names = [
+        f"{FILE_STEMS[statistic]}.{ending}"
+        for statistic in tables.statistics
+        for ending in tables.formats
+    ]
+    datasets = privacy.m * privacy.replicates_per_draw
+    guarantee = (
+        f"epsilon at most {privacy.epsilon:g}"
+        if privacy.risk != "none"
+        else 'risk = "none": NOT private'
+    )
+    return [
+        f"A release publishes, with {guarantee}:",
+        f"  tables/: {', '.join(names)} ({domains.n_rows:,} rows each)",
+        f"  microdata/: {datasets} synthetic files of {int(domains.n[0]):,} records "
+        f"(m = {privacy.m} draws, {privacy.replicates_per_draw} replicates each)",
+        "  codebook.json, privacy.json, README.md",
+    ]

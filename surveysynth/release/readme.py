@@ -1,0 +1,166 @@
+"""README.md of a release: for the person who uses the tables and the microdata."""
+
+from collections.abc import Sequence
+
+from surveysynth.release.example import Example
+from surveysynth.release.facts import ReleaseFacts
+from surveysynth.release.microdata import (
+    DEFAULT_WEIGHT_NAME,
+    VARIANCE_SUFFIX,
+    file_name,
+    public_column_names,
+    synthetic_column_names,
+)
+from surveysynth.release.table import FILE_STEMS, NO_SAMPLE_FLAG, SMALL_SAMPLE_FLAG
+
+
+def make_readme(
+    facts: ReleaseFacts, example: Example, *, replicates: int, separate_pair: bool
+) -> str:
+    """The whole file as Markdown."""
+    sections = [
+        [f"# {plain(facts.title)}", *(f"**{warning}**" for warning in facts.warnings)],
+        _what_this_is(facts, replicates),
+        _files(facts, replicates),
+        _columns(facts, separate_pair=separate_pair),
+        _formulas(facts, replicates, separate_pair=separate_pair),
+        _example(example),
+        ["## The privacy guarantee", *facts.warnings, *facts.statement.paragraphs],
+    ]
+    return "\n\n".join(paragraph for section in sections for paragraph in section) + "\n"
+
+
+def plain(text: str) -> str:
+    """Text in Markdown that is shown as it stands, on one line."""
+    special = "\\`*_[]<>#|&"
+    escaped = "".join(f"\\{char}" if char in special else char for char in text)
+    return " ".join(escaped.split())
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(f"**{plain(name)}**" for name in names)
+
+
+def _what_this_is(facts: ReleaseFacts, replicates: int) -> list[str]:
+    design, m = facts.design, facts.settings.m
+    count = m * replicates
+    paragraphs = [
+        f"These tables describe a population through a sample of {design.n:,} records. The "
+        "published values are not those of the people in the sample: a statistical model of the "
+        f"confidential values was fitted under a privacy mechanism, m = {m} parameter draws were "
+        f"released from it, and {count} synthetic datasets were simulated from the draws "
+        f"({replicates} each). Tables and microdata come from the synthetic datasets alone.",
+        f"Synthetic are {_named(synthetic_column_names(design, separate_pair=False))}. Classifying "
+        f"and design columns ({_named(public_column_names(design)) or 'none'}) and the numbers of "
+        "sample records are public and published as they are.",
+    ]
+    if facts.spec.tables.source:
+        paragraphs.append(f"Source: {plain(facts.spec.tables.source)}.".replace("..", "."))
+    if design.dropped:
+        paragraphs.append(
+            f"{design.dropped:,} survey records with missing values were left out beforehand."
+        )
+    return paragraphs
+
+
+def _files(facts: ReleaseFacts, replicates: int) -> list[str]:
+    formats = facts.spec.tables.formats
+    endings = [ending for ending in ("csv", "html") if ending in formats]
+    stems = [FILE_STEMS[statistic] for statistic in facts.spec.tables.statistics]
+    last = file_name(facts.settings.m, replicates, facts.microdata_format)
+    first = file_name(1, 1, facts.microdata_format)
+    meaning = {
+        "csv": "unrounded numbers with codes",
+        "html": "rounded numbers with labels, for reading",
+    }
+    rows = [
+        *(f"- `tables/{stem}.{ending}`: {meaning[ending]}" for ending in endings for stem in stems),
+        f"- `microdata/{first}` to `{last}`: one synthetic dataset each",
+        "- `codebook.json`: every column of the microdata",
+        "- `privacy.json`: the privacy guarantee and its settings, for programs",
+    ]
+    return [
+        "## Files",
+        "\n".join(rows),
+        "Columns of the tables: the classifying columns (a margin has its own code), `is_margin`, "
+        "`estimate`, `se` (standard error), `df` (degrees of freedom of the interval), "
+        "`df_design` (those of the design), `ci_lower` and `ci_upper` "
+        f"({100 * facts.spec.tables.level:.4g}% interval), `n` (sample records), `flag`. "
+        f"The flag `{SMALL_SAMPLE_FLAG}` marks few sample records, `{NO_SAMPLE_FLAG}` a cell "
+        "without any, which has no estimate. The mean of one record has no standard error.",
+    ]
+
+
+def _columns(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
+    synthetic = synthetic_column_names(facts.design, separate_pair=separate_pair)
+    rows = [
+        *(
+            f"- **{plain(name)}** ({plain(facts.labels.titled_with_unit(name))}): public"
+            for name in public_column_names(facts.design)
+        ),
+        *(
+            f"- **{plain(name)}** ({plain(facts.labels.titled_with_unit(name))}): synthetic"
+            for name in synthetic
+        ),
+    ]
+    return ["## Columns of the microdata", "\n".join(rows)]
+
+
+def _formulas(facts: ReleaseFacts, replicates: int, *, separate_pair: bool) -> list[str]:
+    design, m = facts.design, facts.settings.m
+    weight = plain(design.weight_name or DEFAULT_WEIGHT_NAME)
+    scaled = (
+        f" The weights of a dataset add up to the population size, {design.population_size:,.10g}."
+        if design.population_size is not None
+        else ""
+    )
+    ratio = facts.spec.linearisation == "ratio"
+    linearised = (
+        "u = w (d - N_d/N) for a count, u = w (y d - t_d/N) for a total"
+        if ratio
+        else "u = w d for a count, u = w y d for a total"
+    )
+    fpc = "(1 - f_h) " if design.fpc is not None else ""
+    strata = "records of stratum h" if design.strata_name else "records (one stratum)"
+    pair = (
+        f" Variances are taken from the columns whose names end in `{VARIANCE_SUFFIX}`."
+        if separate_pair
+        else ""
+    )
+    return [
+        "## How to weight and combine",
+        f"Use the column **{weight}** as the weight w of every record.{scaled} With d = 1 for the "
+        "records of a cell and 0 for others, one dataset gives the count N_d = sum(w d), the total "
+        "t_d = sum(w y d) and the mean (or proportion) t_d / N_d.",
+        f"Its variance is V = sum over strata {fpc}n_h / (n_h - 1) · sum((u - mean_h(u))^2) over "
+        f"all n_h {strata}, inside the cell or not, where {linearised}, "
+        f"u = w d (y - mean) / N_d for a mean.{pair}",
+        f"Average estimates and variances over the {replicates} replicates of a draw to q_l and "
+        f"v_l (l = 1..{m}). Then:",
+        "- estimate: q = mean of the q_l\n"
+        "- between draws: b = variance of the q_l, divisor m - 1\n"
+        "- variance: T = mean of the v_l + b/m (partial synthesis; not Rubin's rule for missing "
+        "data)\n"
+        "- degrees of freedom: (m - 1) (1 + mean(v_l) / (b/m))^2, at most the design's "
+        f"{facts.df_design:g}; interval: q ± t · sqrt(T)",
+        "Do not pool the datasets into one file, and do not take the spread of a synthetic dataset "
+        "alone for the uncertainty: both give standard errors that are too small.",
+        *(
+            [
+                "Only one draw was released (m = 1): the variance of the synthesis cannot be "
+                "estimated, and the standard errors leave it out."
+            ]
+            if m == 1
+            else []
+        ),
+    ]
+
+
+def _example(example: Example) -> list[str]:
+    table = f"tables/{FILE_STEMS[example.statistic]}"
+    return [
+        "## A worked example",
+        f"Run in the folder of this file, the program prints an estimate and its standard error "
+        f"as they stand in `{table}` (data row {example.row + 1}).",
+        f"```python\n{example.code}\n```",
+    ]

@@ -1,0 +1,216 @@
+"""From a specification file to a release folder: the one path that writes published files."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surveysynth.errors import InputError, RefusedError
+from surveysynth.release.bundle import Staging, plan_bundle, publish, staged
+from surveysynth.release.ledger import LedgerEntry, LedgerSummary, file_sha256, summarise
+from surveysynth.release.table import ReleaseTable, Statistic
+
+if TYPE_CHECKING:
+    from surveysynth.mechanism import ConfidentialFit, PrivateDraws
+    from surveysynth.models.base import Model
+    from surveysynth.privacy.budget import MechanismSettings
+    from surveysynth.release.facts import ReleaseFacts
+    from surveysynth.spec import Spec
+    from surveysynth.survey import PublicDesign
+
+Progress = Callable[[str], None]
+"""Called with the name of each stage as it begins; never with anything computed from the data."""
+
+
+@dataclass(frozen=True)
+class ReleaseResult:
+    """Where the files are, the tables in them, and what the ledger adds up to (confidential)."""
+
+    out: Path
+    confidential: Path
+    tables: Mapping[Statistic, list[ReleaseTable]]
+    warnings: tuple[str, ...]
+    ledger: LedgerSummary
+
+
+def release(
+    spec_path: str | Path,
+    out: str | Path,
+    *,
+    confidential: str | Path | None = None,
+    overwrite: bool = False,
+    seed: int | None = None,
+    progress: Progress | None = None,
+) -> ReleaseResult:
+    """Run the mechanism on a survey and write its private tables and microdata.
+
+    Parameters
+    ----------
+    spec_path
+        The specification file.
+    out
+        The folder to write; it must not exist, unless ``overwrite`` is set.
+    confidential
+        Where realised bounds, risk weights and the ledger go: ``out``/confidential by default.
+        One folder for all runs on the same data keeps their epsilons in one ledger.
+    seed
+        Makes the run repeatable, which undoes its protection: every file then says that it is a
+        test and not private. Without it, random numbers come from the operating system.
+    progress
+        Called with the name of each stage.
+
+    Raises ``InputError`` for unusable input and existing targets, ``RefusedError`` when a release
+    would not hold what it states. In either case, and on any other exception, nothing is written.
+    """
+    from surveysynth import mechanism
+    from surveysynth.spec import load_spec
+    from surveysynth.survey import read_survey
+
+    say = progress or (lambda stage: None)
+    plan = plan_bundle(
+        Path(out), None if confidential is None else Path(confidential), overwrite=overwrite
+    )
+    mechanism_rng, synthesis_rng = _streams(seed)
+    say("reading the survey")
+    spec = load_spec(spec_path)
+    survey = read_survey(spec)
+    refuse_clusters(survey.design)
+    model, settings = model_of(spec), settings_of(spec)
+    facts = _facts(spec, survey.design, settings, model, test=seed is not None)
+    entry = _ledger_entry(facts)
+    private, fit = mechanism.run(
+        model, survey.design, survey.confidential, settings, mechanism_rng, say
+    )
+    with staged(plan) as staging:
+        tables = _write(facts, model, private, fit, staging, synthesis_rng, say)
+        say("writing")
+        entries = publish(plan, staging, entry)
+    summary = summarise(entries, entry.data_sha256)
+    return ReleaseResult(plan.out, plan.confidential, tables, facts.warnings, summary)
+
+
+def _write(
+    facts: "ReleaseFacts",
+    model: "Model",
+    private: "PrivateDraws",
+    fit: "ConfidentialFit",
+    staging: Staging,
+    rng: np.random.Generator,
+    say: Progress,
+) -> Mapping[Statistic, list[ReleaseTable]]:
+    """Synthesise, estimate each dataset as it streams by, and fill the temporary folders."""
+    from surveysynth import synthesis
+    from surveysynth.release import files
+    from surveysynth.release.estimates import Estimates
+    from surveysynth.release.microdata import MicrodataWriter
+
+    say("synthetic data")
+    estimates = Estimates(facts.spec, facts.design)
+    writer = MicrodataWriter(facts.design, staging.release / "microdata", facts.microdata_format)
+    for dataset in synthesis.synthesise(
+        model,
+        facts.design,
+        private,
+        replicates_per_draw=facts.spec.privacy.replicates_per_draw,
+        rng=rng,
+        scale_to=facts.design.population_size,
+    ):
+        estimates.add(dataset)
+        writer.write(dataset)
+    say("tables and documents")
+    tables = estimates.tables()
+    files.write_tables(facts, tables, staging.release / "tables")
+    files.write_documents(
+        facts, tables, model.title, staging.release, separate_pair=estimates.separate_pair
+    )
+    files.write_confidential(fit, facts.settings, staging.confidential, facts.microdata_format)
+    return tables
+
+
+def _facts(
+    spec: "Spec",
+    design: "PublicDesign",
+    settings: "MechanismSettings",
+    model: "Model",
+    *,
+    test: bool,
+) -> "ReleaseFacts":
+    from surveysynth.estimation.taylor import SampleDesign
+    from surveysynth.privacy.statement import privacy_statement
+    from surveysynth.release.facts import ReleaseFacts, labels_of
+
+    return ReleaseFacts(
+        spec=spec,
+        design=design,
+        settings=settings,
+        statement=privacy_statement(design, settings, model, test=test),
+        labels=labels_of(spec),
+        df_design=float(SampleDesign.from_public(design).degrees_of_freedom),
+        test=test,
+    )
+
+
+def _ledger_entry(facts: "ReleaseFacts") -> LedgerEntry:
+    from surveysynth.release.privacy_file import library_versions
+
+    spec, settings = facts.spec, facts.settings
+    return LedgerEntry(
+        spec=spec.path.name,
+        spec_sha256=file_sha256(spec.path),
+        data_sha256=file_sha256(spec.data_path),
+        model=spec.synthesizer.model,
+        epsilon=settings.epsilon if settings.private else None,
+        m=settings.m,
+        test=facts.test,
+        version=library_versions()["surveysynth"],
+    )
+
+
+def _streams(seed: int | None) -> tuple[np.random.Generator, np.random.Generator]:
+    """Independent generators for the mechanism and the synthesis."""
+    if seed is not None and seed < 0:
+        raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")
+    mechanism, synthesis = np.random.SeedSequence(seed).spawn(2)
+    return np.random.default_rng(mechanism), np.random.default_rng(synthesis)
+
+
+def refuse_clusters(design: "PublicDesign") -> None:
+    """Raises ``RefusedError`` for a design with PSUs (methods 3, clusters)."""
+    if design.psu is not None:
+        raise RefusedError(
+            f"the survey has primary sampling units (psu = {design.psu_name!r}), but the models "
+            "have no cluster effects yet: synthetic records would be independent within a unit, "
+            "and the standard errors far too small. Nothing was fitted. A release without the psu "
+            "key treats the sample as one-stage: make one only where that holds."
+        )
+
+
+def model_of(spec: "Spec") -> "Model":
+    """The synthesizer that a specification names, with its options."""
+    from surveysynth.models import get_model
+
+    options: dict[str, Any] = {"priors": dict(spec.synthesizer.priors)}
+    if spec.synthesizer.model == "fbp":
+        options["smoothing"] = spec.synthesizer.smoothing
+    return get_model(spec.synthesizer.model, **options)
+
+
+def settings_of(spec: "Spec") -> "MechanismSettings":
+    """The mechanism's settings, all public."""
+    from surveysynth.models.base import SamplingPlan
+    from surveysynth.privacy.budget import MechanismSettings
+
+    privacy, synthesizer = spec.privacy, spec.synthesizer
+    return MechanismSettings(
+        epsilon=privacy.epsilon,
+        m=privacy.m,
+        risk=privacy.risk,
+        weights=privacy.weights,
+        scale=privacy.scale,
+        shift=privacy.shift,
+        reweight=privacy.reweight,
+        truncate=privacy.truncate,
+        plan=SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws),
+    )

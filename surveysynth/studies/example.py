@@ -1,0 +1,108 @@
+"""The files of ``surveysynth example``: a simulated survey and a specification that works."""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from surveysynth.errors import InputError
+from surveysynth.studies.designs import stratified_pps_sample
+from surveysynth.studies.population import published_cells, simulate_population
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DEFAULT_N = 1000
+DEFAULT_SEED = 2022
+
+_SPEC = """\
+# A specification for surveysynth: what the survey is, how it is synthesised, what is published.
+# Run:  surveysynth check spec.toml
+#       surveysynth release spec.toml --out out
+spec_version = 1
+
+[survey]
+data = "survey.csv"            # relative to this file
+weight = "weight"              # sampling weight: confidential, it is synthesised too
+strata = "field"               # public: the sample was drawn by field
+population_size = {size}       # public: from a frame or a published source
+
+[synthesizer]
+model = "fbs"                  # fbs or fbp
+outcome = "salary"             # confidential
+transform = "log"
+
+[privacy]
+epsilon = 10.8                 # for the whole release of m draws
+m = 3
+
+[tables]
+by = ["field", "gender"]       # all cells and all margins are made
+statistics = ["count", "mean"]
+title = "Doctorate holders: number and mean salary by field and gender"
+source = "Simulated survey; population sizes and means as published for a simulation study."
+
+[labels.field]
+title = "Field"
+margin = "All fields"
+levels = {{ {levels} }}
+
+[labels.gender]
+title = "Gender"
+margin = "Both"
+levels = {{ "Male" = "Male", "Female" = "Female" }}
+
+[labels.salary]
+title = "Annual salary"
+unit = "US dollars"
+"""
+
+
+def simulate_survey(n: int, rng: np.random.Generator) -> "pd.DataFrame":
+    """A sample of n persons (methods 7): field, gender, salary (dollars), weight.
+
+    Raises ``InputError`` when n is too small for two records in each of the eight fields.
+    """
+    population = simulate_population(published_cells(), rng)
+    sample = stratified_pps_sample(population, strata="field", size="size", n=n, rng=rng)
+    sample["salary"] = sample["salary"].round(2)
+    sample["weight"] = sample["weight"].round(6)
+    return sample[["field", "gender", "salary", "weight"]]
+
+
+def write_example(folder: Path, n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> tuple[Path, Path]:
+    """Write survey.csv and spec.toml into ``folder``, which must be new or empty; their paths.
+
+    Raises ``InputError`` if the folder holds anything or cannot be written; nothing is left then.
+    """
+    if seed < 0:
+        raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; name a new or empty folder.")
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"the folder {folder} is not empty; name a new or empty one.")
+    survey = simulate_survey(n, np.random.default_rng(seed))
+    try:
+        _write(folder.resolve(), survey)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror}.") from None
+    return folder / "survey.csv", folder / "spec.toml"
+
+
+def _write(folder: Path, survey: "pd.DataFrame") -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
+        staged = Path(name) / "example"
+        staged.mkdir()
+        survey.to_csv(staged / "survey.csv", index=False, lineterminator="\n")
+        cells = published_cells()
+        fields = dict.fromkeys(cells.frame["field"])
+        levels = ", ".join(f'"{code}" = "Field {code}"' for code in fields)
+        (staged / "spec.toml").write_text(
+            _SPEC.format(size=cells.size, levels=levels), encoding="utf-8"
+        )
+        if folder.exists():
+            folder.rmdir()
+        shutil.move(staged, folder)
