@@ -245,12 +245,11 @@ def check_not_determined(
 def _check_apart(residuals: FloatArray, roles: Roles, source: str) -> None:
     """Raise ``InputError`` when one column of residuals is (nearly) a combination of the others."""
     length = np.sqrt((residuals**2).sum(axis=0))
-    q, r = np.linalg.qr(residuals / length)
-    del q
-    inverse = np.linalg.lstsq(r.T @ r, np.eye(r.shape[1]), rcond=1e-12)[0]
-    alone = 1.0 / np.sqrt(np.maximum(np.diag(inverse), 1.0))
-    smallest = np.linalg.svd(r, compute_uv=False).min()
-    if smallest < 1e-5 or alone.min() < MIN_OUTCOME_SHARE:
+    unit = residuals / length
+    correlation = unit.T @ unit
+    singular = bool(np.linalg.eigvalsh(correlation).min() < 1e-10)
+    # 1 / diag(inverse) is the share of a column's variance that the others leave unexplained.
+    if singular or 1.0 / np.diag(np.linalg.inv(correlation)).max() < MIN_OUTCOME_SHARE**2:
         names = listing(roles.confidential)
         raise InputError(
             f"{source}: among {names} one column is (nearly) a function of the others and the "

@@ -174,6 +174,13 @@ def looks_numeric(series: "pd.Series[Any]") -> bool:
         return False
     if pd.api.types.is_numeric_dtype(series.dtype):
         return True
+    if pd.api.types.is_string_dtype(series.dtype) and not pd.api.types.is_object_dtype(
+        series.dtype
+    ):
+        quick = _parse_quickly(series)
+        if quick is not None:
+            coded = bool(series.str.match(_LEADING_ZERO.pattern, na=False).any())
+            return bool(np.isfinite(quick).any()) and not coded
     try:
         found = pd.unique(series.dropna())
     except TypeError:

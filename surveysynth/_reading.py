@@ -6,6 +6,7 @@ a csv arrives as text.
 """
 
 import codecs
+import contextlib
 import csv
 import io
 from collections.abc import Sequence
@@ -163,9 +164,13 @@ def _open_csv(content: bytes, name: str) -> _Csv:
             f"{name}: the header has no commas but other separators; save it with commas."
         )
     _check_names(header, name)
+    header_lines = reader.line_num
+    with contextlib.suppress(csv.Error):
+        if not any(row for row in reader):
+            raise InputError(f"{name} has a header and no records.")
     if content.count(b'"') % 2:
         _check_quotes(content, name)
-    return _Csv(name, content, tuple(header), reader.line_num)
+    return _Csv(name, content, tuple(header), header_lines)
 
 
 def _check_text(content: bytes, name: str) -> None:

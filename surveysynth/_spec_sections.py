@@ -27,6 +27,7 @@ T = TypeVar("T")
 #: Fewer than two chains have no R-hat; fewer draws a chain than this have no useful one.
 MIN_CHAINS = 2
 MIN_DRAWS = 20
+MAX_DRAWS = 1_000_000
 
 #: Names and defaults of the prior scales of each model (methods 3).
 PRIOR_DEFAULTS: dict[str, dict[str, float]] = {
@@ -122,9 +123,9 @@ class SynthesizerSection(Section):
         Literal["auto", "embedded"], _built(("cmdstan",), "'auto' and 'embedded'")
     ] = "auto"
     inference: Annotated[Literal["paper"], _built(("debiased",), "'paper'")] = "paper"
-    chains: Annotated[int, Field(ge=MIN_CHAINS)] = 4
-    draws: Annotated[int, Field(ge=MIN_DRAWS)] = 250
-    warmup: Annotated[int, Field(ge=MIN_DRAWS)] = 250
+    chains: Annotated[int, Field(ge=MIN_CHAINS, le=1000)] = 4
+    draws: Annotated[int, Field(ge=MIN_DRAWS, le=MAX_DRAWS)] = 250
+    warmup: Annotated[int, Field(ge=MIN_DRAWS, le=MAX_DRAWS)] = 250
     priors: dict[str, float] = {}
 
     @field_validator("model", mode="before")
@@ -197,7 +198,7 @@ class PrivacySection(Section):
     """``[privacy]``: the target epsilon and how records are weighted to reach it (methods 2)."""
 
     epsilon: Annotated[float, Field(gt=0)] = 10.8
-    m: Annotated[int, Field(ge=1)] = 3
+    m: Annotated[int, Field(ge=1, le=1000)] = 3
     risk: Annotated[
         Literal["lipschitz", "none"], _built(_PLANNED_RISKS, "'lipschitz' and 'none'")
     ] = "lipschitz"
@@ -208,7 +209,7 @@ class PrivacySection(Section):
     radius: float = 0.2
     pattern: Names = ()
     truncate: Annotated[float, Field(gt=0, le=1)] = 1.0
-    replicates_per_draw: Annotated[int, Field(ge=1)] = 4
+    replicates_per_draw: Annotated[int, Field(ge=1, le=1000)] = 4
 
     _linear_keys: ClassVar[tuple[str, ...]] = ("scale", "shift", "reweight")
 
@@ -243,7 +244,7 @@ class TablesSection(Section):
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95
     linearisation: Literal["ratio", "plain"] | None = None
     flags: Literal["none"] = "none"
-    round_counts: Annotated[int, Field(ge=1)] = 1
+    round_counts: Annotated[int, Field(ge=1, le=10**9)] = 1
     digits_mean: Annotated[int, Field(ge=0, le=15)] = 0
     title: str = ""
     source: str = ""

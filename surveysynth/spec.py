@@ -5,6 +5,7 @@ expected, what was got (a specification is public, so values may be shown) and t
 name. All mistakes of a file are listed together.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -188,7 +189,13 @@ def _describe(details: ErrorDetails) -> list[str]:
     if kind == "missing":
         what = "section" if len(location) == 1 else "key"
         return [f"{where}: missing; this {what} is required."]
-    return [f"{where}: expected {_expected(kind, context)}, got {_shown(details['input'])}."]
+    hint = _nearest_choice(details["input"], context) if kind == "literal_error" else ""
+    return [f"{where}: expected {_expected(kind, context)}, got {_shown(details['input'])}.{hint}"]
+
+
+def _nearest_choice(value: Any, context: Mapping[str, Any]) -> str:
+    choices = re.findall(r"'([^']*)'", str(context["expected"]))
+    return nearest(value, choices) if isinstance(value, str) else ""
 
 
 def _expected(kind: str, context: Mapping[str, Any]) -> str:
