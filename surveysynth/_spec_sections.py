@@ -56,7 +56,7 @@ def _as_tuple(value: Any) -> Any:
 
 
 def _one_or_more(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else (value,)
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
 def _distinct(values: tuple[T, ...]) -> tuple[T, ...]:

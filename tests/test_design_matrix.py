@@ -1,0 +1,375 @@
+"""The model matrix against indicator columns written out by hand and dense least squares."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from surveysynth._formula import MIN_CELL
+from surveysynth.design_matrix import (
+    DesignMatrix,
+    build_design_matrix,
+    distinct_rows,
+    least_squares_residuals,
+)
+from surveysynth.errors import InputError
+
+
+def sample(n: int = 800, seed: int = 5) -> pd.DataFrame:
+    """Public columns of a sample in which every field x gender cell has many records."""
+    rng = np.random.default_rng(seed)
+    field = rng.integers(1, 5, n)
+    return pd.DataFrame({
+        "field": field,
+        "gender": rng.choice(["M", "F"], n),
+        "division": np.where(field < 3, "life", "physical"),
+        "age": rng.integers(20, 60, n),
+        "family size": rng.integers(1, 5, n),
+        "income": rng.normal(size=n),
+    })  # fmt: skip
+
+
+def build(frame: pd.DataFrame, formula: str | None, **changes: Any) -> DesignMatrix:
+    settings: dict[str, Any] = {
+        "by": ["field", "gender"],
+        "strata": "field",
+        "outcome_names": ["salary"],
+        "weight_name": "weight",
+    }
+    return build_design_matrix(frame, formula, **{**settings, **changes})
+
+
+def dense(matrix: DesignMatrix) -> np.ndarray[Any, Any]:
+    return matrix.x_cells[matrix.cell]
+
+
+def message(frame: pd.DataFrame, formula: str | None, **changes: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        build(frame, formula, **changes)
+    return str(caught.value)
+
+
+def test_main_effects_by_hand() -> None:
+    frame = sample()
+    matrix = build(frame, "field + gender + age")
+    expected = np.column_stack(
+        [np.ones(len(frame))]
+        + [frame["field"] == level for level in (2, 3, 4)]
+        + [frame["gender"] == "M", frame["age"]]
+    ).astype(float)
+    np.testing.assert_array_equal(dense(matrix), expected)
+    assert matrix.columns == (
+        "Intercept", "field[T.2]", "field[T.3]", "field[T.4]", "gender[T.M]", "age",
+    )  # fmt: skip
+    assert matrix.n == len(frame)
+    assert matrix.n_columns == 6
+
+
+def test_interaction_by_hand() -> None:
+    frame = sample()
+    matrix = build(frame, "field * gender")
+    male = (frame["gender"] == "M").to_numpy()
+    field = [(frame["field"] == level).to_numpy() for level in (2, 3, 4)]
+    expected = np.column_stack([np.ones(len(frame)), *field, male, *(f & male for f in field)])
+    np.testing.assert_array_equal(dense(matrix), expected.astype(float))
+    assert matrix.x_cells.shape == (8, 8)
+
+
+def test_codes_of_by_variables_are_categories_even_when_numbers() -> None:
+    frame = sample()
+    expected = ("Intercept", "field[T.2]", "field[T.3]", "field[T.4]", "gender[T.M]")
+    assert build(frame, "field + gender").columns == expected
+    text = frame.astype({"field": str})
+    np.testing.assert_array_equal(
+        dense(build(frame, "field + gender")), dense(build(text, "field + gender"))
+    )
+
+
+def test_levels_of_numbers_are_in_numeric_order() -> None:
+    frame = pd.DataFrame({"field": [str(1 + i % 11) for i in range(300)]})
+    matrix = build(frame, "field", by=["field"], strata=None)
+    assert matrix.columns[1:] == tuple(f"field[T.{level}]" for level in range(2, 12))
+
+
+def test_default_takes_interactions_where_every_cell_is_large() -> None:
+    frame = sample()
+    assert build(frame, None).formula == "field + gender + field:gender"
+
+
+@pytest.mark.parametrize(("size", "enters"), [(MIN_CELL, True), (MIN_CELL - 1, False)])
+def test_default_boundary_of_the_cell_size(size: int, enters: bool) -> None:
+    counts = {("a", "M"): 50, ("a", "F"): 50, ("b", "M"): 50, ("b", "F"): size}
+    rows = [cell for cell, count in counts.items() for _ in range(count)]
+    frame = pd.DataFrame(rows, columns=["field", "gender"])
+    assert build(frame, None).formula == "field + gender" + (" + field:gender" if enters else "")
+
+
+def test_default_is_hierarchical() -> None:
+    rng = np.random.default_rng(1)
+    n = 4000
+    frame = pd.DataFrame({name: rng.choice(["x", "y"], n) for name in ("a", "b", "c")})
+    # b:c has an empty cell, so neither b:c nor a:b:c enters.
+    frame = frame[~((frame["b"] == "x") & (frame["c"] == "y"))].reset_index(drop=True)
+    matrix = build(frame, None, by=["a", "b", "c"], strata=None)
+    assert matrix.formula == "a + b + c + a:b + a:c"
+    full = pd.DataFrame({name: rng.choice(["x", "y"], n) for name in ("a", "b", "c")})
+    matrix = build(full, None, by=["a", "b", "c"], strata=None)
+    assert matrix.formula == "a + b + c + a:b + a:c + b:c + a:b:c"
+
+
+def test_default_leaves_out_what_another_variable_determines() -> None:
+    frame = sample()
+    matrix = build(frame, None, by=["division", "gender"], strata="field")
+    assert matrix.formula == "field + gender + field:gender"
+    finer_by = build(frame, None, by=["field", "gender"], strata="division")
+    assert finer_by.formula == "field + gender + field:gender"
+
+
+def test_default_with_one_level_or_nothing() -> None:
+    frame = sample().assign(field="1")
+    assert build(frame, None).formula == "gender"
+    assert build(frame, None, by=[], strata=None).columns == ("Intercept",)
+    assert dense(build(frame, None, by=[], strata=None)).shape == (len(frame), 1)
+
+
+def test_default_quotes_names_that_are_no_identifiers() -> None:
+    frame = sample().assign(
+        **{"sex (self-reported)": lambda f: f["gender"], "C": lambda f: f["age"] % 2}
+    )
+    matrix = build(frame, None, by=["sex (self-reported)", "C"], strata="field")
+    assert matrix.n_columns == 16
+
+
+@pytest.mark.parametrize(
+    ("formula", "missing"),
+    [
+        ("field", ["'gender'"]),
+        ("gender + age", ["'field'"]),
+        ("1", ["'field'", "'gender'"]),
+        ("division + gender", ["'field'"]),
+        ("gender + income", ["'field'"]),
+    ],
+)
+def test_strata_and_by_must_be_in_the_column_space(formula: str, missing: list[str]) -> None:
+    text = message(sample(), formula)
+    for name in missing:
+        assert name in text
+    assert "add '+ " in text
+    if "'field'" in missing:
+        assert "strata" in text
+
+
+def test_containment_is_decided_by_rank_not_by_names() -> None:
+    frame = sample()
+    # Cell means coding names no main effect, yet spans them; so does a recoding of the strata.
+    assert build(frame, "0 + field:gender").n_columns == 8
+    recoded = frame.assign(stratum=frame["field"].map({1: "d", 2: "c", 3: "b", 4: "a"}))
+    assert build(recoded, "stratum + gender").n_columns == 5
+    # A numeric predictor that separates the strata gives cells of X, but not their effects.
+    assert "'field'" in message(frame.assign(number=frame["field"] * 1.5), "number + gender")
+
+
+@pytest.mark.parametrize(
+    ("formula", "named"),
+    [
+        ("field + gender + division", "division"),
+        ("field + gender + age + I(2 * age)", "2 * age"),
+        ("field + gender + zero", "zero"),
+        ("field + gender + age + copy", "copy"),
+    ],
+)
+def test_collinear_predictors_are_named(formula: str, named: str) -> None:
+    frame = sample().assign(zero=0, copy=lambda f: 3 - f["age"])
+    text = message(frame, formula)
+    assert "collinear" in text
+    assert named in text
+
+
+def test_an_empty_cell_of_an_interaction_is_named() -> None:
+    frame = sample()
+    frame = frame[~((frame["field"] == 2) & (frame["gender"] == "F"))].reset_index(drop=True)
+    assert "field[T.2]:gender[T.M]" in message(frame, "field * gender")
+
+
+def test_nearly_collinear_is_accepted() -> None:
+    frame = sample().assign(year=lambda f: 2000 + f["age"])
+    matrix = build(frame, "field + gender + year + I(year ** 2)")
+    assert matrix.n_columns == 7
+
+
+def test_more_columns_than_records() -> None:
+    frame = sample(60)
+    text = message(frame, "field * gender * C(age)")
+    assert "columns" in text
+    assert "60 records" in text
+    started = time.monotonic()
+    text = message(sample(), "field * gender * C(age) * C(income)")
+    assert "columns" in text
+    assert time.monotonic() - started < 5  # refused before the matrix is built
+
+
+@pytest.mark.parametrize("name", ["salary", "weight"])
+@pytest.mark.parametrize("formula", ["field + gender + {}", "field * gender + log({})"])
+def test_confidential_columns_are_refused(name: str, formula: str) -> None:
+    text = message(sample().assign(salary=1.0, weight=2.0), formula.format(name))
+    assert "confidential" in text
+    assert repr(name) in text
+
+
+@pytest.mark.parametrize(
+    ("formula", "part"),
+    [
+        ("field + gendr", "Did you mean 'gender'"),
+        ("field + gender + zzz", "'zzz'"),
+        ("", "empty"),
+        ("~", "empty"),
+        ("field +", "cannot be parsed"),
+        (")field(", "cannot be parsed"),
+        ("field + gender + 'a'", "cannot be parsed"),
+        ("y ~ field", "several parts"),
+        ("field | gender", "several parts"),
+        ("field + gender + log(age - 20)", "not finite"),
+        ("field + gender + log(field)", "cannot be evaluated"),
+        ("field + gender + bs(age, df='a')", "cannot be evaluated"),
+        ("field + gender + lgo(age)", "Did you mean 'log'"),
+        ("0", "no columns"),
+    ],
+)
+def test_formulas_that_cannot_be_used(formula: str, part: str) -> None:
+    assert part in message(sample(), formula)
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [
+        "__import__('os').getcwd()",
+        "np.sqrt(age)",
+        "age.__class__",
+        "{[x for x in (1, 2)]}",
+        "{(lambda: 1)()}",
+        "eval('1')",
+        "lag(age)",
+        "I(age if True else 1)",
+        "contr.__class__",
+    ],
+)
+def test_formulas_run_no_python_of_the_caller(factor: str) -> None:
+    marker = 1  # a local name that the formula must not see
+    assert marker == 1
+    message(sample(), f"field + gender + {factor}")
+    message(sample(), "field + gender + marker")
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "field + gender + log(`family size`) + exp(age / 100)",
+        "field + gender + poly(age, 2)",
+        "field + gender + bs(age, df=4)",
+        "field + gender + center(age) + scale(income)",
+        "field + gender + C(age, contr.treatment(base=30))",
+        "~ field + gender + I(age > 30)",
+    ],
+)
+def test_formulas_that_work(formula: str) -> None:
+    frame = sample()
+    assert np.isfinite(dense(build(frame, formula))).all()
+
+
+def test_functions_of_whole_columns_see_every_record() -> None:
+    frame = sample()
+    matrix = build(frame, "field + gender + scale(age)")
+    expected = (frame["age"] - frame["age"].mean()) / frame["age"].std(ddof=1)
+    np.testing.assert_allclose(dense(matrix)[:, -1], expected, rtol=1e-12)
+
+
+@given(
+    hnp.arrays(
+        np.float64,
+        st.tuples(st.integers(1, 40), st.integers(1, 4)),
+        elements=st.sampled_from([0.0, 1.0, -1.0, 0.5, 1e300, 5e-324]),
+    )
+)
+def test_distinct_rows_equal_unique(rows: np.ndarray[Any, Any]) -> None:
+    cells, cell = distinct_rows(rows)
+    np.testing.assert_array_equal(cells[cell], rows)
+    assert cells.shape == np.unique(rows, axis=0).shape
+    first = [int(np.flatnonzero(cell == g)[0]) for g in range(cells.shape[0])]
+    assert first == sorted(first)
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=20)
+def test_residuals_equal_dense_least_squares(seed: int) -> None:
+    frame = sample(200, seed)
+    matrix = build(frame, "field * gender + age")
+    values = np.random.default_rng(seed).normal(size=(200, 2))
+    x = dense(matrix)
+    expected = values - x @ np.linalg.lstsq(x, values, rcond=None)[0]
+    np.testing.assert_allclose(least_squares_residuals(matrix, values), expected, atol=1e-10)
+
+
+TOKENS = [
+    "field",
+    "gender",
+    "age",
+    "`family size`",
+    "salary",
+    "+",
+    "-",
+    "*",
+    ":",
+    "/",
+    "**",
+    "^",
+    "|",
+]
+TOKENS += [
+    "~",
+    "(",
+    ")",
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    "C(",
+    "bs(",
+    "log(",
+    "I(",
+    "0",
+    "1",
+    "2",
+    "-1",
+    ".",
+    "%in%",
+]
+TOKENS += ["'a'", "\\", "=", "`", "lambda", "eval(", "__class__", "#", "\n", "é", "∞"]
+
+
+@given(st.lists(st.sampled_from(TOKENS), max_size=8).map(" ".join) | st.text(max_size=20))
+@settings(deadline=None, max_examples=400)
+def test_any_text_gives_a_matrix_or_an_input_error(text: str) -> None:
+    message = ""
+    try:
+        matrix = build(sample(100), "field + gender + " + text)
+    except InputError as error:
+        message = str(error)
+    else:
+        assert matrix.n == 100
+        assert np.isfinite(matrix.x_cells).all()
+        assert np.linalg.matrix_rank(matrix.x_cells) == matrix.n_columns
+    assert "formulaic" not in message
+
+
+def test_a_million_records_in_few_cells_are_quick() -> None:
+    frame = sample(1_000_000).drop(columns="income").astype({"field": str})
+    started = time.monotonic()
+    matrix = build(frame, "field * gender + age")
+    assert time.monotonic() - started < 10
+    assert matrix.x_cells.shape == (4 * 2 * 40, 9)

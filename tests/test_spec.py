@@ -1,0 +1,374 @@
+"""The specification file: defaults of the contract, and every mistake in the reader's words."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from surveysynth.errors import InputError
+from surveysynth.spec import Spec, load_spec, parse_spec
+from surveysynth.transforms import Transform
+
+MINIMAL = """
+spec_version = 1
+[survey]
+data = "survey.csv"
+weight = "weight"
+[synthesizer]
+outcome = "salary"
+"""
+
+# Every key of the contract, at its default where it has one that is built.
+COMPLETE = """
+spec_version = 1
+[survey]
+data = "survey.csv"
+weight = "weight"
+strata = "field"
+psu = "school"
+fpc = "fraction"
+lonely_psu = "fail"
+population_size = 100000
+missing = "fail"
+public_columns = []
+[synthesizer]
+model = "fbs"
+outcome = "salary"
+predictors = "field * gender"
+transform = "log"
+transform_scale = 1
+transform_shift = 0
+smoothing = "default"
+engine = "auto"
+inference = "paper"
+chains = 4
+draws = 250
+warmup = 250
+priors = {}
+[privacy]
+epsilon = 10.8
+m = 3
+risk = "lipschitz"
+weights = "fixed_point"
+radius = 0.2
+pattern = []
+truncate = 1.0
+replicates_per_draw = 4
+[tables]
+by = ["field", "gender"]
+statistics = ["count", "mean"]
+level = 0.95
+linearisation = "ratio"
+flags = "none"
+round_counts = 1
+digits_mean = 0
+title = ""
+source = ""
+formats = ["csv", "html"]
+[labels.field]
+title = "Field"
+margin = "All fields"
+levels = { 2 = "Physics", 1 = "Biology" }
+"""
+
+
+def with_key(section: str, line: str, base: str = MINIMAL) -> str:
+    """The minimal specification with one more line in a section."""
+    header = f"[{section}]\n"
+    if header in base:
+        return base.replace(header, header + line + "\n")
+    return f"{base}{header}{line}\n"
+
+
+def message(text: str) -> str:
+    with pytest.raises(InputError) as caught:
+        parse_spec(text)
+    return str(caught.value)
+
+
+def test_minimal_spec_has_the_defaults_of_the_contract() -> None:
+    spec = parse_spec(MINIMAL, "folder/spec.toml")
+    complete = parse_spec(COMPLETE, "folder/spec.toml")
+    for section in ("synthesizer", "privacy", "tables"):
+        written = getattr(complete, section).model_dump()
+        for key, value in getattr(spec, section).model_dump().items():
+            if key not in ("by", "linearisation", "predictors"):
+                assert value == written[key], key
+    assert spec.data_path == Path("folder/survey.csv")
+    assert spec.synthesizer.outcome == ("salary",)
+    assert spec.synthesizer.transforms == (Transform("log"),)
+    assert spec.margin_label("field") == "All"
+
+
+def test_complete_spec() -> None:
+    spec = parse_spec(COMPLETE)
+    assert spec.survey.population_size == 100_000
+    assert spec.tables.by == ("field", "gender")
+    assert tuple(spec.labels["field"].levels) == ("2", "1")
+    assert spec.margin_label("field") == "All fields"
+
+
+def test_defaults_themselves_pass_their_own_validation() -> None:
+    default = parse_spec(MINIMAL)
+    again = Spec.model_validate({
+        "survey": default.survey.model_dump(),
+        "synthesizer": default.synthesizer.model_dump(),
+        # The keys of the linear map may not be written out beside fixed-point weights.
+        "privacy": default.privacy.model_dump(exclude={"scale", "shift", "reweight"}),
+        "tables": default.tables.model_dump(),
+        "path": default.path,
+    })  # fmt: skip
+    assert again.synthesizer == default.synthesizer
+    assert again.tables == default.tables
+
+
+def test_frozen() -> None:
+    spec = parse_spec(MINIMAL)
+    with pytest.raises(ValidationError):
+        spec.privacy.epsilon = 3.0  # type: ignore[misc]
+
+
+def test_linearisation_follows_the_population_size() -> None:
+    assert parse_spec(MINIMAL).linearisation == "plain"
+    assert parse_spec(COMPLETE).linearisation == "ratio"
+    assert parse_spec(COMPLETE.replace('"ratio"', '"plain"')).linearisation == "plain"
+
+
+def test_lists_of_outcomes_and_transforms() -> None:
+    text = MINIMAL.replace(
+        '"salary"', '["salary", "tax"]\ntransform = ["log", "asinh"]\ntransform_scale = [1, 500]'
+    )
+    assert parse_spec(text).synthesizer.transforms == (
+        Transform("log"),
+        Transform("asinh", scale=500),
+    )
+
+
+def test_linear_weights_take_their_keys() -> None:
+    privacy = parse_spec(
+        with_key("privacy", 'weights = "linear"\nscale = 0.8\nshift = 0.1\nreweight = true')
+    ).privacy
+    assert (privacy.scale, privacy.shift, privacy.reweight) == (0.8, 0.1, True)
+
+
+@pytest.mark.parametrize(
+    ("section", "line", "expected"),
+    [
+        ("survey", "wieght = 'w'", ["survey.wieght", "unknown key", "Did you mean 'weight'"]),
+        ("survey", "epsilon = 3", ["survey.epsilon", "belongs in [privacy]"]),
+        ("survey", "strata = 3", ["survey.strata", "a text in quotes", "got 3"]),
+        ("survey", "strata = ''", ["survey.strata", "not empty"]),
+        ("survey", "lonely_psu = 'adust'", ["survey.lonely_psu", "Did you mean 'adjust'"]),
+        ("survey", "population_size = 0", ["survey.population_size", "greater than 0"]),
+        ("survey", "population_size = inf", ["survey.population_size", "finite number"]),
+        ("survey", "population_size = '9'", ["survey.population_size", "a number", "'9'"]),
+        ("survey", "missing = 'impute'", ["survey.missing", "'fail' or 'drop'"]),
+        ("survey", "public_columns = 'a'", ["survey.public_columns", "a list"]),
+        ("survey", "public_columns = ['a', 3]", ["survey.public_columns[2]", "text"]),
+        ("synthesizer", "model = 'fbx'", ["synthesizer.model", "Did you mean 'fb"]),
+        ("synthesizer", "model = 'poisson'", ["synthesizer.model", "not built yet", "'fbs' and"]),
+        ("synthesizer", "model = 'my.toml'", ["synthesizer.model", "not built yet", "'fbs' and"]),
+        ("synthesizer", "inference = 'debiased'", ["inference", "not built yet", "'paper'"]),
+        ("synthesizer", "engine = 'cmdstan'", ["engine", "not built yet", "'embedded'"]),
+        ("synthesizer", "smoothing = 'outcome'", ["smoothing", "fbp"]),
+        ("synthesizer", "transform = 'sqrt'", ["transform", "'log'", "'sqrt'"]),
+        ("synthesizer", "transform = ['log', 'log']", ["transform", "as long as outcome"]),
+        ("synthesizer", "transform_scale = 2", ["transform_scale", "asinh"]),
+        ("synthesizer", "transform_shift = nan", ["transform_shift", "finite"]),
+        ("synthesizer", "transform = 'asinh'\ntransform_scale = 0", ["transform_scale"]),
+        ("synthesizer", "transform = 'asinh'\ntransform_shift = 1", ["transform_shift"]),
+        ("synthesizer", "chains = 1", ["synthesizer.chains", "not less than 2", "got 1"]),
+        ("synthesizer", "chains = 2.5", ["synthesizer.chains", "whole number"]),
+        ("synthesizer", "chains = true", ["synthesizer.chains", "whole number", "true"]),
+        ("synthesizer", "draws = 19", ["synthesizer.draws", "not less than 20"]),
+        ("synthesizer", "warmup = 0", ["synthesizer.warmup", "not less than 20"]),
+        ("synthesizer", "priors = {lkj = 3.2}", ["priors.lkj", "multiple of 0.5"]),
+        ("synthesizer", "priors = {lkj = 0.5}", ["priors.lkj", "at least 1"]),
+        ("synthesizer", "priors = {lkj = 'a'}", ["synthesizer.priors.lkj", "a number"]),
+        ("synthesizer", "priors = {residual = 1}", ["Did you mean 'residual_scale'"]),
+        ("synthesizer", "priors = {residual_scale = -1}", ["residual_scale", "positive"]),
+        ("synthesizer", "priors = {coefficient_sd = 1}", ["coefficient_sd", "model 'fbs'"]),
+        ("privacy", "m = 0", ["privacy.m", "not less than 1", "got 0"]),
+        ("privacy", "m = 1001", ["privacy.m", "1000"]),
+        ("privacy", "m = 3.0", ["privacy.m", "whole number"]),
+        ("privacy", "epsilon = 0", ["privacy.epsilon", "greater than 0", "got 0"]),
+        ("privacy", "epsilon = -1.5", ["privacy.epsilon", "greater than 0", "-1.5"]),
+        ("privacy", "epsilon = nan", ["privacy.epsilon", "finite number"]),
+        ("privacy", "epsilon = '10.8'", ["privacy.epsilon", "a number", "'10.8'"]),
+        ("privacy", "epsilon = true", ["privacy.epsilon", "a number", "true"]),
+        ("privacy", "risk = 'count'", ["privacy.risk", "not built yet", "'lipschitz'"]),
+        ("privacy", "radius = 0.3", ["radius", "not built yet"]),
+        ("privacy", "pattern = ['a']", ["pattern", "not built yet"]),
+        ("privacy", "scale = 0.5", ["scale", "weights = 'linear'"]),
+        ("privacy", "reweight = false", ["reweight", "weights = 'linear'"]),
+        ("privacy", "weights = 'linear'\nshift = 2", ["privacy.shift", "not greater than 1"]),
+        ("privacy", "weights = 'linear'\nscale = 0", ["privacy.scale", "greater than 0"]),
+        ("privacy", "truncate = 0", ["privacy.truncate", "greater than 0"]),
+        ("privacy", "truncate = 1.1", ["privacy.truncate", "not greater than 1"]),
+        ("privacy", "replicates_per_draw = 0", ["privacy.replicates_per_draw"]),
+        ("tables", "by = ['a', 'a']", ["tables.by", "'a' is repeated"]),
+        ("tables", "by = 'a'", ["tables.by", "a list", "'a'"]),
+        ("tables", "statistics = []", ["tables.statistics", "at least one"]),
+        ("tables", "statistics = ['men']", ["tables.statistics[1]", "Did you mean 'mean'"]),
+        ("tables", "statistics = ['proportion']", ["proportion", "identity"]),
+        ("tables", "level = 1", ["tables.level", "less than 1"]),
+        ("tables", "level = 95", ["tables.level", "less than 1", "95"]),
+        ("tables", "level = 0", ["tables.level", "greater than 0"]),
+        ("tables", "linearisation = 'ratio'", ["linearisation", "population_size", "plain"]),
+        ("tables", "flags = 'nchs'", ["tables.flags", "not built yet", "'none'"]),
+        ("tables", "flags = {cv = 0.3}", ["tables.flags", "not built yet", "'none'"]),
+        ("tables", "formats = ['latex']", ["tables.formats[1]", "not built yet", "'html'"]),
+        ("tables", "round_counts = 0", ["tables.round_counts"]),
+        ("labels", "field = 3", ["labels.field", "section of keys"]),
+        ("labels.field", "levles = {}", ["labels.field.levles", "Did you mean 'levels'"]),
+        ("labels.field", "levels = {1 = 2}", ["labels.field.levels.1", "a text"]),
+        ("labels.field", "levels = {1 = 'All'}", ["labels.field", "margin", "'All'"]),
+        ("labels.field", "levels = {1 = 'a', 2 = 'a'}", ["labels.field", "more than one level"]),
+        ("study", "n = 3", ["study", "not built yet"]),
+        ("surveys", "n = 3", ["surveys", "unknown key", "Did you mean 'survey'"]),
+    ],
+)  # fmt: skip
+def test_each_mistake_is_named(section: str, line: str, expected: list[str]) -> None:
+    text = message(with_key(section, line))
+    for part in expected:
+        assert part in text
+    assert_plain(text)
+
+
+def assert_plain(text: str) -> None:
+    """No words of the libraries underneath."""
+    for jargon in ("pydantic", "validation error", "input_type", "Traceback", "Spec("):
+        assert jargon not in text
+
+
+def test_fbp_needs_population_size_and_one_outcome() -> None:
+    text = message(MINIMAL + 'model = "fbp"\n')
+    assert "survey.population_size" in text
+    assert "public size of the population" in text
+    text = message(MINIMAL.replace('"salary"', '["a", "b"]') + 'model = "fbp"\n')
+    assert "one outcome" in text
+
+
+def test_weight_is_required() -> None:
+    assert "survey.weight" in message(MINIMAL.replace('weight = "weight"', ""))
+
+
+def test_more_releases_than_draws() -> None:
+    text = message(MINIMAL + "chains = 2\ndraws = 20\n[privacy]\nm = 41\n")
+    assert "privacy.m" in text
+    assert "40" in text
+
+
+def test_missing_sections_and_keys() -> None:
+    text = message("")
+    assert "survey: missing" in text
+    assert "synthesizer: missing" in text
+    assert "survey.data: missing" in message(MINIMAL.replace('data = "survey.csv"', ""))
+
+
+def test_all_mistakes_are_listed_together() -> None:
+    text = message(with_key("privacy", "m = 0\nepsilon = -1\nrsik = 'none'"))
+    assert "3 problems" in text
+    for part in ("privacy.m", "privacy.epsilon", "privacy.rsik"):
+        assert part in text
+
+
+def test_a_later_version_is_refused() -> None:
+    assert "spec_version: expected 1, got 2" in message(MINIMAL.replace("= 1", "= 2", 1))
+
+
+def test_data_must_be_csv_or_parquet() -> None:
+    assert "survey.data" in message(MINIMAL.replace("survey.csv", "survey.xlsx"))
+
+
+@pytest.mark.parametrize("text", ["a =", "[survey", "x = 1\nx = 2", "a = " + "[" * 5000])
+def test_broken_toml(text: str) -> None:
+    assert "not valid TOML" in message(text)
+
+
+def test_numbers_without_end() -> None:
+    assert "privacy.m" in message(with_key("privacy", "m = " + "9" * 400))
+    assert "privacy.epsilon" in message(with_key("privacy", "epsilon = " + "9" * 400))
+    assert "not valid TOML" in message(with_key("privacy", "m = " + "9" * 5000))
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no specification file"):
+        load_spec(tmp_path / "absent.toml")
+    with pytest.raises(InputError, match="is a folder"):
+        load_spec(tmp_path)
+    latin = tmp_path / "latin.toml"
+    latin.write_bytes('title = "Universität"'.encode("latin-1"))
+    with pytest.raises(InputError, match="not UTF-8"):
+        load_spec(latin)
+    with pytest.raises(InputError, match="cannot be read"):
+        load_spec("nul\0character.toml")
+
+
+def test_a_byte_order_mark_is_no_error(tmp_path: Path) -> None:
+    marked = tmp_path / "spec.toml"
+    marked.write_bytes(b"\xef\xbb\xbf" + MINIMAL.encode())
+    assert load_spec(marked).data_path == tmp_path / "survey.csv"
+
+
+@given(st.binary(max_size=200))
+@settings(deadline=None)
+def test_any_bytes_give_a_spec_or_an_input_error(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    path = tmp_path_factory.mktemp("spec") / "spec.toml"
+    path.write_bytes(content)
+    with pytest.raises(InputError):
+        load_spec(path)  # nothing this short names the data and the outcome
+
+
+KEYS = sorted(
+    {"spec_version", "survey", "synthesizer", "privacy", "tables", "labels", "study", "path"}
+    | set(tomllib.loads(COMPLETE)["survey"])
+    | set(tomllib.loads(COMPLETE)["synthesizer"])
+    | set(tomllib.loads(COMPLETE)["privacy"])
+    | set(tomllib.loads(COMPLETE)["tables"])
+)
+SECTIONS = ["survey", "synthesizer", "privacy", "tables", "labels", "labels.x"]
+WORDS = ["fbs", "fbp", "log", "asinh", "count", "proportion", "none", "linear", "ratio", "a.csv"]
+VALUES = st.one_of(
+    st.integers(),
+    st.floats(),
+    st.booleans(),
+    st.sampled_from(WORDS).map(repr),
+    st.lists(st.sampled_from(WORDS), max_size=3),
+    st.just("{}"),
+    st.just("{a = 1}"),
+    st.just("2024-01-01"),
+)
+
+
+def as_toml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(SECTIONS),
+                  st.sampled_from(KEYS), VALUES),
+        max_size=4,
+        unique_by=lambda entry: entry[:2],
+    )
+)  # fmt: skip
+@settings(deadline=None, max_examples=300)
+def test_any_values_give_a_spec_or_a_plain_input_error(entries: list[tuple[str, str, Any]]) -> None:
+    text = MINIMAL
+    for section, key, value in entries:
+        text = with_key(section, f"{key} = {as_toml(value)}", text)
+    try:
+        spec = parse_spec(text)
+    except InputError as error:
+        assert_plain(str(error))
+    else:
+        assert len(spec.synthesizer.transforms) == len(spec.synthesizer.outcome)
+        assert spec.privacy.epsilon > 0
+        assert spec.privacy.m >= 1
