@@ -111,7 +111,7 @@ def _check_confidential(folder: Path) -> None:
     foreign = sum(entry.name not in _OWN_NAMES for entry in folder.iterdir())
     if foreign:
         raise InputError(
-            f"the confidential folder {folder} holds {foreign} files or folders that no release "
+            f"the confidential folder {folder} holds other files ({foreign}), which no release "
             "wrote; name a folder of its own for the results and the ledger."
         )
 

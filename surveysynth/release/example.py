@@ -120,12 +120,14 @@ def _header(facts: ReleaseFacts, cell: dict[str, str], outcome: str, codes: list
 
 def _reading(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
     if facts.microdata_format == "parquet":
-        read = ["    data = pd.read_parquet(path)", "    data[CODES] = data[CODES].astype(str)"]
+        read = ["    return pd.read_parquet(path)"]
     else:
         read = [
-            "    data = pd.read_csv(",
-            "        path, dtype=dict.fromkeys(CODES, str), keep_default_na=False,",
-            '        float_precision="round_trip", usecols=[*CODES, *NUMBERS],',
+            "    return pd.read_csv(",
+            "        path,",
+            "        usecols=[*CODES, *NUMBERS],",
+            "        dtype=dict.fromkeys(CODES, str),",
+            "        keep_default_na=False,",
             "    )",
         ]
     suffix = literal(VARIANCE_SUFFIX)
@@ -137,7 +139,6 @@ def _reading(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
         "",
         "def read(path):",
         *read,
-        "    return data",
         "",
         "",
     ]

@@ -46,13 +46,12 @@ source = "Simulated survey; population sizes and means as published for a simula
 
 [labels.field]
 title = "Field"
-margin = "All fields"
-levels = {{ {levels} }}
+levels = {{ {levels} }}    # code = "label", in the order of the tables
 
 [labels.gender]
 title = "Gender"
-margin = "Both"
 levels = {{ "Male" = "Male", "Female" = "Female" }}
+margin = "All"                 # the name of the row over both
 
 [labels.salary]
 title = "Annual salary"

@@ -1,0 +1,298 @@
+"""What a release writes. Truth: the contract of the files, and the README's own program."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from release_surveys import lonely_survey, small_survey
+
+from surveysynth.errors import InputError, RefusedError
+from surveysynth.release import files
+from surveysynth.release.example import literal
+from surveysynth.release.run import ReleaseResult, release
+
+pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
+
+MakeSpec = Callable[..., Path]
+RATIO = "population_size = 30000"
+
+
+def run_readme_example(folder: Path) -> tuple[float, float]:
+    """Run the program in the README as a data user would: estimate and standard error."""
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.*?)\n```", readme, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    estimate, standard_error = map(float, done.stdout.split())
+    return estimate, standard_error
+
+
+def published_row(folder: Path) -> pd.Series:
+    """The row of a table that the README says its program recomputes."""
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    ((table, row),) = re.findall(r"`(tables/\w+)` \(data row (\d+)\)", readme)
+    return pd.read_csv(folder / f"{table}.csv", keep_default_na=False).iloc[int(row) - 1]
+
+
+def test_files_are_the_contract(make_spec: MakeSpec, tmp_path: Path) -> None:
+    result = release(make_spec(survey=RATIO), tmp_path / "out")
+    names = {str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*")}
+    microdata = {f"draw_{d:02d}_rep_{r:02d}.csv" for d in (1, 2, 3) for r in (1, 2, 3, 4)}
+    assert names == {
+        "release", "release/README.md", "release/codebook.json", "release/privacy.json",
+        "release/tables", "release/microdata", *(f"release/microdata/{name}" for name in microdata),
+        "release/tables/counts.csv", "release/tables/counts.html",
+        "release/tables/means.csv", "release/tables/means.html",
+        "confidential", "confidential/ledger.jsonl", "confidential/realised.json",
+        "confidential/records.csv",
+    }  # fmt: skip
+    assert isinstance(result, ReleaseResult)
+    assert list(result.tables) == ["count", "mean"]
+    for name in ("counts", "means"):
+        table = pd.read_csv(tmp_path / "out" / "release" / "tables" / f"{name}.csv")
+        numbers = ["estimate", "se", "df", "df_design", "ci_lower", "ci_upper", "n", "flag"]
+        assert list(table.columns) == ["field", "gender", "is_margin", *numbers]
+        assert len(table) == 12
+        assert table["is_margin"].sum() == 6
+        assert (table["n"].iloc[0], table["df_design"].iloc[0]) == (240, 237)
+
+
+def test_counts_add_up_to_the_population(make_spec: MakeSpec, tmp_path: Path) -> None:
+    release(make_spec(survey=RATIO), tmp_path / "out")
+    counts = pd.read_csv(tmp_path / "out" / "release" / "tables" / "counts.csv")
+    cells = counts.set_index(["field", "gender"])["estimate"]
+    assert cells["All", "All"] == pytest.approx(30000, rel=1e-12)
+    for field in ("All", "a", "b", "c"):
+        assert cells[field, "f"] + cells[field, "m"] == pytest.approx(
+            cells[field, "All"], rel=1e-12
+        )
+
+
+@pytest.mark.parametrize(
+    ("lines", "frame"),
+    [
+        ({"survey": RATIO}, None),
+        ({}, None),
+        ({"survey": 'fpc = "fraction"'}, None),
+        ({"survey": RATIO, "tables": 'statistics = ["count"]'}, None),
+        ({"tables": 'statistics = ["count"]'}, None),
+        ({"survey": RATIO, "tables": 'statistics = ["total"]'}, None),
+        ({"tables": 'statistics = ["total"]'}, None),
+        ({"privacy": "m = 1\nreplicates_per_draw = 1"}, None),
+        ({"data": "survey.parquet"}, None),
+        ({"survey": f'{RATIO}\nlonely_psu = "remove"'}, "lonely"),
+        ({"survey": f'{RATIO}\nlonely_psu = "adjust"'}, "lonely"),
+        ({"survey": 'lonely_psu = "average"', "tables": 'statistics = ["total"]'}, "lonely"),
+        ({"survey": f'{RATIO}\nlonely_psu = "average"'}, "lonely"),
+    ],
+)
+def test_readme_program_recomputes_a_published_number(
+    make_spec: MakeSpec, tmp_path: Path, lines: dict[str, str], frame: str | None
+) -> None:
+    spec = make_spec(lonely_survey() if frame else None, **lines)
+    release(spec, tmp_path / "out")
+    folder = tmp_path / "out" / "release"
+    row = published_row(folder)
+    estimate, standard_error = run_readme_example(folder)
+    assert estimate == pytest.approx(float(row["estimate"]), rel=1e-9)
+    assert standard_error == pytest.approx(float(row["se"]), rel=1e-9)
+    assert standard_error > 0
+
+
+def test_readme_program_without_strata_and_with_odd_names(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    frame = small_survey().rename(columns={"gender": "it's a 'g'", "salary": 'pay "x"'})
+    frame.to_csv(folder / "survey.csv", index=False)
+    (folder / "spec.toml").write_text(
+        '[survey]\ndata = "survey.csv"\nweight = "weight"\n'
+        "[synthesizer]\noutcome = 'pay \"x\"'\n[tables]\nby = [\"it's a 'g'\"]\n"
+    )
+    release(folder / "spec.toml", tmp_path / "out")
+    row = published_row(tmp_path / "out" / "release")
+    estimate, standard_error = run_readme_example(tmp_path / "out" / "release")
+    assert estimate == pytest.approx(float(row["estimate"]), rel=1e-9)
+    assert standard_error == pytest.approx(float(row["se"]), rel=1e-9)
+
+
+def test_a_literal_cannot_end_the_block_it_stands_in() -> None:
+    text = "```\nimport os"
+    assert "`" not in literal(text)
+    assert ast.literal_eval(literal(text)) == text
+
+
+def test_privacy_record_states_targets(make_spec: MakeSpec, tmp_path: Path) -> None:
+    release(make_spec(survey=RATIO), tmp_path / "out")
+    record = json.loads((tmp_path / "out" / "release" / "privacy.json").read_text())
+    assert record["private"] is True
+    assert record["warnings"] == []
+    assert (record["epsilon"], record["m"], record["draws"], record["chains"]) == (10.8, 3, 1000, 4)
+    assert record["lipschitz_bound"] == pytest.approx(1.8)
+    assert "asymptotic" in record["guarantee"]
+    assert record["statement"]
+    assert record["assumptions"]
+    assert record["versions"]["numpy"] == np.__version__
+    assert not re.search("realised|r_hat|ess|seed", " ".join(record["settings"]))
+
+
+@pytest.mark.parametrize(
+    ("privacy", "seed", "warning"),
+    [("", 5, "this is a test and not private"), ('risk = "none"', None, "NOT PRIVATE")],
+)
+def test_every_file_of_an_unprivate_release_says_so(
+    make_spec: MakeSpec, tmp_path: Path, privacy: str, seed: int | None, warning: str
+) -> None:
+    result = release(make_spec(privacy=privacy), tmp_path / "out", seed=seed)
+    folder = tmp_path / "out" / "release"
+    for name in ("README.md", "privacy.json", "codebook.json", "tables/counts.html"):
+        assert warning in (folder / name).read_text(encoding="utf-8"), name
+    record = json.loads((folder / "privacy.json").read_text())
+    assert record["private"] is False
+    assert any(warning in text for text in result.warnings)
+    told = " ".join(result.ledger.sentences())
+    assert "not counted" in told if seed is not None else "no total" in told
+    if seed is None:
+        assert record["epsilon"] is None
+        assert record["lipschitz_bound"] is None
+
+
+def test_a_seed_repeats_a_release_and_its_absence_does_not(
+    make_spec: MakeSpec, tmp_path: Path
+) -> None:
+    spec = make_spec()
+    for name, seed in (("a", 1), ("b", 1), ("c", None), ("d", None)):
+        release(spec, tmp_path / name, seed=seed)
+    contents = {
+        name: (tmp_path / name / "release" / "tables" / "means.csv").read_bytes() for name in "abcd"
+    }
+    assert contents["a"] == contents["b"]
+    assert len(set(contents.values())) == 3
+    for path in (tmp_path / "a" / "release").rglob("*"):
+        if path.is_file():
+            other = tmp_path / "b" / path.relative_to(tmp_path / "a")
+            assert path.read_bytes() == other.read_bytes(), path
+
+
+def test_codebook_describes_every_column(make_spec: MakeSpec, tmp_path: Path) -> None:
+    spec = make_spec(
+        survey='fpc = "fraction"\npublic_columns = ["employed"]',
+        labels='[labels.field]\nlevels = { c = "Chemistry", a = "Art", b = "Biology" }\n'
+        '[labels.salary]\ntitle = "Pay"\nunit = "dollars"',
+    )
+    release(spec, tmp_path / "out")
+    folder = tmp_path / "out" / "release"
+    codebook = json.loads((folder / "codebook.json").read_text())
+    microdata = pd.read_csv(folder / codebook["files"][0]["file"])
+    assert [column["name"] for column in codebook["columns"]] == list(microdata.columns)
+    public = ["field", "gender", "employed", "fraction"]
+    assert list(microdata.columns) == [*public, "salary", "weight"]
+    columns = {column["name"]: column for column in codebook["columns"]}
+    assert codebook["synthetic_columns"] == ["salary", "weight"]
+    assert {name for name, c in columns.items() if c["source"] == "synthetic"} == {
+        "salary",
+        "weight",
+    }
+    assert columns["field"]["roles"] == ["table", "stratum", "predictor"]
+    assert [level["label"] for level in columns["field"]["levels"]] == [
+        "Chemistry",
+        "Art",
+        "Biology",
+    ]
+    assert (columns["salary"]["title"], columns["salary"]["unit"]) == ("Pay", "dollars")
+    assert codebook["variance_pair"]["outcomes"] == ["salary"]
+    assert codebook["variance_pair"]["weight"] == "weight"
+    assert len(codebook["files"]) == 12
+    tables = pd.read_csv(folder / "tables" / "counts.csv")
+    assert tables["field"].drop_duplicates().tolist() == ["All", "c", "a", "b"]
+
+
+def test_several_outcomes_share_files(make_spec: MakeSpec, tmp_path: Path) -> None:
+    frame = small_survey()
+    frame["bonus"] = frame["salary"] ** 0.5 * np.exp(np.sin(np.arange(len(frame))))
+    spec = make_spec(frame)
+    spec.write_text(spec.read_text().replace('outcome = "salary"', 'outcome = ["salary", "bonus"]'))
+    release(spec, tmp_path / "out")
+    folder = tmp_path / "out" / "release" / "tables"
+    means = pd.read_csv(folder / "means.csv")
+    assert means.columns[0] == "outcome"
+    assert means["outcome"].value_counts().to_dict() == {"salary": 12, "bonus": 12}
+    assert "outcome" not in pd.read_csv(folder / "counts.csv")
+
+
+def test_row_order_tells_nothing(make_spec: MakeSpec, tmp_path: Path) -> None:
+    frame = small_survey().sort_values("salary", ignore_index=True)
+    release(make_spec(frame), tmp_path / "out")
+    microdata = pd.read_csv(tmp_path / "out" / "release" / "microdata" / "draw_01_rep_01.csv")
+    public = microdata[["field", "gender"]]
+    assert public.equals(public.sort_values(["field", "gender"], ignore_index=True))
+
+
+def test_labels_reach_the_page_and_not_the_csv(make_spec: MakeSpec, tmp_path: Path) -> None:
+    labels = '[labels.gender]\nlevels = { m = "<script>&", f = "Women" }\nmargin = "Both"'
+    release(make_spec(labels=labels), tmp_path / "out")
+    folder = tmp_path / "out" / "release" / "tables"
+    page = (folder / "means.html").read_text()
+    assert "&lt;script&gt;&amp;" in page
+    assert "<script" not in page
+    assert pd.read_csv(folder / "means.csv")["gender"].unique().tolist() == ["Both", "m", "f"]
+
+
+def test_dropped_records_are_counted_in_the_notes(make_spec: MakeSpec, tmp_path: Path) -> None:
+    frame = small_survey()
+    frame.loc[:6, "salary"] = np.nan
+    release(make_spec(frame, survey='missing = "drop"'), tmp_path / "out")
+    folder = tmp_path / "out" / "release"
+    assert "7 survey records with missing values" in (folder / "tables" / "counts.html").read_text()
+    assert "7 survey records with missing values" in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("x"), KeyboardInterrupt()])
+def test_a_failing_writer_leaves_nothing(
+    make_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise error
+
+    spec = make_spec()
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr(files, "write_documents", fail)
+    with pytest.raises(type(error)):
+        release(spec, tmp_path / "out", confidential=tmp_path / "secret")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_existing_output_is_refused_before_the_data_are_read(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with pytest.raises(InputError, match="--overwrite"):
+        release(tmp_path / "no such spec.toml", tmp_path / "out")
+
+
+def test_clusters_are_refused_before_any_fit(
+    make_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = small_survey()
+    frame["psu"] = np.arange(len(frame)) // 8
+    monkeypatch.setattr("surveysynth.mechanism.run", None)
+    with pytest.raises(RefusedError, match="cluster effects"):
+        release(make_spec(frame, survey='psu = "psu"'), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_reruns_add_up(make_spec: MakeSpec, tmp_path: Path) -> None:
+    spec = make_spec(privacy="epsilon = 4.5")
+    release(spec, tmp_path / "out")
+    result = release(spec, tmp_path / "out", overwrite=True)
+    assert result.ledger.epsilon == 9.0
+    assert "9 in 2 runs" in result.ledger.sentences()[0]

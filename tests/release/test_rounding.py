@@ -1,0 +1,42 @@
+"""Truth: numbers rounded by hand, and the bound of half a unit."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surveysynth.release.rounding import ABSENT, to_digits, to_multiples, to_percent
+
+
+@pytest.mark.parametrize(
+    ("rounding", "value", "shown"),
+    [
+        (to_multiples(1), 1234567.4, "1,234,567"),
+        (to_multiples(100), 1234567.4, "1,234,600"),
+        (to_multiples(5), 12.4, "10"),
+        (to_multiples(10), -3.0, "0"),
+        (to_digits(2), 1234.5678, "1,234.57"),
+        (to_digits(0), -1234.5, "−1,234"),
+        (to_percent(1), 0.12345, "12.3"),
+        (to_digits(0), math.nan, ABSENT),
+    ],
+)
+def test_rounded_by_hand(rounding, value, shown) -> None:
+    assert rounding.show(value) == shown
+
+
+def test_a_standard_error_that_is_not_zero_never_reads_as_zero() -> None:
+    assert to_multiples(100).show(20.0, size=5000.0) == "<100"
+    assert to_digits(1).show(0.01, size=3.0) == "<0.1"
+    assert to_digits(0).show(0.0, size=3.0) == "0"
+    # Floating-point noise, as in a count that is scaled to the population size.
+    assert to_multiples(1).show(1e-9, size=1e5) == "0"
+
+
+@given(st.floats(-1e12, 1e12), st.sampled_from([1, 5, 10, 250, 1000]))
+def test_counts_are_multiples_within_half_a_base(value: float, base: int) -> None:
+    shown = float(to_multiples(base).show(value).replace(",", "").replace("−", "-"))
+    assert shown % base == 0
+    assert abs(shown - value) <= base / 2 * (1 + 1e-9) + 1e-3
+    assert math.copysign(1, shown) == 1 or shown != 0

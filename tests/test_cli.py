@@ -1,0 +1,188 @@
+"""The command line as users meet it: exit codes, one message, no values, quick to start."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from surveysynth import cli
+from surveysynth.studies.example import write_example
+
+
+def _run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "surveysynth", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    """The specification of a small example."""
+    return write_example(tmp_path / "ex", n=200)[1]
+
+
+def test_version_starts_without_the_heavy_libraries() -> None:
+    program = (
+        "import sys; from surveysynth.cli import main; code = main(['--version']);"
+        "heavy = {'numpy', 'pandas', 'scipy', 'great_tables', 'pyarrow', 'nutpie', 'pydantic'};"
+        "print(sorted(heavy & set(sys.modules))); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    version, modules = done.stdout.splitlines()
+    assert version.startswith("surveysynth ")
+    assert modules == "[]"
+
+
+def test_blas_threads_are_pinned_unless_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    assert cli.main(["--version"]) == 0
+    assert os.environ["OMP_NUM_THREADS"] == "3"
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "1"
+
+
+def test_doctor_reports_and_never_fails() -> None:
+    done = _run("doctor")
+    assert done.returncode == 0
+    for word in ("python", "pandas", "cores", "OMP_NUM_THREADS=", "CmdStan", "C++ compiler"):
+        assert word in done.stdout
+
+
+def test_example_writes_a_survey_and_refuses_a_full_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "ex"
+    assert _run("example", folder, "--n", 300).returncode == 0
+    frame = pd.read_csv(folder / "survey.csv")
+    assert frame.shape == (300, 4)
+    assert (frame["weight"] > 0).all()
+    assert sorted(path.name for path in folder.iterdir()) == ["spec.toml", "survey.csv"]
+    assert os.listdir(folder.parent) == ["ex"]
+    again = _run("example", folder)
+    assert again.returncode == 2
+    assert "not empty" in again.stderr
+
+
+def test_example_is_repeatable(tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        write_example(tmp_path / name, n=100, seed=seed)
+    a, b, c = ((tmp_path / name / "survey.csv").read_bytes() for name in "abc")
+    assert a == b
+    assert a != c
+
+
+@pytest.mark.parametrize("n", [0, 15, -3])
+def test_example_too_small_is_bad_input(tmp_path: Path, n: int) -> None:
+    done = _run("example", tmp_path / "ex", "--n", n)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "at least 16" in done.stderr
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["release", "spec.toml"], "--out"),
+        (["relase"], "release"),
+        (["release", "no.toml", "--out", "out"], "no specification file"),
+        (["release", "no.toml", "--out", "out", "--seed", "-1"], "seed"),
+        (["check", "no.toml"], "no specification file"),
+    ],
+)
+def test_bad_input_is_one_message_and_exit_code_2(arguments: list[str], told: str) -> None:
+    done = _run(*arguments)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not Path("out").exists()
+
+
+def test_no_arguments_show_the_help() -> None:
+    done = _run()
+    assert done.returncode == 0
+    for command in ("example", "check", "release", "doctor"):
+        assert command in done.stdout
+
+
+def test_refusal_is_exit_code_3(example: Path) -> None:
+    frame = pd.read_csv(example.parent / "survey.csv")
+    frame["psu"] = frame.groupby("field").cumcount() // 2
+    frame.to_csv(example.parent / "survey.csv", index=False)
+    example.write_text(example.read_text().replace("[survey]", '[survey]\npsu = "psu"'))
+    out = example.parent / "out"
+    done = _run("release", example, "--out", out)
+    assert done.returncode == 3
+    assert "cluster effects" in done.stderr
+    assert not out.exists()
+    checked = _run("check", example)
+    assert checked.returncode == 3
+    assert "Cells: 16" in checked.stdout
+
+
+def test_a_defect_shows_no_value(
+    example: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*arguments: object, **named: object) -> None:
+        raise ValueError("salary 123456.789")
+
+    monkeypatch.setattr("surveysynth.mechanism.run", fail)
+    monkeypatch.delenv(cli.DEBUG_VARIABLE, raising=False)
+    assert cli.main(["release", str(example), "--out", str(example.parent / "out")]) == 1
+    told = capsys.readouterr()
+    assert "123456" not in told.out + told.err
+    assert "ValueError at surveysynth/release/run.py:" in told.err
+    assert not (example.parent / "out").exists()
+    monkeypatch.setenv(cli.DEBUG_VARIABLE, "1")
+    assert cli.main(["release", str(example), "--out", str(example.parent / "out")]) == 1
+    told = capsys.readouterr()
+    assert "a traceback may show confidential values" in told.err
+    assert "123456.789" in told.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_release_leaves_nothing(example: Path, number: int) -> None:
+    folder = example.parent
+    # A fit that lasts, so that the signal finds it at work.
+    text = example.read_text().replace("[privacy]", "draws = 20000\nwarmup = 20000\n\n[privacy]")
+    example.write_text(text)
+    command = [sys.executable, "-m", "surveysynth", "release", str(example)]
+    process = subprocess.Popen(
+        [*command, "--out", str(folder / "out")], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "fit" in line:
+            break
+    time.sleep(0.3)
+    process.send_signal(number)
+    told = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(timeout=30) == 130
+    assert "interrupted" in told
+    assert "Traceback" not in told
+    assert sorted(path.name for path in folder.iterdir()) == ["spec.toml", "survey.csv"]
+
+
+def test_progress_names_stages_alone(
+    example: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from surveysynth._progress import RELEASE_STAGES, StageReporter
+
+    with StageReporter() as progress:
+        for stage in RELEASE_STAGES:
+            progress(stage)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"surveysynth: {stage}" for stage in RELEASE_STAGES]
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with StageReporter() as progress:
+        progress(RELEASE_STAGES[0])
+        progress("a stage that no list knows")
