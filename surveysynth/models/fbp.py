@@ -158,8 +158,6 @@ class FBP:
 class _Gibbs:
     """State of a batch of chains, B = databases x chains; one method a block of the sweep."""
 
-    CHUNK = 32
-
     def __init__(
         self, stats: GaussianStats, priors: Mapping[str, float], rng: np.random.Generator
     ) -> None:
@@ -208,10 +206,11 @@ class _Gibbs:
     def run(self, plan: SamplingPlan) -> Theta:
         """Runs the plan; leading axes of the result (databases, chains, draws)."""
         kept: dict[str, list[FloatArray]] = {"beta": [], "selection": [], "variance": []}
+        chunk = primitives.sweeps_at_once(2 * self.batch)
         for sweep in range(plan.warmup + plan.draws):
-            i = sweep % self.CHUNK
+            i = sweep % chunk
             if i == 0:
-                self._draw_random_numbers()
+                self._draw_random_numbers(chunk)
             self._sweep(i)
             if sweep >= plan.warmup:
                 kept["beta"].append(self.beta)
@@ -223,8 +222,8 @@ class _Gibbs:
             result[name] = stacked.reshape(-1, plan.chains, *stacked.shape[1:])
         return result
 
-    def _draw_random_numbers(self) -> None:
-        c, b, k, tries = self.CHUNK, self.batch, self.k, primitives.MAX_SHRINKS
+    def _draw_random_numbers(self, c: int) -> None:
+        b, k, tries = self.batch, self.k, primitives.MAX_SHRINKS
         self.n_beta = self.rng.standard_normal((c, b, k))
         self.n_selection = self.rng.standard_normal((c, b, k + 1))
         self.u_level = self.rng.random((c, 2, b))

@@ -140,13 +140,10 @@ class FBS:
 class _Gibbs:
     """State of a batch of chains, B = databases x chains; one method a block of the sweep."""
 
-    #: Sweeps whose random numbers are drawn together: fewer, larger calls.
-    CHUNK = 32
-
     def __init__(
         self, stats: GaussianStats, priors: Mapping[str, float], rng: np.random.Generator
     ) -> None:
-        self.stats = stats
+        self.stats, self.cross = stats, stats.cross()
         self.residual_prior = (HALF_T_DF, priors["residual_scale"])
         self.coefficient_prior = (HALF_T_DF, priors["coefficient_scale"])
         self.lkj = priors["lkj"]
@@ -176,6 +173,7 @@ class _Gibbs:
         self.root = self.rng.standard_normal((b, k, self.columns[k]))
         self.residual_root = self.rng.standard_normal((b, q, self.columns[q]))
         self._set_correlation()
+        self.correction = self._correction(self.covariance)
 
     def _set_correlation(self) -> None:
         self.correlation = primitives.wishart_correlation(self.root)
@@ -186,10 +184,11 @@ class _Gibbs:
         kept: dict[str, list[FloatArray]] = {
             "beta": [], "covariance": [], "coefficient_scale": [], "coefficient_correlation": []
         }  # fmt: skip
+        chunk = primitives.sweeps_at_once(self.batch * self.q * self.k)
         for sweep in range(plan.warmup + plan.draws):
-            if sweep % self.CHUNK == 0:
-                self._draw_random_numbers()
-            self._sweep(sweep % self.CHUNK)
+            if sweep % chunk == 0:
+                self._draw_random_numbers(chunk)
+            self._sweep(sweep % chunk)
             if sweep >= plan.warmup:
                 kept["beta"].append(self.beta)
                 kept["covariance"].append(self.covariance)
@@ -201,21 +200,27 @@ class _Gibbs:
             result[name] = stacked.reshape(-1, plan.chains, *stacked.shape[1:])
         return result
 
-    def _draw_random_numbers(self) -> None:
-        c, b, k, q = self.CHUNK, self.batch, self.k, self.q
+    def _draw_random_numbers(self, c: int) -> None:
+        b, k, q = self.batch, self.k, self.q
         rng, tries = self.rng, primitives.MAX_SHRINKS
         self.n_beta = rng.standard_normal((c, b, k * q))
-        self.n_covariance = rng.standard_normal((c, b, q, q))
-        self.u_covariance = rng.random((c, b, q + 1))
+        n_covariance = rng.standard_normal((c, b, q, q))
+        u_covariance = rng.random((c, b, q + 1))
         self.n_root = rng.standard_normal((c, b, k, self.columns[k]))
         self.n_split = rng.standard_normal((c, b, k, q))
-        self.u_level = rng.random((c, b, q * k + 1))
+        self.u_level = rng.random((c, b))
         self.u_angle = rng.random((c, tries, b))
-        self.u_scale = rng.random((c, tries, b, q, k))
-        if self.few:
+        self.u_scale = rng.random((c, 2, b, q, k))
+        if not self.few:
+            self.wishart_root = primitives.inverse_wishart_root(
+                self.stats.total - 1.0, n_covariance, u_covariance[..., :q]
+            )
+            self.log_u_covariance = np.log(u_covariance[..., q])
+        else:
             self.n_residual_root = rng.standard_normal((c, b, q, self.columns[q]))
-            self.u_residual_level = rng.random((c, b, q + 1))
-            self.u_residual = rng.random((c, tries, b, q + 1))
+            self.u_residual_level = rng.random((c, b))
+            self.u_residual_angle = rng.random((c, tries, b))
+            self.u_residual_scale = rng.random((c, 2, b, q))
 
     def _sweep(self, i: int) -> None:
         if self.few:
@@ -223,26 +228,27 @@ class _Gibbs:
         else:
             self._covariance_by_proposal(i)
         self._coefficients(i)
-        self._coefficient_correlation(i)
-        self._coefficient_scales(i)
+        # Two coefficients inform each of these: half the updates lose next to nothing of the
+        # precision of beta and Sigma, and are a third of the time of a sweep.
+        if i % 2 == 0:
+            self._coefficient_correlation(i)
+        else:
+            self._coefficient_scales(i)
 
     def _covariance_by_proposal(self, i: int) -> None:
         """Sigma | beta: IW(A - 1, SSE) differs from the conditional only by the half-t of the
         scales and |Omega|^(eta - 1 + q/2); accept by that ratio."""
         squares = self.stats.sum_of_squares(self.beta)
-        proposal = primitives.inverse_wishart(
-            self.stats.total - 1.0,
-            np.linalg.cholesky(squares),
-            self.n_covariance[i],
-            self.u_covariance[i, :, : self.q],
-        )
-        ratio = self._correction(proposal) - self._correction(self.covariance)
-        accept = np.log(self.u_covariance[i, :, self.q]) < ratio
+        root = np.linalg.cholesky(squares) @ self.wishart_root[i]
+        proposal = root @ root.swapaxes(-1, -2)
+        correction = self._correction(proposal)
+        accept = self.log_u_covariance[i] < correction - self.correction
         self.covariance = np.where(accept[:, None, None], proposal, self.covariance)
+        self.correction = np.where(accept, correction, self.correction)
 
     def _correction(self, covariance: FloatArray) -> FloatArray:
         variance = np.einsum("bkk->bk", covariance)
-        log_det = np.log(np.linalg.det(covariance / np.sqrt(variance[:, :, None] * variance[:, None])))
+        log_det = np.log(np.linalg.det(covariance) / variance.prod(axis=1))
         half_t = primitives.half_t_log_density(np.sqrt(variance), *self.residual_prior).sum(1)
         result: FloatArray = half_t + (self.lkj - 1.0 + 0.5 * self.q) * log_det
         return result
@@ -257,15 +263,15 @@ class _Gibbs:
         weighted = precision * squares
         for j in range(self.q):
             others = (weighted[:, j] / scale).sum(1) - weighted[:, j, j] / scale[:, j]
-            scale[:, j] = primitives.slice_scales(
+            scale[:, j] = primitives.update_scales(
                 scale[:, j], total, weighted[:, j, j], -others, self.residual_prior,
-                self.u_residual_level[i, :, j], self.u_residual[i, :, :, j],
+                self.u_residual_scale[i, :, :, j],
             )  # fmt: skip
         values, vectors = np.linalg.eigh(squares)
         factor = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :] / scale[:, :, None]
         self.residual_root = primitives.elliptical_correlation(
             self.residual_root, self.n_residual_root[i], total, factor,
-            self.u_residual_level[i, :, -1], self.u_residual[i, :, :, -1],
+            self.u_residual_level[i], self.u_residual_angle[i],
         )  # fmt: skip
         correlation = primitives.wishart_correlation(self.residual_root)
         self.covariance = correlation * scale[:, :, None] * scale[:, None, :]
@@ -279,7 +285,7 @@ class _Gibbs:
         for j in range(q):
             d = inverse_scale[:, j]
             precision[:, j, :, j, :] += self.inverse_correlation * d[:, :, None] * d[:, None, :]
-        linear = (self.stats.cross() @ inverse).swapaxes(-1, -2).reshape(b, q * k)
+        linear = (self.cross @ inverse).swapaxes(-1, -2).reshape(b, q * k)
         draw = primitives.normal_from_precision(
             precision.reshape(b, q * k, q * k), linear, self.n_beta[i]
         )
@@ -290,7 +296,7 @@ class _Gibbs:
         factor = self.beta / self.scale.swapaxes(-1, -2)
         self.root = primitives.elliptical_correlation(
             self.root, self.n_root[i], np.full(self.batch, float(self.q)), factor,
-            self.u_level[i, :, -1], self.u_angle[i],
+            self.u_level[i], self.u_angle[i],
         )  # fmt: skip
         self._set_correlation()
 
@@ -306,8 +312,7 @@ class _Gibbs:
         standardised = self.beta / self.scale.swapaxes(-1, -2)
         split = rest @ standardised + np.linalg.cholesky(rest) @ self.n_split[i]
         beta = self.beta.swapaxes(-1, -2)
-        self.scale = primitives.slice_scales(
+        self.scale = primitives.update_scales(
             self.scale, 1.0, bound[:, None, None] * beta * beta, split.swapaxes(-1, -2) * beta,
-            self.coefficient_prior,
-            self.u_level[i, :, :-1].reshape(self.batch, self.q, self.k), self.u_scale[i],
+            self.coefficient_prior, self.u_scale[i],
         )  # fmt: skip

@@ -31,6 +31,11 @@ class LikelihoodExtremes:
             spread = self.highest - self.lowest
         return np.where(np.isfinite(spread), spread, np.inf)
 
+    @property
+    def risk(self) -> FloatArray:
+        """max(f_i, oscillation), (n,): what alpha_i multiplies in the bound of record i."""
+        return np.maximum(self.lipschitz, self.oscillation)
+
 
 @dataclass(frozen=True, repr=False)
 class RecordBounds:

@@ -51,7 +51,7 @@ def effective_sample_size(draws: FloatArray) -> FloatArray:
     between = scores.mean(axis=1).var(axis=0, ddof=1)
     pooled = within * (length - 1) / length + between
     with np.errstate(divide="ignore", invalid="ignore"):
-        rho = 1.0 - (within - covariance * length / (length - 1)) / pooled
+        rho = 1.0 - (within - covariance) / pooled
     rho[0] = 1.0
     pairs = rho[: length - length % 2].reshape(-1, 2, d).sum(axis=1)
     # Initial positive, then monotone sequence of pair sums.

@@ -16,6 +16,14 @@ from surveysynth._types import BoolArray, FloatArray
 #: Shrink steps of a slice before the current point is kept; a bracket shrinks on average by a
 #: third a step, so 48 steps bring it to the rounding error of the current point.
 MAX_SHRINKS = 48
+#: Points of the grid of ``grid_independence_step``.
+GRID = 64
+
+
+def sweeps_at_once(slices: int) -> int:
+    """Sweeps whose random numbers are drawn together, an even number: fewer, larger calls within
+    about 16 MB. ``slices`` is the number of slice-sampled coordinates of a sweep."""
+    return 2 * max(1, min(16, 1_000_000 // (MAX_SHRINKS * slices)))
 
 
 def half_t_log_density(scale: FloatArray, df: float, prior_scale: float) -> FloatArray:
@@ -25,22 +33,18 @@ def half_t_log_density(scale: FloatArray, df: float, prior_scale: float) -> Floa
     return result
 
 
-def inverse_wishart(
-    df: FloatArray, scale_cholesky: FloatArray, normals: FloatArray, uniforms: FloatArray
-) -> FloatArray:
-    """Draws from IW(df, C C'), density ∝ |Σ|^-(df+q+1)/2 exp(-tr(C C' Σ^-1)/2), by Bartlett.
+def inverse_wishart_root(df: FloatArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
+    """R with (C R)(C R)' ~ IW(df, C C'), density ∝ |Σ|^-(df+q+1)/2 exp(-tr(C C' Σ^-1)/2).
 
-    df (B,), scale_cholesky C (B, q, q) lower, normals (B, q, q) (strictly lower part is used),
-    uniforms (B, q) give the chi-squares by inversion, smooth in df. Returns (B, q, q).
+    Bartlett's decomposition, inverted. df (B,); normals (..., B, q, q), of which the strictly
+    lower part is used; uniforms (..., B, q) give the chi-squares by inversion, smooth in df.
+    Returns (..., B, q, q).
     """
-    q = scale_cholesky.shape[-1]
-    chi_square = chdtri(df[:, None] - np.arange(q), uniforms)
+    q = normals.shape[-1]
     bartlett = np.tril(normals, -1)
     index = np.arange(q)
-    bartlett[:, index, index] = np.sqrt(chi_square)
-    root = scale_cholesky @ np.linalg.inv(bartlett).swapaxes(-1, -2)
-    result: FloatArray = root @ root.swapaxes(-1, -2)
-    return result
+    bartlett[..., index, index] = np.sqrt(chdtri(df[:, None] - index, uniforms))
+    return np.linalg.inv(bartlett).swapaxes(-1, -2)
 
 
 def slice_sample(
@@ -73,37 +77,80 @@ def slice_sample(
     return result
 
 
-def slice_scales(
+def update_scales(
     scales: FloatArray,
     power: FloatArray | float,
     quadratic: FloatArray,
     linear: FloatArray,
     prior: tuple[float, float],
-    level: FloatArray,
     uniforms: FloatArray,
 ) -> FloatArray:
     """Updates scales s > 0 with density ∝ half-t(s) s^-power exp(-quadratic/(2 s²) + linear/s).
 
-    ``prior`` is (df, scale) of the half-t. On t = log s the bracket runs from where the
-    exponential has fallen below exp(-700) to where the half-t tail has, so that nothing is cut
-    off. All arrays share one shape.
+    ``prior`` is (df, scale) of the half-t; uniforms (2, ...) and all others share one shape. On
+    t = log s the density is drawn by inversion from its log-linear interpolation on a grid, and
+    the draw accepted by Metropolis-Hastings, nearly always: exact, and smooth in the data where a
+    slice would jump. The grid runs from where the exponential has fallen below exp(-40) to where
+    the half-t tail has below exp(-30).
     """
     df, prior_scale = prior
-    root = np.sqrt(np.maximum(quadratic, 1e-300))
-    # With x = 1/s: -quadratic x²/2 + |linear| x < -20 (40 + ..) beyond this x.
-    farthest = (40.0 + 2.0 * np.abs(linear) / root) / root
     log_prior_scale = np.log(prior_scale)
-    lower = np.minimum(np.maximum(-np.log(farthest), log_prior_scale - 700.0), np.log(scales) - 1.0)
-    reach = 40.0 / (df + np.min(power)) + 3.0
-    upper = np.maximum(log_prior_scale + reach, np.log(scales) + 1.0)
+    root = np.sqrt(np.maximum(quadratic, 1e-300))
+    # With x = 1/s: -quadratic x²/2 + |linear| x < -40 beyond this x.
+    farthest = (9.0 + 2.0 * np.abs(linear) / root) / root
+    current = np.log(scales)
+    lower = np.maximum(-np.log(farthest), log_prior_scale - 60.0)
+    lower = np.minimum(lower, current - 0.1)
+    reach = 30.0 / (df + np.min(power)) + 1.0
+    upper = np.maximum(np.maximum(log_prior_scale, lower) + reach, current + 0.1)
 
     def log_density(t: FloatArray) -> FloatArray:
         inverse = np.exp(-t)
-        tail = -0.5 * (df + 1.0) * np.log1p(np.exp(2.0 * (t - log_prior_scale)) / df)
-        result: FloatArray = tail + (1.0 - power) * t + (linear - 0.5 * quadratic * inverse) * inverse
+        tail = np.log1p(1.0 / (df * (prior_scale * inverse) ** 2))
+        result: FloatArray = (linear - 0.5 * quadratic * inverse) * inverse
+        result += (1.0 - power) * t
+        result -= 0.5 * (df + 1.0) * tail
         return result
 
-    return np.exp(slice_sample(log_density, np.log(scales), lower, upper, level, uniforms))
+    return np.exp(grid_independence_step(log_density, current, lower, upper, uniforms))
+
+
+def grid_independence_step(
+    log_density: Callable[[FloatArray], FloatArray],
+    current: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    uniforms: FloatArray,
+) -> FloatArray:
+    """Metropolis-Hastings with the log-linear interpolation of a density as its proposal.
+
+    ``current``, ``lower``, ``upper`` share one shape, ``current`` lies inside the bracket;
+    uniforms (2, ...): for the inversion and for the acceptance. The log density broadcasts over
+    a leading grid axis.
+    """
+    fraction = (np.arange(GRID) / (GRID - 1.0)).reshape(-1, *(1,) * current.ndim)
+    step = (upper - lower) / (GRID - 1.0)
+    values = log_density(lower + (upper - lower) * fraction)
+    values = np.maximum(values - values.max(axis=0), -700.0)
+    # The tiny ramp keeps equal neighbours (a clipped tail) from dividing zero by zero.
+    values += 1e-9 * fraction
+    rise = np.diff(values, axis=0)
+    mass = np.cumsum(np.diff(np.exp(values), axis=0) / rise, axis=0)
+    wanted = uniforms[0] * mass[-1]
+    segment = np.minimum((mass < wanted).sum(axis=0), GRID - 2)[None]
+    left = np.take_along_axis(values, segment, 0)[0]
+    slope = np.take_along_axis(rise, segment, 0)[0]
+    before = np.where(segment[0] > 0, np.take_along_axis(mass, np.maximum(segment - 1, 0), 0)[0], 0)
+    inner = np.log1p(np.clip((wanted - before) * slope * np.exp(-left), -1 + 1e-15, None)) / slope
+    inner = np.clip(inner, 0.0, 1.0)
+    proposal = lower + (segment[0] + inner) * step
+    position = np.clip((current - lower) / step, 0.0, GRID - 1.000001)
+    cell = position.astype(np.intp)[None]
+    here = np.take_along_axis(values, cell, 0)[0]
+    here = here + (position - cell[0]) * np.take_along_axis(rise, cell, 0)[0]
+    there = left + inner * slope
+    ratio = log_density(proposal) - log_density(current) - there + here
+    return np.where(np.log(uniforms[1]) < ratio, proposal, current)
 
 
 def slice_variances(

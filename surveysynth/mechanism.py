@@ -1,0 +1,351 @@
+"""The pseudo-posterior mechanism (methods 2): from confidential records to m private draws.
+
+This is the one place that hits a target epsilon; releases, debiasing and studies all call it.
+``run`` splits its result by confidentiality: PrivateDraws may be published, ConfidentialFit not.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from surveysynth._types import BoolArray, FloatArray, IntArray, Theta
+from surveysynth.errors import RefusedError
+from surveysynth.models.base import Model, SamplingPlan
+from surveysynth.privacy import weights as risk_weight_maps
+from surveysynth.privacy.budget import LEAST_SHARE, MechanismSettings, epsilon_of
+from surveysynth.privacy.lipschitz import (
+    LikelihoodExtremes,
+    RecordBounds,
+    largest_by_draw,
+    likelihood_extremes,
+    weighted_bounds,
+)
+from surveysynth.sampling import diagnostics
+from surveysynth.survey import Confidential, PublicDesign
+
+#: The search aims at the middle of [0.97, 1] x target; it stops inside, when every weight is
+#: this close, on the log scale, to its fixed point (extremes over draws are not quite smooth).
+AIM = 0.5 * (LEAST_SHARE + 1.0)
+FIXED_POINT_TOLERANCE = 0.1
+FULL_STEPS = 4
+MAX_FITS = 60
+#: Gates on the fit that is released: a fit that has not converged is refused.
+MAX_R_HAT = 1.05
+MIN_ESS = 100.0
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class PrivateDraws:
+    """What the mechanism releases: m draws of theta (leading axis m) and public settings."""
+
+    model: str
+    theta: Theta
+    settings: MechanismSettings
+
+    @property
+    def lipschitz_bound(self) -> float:
+        """The target bound of one draw, an upper bound on the realised one."""
+        return self.settings.target_bound
+
+    def draw(self, index: int) -> Theta:
+        """Parameters of released draw ``index`` (from 0), without a leading axis."""
+        return {name: values[index] for name, values in self.theta.items()}
+
+
+@dataclass(frozen=True, repr=False)
+class ConfidentialFit:
+    """What must stay in ``confidential/``: weights, realised bounds, the search, diagnostics.
+
+    All by-record arrays are (n,) in file order.
+    """
+
+    risk_weights: FloatArray
+    lipschitz_by_record: FloatArray
+    oscillation_by_record: FloatArray
+    unweighted_lipschitz_by_record: FloatArray
+    unweighted_bound: float
+    realised_bound: float
+    realised_epsilon: float
+    papers_epsilon: float
+    search: tuple[dict[str, float], ...]
+    r_hat: dict[str, float]
+    ess: dict[str, float]
+    kept_draws: int
+    theta: Theta = field(default_factory=dict)
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """Scalars and the search, for ``confidential/``; arrays are written apart."""
+        return {
+            "unweighted_bound": self.unweighted_bound,
+            "realised_bound": self.realised_bound,
+            "realised_epsilon": self.realised_epsilon,
+            "papers_epsilon_2_m_delta": self.papers_epsilon,
+            "effective_records": float(self.risk_weights.sum()),
+            "kept_draws": self.kept_draws,
+            "search": list(self.search),
+            "r_hat": self.r_hat,
+            "ess": self.ess,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class _Fit:
+    """One weighted fit: draws (chains, draws), their flat form of the kept ones, extremes."""
+
+    theta: Theta
+    kept: BoolArray
+    extremes: LikelihoodExtremes
+    bounds: RecordBounds
+    risk_weights: FloatArray
+
+
+class _Fitter:
+    """Refits one model to one set of records under changing weights, with common random numbers:
+    every fit starts the same stream, so the bound moves smoothly with the weights."""
+
+    def __init__(
+        self, model: Model, records: Any, n: int, settings: MechanismSettings, seed: IntArray
+    ) -> None:
+        self.model, self.records, self.n = model, records, n
+        self.settings, self.seed = settings, seed
+        self.search: list[dict[str, float]] = []
+
+    def __call__(self, risk_weights: FloatArray) -> _Fit:
+        if len(self.search) >= MAX_FITS:
+            raise _target_not_reached()
+        plan = self.settings.plan
+        stats = self.model.compress(self.records, risk_weights)
+        sampled = self.model.sample(stats, plan, np.random.default_rng(self.seed))
+        theta = {name: values[0] for name, values in sampled.items()}
+        flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in theta.items()}
+        kept = self._truncate(flat, risk_weights)
+        if not kept.all():
+            flat = {name: values[kept] for name, values in flat.items()}
+        extremes = likelihood_extremes(self.model.log_lik_blocks(flat, self.records), self.n)
+        bounds = weighted_bounds(extremes, risk_weights)
+        self.search.append(
+            {
+                "mean_risk_weight": float(risk_weights.mean()),
+                "delta": float(bounds.lipschitz.max()),
+                "oscillation": float(bounds.oscillation.max()),
+            }
+        )
+        return _Fit(theta, kept, extremes, bounds, risk_weights)
+
+    def _truncate(self, flat: Theta, risk_weights: FloatArray) -> BoolArray:
+        """[P] 3.1: keep the draws up to a quantile of their largest weighted bounds."""
+        draws, quantile = self.settings.plan.kept, self.settings.truncate
+        if quantile >= 1.0:
+            return np.ones(draws, dtype=bool)
+        blocks = self.model.log_lik_blocks(flat, self.records)
+        largest = largest_by_draw(blocks, risk_weights, draws)
+        order = np.argsort(largest, kind="stable")
+        kept = np.zeros(draws, dtype=bool)
+        kept[order[: int(quantile * draws)]] = True
+        return kept
+
+
+def run(
+    model: Model,
+    design: PublicDesign,
+    confidential: Confidential,
+    settings: MechanismSettings,
+    rng: np.random.Generator,
+    progress: Progress | None = None,
+) -> tuple[PrivateDraws, ConfidentialFit]:
+    """Runs the mechanism at ``settings.epsilon`` and splits the result by confidentiality.
+
+    Methods 2: unweighted fit, risks, weights that reach the target bound epsilon / (2 m) without
+    passing it, gates on convergence, and m draws at positions fixed beforehand. Raises
+    ``RefusedError`` if the target is not reached or the fit has not converged.
+    """
+    records = model.records(design, confidential)
+    return run_on_records(model, records, design.n, settings, rng, progress)
+
+
+def run_on_records(
+    model: Model,
+    records: Any,
+    n: int,
+    settings: MechanismSettings,
+    rng: np.random.Generator,
+    progress: Progress | None = None,
+) -> tuple[PrivateDraws, ConfidentialFit]:
+    """``run`` for records already on the model's scale (n of them): simulated databases too."""
+    say = progress or (lambda stage: None)
+    fitter = _Fitter(model, records, n, settings, rng.integers(0, 2**63, size=4))
+    say("unweighted fit")
+    unweighted = fitter(np.ones(n))
+    if settings.private:
+        say("risk weights for the target epsilon")
+    fit = _reach_target(fitter, unweighted, settings)
+    say("convergence")
+    r_hat, ess = _diagnose(model, fit)
+    release = release_positions(settings.m, settings.plan, fit.kept)
+    flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in fit.theta.items()}
+    private = PrivateDraws(
+        model.name, {name: values[release] for name, values in flat.items()}, settings
+    )
+    delta, m = float(fit.bounds.lipschitz.max()), settings.m
+    return private, ConfidentialFit(
+        risk_weights=fit.risk_weights,
+        lipschitz_by_record=fit.bounds.lipschitz,
+        oscillation_by_record=fit.bounds.oscillation,
+        unweighted_lipschitz_by_record=unweighted.extremes.lipschitz,
+        unweighted_bound=unweighted.bounds.realised,
+        realised_bound=fit.bounds.realised,
+        realised_epsilon=epsilon_of(fit.bounds.realised, m),
+        papers_epsilon=epsilon_of(delta, m),
+        search=tuple(fitter.search),
+        r_hat=r_hat,
+        ess=ess,
+        kept_draws=int(fit.kept.sum()),
+        theta=fit.theta,
+    )
+
+
+def release_positions(m: int, plan: SamplingPlan, kept: BoolArray) -> IntArray:
+    """Positions (m,) of the released draws among the S = chains x draws, far apart.
+
+    Draw l comes from chain l mod chains, the draws of a chain evenly spaced up to its end. Under
+    truncation the same rule runs over the kept draws, in order. Results play no part in it.
+    """
+    positions = np.flatnonzero(kept)
+    if positions.size < kept.size:
+        return positions[((np.arange(m) + 1) * positions.size) // m - 1]
+    chain = np.arange(m) % plan.chains
+    round_ = np.arange(m) // plan.chains
+    rounds = -(-m // plan.chains)
+    return positions[chain * plan.draws + ((round_ + 1) * plan.draws) // rounds - 1]
+
+
+def _reach_target(fitter: _Fitter, unweighted: _Fit, settings: MechanismSettings) -> _Fit:
+    target = settings.target_bound
+    if settings.risk == "none":
+        return unweighted
+    if settings.weights == "fixed_point":
+        return _fixed_point(fitter, unweighted, target)
+    return _linear(fitter, unweighted, settings)
+
+
+def _fixed_point(fitter: _Fitter, unweighted: _Fit, target: float) -> _Fit:
+    """alpha_i = min(1, c / r_i), r_i = max(f_i, oscillation) of the weighted fit, iterated.
+
+    At the fixed point every record's bound is min(r_i, c), so c is the aim itself. With f_i alone
+    (methods 2) an oscillation above Delta could only be met by a smaller c for all records. The
+    first steps are full, later ones damped; c then follows the bound, which is a maximum over
+    draws and so not quite smooth.
+    """
+    aim = AIM * target
+    cap = aim
+    alpha = risk_weight_maps.capped(unweighted.extremes.risk, cap)
+    for step in count():
+        fit = fitter(alpha)
+        realised = fit.bounds.realised
+        gap = _log_gap(alpha, risk_weight_maps.capped(fit.extremes.risk, cap))
+        if gap <= FIXED_POINT_TOLERANCE and _within(realised, target):
+            return fit
+        if realised <= target and bool(np.all(alpha == 1.0)):
+            return fit
+        if step >= FULL_STEPS:
+            cap = min(aim, cap * np.sqrt(aim / realised))
+        goal = risk_weight_maps.capped(fit.extremes.risk, cap)
+        alpha = goal if step < FULL_STEPS else risk_weight_maps.damped(alpha, goal)
+    raise AssertionError("unreachable: the fitter limits the number of fits")
+
+
+def _log_gap(alpha: FloatArray, goal: FloatArray) -> float:
+    both = (alpha > 0) & (goal > 0)
+    if np.any(alpha[~both] != goal[~both]):
+        return np.inf
+    return float(np.abs(np.log(alpha[both] / goal[both])).max(initial=0.0))
+
+
+def _linear(fitter: _Fitter, unweighted: _Fit, settings: MechanismSettings) -> _Fit:
+    """Linear LW weights ([R] Alg. 2), with re-weighting ([R] Alg. 1) on request."""
+    target, risks = settings.target_bound, unweighted.extremes.lipschitz
+
+    def weights(scale: float) -> FloatArray:
+        return risk_weight_maps.linear(risks, scale, settings.shift)
+
+    if settings.scale is None:
+        fit = _search(fitter, weights, target, start=1.0)
+    else:
+        fit = fitter(weights(settings.scale))
+        if fit.bounds.realised > target:
+            raise RefusedError(
+                "The linear weights with the scale and shift given pass the target epsilon. "
+                "Lower scale and shift, leave out scale so that it is found for the target, "
+                "or raise epsilon."
+            )
+    if not settings.reweight:
+        return fit
+    base, bounds = fit.risk_weights, fit.bounds.lipschitz
+    delta, limit = float(bounds.max()), min(target, fit.bounds.realised)
+    return _search(
+        fitter,
+        lambda k: risk_weight_maps.reweighted(base, bounds, delta, k),
+        limit,
+        start=1.0,
+    )
+
+
+def _search(
+    fitter: _Fitter, weights: Callable[[float], FloatArray], target: float, start: float
+) -> _Fit:
+    """Finds x > 0 whose weights bring the bound into [0.97, 1] x target, never above.
+
+    The bound is about proportional to x: steps in proportion, halved on the log scale once both
+    sides are bracketed. Stops early, below the target, when no weight can rise any more.
+    """
+    x, low, high = start, 0.0, np.inf
+    saturated = weights(1e12)
+    while True:
+        alpha = weights(x)
+        fit = fitter(alpha)
+        realised = fit.bounds.realised
+        if _within(realised, target) or (realised <= target and np.array_equal(alpha, saturated)):
+            return fit
+        if realised > target:
+            high = x
+        else:
+            low = x
+        step = x * AIM * target / realised if realised > 0 else 4.0 * x
+        x = step if low < step < high else (np.sqrt(low * high) if low > 0 else high / 2.0)
+
+
+def _within(realised: float, target: float) -> bool:
+    return LEAST_SHARE * target <= realised <= target
+
+
+def _target_not_reached() -> RefusedError:
+    return RefusedError(
+        "The target epsilon was not reached: with so small an epsilon or so few records the "
+        "down-weighted posterior widens as fast as its weights fall. Raise epsilon, release "
+        "fewer draws m, use fewer predictors, or run 'surveysynth check' to try settings."
+    )
+
+
+def _diagnose(model: Model, fit: _Fit) -> tuple[dict[str, float], dict[str, float]]:
+    """R-hat and ESS by parameter group; refuses a fit that has not converged."""
+    monitored = model.monitored(fit.theta)
+    r_hat = {name: float(diagnostics.r_hat(draws).max()) for name, draws in monitored.items()}
+    ess = {
+        name: float(diagnostics.effective_sample_size(draws).min())
+        for name, draws in monitored.items()
+    }
+    failing = sorted(
+        name for name in monitored if not (r_hat[name] <= MAX_R_HAT and ess[name] >= MIN_ESS)
+    )
+    if failing:
+        raise RefusedError(
+            f"The fit has not converged (R-hat above {MAX_R_HAT} or an effective sample size "
+            f"below {MIN_ESS:.0f} for {', '.join(failing)}): raise draws and warmup in "
+            "[synthesizer]."
+        )
+    return r_hat, ess

@@ -1,0 +1,67 @@
+"""The price of a release: epsilon = 2 m max(Delta, max osc) (methods 2)."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from surveysynth.errors import InputError
+from surveysynth.models.base import SamplingPlan
+
+RiskMeasure = Literal["lipschitz", "none"]
+WeightMap = Literal["fixed_point", "linear"]
+
+#: A release must use at least this share of its target, and never more than all of it.
+LEAST_SHARE = 0.97
+
+
+def epsilon_of(bound: float, m: int) -> float:
+    """epsilon = 2 m times the bound on max(Delta, max osc) of one draw."""
+    return 2.0 * m * bound
+
+
+@dataclass(frozen=True)
+class MechanismSettings:
+    """Everything about the mechanism that is fixed before the data are seen, hence public.
+
+    epsilon: the target of the whole release of m draws; truncate: quantile of the draws' largest
+    bounds above which draws are dropped (1: none); scale, shift, reweight: of linear weights, a
+    scale of None is found for the target. Raises ``InputError`` for values out of range.
+    """
+
+    epsilon: float = 10.8
+    m: int = 3
+    risk: RiskMeasure = "lipschitz"
+    weights: WeightMap = "fixed_point"
+    scale: float | None = None
+    shift: float = 0.0
+    reweight: bool = False
+    truncate: float = 1.0
+    plan: SamplingPlan = SamplingPlan()
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.epsilon) and self.epsilon > 0):
+            raise InputError(f"epsilon must be a positive number, got {self.epsilon!r}.")
+        if self.m < 1:
+            raise InputError(f"m, the number of released draws, must be at least 1, got {self.m}.")
+        if not 0 < self.truncate <= 1:
+            raise InputError(f"truncate must be above 0 and at most 1, got {self.truncate!r}.")
+        if self.scale is not None and not self.scale > 0:
+            raise InputError(f"scale of linear weights must be positive, got {self.scale!r}.")
+        if not 0 <= self.shift <= 1:
+            raise InputError(f"shift of linear weights must be in [0, 1], got {self.shift!r}.")
+        if self.m > int(self.truncate * self.plan.kept):
+            raise InputError(
+                f"m = {self.m} draws cannot be released from {self.plan.kept} kept draws"
+                f"{' after truncation' if self.truncate < 1 else ''}: raise draws or lower m."
+            )
+
+    @property
+    def target_bound(self) -> float:
+        """Delta* = epsilon / (2 m), the target of max(Delta, max osc) of one draw."""
+        return self.epsilon / (2.0 * self.m)
+
+    @property
+    def private(self) -> bool:
+        """False under risk "none": alpha = 1 and no epsilon is claimed."""
+        return self.risk != "none"
