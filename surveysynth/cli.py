@@ -69,7 +69,7 @@ def example(
 def check(spec: SpecArgument) -> None:
     """Dry run: validate, tell cell sizes and feasibility, list what would be published."""
     from surveysynth.release.preview import preview_lines
-    from surveysynth.release.run import refuse_clusters
+    from surveysynth.release.run import model_of, refuse_clusters, settings_of
     from surveysynth.spec import load_spec
     from surveysynth.survey import read_survey
 
@@ -79,7 +79,7 @@ def check(spec: SpecArgument) -> None:
     refuse_clusters(survey.design)
     from surveysynth.feasibility import check as check_feasibility
 
-    report = check_feasibility(settings)
+    report = check_feasibility(survey.design, model_of(settings), settings_of(settings))
     print("\n".join(report.lines()))
     if not report.feasible:
         raise RefusedError("a release with these settings would be refused, as told above.")

@@ -90,8 +90,9 @@ class Model(Protocol):
     ) -> FloatArray:
         """Smoothed weights (n,) of a "release" dataset, in the units of the sampling weight."""
 
-    def prior_guess(self, design: PublicDesign) -> Theta:
-        """A draw-like guess from public inputs alone, for ``surveysynth check``."""
+    def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
+        """A guess of theta from public inputs alone, for ``surveysynth check``: residual SD
+        ``spread`` of the transformed outcomes."""
 
 
 def require(model: Model, design: PublicDesign) -> None:

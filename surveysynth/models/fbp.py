@@ -147,12 +147,19 @@ class FBP:
         weight: FloatArray = np.exp(log_weight) * (design.population_size / design.n)
         return weight
 
-    def prior_guess(self, design: PublicDesign) -> Theta:
-        """Residual SDs of 0.5 on the model's scale and k_y = 0.5; see ``FBS.prior_guess``."""
+    def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
+        """Residual SD ``spread`` of the outcome, 0.5 of log pi~; the same correlation as in FBS.
+
+        A stand-in for data not yet looked at: location plays no part in the bound.
+        """
         k = design.matrix.x_cells.shape[1]
         selection = np.zeros(k + 1)
-        selection[0] = 0.5
-        return {"beta": np.zeros(k), "selection": selection, "variance": np.full(2, 0.25)}
+        selection[0] = 0.25 / spread
+        return {
+            "beta": np.zeros(k),
+            "selection": selection,
+            "variance": np.array([spread * spread, 0.1875]),
+        }
 
 
 class _Gibbs:

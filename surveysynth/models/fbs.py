@@ -124,17 +124,17 @@ class FBS:
         smoothed: FloatArray = np.exp(mean[:, -1] + deviation @ slope + 0.5 * remaining)
         return smoothed
 
-    def prior_guess(self, design: PublicDesign) -> Theta:
-        """Residual SDs of 0.5 on the model's scale, correlation -0.5 of outcomes and weight.
+    def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
+        """Residual SD ``spread`` of each outcome and 0.5 of the log weight, correlated by -0.5.
 
-        A stand-in for data not yet looked at; where a population size is declared, the weight
-        has its public mean N/n. Only spread and correlation matter for the bound.
+        A stand-in for data not yet looked at: location plays no part in the bound.
         """
         q = len(design.outcome_names) + 1
         correlation = np.eye(q)
         correlation[-1, :-1] = correlation[:-1, -1] = -0.5 / np.sqrt(q - 1)
+        sd = np.array([spread] * (q - 1) + [0.5])
         beta = np.zeros((design.matrix.x_cells.shape[1], q))
-        return {"beta": beta, "covariance": 0.25 * correlation}
+        return {"beta": beta, "covariance": correlation * sd[:, None] * sd}
 
 
 class _Gibbs:

@@ -1,0 +1,74 @@
+"""Synthetic survey data from private draws: post-processing, free of confidential data.
+
+Takes PublicDesign and PrivateDraws only; any number of datasets from a paid-for draw costs no
+further epsilon (methods 5, ``replicates_per_draw``).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from surveysynth._types import FloatArray
+from surveysynth.errors import InputError, RefusedError
+from surveysynth.mechanism import PrivateDraws
+from surveysynth.models.base import Model, Simulated
+from surveysynth.survey import PublicDesign
+
+
+@dataclass(frozen=True, repr=False)
+class SyntheticDataset:
+    """One synthetic survey of the design's n records, in file order.
+
+    draw, replicate count from 1; outcome (n, p) in original units; weight (n,) smoothed and, with
+    a public N, scaled to it; variance_outcome (n, p) and variance_weight (n,): the pair that the
+    variance is taken from, the same arrays under inference as in the papers.
+    """
+
+    draw: int
+    replicate: int
+    outcome: FloatArray
+    weight: FloatArray
+    variance_outcome: FloatArray
+    variance_weight: FloatArray
+
+
+def synthesise(
+    model: Model,
+    design: PublicDesign,
+    private_draws: PrivateDraws,
+    *,
+    replicates_per_draw: int,
+    rng: np.random.Generator,
+    scale_to: float | None,
+) -> Iterator[SyntheticDataset]:
+    """Streams m x replicates_per_draw datasets, one at a time (methods 3 and 5).
+
+    ``scale_to``: the public population size that the weights of every dataset sum to, or None.
+    Raises ``InputError`` for replicates_per_draw < 1, ``RefusedError`` if a synthetic value is too
+    large for a number (a transform that does not suit the outcome).
+    """
+    if replicates_per_draw < 1:
+        raise InputError(f"replicates_per_draw must be at least 1, got {replicates_per_draw}.")
+    for draw in range(private_draws.settings.m):
+        theta = private_draws.draw(draw)
+        for replicate in range(replicates_per_draw):
+            simulated = model.simulate(theta, design, rng, "release")
+            outcome = _outcomes(design, simulated)
+            weight = _scaled(model.smooth_weight(theta, design, simulated), scale_to)
+            if not (np.isfinite(outcome).all() and np.isfinite(weight).all()):
+                raise RefusedError(
+                    "Synthetic values are too large to be numbers: the transform does not suit "
+                    "the outcome, or epsilon is too small for so few records. Choose another "
+                    "transform (asinh with a public scale), fewer predictors or a larger epsilon."
+                )
+            yield SyntheticDataset(draw + 1, replicate + 1, outcome, weight, outcome, weight)
+
+
+def _outcomes(design: PublicDesign, simulated: Simulated) -> FloatArray:
+    columns = [t.inverse(simulated.z[:, j]) for j, t in enumerate(design.transforms)]
+    return np.stack(columns, axis=1)
+
+
+def _scaled(weight: FloatArray, total: float | None) -> FloatArray:
+    return weight if total is None else weight * (total / weight.sum())
