@@ -68,18 +68,18 @@ def example(
 @app.command()
 def check(spec: SpecArgument) -> None:
     """Dry run: validate, tell cell sizes and feasibility, list what would be published."""
+    from surveysynth import feasibility
     from surveysynth.release.preview import preview_lines
     from surveysynth.release.run import model_of, refuse_clusters, settings_of
     from surveysynth.spec import load_spec
     from surveysynth.survey import read_survey
 
-    settings = load_spec(spec)
-    survey = read_survey(settings)
-    print("\n".join(preview_lines(settings, survey.design)), flush=True)
-    refuse_clusters(survey.design)
-    from surveysynth.feasibility import check as check_feasibility
-
-    report = check_feasibility(survey.design, model_of(settings), settings_of(settings))
+    specification = load_spec(spec)
+    model, settings = model_of(specification), settings_of(specification)
+    design = read_survey(specification).design
+    print("\n".join(preview_lines(specification, design)), flush=True)
+    refuse_clusters(design)
+    report = feasibility.check(design, model, settings)
     print("\n".join(report.lines()))
     if not report.feasible:
         raise RefusedError("a release with these settings would be refused, as told above.")
@@ -155,7 +155,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             prog_name="surveysynth",
             standalone_mode=False,
         )
-        return code if isinstance(code, int) else 0
+        # Recent versions of the parser turn Ctrl-C into this code themselves.
+        return _interrupted() if code == INTERRUPTED else code if isinstance(code, int) else 0
     except KeyboardInterrupt:
         return _interrupted()
     except SurveySynthError as error:

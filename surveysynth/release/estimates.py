@@ -85,9 +85,9 @@ class Estimates:
             ci_upper=upper,
             n=self.domains.n,
         )
-        return make_table(*key, self.domains.table, numbers, level=level, notes=self._notes())
+        return make_table(*key, self.domains.table, numbers, level=level, notes=self._notes(key[0]))
 
-    def _notes(self) -> list[str]:
+    def _notes(self, statistic: Statistic) -> list[str]:
         m, replicates = self._spec.privacy.m, self._spec.privacy.replicates_per_draw
         datasets = f"{m * replicates} synthetic dataset{'s' if m * replicates > 1 else ''}"
         draws = f"m = {m} released draw{'s' if m > 1 else ''}"
@@ -95,6 +95,10 @@ class Estimates:
             f"Estimates from {datasets} ({draws}); standard errors by Taylor linearisation, "
             "combined by the rules of partial synthesis."
         ]
+        if statistic == "count" and self._spec.linearisation == "ratio":
+            notes.append(
+                "Counts add up to the public population size, which has no sampling error."
+            )
         if m == 1:
             notes.append(
                 "With a single draw (m = 1) the variance of the synthesis cannot be estimated: "

@@ -25,7 +25,7 @@ def make_readme(
         _columns(facts, separate_pair=separate_pair),
         _formulas(facts, replicates, separate_pair=separate_pair),
         _example(example),
-        ["## The privacy guarantee", *facts.warnings, *facts.statement.paragraphs],
+        ["## The privacy guarantee", *facts.statement.paragraphs],
     ]
     return "\n\n".join(paragraph for section in sections for paragraph in section) + "\n"
 

@@ -58,7 +58,7 @@ def stand_in_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(
         model: Any, design: Any, confidential: Any, settings: Any, rng: Any, progress: Any = None
     ) -> tuple[PrivateDraws, ConfidentialFit]:
-        guess = model.prior_guess(design)
+        guess = model.prior_guess(design, 0.5)
         theta = {name: np.repeat(value[None], settings.m, axis=0) for name, value in guess.items()}
         theta["beta"] = theta["beta"] + 0.1 * rng.standard_normal(theta["beta"].shape)
         ones = np.ones(design.n)

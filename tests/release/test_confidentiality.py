@@ -119,7 +119,7 @@ def test_planted_values_and_realised_values_reach_no_public_byte(
     assert_nothing_leaks(out / "release", forbidden)
     public = [p.read_bytes() for p in (out / "release").rglob("*") if p.is_file()]
     for value in [*CANARY_OUTCOMES, *CANARY_WEIGHTS]:
-        needles = [repr(value).encode(), f"{value:.6f}".encode(), f"{value:,.2f}".encode()]
+        needles = [repr(value).encode(), f"{value:.6f}".encode(), f"{value:,.5f}".encode()]
         needles += [struct.pack("<d", value), struct.pack(">d", value)]
         for content in [*public, done.stdout, done.stderr]:
             assert not any(needle in content for needle in needles)
