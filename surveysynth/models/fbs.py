@@ -169,7 +169,8 @@ class _Gibbs:
         )
         jitter = np.linalg.cholesky(np.linalg.inv(gram)) @ self.rng.standard_normal((b, k, q))
         self.beta = self.stats.fit + 2.0 * jitter @ np.linalg.cholesky(spread).swapaxes(-1, -2)
-        self.scale = np.exp(self.rng.normal(0.0, 1.0, (b, q, k)))
+        size = np.abs(self.beta).swapaxes(-1, -2) + 1e-3
+        self.scale = size * np.exp(self.rng.normal(0.5, 0.5, (b, q, k)))
         self.root = self.rng.standard_normal((b, k, self.columns[k]))
         self.residual_root = self.rng.standard_normal((b, q, self.columns[q]))
         self._set_correlation()

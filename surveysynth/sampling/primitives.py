@@ -96,13 +96,16 @@ def update_scales(
     df, prior_scale = prior
     log_prior_scale = np.log(prior_scale)
     root = np.sqrt(np.maximum(quadratic, 1e-300))
-    # With x = 1/s: -quadratic x²/2 + |linear| x < -40 beyond this x.
-    farthest = (9.0 + 2.0 * np.abs(linear) / root) / root
+    # In x = root/s the exponential is a normal kernel about ``peak``: none of it is left 9 SDs
+    # away, to the right (no scale so small) and, for a far peak, to the left (none so large).
+    peak = linear / root
     current = np.log(scales)
-    lower = np.maximum(-np.log(farthest), log_prior_scale - 60.0)
-    lower = np.minimum(lower, current - 0.1)
+    lower = np.log(root) - np.log(9.0 + np.maximum(peak, 0.0))
+    lower = np.minimum(np.maximum(lower, log_prior_scale - 60.0), current - 0.01)
     reach = 30.0 / (df + np.min(power)) + 1.0
-    upper = np.maximum(np.maximum(log_prior_scale, lower) + reach, current + 0.1)
+    upper = np.maximum(log_prior_scale, lower) + reach
+    upper = np.minimum(upper, np.log(root) - np.log(np.maximum(peak - 9.0, 1e-300)))
+    upper = np.maximum(upper, current + 0.01)
 
     def log_density(t: FloatArray) -> FloatArray:
         inverse = np.exp(-t)
