@@ -54,6 +54,13 @@ class ParsedFormula:
     terms: tuple[tuple[tuple[tuple[str, ...], bool], ...], ...]
     by_record: bool
 
+    @property
+    def as_numbers(self) -> frozenset[str]:
+        """Columns that enter some factor other than ``C(...)``."""
+        return frozenset(
+            name for term in self.terms for names, coded in term if not coded for name in names
+        )
+
 
 def parse_formula(text: str) -> ParsedFormula:
     """Parse the right-hand side of a formula; raises ``InputError`` when that is not possible."""

@@ -219,6 +219,7 @@ class _Parquet:
         try:
             source = pa.parquet.ParquetFile(pa.BufferReader(self.content))
             table = source.read(columns=list(columns), use_threads=False)
+            table.validate(full=True)  # bytes that are not UTF-8 would surface much later
             frame = table.select(list(columns)).to_pandas(ignore_metadata=True)
         except (pa.ArrowException, OSError, ValueError, KeyError):
             raise InputError(f"{self.name} cannot be read as parquet; it may be damaged.") from None

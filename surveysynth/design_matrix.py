@@ -103,7 +103,8 @@ def _base_rows(
             code, levels = encode(series.astype("str"))
             data[name] = pd.Categorical.from_codes(code, categories=pd.Index(levels))
         else:
-            data[name] = series.to_numpy()
+            # As integers a power could overflow; in C(...) they keep their plain names.
+            data[name] = series.to_numpy(np.float64 if name in parsed.as_numbers else None)
             code = pd.factorize(data[name])[0].astype(np.int64)
         codes.append(code)
     if not parsed.by_record or not codes:

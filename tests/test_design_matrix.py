@@ -371,5 +371,13 @@ def test_a_million_records_in_few_cells_are_quick() -> None:
     frame = sample(1_000_000).drop(columns="income").astype({"field": str})
     started = time.monotonic()
     matrix = build(frame, "field * gender + age")
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 10  # about 1 on one core of 2025
     assert matrix.x_cells.shape == (4 * 2 * 40, 9)
+
+
+def test_powers_of_whole_numbers_do_not_overflow() -> None:
+    frame = sample()
+    matrix = build(frame, "field + gender + I(age ** 20)")
+    expected = [float(age) ** 20 for age in frame["age"]]  # beyond 2**63
+    np.testing.assert_allclose(dense(matrix)[:, -1], expected, rtol=1e-14)
+    assert "C(age)[T.25]" in build(frame, "field + gender + C(age)").columns
