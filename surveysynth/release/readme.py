@@ -25,7 +25,7 @@ def make_readme(
         _columns(facts, separate_pair=separate_pair),
         _formulas(facts, replicates, separate_pair=separate_pair),
         _example(example),
-        ["## The privacy guarantee", *facts.statement.paragraphs],
+        ["## The privacy guarantee", *map(_without_tags, facts.statement.paragraphs)],
     ]
     return "\n\n".join(paragraph for section in sections for paragraph in section) + "\n"
 
@@ -35,6 +35,11 @@ def plain(text: str) -> str:
     special = "\\`*_[]<>#|&"
     escaped = "".join(f"\\{char}" if char in special else char for char in text)
     return " ".join(escaped.split())
+
+
+def _without_tags(markdown: str) -> str:
+    """Markdown in which column names cannot open an HTML tag."""
+    return markdown.replace("<", "\\<")
 
 
 def _named(names: Sequence[str]) -> str:

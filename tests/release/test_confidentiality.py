@@ -28,7 +28,7 @@ NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 #: The fields that carry synthetic values; all others are public and fixed beforehand.
 SYNTHETIC_TABLE_COLUMNS = {"estimate", "se", "df", "ci_lower", "ci_upper"}
 SYNTHETIC_MICRODATA_COLUMNS = {"salary", "weight"}
-HTML_CELL = re.compile(r'(<td headers="[^"]*" class="gt_row[^>]*>)[^\n]*(</td>)')
+HTML_CELL = re.compile(r'(<td [^>]*headers="[^>]*>)[^\n]*(</td>)')
 
 SETTINGS = {"survey": "population_size = 30000", "privacy": "epsilon = 24.0\nm = 2"}
 
