@@ -174,7 +174,12 @@ def check_variables(
 
 
 def quote(name: str) -> str:
-    """A column name as it is written in a formula."""
+    """A column name as it is written in a formula.
+
+    Raises ``InputError`` for the few names that the formula language cannot quote.
+    """
+    if name in ("0", "1") or "`" in name or not re.search(r"\w", name):
+        raise InputError(f"the column {name!r} cannot be named in a formula; rename it.")
     return name if name.isidentifier() and name not in FUNCTIONS else f"`{name}`"
 
 
@@ -184,7 +189,8 @@ def default_formula(codes: Mapping[str, IntArray]) -> str:
     ``codes``: integer codes 0.. of each variable, (n,), in the order in which terms are written.
     A variable with one level is left out, and so is one that another determines (a region beside
     its states): its main effect lies in the other's. An interaction enters when every combination
-    of its levels has at least ``MIN_CELL`` records and its lower-order terms are in (methods 3).
+    of its levels has at least ``MIN_CELL`` records; its lower-order terms are then in as well, since
+    their cells are sums of these, and looking for them first only saves work (methods 3).
     """
     kept: list[str] = []
     for name, code in codes.items():

@@ -137,12 +137,23 @@ def test_default_with_one_level_or_nothing() -> None:
     assert dense(build(frame, None, by=[], strata=None)).shape == (len(frame), 1)
 
 
-def test_default_quotes_names_that_are_no_identifiers() -> None:
-    frame = sample().assign(
-        **{"sex (self-reported)": lambda f: f["gender"], "C": lambda f: f["age"] % 2}
-    )
-    matrix = build(frame, None, by=["sex (self-reported)", "C"], strata="field")
-    assert matrix.n_columns == 16
+NAMES = ["sex (self-reported)", "C", "I", "np", "Q", "contr", "log", "class", "lambda", "None"]
+NAMES += ["True", "größe", "2015", "a:b", "a+b", "x.y", "it's", 'a"b', "Intercept", "[x]", "{x}"]
+NAMES += [" x ", "__class__", "a\\b", "%in%", "-1"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_default_takes_any_column_name(name: str) -> None:
+    frame = sample().rename(columns={"gender": name})
+    matrix = build(frame, None, by=["field", name])
+    assert matrix.x_cells.shape == (8, 8)
+    np.testing.assert_array_equal(dense(matrix), dense(build(sample(), None)))
+
+
+@pytest.mark.parametrize("name", ["0", "1", ".", "~", "|", "", "a`b"])
+def test_default_refuses_names_that_cannot_be_quoted(name: str) -> None:
+    frame = sample().rename(columns={"gender": name})
+    assert "rename it" in message(frame, None, by=["field", name])
 
 
 @pytest.mark.parametrize(
@@ -381,3 +392,16 @@ def test_powers_of_whole_numbers_do_not_overflow() -> None:
     expected = [float(age) ** 20 for age in frame["age"]]  # beyond 2**63
     np.testing.assert_allclose(dense(matrix)[:, -1], expected, rtol=1e-14)
     assert "C(age)[T.25]" in build(frame, "field + gender + C(age)").columns
+
+
+def test_rank_does_not_depend_on_units() -> None:
+    frame = sample().assign(tiny=lambda f: f["age"] * 1e-14, huge=lambda f: f["income"] * 1e14)
+    assert build(frame, "field + gender + tiny + huge").n_columns == 7
+    assert "'I(2 * tiny)'" in message(frame, "field + gender + huge + tiny + I(2 * tiny)")
+
+
+def test_zeros_of_either_sign_are_one_row() -> None:
+    frame = sample().assign(sign=lambda f: 2 * (f["age"] % 2) - 1, flag=0)
+    frame.loc[0, "flag"] = 1
+    matrix = build(frame, "field + gender + I(sign * flag)")
+    assert matrix.x_cells.shape[0] == np.unique(dense(matrix) + 0.0, axis=0).shape[0] == 9
