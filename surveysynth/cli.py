@@ -108,6 +108,7 @@ def release(
     """Run the mechanism and write private tables, microdata and a privacy statement."""
     from surveysynth._progress import StageReporter
     from surveysynth.release import run
+    from surveysynth.release.ledger import LEDGER_NAME
 
     with StageReporter() as progress:
         result = run.release(
@@ -123,6 +124,7 @@ def release(
     print(f"Release:      {result.out / 'release'}")
     print(f"Confidential: {result.confidential} (keep it from what is published)")
     print("\n".join(result.ledger.sentences()))
+    print(f"Ledger: {result.confidential / LEDGER_NAME}; runs recorded elsewhere add up as well.")
 
 
 @app.command()

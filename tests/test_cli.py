@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from surveysynth import cli
+from surveysynth.feasibility import FeasibilityReport, Trial
 from surveysynth.studies.example import write_example
 
 
@@ -126,6 +127,29 @@ def test_refusal_is_exit_code_3(example: Path) -> None:
     checked = _run("check", example)
     assert checked.returncode == 3
     assert "Cells: 16" in checked.stdout
+
+
+@pytest.mark.parametrize(("feasible", "code"), [(True, 0), (False, 3)])
+def test_check_tells_what_would_happen(
+    example: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    feasible: bool,
+    code: int,
+) -> None:
+    trial = Trial(0.5, feasible, "Too few records.", 0.9)
+    monkeypatch.setattr(
+        "surveysynth.feasibility.check",
+        lambda design, model, settings: FeasibilityReport(settings, (trial,)),
+    )
+    before = sorted(example.parent.iterdir())
+    assert cli.main(["check", str(example)]) == code
+    told = capsys.readouterr()
+    for shown in ("200 records", "8 strata", "Field 8, Female", "counts.csv", "(27 rows each)"):
+        assert shown in told.out
+    assert ("reached, keeping 90%" if feasible else "Too few records.") in told.out
+    assert ("refused" in told.err) is not feasible
+    assert sorted(example.parent.iterdir()) == before
 
 
 def test_a_defect_shows_no_value(

@@ -1,22 +1,26 @@
 """What a release writes. Truth: the contract of the files, and the README's own program."""
 
 import ast
+import contextlib
+import io
 import json
 import re
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from release_surveys import lonely_survey, small_survey
 
+from surveysynth import synthesis
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.release import files
 from surveysynth.release.example import literal
 from surveysynth.release.run import ReleaseResult, release
+from surveysynth.synthesis import SyntheticDataset
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 
@@ -28,14 +32,10 @@ def run_readme_example(folder: Path) -> tuple[float, float]:
     """Run the program in the README as a data user would: estimate and standard error."""
     readme = (folder / "README.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"```python\n(.*?)\n```", readme, re.DOTALL)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    estimate, standard_error = map(float, done.stdout.split())
+    printed = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
+        exec(compile(program, "README.md", "exec"), {"__name__": "__main__"})
+    estimate, standard_error = map(float, printed.getvalue().split())
     return estimate, standard_error
 
 
@@ -125,6 +125,26 @@ def test_readme_program_without_strata_and_with_odd_names(tmp_path: Path) -> Non
     estimate, standard_error = run_readme_example(tmp_path / "out" / "release")
     assert estimate == pytest.approx(float(row["estimate"]), rel=1e-9)
     assert standard_error == pytest.approx(float(row["se"]), rel=1e-9)
+
+
+def test_variances_from_a_pair_of_their_own_are_published_with_it(
+    make_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ordinary = synthesis.synthesise
+
+    def with_pair(*arguments: Any, **named: Any) -> Iterator[SyntheticDataset]:
+        for dataset in ordinary(*arguments, **named):
+            outcome, weight = dataset.outcome**1.1, dataset.weight[::-1].copy()
+            yield replace(dataset, variance_outcome=outcome, variance_weight=weight)
+
+    monkeypatch.setattr(synthesis, "synthesise", with_pair)
+    release(make_spec(survey=RATIO), tmp_path / "out")
+    folder = tmp_path / "out" / "release"
+    row, numbers = published_row(folder), run_readme_example(folder)
+    assert numbers == pytest.approx((float(row["estimate"]), float(row["se"])), rel=1e-9)
+    codebook = json.loads((folder / "codebook.json").read_text())
+    assert codebook["variance_pair"]["outcomes"] == ["salary_for_variance"]
+    assert codebook["synthetic_columns"][2:] == ["salary_for_variance", "weight_for_variance"]
 
 
 def test_a_literal_cannot_end_the_block_it_stands_in() -> None:
