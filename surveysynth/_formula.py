@@ -189,7 +189,7 @@ def default_formula(codes: Mapping[str, IntArray]) -> str:
     ``codes``: integer codes 0.. of each variable, (n,), in the order in which terms are written.
     A variable with one level is left out, and so is one that another determines (a region beside
     its states): its main effect lies in the other's. An interaction enters when every combination
-    of its levels has at least ``MIN_CELL`` records; its lower-order terms are then in as well, since
+    of its levels has at least ``MIN_CELL`` records; its lower-order terms are then in too, since
     their cells are sums of these, and looking for them first only saves work (methods 3).
     """
     kept: list[str] = []
