@@ -54,7 +54,7 @@ def make_example(
     return Example(code, table.statistic, table.outcome, row)
 
 
-def _lonely(design: "PublicDesign") -> bool:
+def has_lonely_stratum(design: "PublicDesign") -> bool:
     """Whether some stratum has a single record (releases have no PSUs yet)."""
     return design.strata is not None and bool(np.any(np.bincount(design.strata) == 1))
 
@@ -62,7 +62,7 @@ def _lonely(design: "PublicDesign") -> bool:
 def _example_row(table: ReleaseTable, design: "PublicDesign") -> int:
     frame = table.frame
     # The average rule counts strata by the row's own records: show it where it is simplest.
-    if not (_lonely(design) and design.lonely_psu == "average"):
+    if not (has_lonely_stratum(design) and design.lonely_psu == "average"):
         for wanted in (~frame["is_margin"], frame["n"] > 0):
             rows = np.flatnonzero(wanted & (frame["n"] >= SMALL_SAMPLE))
             if rows.size:
@@ -155,16 +155,16 @@ def _variance(facts: ReleaseFacts) -> list[str]:
         f"    for _, u_h in u.groupby({stratum}):",
         "        n = len(u_h)",
     ]
-    if _lonely(design) and design.lonely_psu == "adjust":
+    if has_lonely_stratum(design) and design.lonely_psu == "adjust":
         lines += [
             "        if n == 1:",
             f"            total += {fpc}(u_h**2).sum()",
             "            continue",
         ]
-    elif _lonely(design):
+    elif has_lonely_stratum(design):
         lines += ["        if n == 1:", "            continue"]
     lines.append(f"        total += {fpc}n / (n - 1) * ((u_h - u_h.mean()) ** 2).sum()")
-    if _lonely(design) and design.lonely_psu == "average":
+    if has_lonely_stratum(design) and design.lonely_psu == "average":
         lines += [
             f"    size = {stratum}.value_counts()",
             "    total *= len(size) / (size > 1).sum()",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from surveysynth.release.example import Example
+from surveysynth.release.example import Example, has_lonely_stratum
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.microdata import (
     DEFAULT_WEIGHT_NAME,
@@ -23,7 +23,8 @@ def make_readme(
         _what_this_is(facts, replicates),
         _files(facts, replicates),
         _columns(facts, separate_pair=separate_pair),
-        _formulas(facts, replicates, separate_pair=separate_pair),
+        _weighting(facts, separate_pair=separate_pair),
+        _combining(facts, replicates),
         _example(example),
         ["## The privacy guarantee", *map(_without_tags, facts.statement.paragraphs)],
     ]
@@ -111,27 +112,24 @@ def _columns(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
     return ["## Columns of the microdata", "\n".join(rows)]
 
 
-def _formulas(facts: ReleaseFacts, replicates: int, *, separate_pair: bool) -> list[str]:
-    design, m = facts.design, facts.settings.m
+def _weighting(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
+    """Estimates and variances of one dataset, as the tables were made."""
+    design = facts.design
     weight = plain(design.weight_name or DEFAULT_WEIGHT_NAME)
     scaled = (
         f" The weights of a dataset add up to the population size, {design.population_size:,.10g}."
         if design.population_size is not None
         else ""
     )
-    ratio = facts.spec.linearisation == "ratio"
     linearised = (
         "u = w (d - N_d/N) for a count, u = w (y d - t_d/N) for a total"
-        if ratio
+        if facts.spec.linearisation == "ratio"
         else "u = w d for a count, u = w y d for a total"
     )
     fpc = "(1 - f_h) " if design.fpc is not None else ""
     strata = "records of stratum h" if design.strata_name else "records (one stratum)"
-    pair = (
-        f" Variances are taken from the columns whose names end in `{VARIANCE_SUFFIX}`."
-        if separate_pair
-        else ""
-    )
+    lonely = f' A stratum with one record follows the rule "{design.lonely_psu}" of R\'s survey.'
+    pair = f" Variances are taken from the columns whose names end in `{VARIANCE_SUFFIX}`."
     return [
         "## How to weight and combine",
         f"Use the column **{weight}** as the weight w of every record.{scaled} With d = 1 for the "
@@ -139,7 +137,19 @@ def _formulas(facts: ReleaseFacts, replicates: int, *, separate_pair: bool) -> l
         "t_d = sum(w y d) and the mean (or proportion) t_d / N_d.",
         f"Its variance is V = sum over strata {fpc}n_h / (n_h - 1) · sum((u - mean_h(u))^2) over "
         f"all n_h {strata}, inside the cell or not, where {linearised}, "
-        f"u = w d (y - mean) / N_d for a mean.{pair}",
+        f"u = w d (y - mean) / N_d for a mean.{pair if separate_pair else ''}"
+        f"{lonely if has_lonely_stratum(design) else ''}",
+    ]
+
+
+def _combining(facts: ReleaseFacts, replicates: int) -> list[str]:
+    """From the datasets to one estimate, its standard error and interval."""
+    m = facts.settings.m
+    single = [
+        "Only one draw was released (m = 1): the variance of the synthesis cannot be estimated, "
+        "and the standard errors leave it out."
+    ]
+    return [
         f"Average estimates and variances over the {replicates} replicates of a draw to q_l and "
         f"v_l (l = 1..{m}). Then:",
         "- estimate: q = mean of the q_l\n"
@@ -150,14 +160,7 @@ def _formulas(facts: ReleaseFacts, replicates: int, *, separate_pair: bool) -> l
         f"{facts.df_design:g}; interval: q ± t · sqrt(T)",
         "Do not pool the datasets into one file, and do not take the spread of a synthetic dataset "
         "alone for the uncertainty: both give standard errors that are too small.",
-        *(
-            [
-                "Only one draw was released (m = 1): the variance of the synthesis cannot be "
-                "estimated, and the standard errors leave it out."
-            ]
-            if m == 1
-            else []
-        ),
+        *(single if m == 1 else []),
     ]
 
 

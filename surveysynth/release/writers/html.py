@@ -37,6 +37,40 @@ _FOOTNOTES = {
 }
 _ONE_RECORD = "One sample record: a standard error cannot be estimated."
 
+_OPTIONS: dict[str, Any] = {
+    "table_font_names": [
+        "system-ui",
+        "Segoe UI",
+        "Roboto",
+        "Helvetica Neue",
+        "Arial",
+        "sans-serif",
+    ],
+    "table_font_size": "14px",
+    "heading_align": "left",
+    "heading_title_font_size": "19px",
+    "heading_subtitle_font_size": "14px",
+    "heading_border_bottom_style": "none",
+    "table_border_top_style": "none",
+    "table_border_bottom_style": "none",
+    "column_labels_font_weight": "600",
+    "column_labels_border_top_width": "2px",
+    "column_labels_border_top_color": "#1b1b1b",
+    "column_labels_border_bottom_width": "1px",
+    "column_labels_border_bottom_color": "#1b1b1b",
+    "table_body_hlines_color": "#e4e4e4",
+    "table_body_border_top_color": "#1b1b1b",
+    "table_body_border_bottom_color": "#1b1b1b",
+    "stub_border_style": "none",
+    "row_group_border_top_color": "#9a9a9a",
+    "row_group_border_bottom_color": "#e4e4e4",
+    "data_row_padding": "4px",
+    "data_row_padding_horizontal": "12px",
+    "column_labels_padding_horizontal": "12px",
+    "source_notes_font_size": "12px",
+    "source_notes_border_bottom_style": "none",
+}
+
 _PAGE_CSS = """
 body { margin: 0; padding: 24px 16px; background: #fff; color: #1b1b1b; }
 #TABLE { padding: 0 !important; max-width: 100%; }
@@ -164,39 +198,7 @@ def _styled(table: Any, rows: Sequence[StubRow]) -> Any:
         table = table.tab_style(bold, [loc.body(rows=strong), loc.stub(rows=strong)])
     if indented:
         table = table.tab_stub_indent(rows=indented, indent=1)
-    return table.opt_footnote_marks("letters").tab_options(
-        table_font_names=[
-            "system-ui",
-            "Segoe UI",
-            "Roboto",
-            "Helvetica Neue",
-            "Arial",
-            "sans-serif",
-        ],
-        table_font_size="14px",
-        heading_align="left",
-        heading_title_font_size="19px",
-        heading_subtitle_font_size="14px",
-        heading_border_bottom_style="none",
-        table_border_top_style="none",
-        table_border_bottom_style="none",
-        column_labels_font_weight="600",
-        column_labels_border_top_width="2px",
-        column_labels_border_top_color="#1b1b1b",
-        column_labels_border_bottom_width="1px",
-        column_labels_border_bottom_color="#1b1b1b",
-        table_body_hlines_color="#e4e4e4",
-        table_body_border_top_color="#1b1b1b",
-        table_body_border_bottom_color="#1b1b1b",
-        stub_border_style="none",
-        row_group_border_top_color="#9a9a9a",
-        row_group_border_bottom_color="#e4e4e4",
-        data_row_padding="4px",
-        data_row_padding_horizontal="12px",
-        column_labels_padding_horizontal="12px",
-        source_notes_font_size="12px",
-        source_notes_border_bottom_style="none",
-    )
+    return table.opt_footnote_marks("letters").tab_options(**_OPTIONS)
 
 
 def _text_frame(
