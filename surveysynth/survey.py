@@ -292,12 +292,7 @@ def _assemble(
     source: str,
 ) -> Survey:
     """Codes, matrix and the checks that need them; then the two halves."""
-    strata = records.text[roles.strata].codes if roles.strata is not None else None
-    psu = _nested_codes(records.text[roles.psu].codes, strata) if roles.psu is not None else None
-    sizes = check_strata(strata, psu, records.n, lonely_psu, source)
-    fpc = None
-    if roles.fpc is not None:
-        fpc = sampling_fractions(records.numbers[roles.fpc], strata, sizes, roles.fpc, source)
+    strata, psu, fpc = _sample_codes(records, roles, lonely_psu, source)
     frame = records.public_frame(roles)
     matrix = build_design_matrix(
         frame,
@@ -309,9 +304,8 @@ def _assemble(
     )
     outcome = np.stack([records.numbers[name] for name in roles.outcomes], axis=1)
     weight = records.numbers[roles.weight] if roles.weight is not None else None
-    transformed = np.stack(
-        [t.forward(values) for t, values in zip(transforms, outcome.T, strict=True)], axis=1
-    )
+    pairs = zip(transforms, outcome.T, strict=True)
+    transformed = np.stack([transform.forward(values) for transform, values in pairs], axis=1)
     kinds = [transform.kind for transform in transforms]
     log_weight = None if weight is None else np.log(weight)
     check_not_determined(matrix, transformed, log_weight, roles, kinds, source)
@@ -336,6 +330,19 @@ def _assemble(
         fpc_name=roles.fpc,
     )
     return Survey(design, Confidential(outcome, weight))
+
+
+def _sample_codes(
+    records: Records, roles: Roles, lonely_psu: str, source: str
+) -> tuple[IntArray | None, IntArray | None, FloatArray | None]:
+    """Codes of strata (n,) and of nested PSUs (n,), and sampling fractions (H,)."""
+    strata = records.text[roles.strata].codes if roles.strata is not None else None
+    psu = _nested_codes(records.text[roles.psu].codes, strata) if roles.psu is not None else None
+    sizes = check_strata(strata, psu, records.n, lonely_psu, source)
+    if roles.fpc is None:
+        return strata, psu, None
+    fpc = sampling_fractions(records.numbers[roles.fpc], strata, sizes, roles.fpc, source)
+    return strata, psu, fpc
 
 
 def _levels(column: TextColumn, order: Sequence[str] | None) -> tuple[str, ...]:

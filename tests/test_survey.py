@@ -237,7 +237,7 @@ def test_a_million_records_are_read_in_seconds(tmp_path: Path) -> None:
     content = b"field,gender,school,age,fraction,weight,salary\n" + body * repeats
     (tmp_path / "survey.csv").write_bytes(content)
     spec = make_spec(tmp_path, survey='psu = "school"\nfpc = "fraction"')
-    started = time.monotonic()
+    started = time.process_time()
     survey = read_survey(spec)
-    assert time.monotonic() - started < 20  # about 2.5 on one core of 2025
+    assert time.process_time() - started < 20  # about 2.5 on one core of 2025
     assert survey.design.n == 240 * repeats
