@@ -303,7 +303,8 @@ def _assemble(
         weight_name=roles.weight,
     )
     outcome = np.stack([records.numbers[name] for name in roles.outcomes], axis=1)
-    weight = records.numbers[roles.weight] if roles.weight is not None else None
+    # A copy: the column may be a view of the caller's frame.
+    weight = None if roles.weight is None else records.numbers[roles.weight].copy()
     pairs = zip(transforms, outcome.T, strict=True)
     transformed = np.stack([transform.forward(values) for transform, values in pairs], axis=1)
     kinds = [transform.kind for transform in transforms]

@@ -152,9 +152,13 @@ def test_several_outcomes_keep_their_order() -> None:
 def test_the_frame_given_is_not_changed() -> None:
     frame = good()
     before = frame.copy(deep=True)
-    from_frame(frame, public_columns=["note"])
+    survey = from_frame(frame, public_columns=["note"])
     pd.testing.assert_frame_equal(frame, before)
-    frame["salary"] += 1  # nor is it shared: it stays writable
+    # Nor is it shared: it stays writable, and what is written does not reach the survey.
+    for column in ("salary", "weight"):
+        frame.loc[:, column] = 1.0
+    np.testing.assert_array_equal(survey.confidential.outcome[:, 0], before["salary"])
+    np.testing.assert_array_equal(survey.confidential.sampling_weight, before["weight"])
 
 
 def test_text_of_a_survey_shows_no_confidential_value() -> None:
