@@ -92,6 +92,8 @@ def _assumptions(design: PublicDesign) -> tuple[str, ...]:
     items = [f"who is in the sample: the {design.n:,} records and hence every unweighted cell size"]
     if columns:
         items.append("the design variables of each record: " + ", ".join(map(str, columns)))
+    if design.fpc is not None:
+        items.append("the sampling fractions of the strata")
     if design.population_size is not None:
         items.append(f"the population size, {design.population_size:,.10g}")
     constants = ", ".join(
