@@ -1,0 +1,60 @@
+"""Which tests need what: slow ones on request, Stan ones where their tools are installed."""
+
+import os
+import shutil
+from collections.abc import Callable
+from importlib.util import find_spec
+
+import hypothesis
+import pytest
+
+# Before NumPy is imported: workers with several BLAS threads each would fight for the processors.
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+
+REQUIRE_PYSTAN = "SURVEYSYNTH_REQUIRE_PYSTAN"
+
+# How long an example takes says more about the machine's other work than about the code.
+hypothesis.settings.register_profile("surveysynth", hypothesis.settings(), deadline=None)
+hypothesis.settings.load_profile("surveysynth")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--run-slow`` adds the tests that take minutes."""
+    parser.addoption("--run-slow", action="store_true", help="also run tests marked slow")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip, with the reason, what cannot run here; fail where a skip is forbidden."""
+    if item.get_closest_marker("slow") and not item.config.getoption("--run-slow"):
+        pytest.skip("slow: minutes long; run with --run-slow")
+    for marker, reason_of in _TOOLS.items():
+        reason = reason_of() if item.get_closest_marker(marker) else None
+        if reason and marker == "pystan" and os.environ.get(REQUIRE_PYSTAN) == "1":
+            pytest.fail(f"{reason}; {REQUIRE_PYSTAN}=1 forbids the skip", pytrace=False)
+        if reason:
+            pytest.skip(reason)
+
+
+def _without_pystan() -> str | None:
+    if find_spec("stan") is None:
+        return 'pystan: PyStan is not installed; pip install -e ".[stan]"'
+    if shutil.which("g++") is None:
+        return "pystan: there is no C++ compiler (g++)"
+    return None
+
+
+def _without_cmdstan() -> str | None:
+    import cmdstanpy
+
+    try:
+        cmdstanpy.cmdstan_path()
+    except ValueError:
+        return "cmdstan: CmdStan is not installed; python -m cmdstanpy.install_cmdstan"
+    return None
+
+
+_TOOLS: dict[str, Callable[[], str | None]] = {
+    "pystan": _without_pystan,
+    "cmdstan": _without_cmdstan,
+}

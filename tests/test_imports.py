@@ -1,0 +1,251 @@
+"""The package's layers: who may import whom, read from the sources, and that importing is quiet."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import surveysynth
+
+PACKAGE = Path(surveysynth.__file__).parent
+
+#: From the first layer to the last; a module imports from its own layer and those before it. A
+#: name stands for a module or for a package with all that is in it.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("_types", "_messages", "_progress", "doctor", "errors", "resources"),
+    ("_checks", "_columns", "_formula", "_reading", "_records", "_spec_sections", "design_matrix",
+     "spec", "survey", "transforms"),
+    ("models", "sampling"),
+    ("mechanism", "privacy"),
+    ("debias",),
+    ("synthesis",),
+    ("estimation",),
+    ("baselines", "evaluate", "feasibility", "plots", "release", "studies"),
+    ("cli", "__main__"),
+)  # fmt: skip
+#: Beside the release, and allowed to see confidential data: no release may rest on them.
+BESIDE_RELEASE = ("baselines", "evaluate", "studies")
+
+#: What these import comes from private draws and public inputs alone.
+PUBLIC_SIDE = ("debias", "synthesis", "estimation", "release")
+CONFIDENTIAL_NAMES = {"Confidential", "ConfidentialFit", "Survey", "read_survey", "run_on_records"}
+#: The path that runs the mechanism, and the one file that fills ``confidential/``.
+MAY_SEE_CONFIDENTIAL = {"release.run", "release.files"}
+
+
+@dataclass(frozen=True)
+class Import:
+    """``importer`` (dotted, without the package) imports ``name`` from ``module`` in a line."""
+
+    importer: str
+    module: str
+    name: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.importer}:{self.line} imports {self.module} ({self.name})"
+
+
+def modules_of(package: Path) -> dict[str, Path]:
+    """Dotted names, without the package's own, of all modules but the package's __init__."""
+    names = {}
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        if name:
+            names[name] = path
+    return names
+
+
+def imports_of(package: Path) -> Iterator[Import]:
+    """Every import of one module of the package by another, inside functions too."""
+    modules = modules_of(package)
+    for importer, path in modules.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    top, _, module = alias.name.partition(".")
+                    if top == package.name:
+                        yield Import(importer, module, "*", node.lineno)
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{importer}:{node.lineno} has a relative import"
+                top, _, module = (node.module or "").partition(".")
+                if top != package.name:
+                    continue
+                for alias in node.names:
+                    inner = f"{module}.{alias.name}".strip(".")
+                    target = inner if inner in modules else module
+                    yield Import(importer, target, alias.name, node.lineno)
+
+
+def layer(module: str) -> int:
+    for number, names in enumerate(LAYERS):
+        if module.partition(".")[0] in names:
+            return number
+    raise AssertionError(f"give {module!r} a place among the layers of this test")
+
+
+def upward_imports(package: Path) -> list[str]:
+    return [str(each) for each in imports_of(package) if layer(each.module) > layer(each.importer)]
+
+
+def confidential_imports(package: Path) -> list[str]:
+    return [
+        str(each)
+        for each in imports_of(package)
+        if each.importer.partition(".")[0] in PUBLIC_SIDE
+        and each.importer not in MAY_SEE_CONFIDENTIAL
+        and (each.name in CONFIDENTIAL_NAMES or each.name == "*")
+    ]
+
+
+def within(module: str, packages: tuple[str, ...]) -> bool:
+    return module.partition(".")[0] in packages
+
+
+def test_imports_go_one_way() -> None:
+    assert upward_imports(PACKAGE) == []
+
+
+def test_every_module_has_a_layer() -> None:
+    assert min(layer(module) for module in modules_of(PACKAGE)) == 0
+
+
+def test_only_the_front_imports_the_public_names() -> None:
+    # `from surveysynth import Survey` inside the package would hide which layer it reaches into.
+    assert [str(each) for each in imports_of(PACKAGE) if not each.module] == []
+
+
+def test_the_public_side_never_sees_confidential_types() -> None:
+    assert confidential_imports(PACKAGE) == []
+
+
+def test_no_release_rests_on_what_sees_confidential_data() -> None:
+    found = [
+        str(each)
+        for each in imports_of(PACKAGE)
+        if within(each.importer, ("release",)) and within(each.module, BESIDE_RELEASE)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "finds"),
+    [
+        ("estimation/taylor.py", "from surveysynth.release.table import make_table", "up"),
+        ("models/fbs.py", "def fit():\n    from surveysynth import mechanism", "up"),
+        ("survey.py", "import surveysynth.cli", "up"),
+        ("release/readme.py", "from surveysynth.survey import Confidential", "confidential"),
+        ("synthesis.py", "from surveysynth.mechanism import ConfidentialFit", "confidential"),
+        ("estimation/domains.py", "import surveysynth.survey", "confidential"),
+        ("release/run.py", "from surveysynth.mechanism import ConfidentialFit", ""),
+        ("release/readme.py", "from surveysynth.survey import PublicDesign", ""),
+        ("cli.py", "from surveysynth.release import run", ""),
+    ],
+)
+def test_the_checks_find_what_they_look_for(
+    tmp_path: Path, file: str, line: str, finds: str
+) -> None:
+    package = tmp_path / "surveysynth"
+    sources = {f"{name.replace('.', '/')}.py" for name in ("survey", "mechanism", "cli")}
+    for name in sources | {"release/table.py", "release/run.py", "__init__.py", file}:
+        path = package / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(line if name == file else "")
+    assert bool(upward_imports(package)) == (finds == "up")
+    assert bool(confidential_imports(package)) == (finds == "confidential")
+
+
+def _acts_on_import(statement: ast.stmt) -> bool:
+    """Whether a statement at the top of a module does more than define and import."""
+    if isinstance(statement, ast.If):
+        # Type checkers' imports, and what `python module.py` runs.
+        test = ast.unparse(statement.test)
+        return test not in ("TYPE_CHECKING", "__name__ == '__main__'")
+    definitions = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign,
+                   ast.AnnAssign)  # fmt: skip
+    docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    return not (docstring or isinstance(statement, definitions))
+
+
+def test_modules_only_define() -> None:
+    found = [
+        f"{module}:{statement.lineno}"
+        for module, path in modules_of(PACKAGE).items()
+        for statement in ast.parse(path.read_text(encoding="utf-8")).body
+        if _acts_on_import(statement)
+    ]
+    assert found == []
+
+
+def test_importing_everything_changes_nothing(tmp_path: Path) -> None:
+    modules = [f"surveysynth.{name}" for name in modules_of(PACKAGE) if name != "__main__"]
+    program = f"""
+import logging, os, signal, sys
+import numpy, scipy.stats, pandas, formulaic, pydantic, typer, great_tables, pyarrow.parquet
+from importlib import import_module
+def state():
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    seed = numpy.random.get_state()[1].tobytes()
+    return dict(os.environ), os.getcwd(), handlers, logging.root.handlers[:], seed, sys.excepthook
+before = state()
+for module in {modules!r}:
+    import_module(module)
+assert state() == before
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def _loaded_by(program: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{program}\nprint(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+def test_import_surveysynth_is_light() -> None:
+    loaded = _loaded_by("import surveysynth; surveysynth.__version__; surveysynth.errors")
+    assert "surveysynth" in loaded
+    assert not loaded & {"numpy", "pandas", "scipy", "pydantic", "typer", "rich"}
+
+
+def test_the_interface_leaves_stan_and_cross_checks_alone() -> None:
+    # samplics warns when it is imported; CmdStanPy and nutpie are for engines not asked for.
+    loaded = _loaded_by("from surveysynth import *")
+    assert "pandas" in loaded
+    assert not loaded & {"samplics", "cmdstanpy", "nutpie", "matplotlib"}
+
+
+def test_public_names_are_the_same_for_type_checkers_and_at_run_time() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    (for_checkers,) = [node for node in tree.body if isinstance(node, ast.If)]
+    named = {}
+    for node in for_checkers.body:
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                named[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    assert sorted(named) == surveysynth.__all__
+    assert set(surveysynth.__all__) < set(dir(surveysynth))
+    sources = {
+        name: f"surveysynth.{module}.{attribute}"
+        for name, (module, attribute) in surveysynth._SOURCES.items()
+    }
+    assert named == {**sources, "errors": "surveysynth.errors"}
+    for name in surveysynth.__all__:
+        assert getattr(surveysynth, name) is not None
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Surevy'"):
+        surveysynth.Surevy  # noqa: B018
