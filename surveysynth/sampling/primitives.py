@@ -98,9 +98,13 @@ def update_scales(
     root = np.sqrt(np.maximum(quadratic, 1e-300))
     # In x = root/s the exponential is a normal kernel about ``peak``: none of it is left 9 SDs
     # away, to the right (no scale so small) and, for a far peak, to the left (none so large).
+    # For a peak below zero what is left of the kernel falls from x = 0 on, the faster the farther
+    # the peak: x(x - 2 peak)/2 reaches 40.
     peak = linear / root
     current = np.log(scales)
-    lower = np.log(root) - np.log(9.0 + np.maximum(peak, 0.0))
+    below = np.maximum(-peak, 0.0)
+    last = np.where(peak > 0, 9.0 + peak, 80.0 / (np.sqrt(below * below + 80.0) + below))
+    lower = np.log(root) - np.log(last)
     lower = np.minimum(np.maximum(lower, log_prior_scale - 60.0), current - 0.01)
     reach = 30.0 / (df + np.min(power)) + 1.0
     upper = np.maximum(log_prior_scale, lower) + reach
