@@ -40,7 +40,10 @@ def r_hat(draws: FloatArray) -> FloatArray:
 
 
 def effective_sample_size(draws: FloatArray) -> FloatArray:
-    """Bulk ESS: (chains, draws, d) to (d,), Geyer's initial monotone sequence on rank scores."""
+    """Bulk ESS: (chains, draws, d) to (d,), Geyer's initial monotone sequence on rank scores.
+
+    Equal to ArviZ's ``ess(method="bulk")``, but 0 where a parameter never moves.
+    """
     scores = rank_normalise(split_chains(draws))
     chains, length, d = scores.shape
     centred = scores - scores.mean(axis=1, keepdims=True)
@@ -54,8 +57,14 @@ def effective_sample_size(draws: FloatArray) -> FloatArray:
         rho = 1.0 - (within - covariance) / pooled
     rho[0] = 1.0
     pairs = rho[: length - length % 2].reshape(-1, 2, d).sum(axis=1)
-    # Initial positive, then monotone sequence of pair sums.
-    positive = np.cumprod(pairs > 0, axis=0).astype(bool)
-    monotone = np.minimum.accumulate(np.where(positive, pairs, 0.0), axis=0)
-    tau = np.maximum(-1.0 + 2.0 * monotone.sum(axis=0), 1.0 / np.log10(chains * length))
+    # Initial positive, then monotone sequence of pair sums. Of the pair that ends it (the first
+    # that is not positive, or the last but one of the chain) the even term counts once, if any.
+    last = max((length - 3) // 2, 0)
+    end = np.minimum(np.cumprod(pairs > 0, axis=0).sum(axis=0), last)
+    inside = np.arange(pairs.shape[0])[:, None] < end
+    monotone = np.minimum.accumulate(np.where(inside, pairs, 0.0), axis=0)
+    even = np.take_along_axis(rho, 2 * end[None], axis=0)[0]
+    ended = np.take_along_axis(pairs, end[None], axis=0)[0] < 0
+    tau = -1.0 + 2.0 * monotone.sum(axis=0) + np.where(ended & (even < 0), 0.0, even)
+    tau = np.maximum(tau, 1.0 / np.log10(chains * length))
     return np.where(within > 0, chains * length / tau, 0.0)
