@@ -193,12 +193,10 @@ class _Gibbs:
     def _start(self) -> None:
         """Overdispersed starts about the least-squares fits."""
         b, k, s = self.batch, self.k, self.stats
-        mass = np.maximum(s.total, 1.0)
-        r_yy, r_yp, r_pp = s.residual[:, 0, 0], s.residual[:, 0, 1], s.residual[:, 1, 1]
-        slope = np.where(r_yy > 0, r_yp / np.where(r_yy > 0, r_yy, 1.0), 0.0)
-        remaining = np.maximum(r_pp - slope * r_yp, 1e-10 * r_pp)
-        variance = np.stack([r_yy, remaining], axis=1) / mass[:, None]
-        variance = np.where(variance > 0, variance, 1.0)
+        guess = s.start_covariance()
+        slope = guess[:, 0, 1] / guess[:, 0, 0]
+        remaining = guess[:, 1, 1] - slope * guess[:, 0, 1]
+        variance = np.stack([guess[:, 0, 0], remaining], axis=1)
         self.variance = variance * np.exp(self.rng.normal(0.0, 0.2, (b, 2)))
         gram = s.gram + np.eye(k) * (
             1e-8 * np.trace(s.gram, axis1=1, axis2=2)[:, None, None] + 1e-8

@@ -158,10 +158,7 @@ class _Gibbs:
     def _start(self) -> None:
         """Overdispersed starts about the least-squares fit."""
         b, k, q = self.batch, self.k, self.q
-        mass = np.maximum(self.stats.total, 1.0)[:, None, None]
-        spread = self.stats.residual / mass
-        floor = 1e-10 * np.trace(spread, axis1=1, axis2=2)[:, None, None] + 1e-300
-        spread = np.where(floor > 1e-290, spread + floor * np.eye(q), np.eye(q))
+        spread = self.stats.start_covariance()
         inflation = np.exp(self.rng.normal(0.0, 0.2, (b, 1, 1)))
         self.covariance = spread * inflation
         gram = self.stats.gram + np.eye(k) * (

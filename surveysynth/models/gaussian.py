@@ -77,6 +77,20 @@ class GaussianStats:
         shift = beta - self.fit
         return self.residual + shift.swapaxes(-1, -2) @ self.gram @ shift
 
+    def start_covariance(self) -> FloatArray:
+        """A positive definite guess of the residual covariance, (B, q, q), to start chains from.
+
+        A perfect fit (no more records with weight than columns) would start them at zero, where
+        the precision of the coefficients overflows its digits: a millionth of the mean square of
+        each column of Z is added, or one where there are no records.
+        """
+        mass = np.maximum(self.total, 1.0)[:, None]
+        explained = np.einsum("bkq,bkl,blq->bq", self.fit, self.gram, self.fit)
+        squares = np.einsum("bqq->bq", self.residual) + explained
+        floor = np.where(squares > 1e-290, 1e-6 * squares / mass, 1.0)
+        result: FloatArray = self.residual / mass[:, :, None]
+        return result + floor[:, :, None] * np.eye(floor.shape[1])
+
 
 def compress(records: GaussianRecords, risk_weights: FloatArray) -> GaussianStats:
     """One pass over the records: the statistics of one database, B = 1 (methods 4).
@@ -94,9 +108,8 @@ def compress(records: GaussianRecords, risk_weights: FloatArray) -> GaussianStat
     means = records.centre + means / safe_mass
     within = z - means[cell]
     gram = (x * mass[:, None]).T @ x
-    # Least squares on the cell means; lstsq, because a column may have lost all its weight.
     root = np.sqrt(mass)[:, None]
-    fit = np.linalg.lstsq(root * x, root * means, rcond=None)[0]
+    fit = _least_squares(root * x, root * means)
     between = root * (means - x @ fit)
     residual = (within * risk_weights[:, None]).T @ within + between.T @ between
     return GaussianStats(
@@ -106,6 +119,18 @@ def compress(records: GaussianRecords, risk_weights: FloatArray) -> GaussianStat
         fit=fit[None],
         residual=residual[None],
     )
+
+
+def _least_squares(x: FloatArray, z: FloatArray) -> FloatArray:
+    """A solution of x b = z, (K, q); x (G, K) may have columns without weight.
+
+    A direction that holds less than 1e-7 of the length of the scaled columns is left out: X'AX
+    knows nothing of it (1e-14), and the huge b along it would cost sums of squares their digits.
+    """
+    length = np.sqrt((x * x).sum(axis=0))
+    length = np.where(length > 0, length, 1.0)
+    scaled = np.linalg.lstsq(x / length, z, rcond=1e-7)[0]
+    return np.asarray(scaled / length[:, None], dtype=np.float64)
 
 
 @dataclass(frozen=True, repr=False)
