@@ -11,3 +11,9 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 
 #: Parameter draws by name; the leading axes (chains, draws or releases) are the same for all.
 Theta: TypeAlias = dict[str, FloatArray]
+
+#: Entries of Theta with this ending concern single records or the sampler: they are confidential
+#: and never leave the mechanism. Stan keeps such names for itself, so no parameter has one.
+INTERNAL_SUFFIX = "__"
+#: (databases, chains, draws), 1 where a draw diverged: from samplers that can tell.
+DIVERGENT = "divergent" + INTERNAL_SUFFIX

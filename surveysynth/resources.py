@@ -1,8 +1,8 @@
 """Where the data files that travel with the package are.
 
-A checkout (and an editable install, which points at one) has `tables/` beside the package; an
-installed wheel carries it inside. The folder beside the package wins, since building a wheel
-leaves a copy behind that may be stale.
+A checkout (and an editable install, which points at one) has `tables/` and `stan/` beside the
+package; an installed wheel carries them inside. The folder beside the package wins, since building
+a wheel leaves a copy behind that may be stale.
 """
 
 from pathlib import Path
@@ -15,15 +15,27 @@ def tables_directory(package: Path = _PACKAGE) -> Path:
 
     Raises ``FileNotFoundError`` when the installation lacks it, which is a defect of the build.
     """
+    return _data_folder(package, "tables", "literature")
+
+
+def stan_directory(package: Path = _PACKAGE) -> Path:
+    """The folder with the Stan programs; their shared functions are in its ``functions/``.
+
+    Raises ``FileNotFoundError`` when the installation lacks it, which is a defect of the build.
+    """
+    return _data_folder(package, "stan", "functions")
+
+
+def _data_folder(package: Path, name: str, inner: str) -> Path:
+    """``name``, which holds a folder ``inner``: beside the package in a checkout, else inside."""
     checkout = package.parent
-    # Any project may put a folder named `tables` beside its packages; ours has a pyproject.toml.
-    if (checkout / "pyproject.toml").is_file() and (checkout / "tables" / "literature").is_dir():
-        return checkout / "tables"
-    inside = package / "tables"
-    if (inside / "literature").is_dir():
-        return inside
+    # Any project may put a folder of that name beside its packages; ours has a pyproject.toml.
+    if (checkout / "pyproject.toml").is_file() and (checkout / name / inner).is_dir():
+        return checkout / name
+    if (package / name / inner).is_dir():
+        return package / name
     raise FileNotFoundError(
-        "the folder tables/literature is missing from this installation of surveysynth; "
+        f"the folder {name}/{inner} is missing from this installation of surveysynth; "
         "reinstall it from a complete wheel."
     )
 

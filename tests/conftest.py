@@ -37,7 +37,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _without_pystan() -> str | None:
-    if find_spec("stan") is None:
+    # Not "stan": the folder of that name in a checkout looks like a package too.
+    if find_spec("httpstan") is None:
         return 'pystan: PyStan is not installed; pip install -e ".[stan]"'
     if shutil.which("g++") is None:
         return "pystan: there is no C++ compiler (g++)"

@@ -1,0 +1,95 @@
+"""One run of PyStan in a process of its own: ``python -m surveysynth.sampling.pystan_worker DIR``.
+
+DIR holds program.stan, settings.json and data.json and receives draws.npz or error.json. PyStan
+would keep every fit in the user's cache, draws and all: here it keeps them in DIR, which the caller
+deletes.
+"""
+
+import importlib
+import json
+import os
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def main(folder: Path) -> int:
+    """0 done; 1 with error.json written."""
+    warnings.simplefilter("ignore")
+    # PyStan leaves its sockets behind; their path must be short, so not in DIR.
+    place = "/tmp" if os.path.isdir("/tmp") else None
+    with tempfile.TemporaryDirectory(prefix="surveysynth-sockets-", dir=place) as sockets:
+        tempfile.tempdir = sockets
+        return _run(folder)
+
+
+def _run(folder: Path) -> int:
+    code = (folder / "program.stan").read_text(encoding="utf-8")
+    settings: dict[str, Any] = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
+    stage = "compile"
+    try:
+        _compile(code)
+        if not settings.get("prepare"):
+            stage = "run"
+            data = json.loads((folder / "data.json").read_text(encoding="utf-8"))
+            np.savez(folder / "draws.npz", **_sample(code, data, settings, folder))
+    except ImportError:
+        return 1
+    except Exception as error:
+        told = {"stage": stage, "message": str(error)}
+        (folder / "error.json").write_text(json.dumps(told), encoding="utf-8")
+        return 1
+    return 0
+
+
+def _compile(code: str) -> None:
+    """The compiler's message is the error's: no data are there yet."""
+    compiler = importlib.import_module("httpstan.compile")
+    models = importlib.import_module("httpstan.models")
+    name = models.calculate_model_name(code)
+    try:
+        models.import_services_extension_module(name)
+        return
+    except KeyError:
+        pass
+    _, messages = compiler.compile(code, f"model_{name.split('/')[1]}")
+    assert isinstance(messages, str)
+    _build(code, {})
+
+
+def _build(code: str, data: dict[str, Any], seed: int | None = None) -> Any:
+    """PyStan's model. Without the program's data it is compiled all the same, and then fails."""
+    stan = importlib.import_module("stan")
+    try:
+        return stan.build(code, data=data, random_seed=seed)
+    except RuntimeError:
+        if data:
+            raise
+        return None
+
+
+def _sample(
+    code: str, data: dict[str, Any], settings: dict[str, Any], folder: Path
+) -> dict[str, Any]:
+    def fit_path(name: str) -> Path:
+        return folder / f"{name.replace('/', '_')}.gz"
+
+    importlib.import_module("httpstan.cache").fit_path = fit_path  # type: ignore[attr-defined]
+    model = _build(code, data, settings.pop("seed"))
+    fit = model.sample(**settings)
+    shape = (settings["num_samples"], settings["num_chains"])
+    dimensions = {**dict(zip(fit.param_names, fit.dims, strict=True)), "divergent__": ()}
+    return {name: _by_chain(fit[name], (*dims, *shape)) for name, dims in dimensions.items()}
+
+
+def _by_chain(values: Any, shape: tuple[int, ...]) -> Any:
+    """PyStan's (..., draws x chains), the chain running fastest, to (chains, draws, ...)."""
+    return np.ascontiguousarray(np.moveaxis(values.reshape(shape), (-1, -2), (0, 1)))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(Path(sys.argv[1])))

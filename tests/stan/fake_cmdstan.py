@@ -1,0 +1,92 @@
+"""A CmdStan that needs no compiler: the real CmdStanPy and make drive it, only the compiled
+program is a stand-in, a script that draws from the closed posterior of ``location.stan``.
+
+The script does what the data say in "act": "sample", "kill" (the chain dies), "fail" (an error
+that quotes a value, as Stan's do), "diverge" (every draw diverged), "truncate" (output cut short).
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).parent / "programs"
+LOCATION = PROGRAMS / "location.stan"
+
+SCRIPT = r"""#!{python}
+import json, math, os, random, signal, sys
+arguments = dict(a.split("=", 1) for a in sys.argv[1:] if "=" in a)
+if "info" in sys.argv[1:]:
+    print("stan_version_major = 2\nstan_version_minor = 38\nSTAN_THREADS = false")
+    sys.exit(0)
+files = [a.split("=", 1)[1] for a in sys.argv[1:] if a.startswith("file=")]
+data, output = json.load(open(files[0])), files[1]
+act, chain = data.get("act", "sample"), int(arguments["id"])
+y, alpha = data["y"], data["alpha"]
+if act == "fail":
+    print(f"Exception: location: y[3] is {{y[2]}}, but must be finite! "
+          "(in 'location.stan', line 19, column 4 to column 50)")
+    sys.exit(70)
+if act == "kill" and chain == 2:
+    os.kill(os.getpid(), signal.SIGKILL)
+print("Informational Message: rejected because y is", y[0])
+print("Exception: y is", y[0])
+rng = random.Random(1000 * int(arguments["seed"]) + chain)
+precision = 0.01 + sum(alpha)
+mean = sum(a * v for a, v in zip(alpha, y)) / precision
+names = ["lp__", "accept_stat__", "stepsize__", "treedepth__", "n_leapfrog__", "divergent__",
+         "energy__", "mu"]
+names += [f"layout.{{i}}.{{j}}" for j in (1, 2, 3) for i in (1, 2)]
+names += [f"log_lik.{{i + 1}}" for i in range(len(y))]
+draws = int(arguments["num_samples"])
+with open(output, "w") as csv:
+    csv.write("# stan_version_major = 2\n# stan_version_minor = 38\n# stan_version_patch = 0\n")
+    csv.write(f"# model = location\n# method = sample (Default)\n#   num_samples = {{draws}}\n")
+    csv.write("#   algorithm = hmc (Default)\n")
+    csv.write("#   save_warmup = 0 (Default)\n#     metric = diag_e (Default)\n")
+    csv.write("#     max_depth = 10 (Default)\n")
+    csv.write(",".join(names) + "\n")
+    csv.write("# Adaptation terminated\n# Step size = 0.9\n")
+    csv.write("# Diagonal elements of inverse mass matrix:\n# 1\n")
+    for s in range(draws // 2 if act == "truncate" else draws):
+        mu = rng.gauss(mean, precision ** -0.5)
+        row = [0, 0.9, 0.9, 2, 3, int(act == "diverge"), 0, mu]
+        row += [mu + 10 * i + j for j in (1, 2, 3) for i in (1, 2)]
+        row += [-0.5 * math.log(2 * math.pi) - 0.5 * (v - mu) ** 2 for v in y]
+        csv.write(",".join(map(repr, row)) + "\n")
+    csv.write("# \n#  Elapsed Time: 0.1 seconds (Warm-up)\n")
+    csv.write("#                0.1 seconds (Sampling)\n")
+    csv.write("#                0.2 seconds (Total)\n# \n")
+"""
+
+MAKEFILE = """CMDSTAN_VERSION := 2.38.0
+%: %.stan
+\t@echo '--- Translating Stan model to C++ code ---'
+\t@if grep -q 'syntax error here' $<; then \\
+\t  echo "Syntax error in 'broken.stan', line 3, column 2 to column 8, parsing error:"; \\
+\t  echo '     3:  syntax error here'; exit 1; fi
+\t@echo $@ >> {folder}/compiled.txt
+\t@cp {folder}/script $@
+"""
+
+
+def fake_program(path: Path) -> Path:
+    """The script as an executable file."""
+    path.write_text(SCRIPT.format(python=sys.executable), encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def install_fake_cmdstan(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A CmdStan folder that CmdStanPy accepts, made the current one."""
+    folder.mkdir()
+    fake_program(folder / "script")
+    (folder / "makefile").write_text(MAKEFILE.format(folder=folder), encoding="utf-8")
+    monkeypatch.setenv("CMDSTAN", str(folder))
+    return folder
+
+
+def compilations(cmdstan: Path) -> int:
+    """How many programs it has compiled."""
+    log = cmdstan / "compiled.txt"
+    return len(log.read_text().splitlines()) if log.exists() else 0
