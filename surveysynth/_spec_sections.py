@@ -33,9 +33,16 @@ MAX_DRAWS = 1_000_000
 PRIOR_DEFAULTS: dict[str, dict[str, float]] = {
     "fbs": {"coefficient_scale": 10.0, "residual_scale": 10.0, "lkj": 6.0},
     "fbp": {"coefficient_sd": 10.0, "selection_sd": 10.0, "residual_scale": 1.0},
+    "normal": {
+        "coefficient_scale": 1.0,
+        "residual_scale": 1.0,
+        "lkj": 6.0,
+        "weight_coefficient_sd": 10.0,
+        "weight_residual_scale": 1.0,
+    },
 }
 
-_PLANNED_MODELS = ("normal", "poisson", "negative_binomial", "normal_mixture")
+_PLANNED_MODELS = ("poisson", "negative_binomial", "normal_mixture")
 _PLANNED_RISKS = ("count", "pairwise", "scalar")
 _PLANNED_FORMATS = ("latex", "xlsx", "markdown")
 
@@ -64,6 +71,16 @@ def _distinct(values: tuple[T, ...]) -> tuple[T, ...]:
     if repeated:
         raise ValueError(f"every entry may occur once; {listing(repeated)} is repeated.")
     return values
+
+
+def _model(value: str) -> str:
+    if value not in PRIOR_DEFAULTS and not value.lower().endswith(".toml"):
+        known = ", ".join(repr(name) for name in PRIOR_DEFAULTS)
+        raise ValueError(
+            f"expected one of {known}, or the path of a .toml file that declares a Stan program, "
+            f"got {value!r}.{nearest(value, PRIOR_DEFAULTS)}"
+        )
+    return value
 
 
 Name = Annotated[str, Field(min_length=1)]
@@ -112,34 +129,34 @@ class SurveySection(Section):
 class SynthesizerSection(Section):
     """``[synthesizer]``: the model of outcome and weight, and how it is fitted."""
 
-    model: Annotated[Literal["fbs", "fbp"], _built(_PLANNED_MODELS, "'fbs' and 'fbp'")] = "fbs"
+    model: Annotated[
+        str, _built(_PLANNED_MODELS, "'fbs', 'fbp' and 'normal'"), AfterValidator(_model)
+    ] = "fbs"
     outcome: OneOrMoreNames
     predictors: Name | None = None
     transform: OneOrMoreKinds = ("log",)
     transform_scale: OneOrMoreNumbers = (1.0,)
     transform_shift: OneOrMoreNumbers = (0.0,)
     smoothing: Literal["default", "outcome"] = "default"
-    engine: Annotated[
-        Literal["auto", "embedded"], _built(("cmdstan",), "'auto' and 'embedded'")
-    ] = "auto"
+    engine: Literal["auto", "embedded", "cmdstan"] = "auto"
     inference: Annotated[Literal["paper"], _built(("debiased",), "'paper'")] = "paper"
     chains: Annotated[int, Field(ge=MIN_CHAINS, le=1000)] = 4
     draws: Annotated[int, Field(ge=MIN_DRAWS, le=MAX_DRAWS)] = 250
     warmup: Annotated[int, Field(ge=MIN_DRAWS, le=MAX_DRAWS)] = 250
     priors: dict[str, float] = {}
 
-    @field_validator("model", mode="before")
-    @classmethod
-    def _no_program(cls, value: Any) -> Any:
-        if isinstance(value, str) and value.lower().endswith(".toml"):
-            raise ValueError(
-                "a Stan program of your own is not built yet; what works now: 'fbs' and 'fbp'."
-            )
-        return value
+    @property
+    def is_program(self) -> bool:
+        """Whether the model is a Stan program of the caller's own, declared in a toml file."""
+        return self.model.lower().endswith(".toml")
 
     @model_validator(mode="after")
     def _agree(self) -> "SynthesizerSection":
-        if self.model != "fbs" and len(self.outcome) > 1:
+        if self.is_program and self.engine == "embedded":
+            raise ValueError(
+                "engine: a Stan program of your own has no embedded sampler; leave engine out."
+            )
+        if self.model != "fbs" and not self.is_program and len(self.outcome) > 1:
             raise ValueError(
                 f"outcome: model {self.model!r} takes one outcome, got {len(self.outcome)}; "
                 "a list of outcomes needs model = 'fbs'."
@@ -161,6 +178,8 @@ class SynthesizerSection(Section):
         return self
 
     def _check_priors(self) -> None:
+        if self.is_program:
+            return  # its names are in the file that declares it
         known = PRIOR_DEFAULTS[self.model]
         for name, value in self.priors.items():
             if name not in known:

@@ -9,6 +9,7 @@ from surveysynth.models.base import Model
 _REGISTRY = {
     "fbs": ("surveysynth.models.fbs", "FBS"),
     "fbp": ("surveysynth.models.fbp", "FBP"),
+    "normal": ("surveysynth.models.normal", "Normal"),
 }
 
 

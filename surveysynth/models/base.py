@@ -1,6 +1,6 @@
 """What a synthesizer is: the protocol that the mechanism, synthesis and studies rely on."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -25,7 +25,9 @@ class SamplingPlan:
         for name, least in (("chains", 1), ("warmup", 0), ("draws", 4)):
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
-                raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+                raise InputError(
+                    f"{name} must be a whole number of at least {least}, got {value!r}."
+                )
 
     @property
     def kept(self) -> int:
@@ -41,6 +43,19 @@ class Simulated:
     z: FloatArray
 
 
+@dataclass(frozen=True)
+class StanProgramSpec:
+    """The Stan program of a model: a file of ``stan/`` and the ways in and out of it.
+
+    data(stats, priors): the program's data for the statistics of one database, JSON-ready;
+    theta(draws): the program's parameters by name, (S, ...), as the model's Theta.
+    """
+
+    program: str
+    data: Callable[[Any, Mapping[str, float]], dict[str, Any]]
+    theta: Callable[[Mapping[str, FloatArray]], Theta]
+
+
 class Model(Protocol):
     """A synthesizer. Arrays of parameters carry leading axes (databases, chains, draws).
 
@@ -48,11 +63,29 @@ class Model(Protocol):
     record by record: a model takes the weights only in ``compress``.
     """
 
-    name: str
-    title: str
-    requires: frozenset[str]
-    batched: bool
-    identified: bool
+    @property
+    def name(self) -> str:
+        """Its name in the registry and in a specification."""
+
+    @property
+    def title(self) -> str:
+        """Its name in words, for statements."""
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """What a design must have: of "weight", "population_size", "one_outcome"."""
+
+    @property
+    def batched(self) -> bool:
+        """Whether ``sample`` takes several databases at once."""
+
+    @property
+    def identified(self) -> bool:
+        """Whether labels cannot switch: mixtures are not identified."""
+
+    @property
+    def stan(self) -> StanProgramSpec | None:
+        """Its Stan program, if it has one."""
 
     def records(self, design: PublicDesign, confidential: Confidential) -> Any:
         """The confidential records on the model's scale."""
@@ -93,6 +126,35 @@ class Model(Protocol):
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
         """A guess of theta from public inputs alone, for ``surveysynth check``: residual SD
         ``spread`` of the transformed outcomes."""
+
+
+class DensityModel(Model, Protocol):
+    """A model whose weighted log posterior is also there as a function, on the unconstrained
+    parameters of its Stan program, in their order (``sampling.unconstrained``)."""
+
+    @property
+    def priors(self) -> Mapping[str, float]:
+        """Scales of the priors by name (methods 3)."""
+
+    def log_density(self, u: FloatArray, stats: Any) -> tuple[FloatArray, FloatArray]:
+        """Value (...) and gradient (..., d) at u (..., d), for the statistics of one database.
+
+        All constants and Jacobians are in it (Stan's adjust_transform)."""
+
+    def constrain(self, u: FloatArray, shape: tuple[int, int]) -> Theta:
+        """Parameters at u (..., d); shape: (columns of X, columns of z), stats.fit.shape[-2:]."""
+
+    def unconstrain(self, theta: Theta) -> FloatArray:
+        """Inverse of ``constrain``: (..., d)."""
+
+
+def by_chain(kept: Mapping[str, list[FloatArray]], chains: int) -> Theta:
+    """Kept states, a list of (databases x chains, ...), as (databases, chains, draws, ...)."""
+    result: Theta = {}
+    for name, values in kept.items():
+        stacked = np.stack(values, axis=1)
+        result[name] = stacked.reshape(-1, chains, *stacked.shape[1:])
+    return result
 
 
 def require(model: Model, design: PublicDesign) -> None:

@@ -15,8 +15,16 @@ import numpy as np
 
 from surveysynth._types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models import gaussian
-from surveysynth.models.base import SamplingPlan, SimulationKind, Simulated, require
+from surveysynth.models import _fbp_density, gaussian
+from surveysynth.models._coefficients import overdispersion
+from surveysynth.models.base import (
+    SamplingPlan,
+    Simulated,
+    SimulationKind,
+    StanProgramSpec,
+    by_chain,
+    require,
+)
 from surveysynth.models.gaussian import GaussianRecords, GaussianStats, QuadraticForm
 from surveysynth.sampling import primitives
 from surveysynth.survey import Confidential, PublicDesign
@@ -24,6 +32,9 @@ from surveysynth.survey import Confidential, PublicDesign
 PRIORS: Mapping[str, float] = MappingProxyType(
     {"coefficient_sd": 10.0, "selection_sd": 10.0, "residual_scale": 1.0}
 )
+
+#: Effective records up to which chains stay with the parameters of the population.
+FEW_RECORDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,7 @@ class FBP:
     requires: frozenset[str] = frozenset({"weight", "population_size", "one_outcome"})
     batched: bool = True
     identified: bool = True
+    stan: StanProgramSpec | None = _fbp_density.STAN
 
     def __post_init__(self) -> None:
         if self.smoothing not in ("default", "outcome"):
@@ -86,26 +98,13 @@ class FBP:
     ) -> QuadraticForm:
         """Coefficients of the sample density of (y~, pi~) about ``centre`` (no Jacobian:
         it is the density in pi~, methods 3)."""
-        k_y, k_x = theta["selection"][:, 0], theta["selection"][:, 1:]
-        v_y, v_pi = theta["variance"].T
-        mean_y, mean_pi = theta["beta"] @ x_cells.T, k_x @ x_cells.T
-        # Residuals of a record: e_y = d_y + r_y and e_pi = d_pi - k_y d_y + r_pi.
-        r_y = centre[:, 0] - mean_y
-        r_pi = centre[:, 1] - k_y[:, None] * centre[:, 0] - mean_pi
-        tilt = mean_pi + k_y[:, None] * mean_y + 0.5 * (v_pi + k_y * k_y * v_y)[:, None]
-        log_norm = -0.5 * np.log(v_y * v_pi) - np.log(2 * np.pi)
-        constant = (
-            log_norm[:, None]
-            - 0.5 * (r_y * r_y / v_y[:, None] + r_pi * r_pi / v_pi[:, None])
-            - tilt
-        )
-        slope_pi = -r_pi / v_pi[:, None]
-        linear = np.stack([-r_y / v_y[:, None] - k_y[:, None] * slope_pi, slope_pi], axis=-1)
-        precision = np.empty((k_y.shape[0], 2, 2))
-        precision[:, 0, 0] = 1.0 / v_y + k_y * k_y / v_pi
-        precision[:, 0, 1] = precision[:, 1, 0] = -k_y / v_pi
-        precision[:, 1, 1] = 1.0 / v_pi
-        return QuadraticForm(constant, linear, precision)
+        beta, selection, variance = theta["beta"], theta["selection"], theta["variance"]
+        form = gaussian.conditional_form(beta, selection, variance, x_cells, centre)
+        k_y, (v_y, v_pi) = selection[:, 0], variance.T
+        # Minus log E(pi | x).
+        tilt = (selection[:, 1:] + k_y[:, None] * beta) @ x_cells.T
+        tilt = tilt + 0.5 * (v_pi + k_y * k_y * v_y)[:, None]
+        return QuadraticForm(form.constant - tilt, form.linear, form.precision)
 
     def log_lik_blocks(
         self, theta: Theta, records: GaussianRecords
@@ -161,6 +160,18 @@ class FBP:
             "variance": np.array([spread * spread, 0.1875]),
         }
 
+    def log_density(self, u: FloatArray, stats: GaussianStats) -> tuple[FloatArray, FloatArray]:
+        """Weighted log posterior (...) and gradient (..., d) at u (..., d), as in ``fbp.stan``."""
+        return _fbp_density.log_density(u, stats, self.priors)
+
+    def constrain(self, u: FloatArray, shape: tuple[int, int]) -> Theta:
+        """Parameters at u (..., d); ``shape`` (K, q)."""
+        return _fbp_density.constrain(u, shape)
+
+    def unconstrain(self, theta: Theta) -> FloatArray:
+        """Inverse of ``constrain``, (..., d)."""
+        return _fbp_density.unconstrain(theta)
+
 
 class _Gibbs:
     """State of a batch of chains, B = databases x chains; one method a block of the sweep."""
@@ -173,36 +184,19 @@ class _Gibbs:
         self.coefficient_precision = priors["coefficient_sd"] ** -2
         self.selection_precision = priors["selection_sd"] ** -2
         self.batch, self.k = stats.fit.shape[:2]
-        self._regress_log_pi()
+        self.design_gram, self.design_cross = stats.conditional_gram()
+        self.cross_y = self.design_gram[:, 0, 1:]
         self._start()
-
-    def _regress_log_pi(self) -> None:
-        """Sufficient statistics of log pi~ on Z = [y~, X] from those of (y~, log pi~) on X."""
-        s, b, k = self.stats, self.batch, self.k
-        fit_y = s.fit[:, :, 0]
-        cross_y = np.einsum("bij,bj->bi", s.gram, fit_y)
-        self.design_gram = np.empty((b, k + 1, k + 1))
-        self.design_gram[:, 0, 0] = s.residual[:, 0, 0] + np.einsum("bi,bi->b", cross_y, fit_y)
-        self.design_gram[:, 0, 1:] = self.design_gram[:, 1:, 0] = cross_y
-        self.design_gram[:, 1:, 1:] = s.gram
-        cross_pi = np.einsum("bij,bj->bi", s.gram, s.fit[:, :, 1])
-        head = s.residual[:, 0, 1] + np.einsum("bi,bi->b", cross_y, s.fit[:, :, 1])
-        self.design_cross = np.concatenate([head[:, None], cross_pi], axis=1)
-        self.cross_y = cross_y
 
     def _start(self) -> None:
         """Overdispersed starts about the least-squares fits."""
-        b, k, s = self.batch, self.k, self.stats
+        b, s = self.batch, self.stats
         guess = s.start_covariance()
         slope = guess[:, 0, 1] / guess[:, 0, 0]
         remaining = guess[:, 1, 1] - slope * guess[:, 0, 1]
         variance = np.stack([guess[:, 0, 0], remaining], axis=1)
         self.variance = variance * np.exp(self.rng.normal(0.0, 0.2, (b, 2)))
-        gram = s.gram + np.eye(k) * (
-            1e-8 * np.trace(s.gram, axis1=1, axis2=2)[:, None, None] + 1e-8
-        )
-        jitter = np.linalg.cholesky(np.linalg.inv(gram)) @ self.rng.standard_normal((b, k, 2))
-        jitter *= 2.0 * np.sqrt(variance)[:, None, :]
+        jitter = overdispersion(s.gram, self.rng, 2) * np.sqrt(variance)[:, None, :]
         self.beta = s.fit[:, :, 0] + jitter[:, :, 0]
         k_y = slope + 0.1 * np.abs(slope) * self.rng.standard_normal(b)
         k_x = s.fit[:, :, 1] - k_y[:, None] * s.fit[:, :, 0] + jitter[:, :, 1]
@@ -221,11 +215,7 @@ class _Gibbs:
                 kept["beta"].append(self.beta)
                 kept["selection"].append(self.selection)
                 kept["variance"].append(self.variance)
-        result: Theta = {}
-        for name, values in kept.items():
-            stacked = np.stack(values, axis=1)
-            result[name] = stacked.reshape(-1, plan.chains, *stacked.shape[1:])
-        return result
+        return by_chain(kept, plan.chains)
 
     def _draw_random_numbers(self, c: int) -> None:
         b, k, tries = self.batch, self.k, primitives.MAX_SHRINKS
@@ -236,7 +226,7 @@ class _Gibbs:
 
     def _sweep(self, i: int) -> None:
         s = self.stats
-        k_y, k_x = self.selection[:, 0], self.selection[:, 1:]
+        k_y = self.selection[:, 0]
         v_y, v_pi = self.variance.T
         # beta | .: the denominator of the sample density is linear in beta.
         precision = s.gram / v_y[:, None, None] + self.coefficient_precision * np.eye(self.k)
@@ -250,8 +240,9 @@ class _Gibbs:
         denominator = np.concatenate([mean_sum[:, None], s.x_sum], axis=1)
         linear = self.design_cross / v_pi[:, None] - denominator
         self.selection = primitives.normal_from_precision(precision, linear, self.n_selection[i])
-        k_y, k_x = self.selection[:, 0], self.selection[:, 1:]
-        squares_y, squares_pi = self._sums_of_squares(k_y, k_x)
+        k_y = self.selection[:, 0]
+        squares_y = s.outcome_squares(self.beta)
+        squares_pi = s.conditional_squares(self.selection)
         prior = self.residual_scale
         level, uniforms = self.u_level[i], self.u_variance[i]
         v_y = primitives.slice_variances(
@@ -261,15 +252,3 @@ class _Gibbs:
             v_pi, s.total, s.total, squares_pi, prior, level[1], uniforms[1]
         )
         self.variance = np.stack([v_y, v_pi], axis=1)
-
-    def _sums_of_squares(self, k_y: FloatArray, k_x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Weighted sums of squares of y~ - x beta and log pi~ - k_y y~ - x k_x, each (B,)."""
-        s = self.stats
-        shift = self.beta - s.fit[:, :, 0]
-        squares_y = s.residual[:, 0, 0] + np.einsum("bi,bij,bj->b", shift, s.gram, shift)
-        shift = k_x - s.fit[:, :, 1] + k_y[:, None] * s.fit[:, :, 0]
-        residual = (
-            s.residual[:, 1, 1] - 2 * k_y * s.residual[:, 0, 1] + k_y * k_y * s.residual[:, 0, 0]
-        )
-        squares_pi = residual + np.einsum("bi,bij,bj->b", shift, s.gram, shift)
-        return squares_y, np.maximum(squares_pi, 0.0)

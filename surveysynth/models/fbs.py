@@ -13,8 +13,17 @@ from types import MappingProxyType
 import numpy as np
 
 from surveysynth._types import FloatArray, IntArray, Theta
-from surveysynth.models import gaussian
-from surveysynth.models.base import SamplingPlan, SimulationKind, Simulated, require
+from surveysynth.models import _fbs_density, gaussian
+from surveysynth.models._coefficient_prior import HALF_T_DF
+from surveysynth.models._coefficients import CoefficientBlocks
+from surveysynth.models.base import (
+    SamplingPlan,
+    Simulated,
+    SimulationKind,
+    StanProgramSpec,
+    by_chain,
+    require,
+)
 from surveysynth.models.gaussian import GaussianRecords, GaussianStats, QuadraticForm
 from surveysynth.sampling import primitives
 from surveysynth.survey import Confidential, PublicDesign
@@ -22,8 +31,6 @@ from surveysynth.survey import Confidential, PublicDesign
 PRIORS: Mapping[str, float] = MappingProxyType(
     {"coefficient_scale": 10.0, "residual_scale": 10.0, "lkj": 6.0}
 )
-#: Degrees of freedom of the half-t priors ([T] App. C).
-HALF_T_DF = 3.0
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,7 @@ class FBS:
     requires: frozenset[str] = frozenset({"weight"})
     batched: bool = True
     identified: bool = True
+    stan: StanProgramSpec | None = _fbs_density.STAN
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "priors", MappingProxyType({**PRIORS, **self.priors}))
@@ -84,15 +92,7 @@ class FBS:
         self, theta: Theta, x_cells: FloatArray, centre: FloatArray
     ) -> QuadraticForm:
         """Coefficients of log N(z | x beta, Sigma) about ``centre``: S draws, the cells given."""
-        precision = np.linalg.inv(theta["covariance"])
-        mean = np.matmul(x_cells, theta["beta"]) - centre
-        linear = mean @ precision
-        q = precision.shape[-1]
-        log_det = np.linalg.slogdet(theta["covariance"])[1]
-        constant = -0.5 * (
-            np.einsum("sgq,sgq->sg", linear, mean) + log_det[:, None] + q * np.log(2 * np.pi)
-        )
-        return QuadraticForm(constant, linear, precision)
+        return gaussian.normal_form(theta["beta"], theta["covariance"], x_cells, centre)
 
     def log_lik_blocks(
         self, theta: Theta, records: GaussianRecords
@@ -136,6 +136,18 @@ class FBS:
         beta = np.zeros((design.matrix.x_cells.shape[1], q))
         return {"beta": beta, "covariance": correlation * sd[:, None] * sd}
 
+    def log_density(self, u: FloatArray, stats: GaussianStats) -> tuple[FloatArray, FloatArray]:
+        """Weighted log posterior (...) and gradient (..., d) at u (..., d), as in ``fbs.stan``."""
+        return _fbs_density.log_density(u, stats, self.priors)
+
+    def constrain(self, u: FloatArray, shape: tuple[int, int]) -> Theta:
+        """Parameters at u (..., d); ``shape`` (K, q)."""
+        return _fbs_density.constrain(u, shape)
+
+    def unconstrain(self, theta: Theta) -> FloatArray:
+        """Inverse of ``constrain``, (..., d)."""
+        return _fbs_density.unconstrain(theta)
+
 
 class _Gibbs:
     """State of a batch of chains, B = databases x chains; one method a block of the sweep."""
@@ -143,100 +155,71 @@ class _Gibbs:
     def __init__(
         self, stats: GaussianStats, priors: Mapping[str, float], rng: np.random.Generator
     ) -> None:
-        self.stats, self.cross = stats, stats.cross()
+        self.stats, self.rng = stats, rng
         self.residual_prior = (HALF_T_DF, priors["residual_scale"])
-        self.coefficient_prior = (HALF_T_DF, priors["coefficient_scale"])
         self.lkj = priors["lkj"]
-        self.rng = rng
-        self.batch, self.k, self.q = stats.fit.shape
-        # LKJ(eta) is the correlation of a Wishart with K - 1 + 2 eta degrees of freedom.
-        self.columns = {d: round(d - 1 + 2 * self.lkj) for d in (self.k, self.q)}
+        self.batch, _, self.q = stats.fit.shape
+        # LKJ(eta) is the correlation of a Wishart with q - 1 + 2 eta degrees of freedom.
+        self.columns = round(self.q - 1 + 2 * self.lkj)
         # Below this many effective records the inverse-Wishart proposal is not usable.
         self.few = bool(np.any(stats.total <= self.q + 2))
-        self._start()
+        spread = self._start()
+        self.coefficients = CoefficientBlocks(stats.gram, stats.fit, spread, priors, rng)
 
-    def _start(self) -> None:
-        """Overdispersed starts about the least-squares fit."""
-        b, k, q = self.batch, self.k, self.q
+    def _start(self) -> FloatArray:
+        """An overdispersed start about the least-squares fit, whose covariance it returns."""
+        b, q = self.batch, self.q
         spread = self.stats.start_covariance()
-        inflation = np.exp(self.rng.normal(0.0, 0.2, (b, 1, 1)))
-        self.covariance = spread * inflation
-        gram = self.stats.gram + np.eye(k) * (
-            1e-8 * np.trace(self.stats.gram, axis1=1, axis2=2)[:, None, None] + 1e-8
-        )
-        jitter = np.linalg.cholesky(np.linalg.inv(gram)) @ self.rng.standard_normal((b, k, q))
-        self.beta = self.stats.fit + 2.0 * jitter @ np.linalg.cholesky(spread).swapaxes(-1, -2)
-        size = np.abs(self.beta).swapaxes(-1, -2) + 1e-3
-        self.scale = size * np.exp(self.rng.normal(0.5, 0.5, (b, q, k)))
-        self.root = self.rng.standard_normal((b, k, self.columns[k]))
-        self.residual_root = self.rng.standard_normal((b, q, self.columns[q]))
-        self._set_correlation()
+        self.covariance = spread * np.exp(self.rng.normal(0.0, 0.2, (b, 1, 1)))
+        self.residual_root = self.rng.standard_normal((b, q, self.columns))
         self.correction = self._correction(self.covariance)
-
-    def _set_correlation(self) -> None:
-        self.correlation = primitives.wishart_correlation(self.root)
-        self.inverse_correlation = np.linalg.inv(self.correlation)
+        return spread
 
     def run(self, plan: SamplingPlan) -> Theta:
         """Runs the plan; leading axes of the result (databases, chains, draws)."""
         kept: dict[str, list[FloatArray]] = {
             "beta": [], "covariance": [], "coefficient_scale": [], "coefficient_correlation": []
         }  # fmt: skip
-        chunk = primitives.sweeps_at_once(self.batch * self.q * self.k)
+        coefficients = self.coefficients
+        chunk = primitives.sweeps_at_once(self.batch * self.q * coefficients.k)
         for sweep in range(plan.warmup + plan.draws):
             if sweep % chunk == 0:
                 self._draw_random_numbers(chunk)
             self._sweep(sweep % chunk)
             if sweep >= plan.warmup:
-                kept["beta"].append(self.beta)
+                kept["beta"].append(coefficients.beta)
                 kept["covariance"].append(self.covariance)
-                kept["coefficient_scale"].append(self.scale)
-                kept["coefficient_correlation"].append(self.correlation)
-        result: Theta = {}
-        for name, values in kept.items():
-            stacked = np.stack(values, axis=1)
-            result[name] = stacked.reshape(-1, plan.chains, *stacked.shape[1:])
-        return result
+                kept["coefficient_scale"].append(coefficients.scale)
+                kept["coefficient_correlation"].append(coefficients.correlation)
+        return by_chain(kept, plan.chains)
 
     def _draw_random_numbers(self, c: int) -> None:
-        b, k, q = self.batch, self.k, self.q
-        rng, tries = self.rng, primitives.MAX_SHRINKS
-        self.n_beta = rng.standard_normal((c, b, k * q))
-        n_covariance = rng.standard_normal((c, b, q, q))
-        u_covariance = rng.random((c, b, q + 1))
-        self.n_root = rng.standard_normal((c, b, k, self.columns[k]))
-        self.n_split = rng.standard_normal((c, b, k, q))
-        self.u_level = rng.random((c, b))
-        self.u_angle = rng.random((c, tries, b))
-        self.u_scale = rng.random((c, 2, b, q, k))
+        b, q, rng = self.batch, self.q, self.rng
+        self.coefficients.draw_random_numbers(c)
         if not self.few:
+            n_covariance = rng.standard_normal((c, b, q, q))
+            u_covariance = rng.random((c, b, q + 1))
             self.wishart_root = primitives.inverse_wishart_root(
                 self.stats.total - 1.0, n_covariance, u_covariance[..., :q]
             )
             self.log_u_covariance = np.log(u_covariance[..., q])
         else:
-            self.n_residual_root = rng.standard_normal((c, b, q, self.columns[q]))
+            self.n_residual_root = rng.standard_normal((c, b, q, self.columns))
             self.u_residual_level = rng.random((c, b))
-            self.u_residual_angle = rng.random((c, tries, b))
+            self.u_residual_angle = rng.random((c, primitives.MAX_SHRINKS, b))
             self.u_residual_scale = rng.random((c, 2, b, q))
 
     def _sweep(self, i: int) -> None:
+        squares = self.stats.sum_of_squares(self.coefficients.beta)
         if self.few:
-            self._covariance_by_slice(i)
+            self._covariance_by_slice(i, squares)
         else:
-            self._covariance_by_proposal(i)
-        self._coefficients(i)
-        # Two coefficients inform each of these: half the updates lose next to nothing of the
-        # precision of beta and Sigma, and are a third of the time of a sweep.
-        if i % 2 == 0:
-            self._coefficient_correlation(i)
-        else:
-            self._coefficient_scales(i)
+            self._covariance_by_proposal(i, squares)
+        self.coefficients.update(i, np.asarray(np.linalg.inv(self.covariance), dtype=np.float64))
 
-    def _covariance_by_proposal(self, i: int) -> None:
+    def _covariance_by_proposal(self, i: int, squares: FloatArray) -> None:
         """Sigma | beta: IW(A - 1, SSE) differs from the conditional only by the half-t of the
         scales and |Omega|^(eta - 1 + q/2); accept by that ratio."""
-        squares = self.stats.sum_of_squares(self.beta)
         root = np.linalg.cholesky(squares) @ self.wishart_root[i]
         proposal = root @ root.swapaxes(-1, -2)
         correction = self._correction(proposal)
@@ -251,10 +234,9 @@ class _Gibbs:
         result: FloatArray = half_t + (self.lkj - 1.0 + 0.5 * self.q) * log_det
         return result
 
-    def _covariance_by_slice(self, i: int) -> None:
+    def _covariance_by_slice(self, i: int, squares: FloatArray) -> None:
         """Sigma | beta for few effective records: each scale by slice, Omega_S by an elliptical
         slice. Exact for any A >= 0, the prior itself at A = 0."""
-        squares = self.stats.sum_of_squares(self.beta)
         scale = np.sqrt(np.einsum("bkk->bk", self.covariance))
         total = self.stats.total
         precision = np.linalg.inv(primitives.wishart_correlation(self.residual_root))
@@ -273,44 +255,3 @@ class _Gibbs:
         )  # fmt: skip
         correlation = primitives.wishart_correlation(self.residual_root)
         self.covariance = correlation * scale[:, :, None] * scale[:, None, :]
-
-    def _coefficients(self, i: int) -> None:
-        """vec(beta) | Sigma, D, Omega: normal, outcome by outcome in the vector."""
-        b, k, q = self.batch, self.k, self.q
-        inverse = np.linalg.inv(self.covariance)
-        precision = inverse[:, :, None, :, None] * self.stats.gram[:, None, :, None, :]
-        inverse_scale = 1.0 / self.scale
-        for j in range(q):
-            d = inverse_scale[:, j]
-            precision[:, j, :, j, :] += self.inverse_correlation * d[:, :, None] * d[:, None, :]
-        linear = (self.cross @ inverse).swapaxes(-1, -2).reshape(b, q * k)
-        draw = primitives.normal_from_precision(
-            precision.reshape(b, q * k, q * k), linear, self.n_beta[i]
-        )
-        self.beta = draw.reshape(b, q, k).swapaxes(-1, -2)
-
-    def _coefficient_correlation(self, i: int) -> None:
-        """Omega | beta, D: q standardised coefficient vectors under LKJ."""
-        factor = self.beta / self.scale.swapaxes(-1, -2)
-        self.root = primitives.elliptical_correlation(
-            self.root, self.n_root[i], np.full(self.batch, float(self.q)), factor,
-            self.u_level[i], self.u_angle[i],
-        )  # fmt: skip
-        self._set_correlation()
-
-    def _coefficient_scales(self, i: int) -> None:
-        """D_j | beta, Omega, all at once.
-
-        With P = Omega^-1, c > lambda_max(P) and u ~ N((cI - P) b, cI - P), the joint density of
-        b = beta/sigma and u has exponent -c b'b/2 + u'b: given u the scales are independent.
-        """
-        largest = np.linalg.eigvalsh(self.inverse_correlation)[:, -1]
-        bound = 1.02 * largest
-        rest = bound[:, None, None] * np.eye(self.k) - self.inverse_correlation
-        standardised = self.beta / self.scale.swapaxes(-1, -2)
-        split = rest @ standardised + np.linalg.cholesky(rest) @ self.n_split[i]
-        beta = self.beta.swapaxes(-1, -2)
-        self.scale = primitives.update_scales(
-            self.scale, 1.0, bound[:, None, None] * beta * beta, split.swapaxes(-1, -2) * beta,
-            self.coefficient_prior, self.u_scale[i],
-        )  # fmt: skip

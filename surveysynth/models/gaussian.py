@@ -6,6 +6,7 @@ All of z (transformed outcomes and log weight or log inclusion probability) is c
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -91,6 +92,64 @@ class GaussianStats:
         result: FloatArray = self.residual / mass[:, :, None]
         return result + floor[:, :, None] * np.eye(floor.shape[1])
 
+    def outcome_squares(self, beta: FloatArray) -> FloatArray:
+        """Weighted sum of squares of y - X beta, y the first column of Z: beta (B, K) to (B,).
+
+        Here and below a single database (B = 1) broadcasts over the parameters.
+        """
+        shift = beta - self.fit[:, :, 0]
+        squares = (shift * _product(self.gram, shift)).sum(-1)
+        return np.asarray(self.residual[:, 0, 0] + squares, dtype=np.float64)
+
+    def outcome_slope(self, beta: FloatArray) -> FloatArray:
+        """Gradient (B, K) of ``outcome_squares``."""
+        return 2.0 * _product(self.gram, beta - self.fit[:, :, 0])
+
+    def conditional_squares(self, selection: FloatArray) -> FloatArray:
+        """Weighted sum of squares of v - [y, X] selection, (y, v) the columns of Z.
+
+        selection (B, 1 + K): the slope on y, then the coefficients of X.
+        """
+        slope, shift = self._conditional_shift(selection)
+        r_yy, r_yv, r_vv = self.residual[:, 0, 0], self.residual[:, 0, 1], self.residual[:, 1, 1]
+        squares: FloatArray = r_vv - 2 * slope * r_yv + slope * slope * r_yy
+        squares = squares + (shift * _product(self.gram, shift)).sum(-1)
+        return np.maximum(squares, 0.0)
+
+    def conditional_slope(self, selection: FloatArray) -> FloatArray:
+        """Gradient (B, 1 + K) of ``conditional_squares``."""
+        slope, shift = self._conditional_shift(selection)
+        by_x = _product(self.gram, shift)
+        by_y = slope * self.residual[:, 0, 0] - self.residual[:, 0, 1]
+        by_y = by_y + (self.fit[:, :, 0] * by_x).sum(-1)
+        return 2.0 * np.concatenate([by_y[:, None], by_x], axis=1)
+
+    def _conditional_shift(self, selection: FloatArray) -> tuple[FloatArray, FloatArray]:
+        slope = selection[:, 0]
+        return slope, selection[:, 1:] - self.fit[:, :, 1] + slope[:, None] * self.fit[:, :, 0]
+
+    def conditional_gram(self) -> tuple[FloatArray, FloatArray]:
+        """Gram matrix (B, 1 + K, 1 + K) of [y, X] and its products (B, 1 + K) with v, where
+        (y, v) are the columns of Z."""
+        batch, k = self.fit.shape[:2]
+        fit_y, fit_v = self.fit[:, :, 0], self.fit[:, :, 1]
+        cross_y = _product(self.gram, fit_y)
+        gram = np.empty((batch, k + 1, k + 1))
+        gram[:, 0, 0] = self.residual[:, 0, 0] + (cross_y * fit_y).sum(-1)
+        gram[:, 0, 1:] = gram[:, 1:, 0] = cross_y
+        gram[:, 1:, 1:] = self.gram
+        head = self.residual[:, 0, 1] + (cross_y * fit_v).sum(-1)
+        return gram, np.concatenate([head[:, None], _product(self.gram, fit_v)], axis=1)
+
+    def stan_data(self) -> dict[str, Any]:
+        """What the Stan programs share of one database, JSON-ready; gram exactly symmetric."""
+        return {
+            "total": float(self.total[0]),
+            "gram": (0.5 * (self.gram[0] + self.gram[0].T)).tolist(),
+            "fit": self.fit[0].tolist(),
+            "residual": (0.5 * (self.residual[0] + self.residual[0].T)).tolist(),
+        }
+
 
 def compress(records: GaussianRecords, risk_weights: FloatArray) -> GaussianStats:
     """One pass over the records: the statistics of one database, B = 1 (methods 4).
@@ -133,6 +192,11 @@ def _least_squares(x: FloatArray, z: FloatArray) -> FloatArray:
     return np.asarray(scaled / length[:, None], dtype=np.float64)
 
 
+def _product(matrix: FloatArray, vector: FloatArray) -> FloatArray:
+    result: FloatArray = (matrix @ vector[..., None])[..., 0]
+    return result
+
+
 @dataclass(frozen=True, repr=False)
 class QuadraticForm:
     """Log-likelihood of S draws as a quadratic form within cells of X.
@@ -155,6 +219,47 @@ class QuadraticForm:
         return np.concatenate(
             [self.constant[:, cell, None], self.linear[:, cell], quadratic], axis=1
         )
+
+
+def normal_form(
+    beta: FloatArray, covariance: FloatArray, x_cells: FloatArray, centre: FloatArray
+) -> QuadraticForm:
+    """log N(z | x beta, Sigma): beta (S, K, q), covariance (S, q, q), the cells given."""
+    precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
+    mean = np.matmul(x_cells, beta) - centre
+    linear = mean @ precision
+    q = precision.shape[-1]
+    log_det = np.linalg.slogdet(covariance)[1]
+    constant = -0.5 * (
+        np.einsum("sgq,sgq->sg", linear, mean) + log_det[:, None] + q * np.log(2 * np.pi)
+    )
+    return QuadraticForm(constant, linear, precision)
+
+
+def conditional_form(
+    beta: FloatArray,
+    selection: FloatArray,
+    variance: FloatArray,
+    x_cells: FloatArray,
+    centre: FloatArray,
+) -> QuadraticForm:
+    """log N(y | x beta, v_1) + log N(v | [y, x] selection, v_2) for z = (y, v), the cells given.
+
+    beta (S, K), selection (S, 1 + K), variance (S, 2).
+    """
+    slope, (v_y, v_v) = selection[:, 0], variance.T
+    # Residuals of a record: e_y = d_y + r_y and e_v = d_v - slope d_y + r_v.
+    r_y = centre[:, 0] - beta @ x_cells.T
+    r_v = centre[:, 1] - slope[:, None] * centre[:, 0] - selection[:, 1:] @ x_cells.T
+    log_norm = -0.5 * np.log(v_y * v_v) - np.log(2 * np.pi)
+    squares = r_y * r_y / v_y[:, None] + r_v * r_v / v_v[:, None]
+    slope_v = -r_v / v_v[:, None]
+    linear = np.stack([-r_y / v_y[:, None] - slope[:, None] * slope_v, slope_v], axis=-1)
+    precision = np.empty((slope.shape[0], 2, 2))
+    precision[:, 0, 0] = 1.0 / v_y + slope * slope / v_v
+    precision[:, 0, 1] = precision[:, 1, 0] = -slope / v_v
+    precision[:, 1, 1] = 1.0 / v_v
+    return QuadraticForm(log_norm[:, None] - 0.5 * squares, linear, precision)
 
 
 def features(deviation: FloatArray) -> FloatArray:

@@ -168,19 +168,22 @@ def slice_variances(
     prior_scale: float,
     level: FloatArray,
     uniforms: FloatArray,
+    df: float = 1.0,
 ) -> FloatArray:
-    """Updates v = s² with density GIG((1-A)/2, a = tilt, b = sum_squares) × half-Cauchy prior of s.
+    """Updates v = s² with density GIG((1-A)/2, a = tilt, b = sum_squares) × half-t prior of s.
 
-    The conditional of methods 4, ∝ v^((1-A)/2 - 1) exp(-(tilt v + sum_squares/v)/2) / (1 + v/c²),
-    is log-concave in log v: outside a bracket about its mode, as wide as A says, the density has
-    fallen below exp(-40) of its maximum. All arrays (B,); prior_scale c of the half-Cauchy.
+    The conditional of methods 4, ∝ v^((1-A)/2 - 1) exp(-(tilt v + sum_squares/v)/2) times
+    (1 + v/(df c²))^(-(df+1)/2), is log-concave in log v: outside a bracket about its mode, as wide
+    as A says, the density has fallen below exp(-40) of its maximum. All arrays (B,); df and
+    prior_scale c of the half-t, by default a half-Cauchy.
     """
     p = 0.5 * (1.0 - total)
-    unit = prior_scale * prior_scale
+    unit = df * prior_scale * prior_scale
+    tail = 0.5 * (df + 1.0)
 
     def log_density(t: FloatArray) -> FloatArray:
         v = np.exp(t)
-        result: FloatArray = p * t - 0.5 * (tilt * v + sum_squares / v) - np.log1p(v / unit)
+        result: FloatArray = p * t - 0.5 * (tilt * v + sum_squares / v) - tail * np.log1p(v / unit)
         return result
 
     mode = np.log(variance_mode(p, tilt, sum_squares, unit))

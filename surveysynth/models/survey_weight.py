@@ -1,0 +1,118 @@
+"""The survey weight as one component of a model of the outcome (methods 3).
+
+    log w | y, x ~ N(x gamma + delta h(y), s^2)
+
+    (delta, gamma) ~ N(0, 10^2 I),  s ~ half-t3(0, 1)
+
+h(y) is the model's own: the transformed outcome, or log(1 + y) of a count. The priors are weakly
+informative on a log scale: a log weight has residual SDs well below 1, and sampling weights seldom
+span more than a few orders of magnitude. The log-likelihood of a record is the sum of the two.
+Statistics are those of Z = (h(y), log w) on X.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from surveysynth._types import FloatArray
+from surveysynth.models._coefficient_prior import HALF_T_DF
+from surveysynth.models._coefficients import overdispersion
+from surveysynth.models.gaussian import GaussianStats
+from surveysynth.sampling import primitives, unconstrained
+
+PRIORS: Mapping[str, float] = MappingProxyType(
+    {"weight_coefficient_sd": 10.0, "weight_residual_scale": 1.0}
+)
+
+
+def simulate(
+    coefficients: FloatArray, variance: FloatArray, h: FloatArray, x: FloatArray,
+    rng: np.random.Generator,
+) -> FloatArray:  # fmt: skip
+    """Log weights (n,) given h (n,): coefficients (1 + K,) = (delta, gamma), x (n, K)."""
+    mean = coefficients[0] * h + x @ coefficients[1:]
+    return np.asarray(mean + np.sqrt(variance) * rng.standard_normal(h.shape[0]))
+
+
+def smooth(
+    coefficients: FloatArray, variance: FloatArray, h: FloatArray, x: FloatArray
+) -> FloatArray:
+    """E(w | y, x) (n,), the mean of the log-normal; arguments as in ``simulate``."""
+    mean = coefficients[0] * h + x @ coefficients[1:]
+    return np.asarray(np.exp(mean + 0.5 * variance))
+
+
+def prior_guess(columns: int, spread: float) -> tuple[FloatArray, FloatArray]:
+    """(delta, gamma) and s^2 of a log weight of SD 0.5, correlated by -0.5 with an outcome of
+    residual SD ``spread``: public inputs alone."""
+    coefficients = np.zeros(columns + 1)
+    coefficients[0] = -0.25 / spread
+    return coefficients, np.asarray(0.1875)
+
+
+def log_density(
+    u: FloatArray, stats: GaussianStats, priors: Mapping[str, float]
+) -> tuple[FloatArray, FloatArray]:
+    """Weighted log posterior of the component and its gradient, one database.
+
+    u (S, 2 + K): delta, gamma, log s; value (S,), gradient (S, 2 + K).
+    """
+    coefficients, log_sd = u[:, :-1], u[:, -1]
+    squares = stats.conditional_squares(coefficients) * np.exp(-2.0 * log_sd)
+    slope = stats.conditional_slope(coefficients) * np.exp(-2.0 * log_sd)[:, None]
+    prior, prior_slope = unconstrained.normal_log_density(
+        coefficients, priors["weight_coefficient_sd"]
+    )
+    half_t, half_t_slope = unconstrained.half_t_log_density(
+        log_sd, HALF_T_DF, priors["weight_residual_scale"]
+    )
+    total = stats.total[0]
+    value = -total * (0.5 * unconstrained.LOG_2PI + log_sd) - 0.5 * squares + prior + half_t
+    by_log_sd = squares - total + half_t_slope
+    return value, np.concatenate([prior_slope - 0.5 * slope, by_log_sd[:, None]], axis=1)
+
+
+class WeightBlocks:
+    """The component in a batch of B chains: coefficients (B, 1 + K) and variance (B,)."""
+
+    def __init__(
+        self, stats: GaussianStats, priors: Mapping[str, float], rng: np.random.Generator
+    ) -> None:
+        self.stats, self.rng = stats, rng
+        self.prior_precision = priors["weight_coefficient_sd"] ** -2
+        self.residual_scale = priors["weight_residual_scale"]
+        self.gram, self.cross = stats.conditional_gram()
+        self.batch = stats.fit.shape[0]
+        self._start()
+
+    def _start(self) -> None:
+        """Overdispersed starts about the least-squares fit."""
+        s, b = self.stats, self.batch
+        guess = s.start_covariance()
+        slope = guess[:, 0, 1] / guess[:, 0, 0]
+        variance = guess[:, 1, 1] - slope * guess[:, 0, 1]
+        fit = np.concatenate([slope[:, None], s.fit[:, :, 1] - slope[:, None] * s.fit[:, :, 0]], 1)
+        self.variance = variance * np.exp(self.rng.normal(0.0, 0.2, b))
+        jitter = overdispersion(self.gram, self.rng, 1)[:, :, 0]
+        self.coefficients = fit + jitter * np.sqrt(variance)[:, None]
+
+    def draw_random_numbers(self, c: int) -> None:
+        """Random numbers of the next c sweeps."""
+        b = self.batch
+        self.normals = self.rng.standard_normal((c, b, self.gram.shape[-1]))
+        self.levels = self.rng.random((c, b))
+        self.uniforms = self.rng.random((c, primitives.MAX_SHRINKS, b))
+
+    def update(self, i: int) -> None:
+        """(delta, gamma) | s normal; s^2 by slice. i counts sweeps since the numbers were drawn."""
+        precision = self.gram / self.variance[:, None, None]
+        precision = precision + self.prior_precision * np.eye(precision.shape[-1])
+        linear = self.cross / self.variance[:, None]
+        self.coefficients = primitives.normal_from_precision(precision, linear, self.normals[i])
+        squares = self.stats.conditional_squares(self.coefficients)
+        total = self.stats.total
+        self.variance = primitives.slice_variances(
+            self.variance, total, np.zeros_like(total), squares, self.residual_scale,
+            self.levels[i], self.uniforms[i], df=HALF_T_DF,
+        )  # fmt: skip

@@ -1,0 +1,75 @@
+"""Cases for the tests of models: data, risk weights, every registered Gaussian model."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from surveysynth.models import get_model
+from surveysynth.models.gaussian import GaussianRecords, GaussianStats
+
+#: Name of the model and columns of z: outcomes and, if there is one, the log weight.
+MODELS = (("fbs", 2), ("fbs", 3), ("fbp", 2), ("normal", 1), ("normal", 2))
+WEIGHTINGS = ("ones", "random", "zeros")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model with records x (n, K), z (n, q), risk weights and their statistics."""
+
+    model: Any
+    records: GaussianRecords
+    alpha: np.ndarray
+    stats: GaussianStats
+
+    @property
+    def shape(self):
+        return self.stats.fit.shape[-2:]
+
+    @property
+    def x(self):
+        return self.records.x_cells[self.records.cell]
+
+    @property
+    def z(self):
+        return self.records.z
+
+    @property
+    def size(self):
+        """Number of unconstrained parameters."""
+        k, q = self.shape
+        pairs = k * (k - 1) // 2
+        return {
+            "fbs": 2 * k * q + q + q * (q - 1) // 2 + pairs,
+            "fbp": 2 * k + 3,
+            "normal": 2 * k + 1 + pairs + (k + 2) * (q - 1),
+        }[self.model.name]
+
+    def points(self, count, rng):
+        """(count, d) unconstrained points, from the middle of the posterior to far out."""
+        spread = np.exp(rng.uniform(np.log(0.1), np.log(1.5), (count, 1)))
+        return spread * rng.standard_normal((count, self.size))
+
+
+def weights(kind, n, rng):
+    """Risk weights: all one, random, or random with a third of them zero."""
+    if kind == "ones":
+        return np.ones(n)
+    alpha = rng.random(n)
+    if kind == "zeros":
+        alpha[rng.random(n) < 1 / 3] = 0.0
+    return alpha
+
+
+def make_case(name, q, *, weighting="random", n=300, k=3, seed=0, **options):
+    """Data with correlated columns of z about a linear predictor over ten cells of X."""
+    rng = np.random.default_rng([seed, q, k])
+    x_cells = np.column_stack([np.ones(10), rng.standard_normal((10, k - 1))])
+    cell = rng.integers(0, 10, n)
+    mixing = 0.5 * np.eye(q) - 0.15 * np.tri(q, k=-1)
+    coefficients = 0.7 * rng.standard_normal((k, q))
+    z = (x_cells @ coefficients)[cell] + rng.standard_normal((n, q)) @ mixing.T
+    model = get_model(name, **options)
+    records = GaussianRecords(x_cells, cell, z)
+    alpha = weights(weighting, n, rng)
+    return Case(model, records, alpha, model.compress(records, alpha))

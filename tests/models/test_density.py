@@ -1,0 +1,210 @@
+"""Log densities on the unconstrained scale: against SciPy record by record, finite differences,
+and the draws of the Gibbs samplers (the gradient of a log density has mean zero under it)."""
+
+import numpy as np
+import pytest
+from model_cases import MODELS, WEIGHTINGS, make_case
+from scipy import stats as st
+from scipy.special import betaln
+
+from surveysynth.models.base import SamplingPlan
+from surveysynth.sampling.diagnostics import effective_sample_size
+from surveysynth.sampling.unconstrained import (
+    CorrelationRoot,
+    lkj_log_density,
+    unconstrained_correlation,
+)
+
+OPTIONS = {
+    "fbs": {"coefficient_scale": 3.0, "residual_scale": 2.0, "lkj": 2.5},
+    "fbp": {"coefficient_sd": 4.0, "selection_sd": 3.0, "residual_scale": 0.7},
+    "normal": {
+        "coefficient_scale": 2.0, "residual_scale": 0.8, "lkj": 1.0,
+        "weight_coefficient_sd": 5.0, "weight_residual_scale": 0.6,
+    },
+}  # fmt: skip
+
+
+def half_t(scale, df, prior_scale):
+    return (st.t.logpdf(scale, df, 0, prior_scale) + np.log(2)).sum()
+
+
+def lkj(correlation, eta):
+    """Lewandowski, Kurowicka and Joe (2009), eq. 16, on the correlation matrix itself."""
+    d = correlation.shape[0]
+    k = np.arange(1, d)
+    shape = eta + (d - k - 1) / 2
+    log_norm = ((2 * eta - 2 + d - k) * (d - k)).sum() * np.log(2)
+    log_norm += ((d - k) * betaln(shape, shape)).sum()
+    return (eta - 1) * np.linalg.slogdet(correlation)[1] - log_norm
+
+
+def coefficient_prior(beta, scale, correlation, priors):
+    """beta (K, q), scale (q, K)."""
+    value = half_t(scale, 3, priors["coefficient_scale"]) + lkj(correlation, priors["lkj"])
+    for column, s in zip(beta.T, scale, strict=True):
+        value += st.multivariate_normal.logpdf(column, cov=correlation * np.outer(s, s))
+    return value
+
+
+def fbs_posterior(case, theta):
+    """Sum of alpha log p(record) and log prior, and the coordinates that the prior is a density
+    of."""
+    priors, covariance = case.model.priors, theta["covariance"]
+    residual = case.z - case.x @ theta["beta"]
+    value = case.alpha @ st.multivariate_normal.logpdf(residual, cov=covariance)
+    sd = np.sqrt(np.diag(covariance))
+    correlation = covariance / np.outer(sd, sd)
+    value += half_t(sd, 3, priors["residual_scale"]) + lkj(correlation, priors["lkj"])
+    scale, omega = theta["coefficient_scale"], theta["coefficient_correlation"]
+    return value + coefficient_prior(theta["beta"], scale, omega, priors), [
+        theta["beta"], sd, lower(correlation), scale, lower(omega)
+    ]  # fmt: skip
+
+
+def fbp_posterior(case, theta):
+    priors, (k_y, *k_x) = case.model.priors, theta["selection"]
+    sd_y, sd_pi = np.sqrt(theta["variance"])
+    y, log_pi = case.z.T
+    log_lik = st.norm.logpdf(log_pi, k_y * y + case.x @ k_x, sd_pi)
+    log_lik += st.norm.logpdf(y, case.x @ theta["beta"], sd_y)
+    # log E(pi | x) of the log-normal pi = exp(k_y y + x k_x + e).
+    log_lik -= case.x @ k_x + k_y * (case.x @ theta["beta"])
+    log_lik -= (sd_pi**2 + k_y**2 * sd_y**2) / 2
+    value = case.alpha @ log_lik
+    value += st.norm.logpdf(theta["beta"], 0, priors["coefficient_sd"]).sum()
+    value += st.norm.logpdf(theta["selection"], 0, priors["selection_sd"]).sum()
+    value += st.halfcauchy.logpdf([sd_y, sd_pi], 0, priors["residual_scale"]).sum()
+    return value, [theta["beta"], theta["selection"], [sd_y, sd_pi]]
+
+
+def normal_posterior(case, theta):
+    priors, sd = case.model.priors, np.sqrt(theta["variance"])
+    scale, omega = theta["coefficient_scale"], theta["coefficient_correlation"]
+    y = case.z[:, 0]
+    value = case.alpha @ st.norm.logpdf(y, case.x @ theta["beta"], sd[0])
+    value += half_t(sd[:1], 3, priors["residual_scale"])
+    value += coefficient_prior(theta["beta"][:, None], scale[None], omega, priors)
+    coordinates = [theta["beta"], sd, scale, lower(omega)]
+    if case.shape[1] == 2:
+        delta, *gamma = theta["weight_coefficients"]
+        value += case.alpha @ st.norm.logpdf(case.z[:, 1], delta * y + case.x @ gamma, sd[1])
+        value += st.norm.logpdf([delta, *gamma], 0, priors["weight_coefficient_sd"]).sum()
+        value += half_t(sd[1:], 3, priors["weight_residual_scale"])
+        coordinates.append([delta, *gamma])
+    return value, coordinates
+
+
+POSTERIOR = {"fbs": fbs_posterior, "fbp": fbp_posterior, "normal": normal_posterior}
+
+
+def lower(matrix):
+    return matrix[np.tril_indices(matrix.shape[0], -1)]
+
+
+def direct(case, u):
+    """Log posterior by SciPy at u, plus the log Jacobian by finite differences."""
+
+    def coordinates(point):
+        theta = case.model.constrain(point, case.shape)
+        value, parts = POSTERIOR[case.model.name](case, theta)
+        return value, np.concatenate([np.ravel(part) for part in parts])
+
+    h = 1e-5
+    columns = [
+        (coordinates(u + h * e)[1] - coordinates(u - h * e)[1]) / (2 * h) for e in np.eye(u.size)
+    ]
+    return coordinates(u)[0] + np.linalg.slogdet(np.array(columns))[1]
+
+
+@pytest.mark.parametrize(("name", "q"), MODELS)
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_equals_scipy_record_by_record(name, q, weighting):
+    case = make_case(name, q, weighting=weighting, n=60, priors=OPTIONS[name])
+    points = case.points(6, np.random.default_rng(3))
+    expected = [direct(case, u) for u in points]
+    value = case.model.log_density(points, case.stats)[0]
+    np.testing.assert_allclose(value, expected, rtol=1e-8, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "q"), MODELS)
+@pytest.mark.parametrize("k", [1, 4])
+def test_gradient_equals_central_differences(name, q, k):
+    case = make_case(name, q, k=k, n=50)
+    points, h = case.points(10, np.random.default_rng(4)), 1e-5
+    value, gradient = case.model.log_density(points, case.stats)
+    steps = h * np.eye(case.size)[:, None]
+    above = case.model.log_density(points + steps, case.stats)[0]
+    below = case.model.log_density(points - steps, case.stats)[0]
+    difference = ((above - below) / (2 * h)).T
+    scale = np.abs(value)[:, None] + np.abs(gradient).max(1, keepdims=True)
+    assert np.abs(difference - gradient).max() < np.inf
+    np.testing.assert_array_less(np.abs(difference - gradient) / scale, 1e-7)
+
+
+@pytest.mark.parametrize(("name", "q"), MODELS)
+def test_single_points_and_batches_agree(name, q):
+    case = make_case(name, q)
+    points = case.points(6, np.random.default_rng(5)).reshape(2, 3, -1)
+    value, gradient = case.model.log_density(points, case.stats)
+    assert value.shape == (2, 3)
+    assert gradient.shape == points.shape
+    one = case.model.log_density(points[1, 2], case.stats)
+    assert one[0].shape == ()
+    np.testing.assert_allclose(one[0], value[1, 2], rtol=1e-13)
+    np.testing.assert_allclose(one[1], gradient[1, 2], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("name", "q"), MODELS)
+@pytest.mark.parametrize("k", [1, 3])
+def test_constrain_and_unconstrain_are_inverse(name, q, k):
+    case = make_case(name, q, k=k)
+    points = case.points(20, np.random.default_rng(6)).reshape(4, 5, -1)
+    theta = case.model.constrain(points, case.shape)
+    np.testing.assert_allclose(case.model.unconstrain(theta), points, rtol=1e-9, atol=1e-11)
+    draws = case.model.sample(case.stats, SamplingPlan(2, 4, 4), np.random.default_rng(7))
+    assert draws.keys() == theta.keys()
+    again = case.model.constrain(case.model.unconstrain(draws), case.shape)
+    for key, values in draws.items():
+        assert again[key].shape == values.shape
+        np.testing.assert_allclose(again[key], values, rtol=1e-8, atol=1e-10)
+
+
+def test_a_wrong_number_of_parameters_is_an_error():
+    case = make_case("fbs", 2)
+    with pytest.raises(ValueError, match="expected 18 unconstrained parameters, got 17"):
+        case.model.log_density(np.zeros(17), case.stats)
+
+
+@pytest.mark.parametrize(("name", "q"), MODELS)
+@pytest.mark.parametrize("weighting", ["ones", "zeros"])
+def test_gibbs_draws_have_a_gradient_of_mean_zero(name, q, weighting):
+    """E grad log p(u) = 0 over the posterior: sampler and density are of one distribution."""
+    case = make_case(name, q, weighting=weighting)
+    draws = case.model.sample(case.stats, SamplingPlan(4, 200, 800), np.random.default_rng(8))
+    u = case.model.unconstrain({key: values[0] for key, values in draws.items()})
+    gradient = case.model.log_density(u, case.stats)[1]
+    flat = gradient.reshape(-1, case.size)
+    error = flat.std(axis=0) / np.sqrt(effective_sample_size(gradient))
+    assert np.abs(flat.mean(axis=0) / error).max() < 4.5
+
+
+@pytest.mark.parametrize(("d", "eta"), [(2, 1.0), (2, 6.0), (3, 2.5), (4, 1.0), (5, 6.0)])
+def test_lkj_density_is_that_of_the_matrix_times_the_jacobian(d, eta):
+    u = np.random.default_rng(9).standard_normal(d * (d - 1) // 2)
+    root = CorrelationRoot.from_unconstrained(u, d)
+    matrix = root.root @ root.root.T
+    np.testing.assert_allclose(np.diag(matrix), 1, rtol=1e-14)
+    # |d Omega / d L| is the product of L_jj^(d - j).
+    expected = lkj(matrix, eta) + (root.log_diagonal * np.arange(d - 1, -1, -1)).sum()
+    np.testing.assert_allclose(lkj_log_density(root, eta)[0], expected, rtol=1e-12)
+
+
+def test_far_partial_correlations_stay_finite():
+    u = np.array([18.0, -17.0, 15.0])
+    root = CorrelationRoot.from_unconstrained(u, 3)
+    assert np.isfinite(root.log_jacobian)
+    assert np.isfinite(root.log_diagonal).all()
+    moderate = np.array([3.0, -2.5, 4.0])
+    factor = CorrelationRoot.from_unconstrained(moderate, 3).root
+    np.testing.assert_allclose(unconstrained_correlation(factor), moderate, rtol=1e-9)
