@@ -186,7 +186,26 @@ class _Gibbs:
         self.batch, self.k = stats.fit.shape[:2]
         self.design_gram, self.design_cross = stats.conditional_gram()
         self.cross_y = self.design_gram[:, 0, 1:]
+        self.shift = self._constant_coefficients()
         self._start()
+
+    def _constant_coefficients(self) -> FloatArray | None:
+        """e (B, K) with X e = 1 on all records with weight, or None.
+
+        None as well where hardly any record has weight: the shift would only be a burden.
+        """
+        s = self.stats
+        if np.any(s.total <= FEW_RECORDS):
+            return None
+        length = np.sqrt(np.einsum("bkk->bk", s.gram))
+        inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
+        scaled = s.gram * inverse[:, :, None] * inverse[:, None, :]
+        solution = np.linalg.pinv(scaled, rcond=1e-12, hermitian=True)
+        constant = inverse * np.einsum("bij,bj->bi", solution, inverse * s.x_sum)
+        left_over = s.total - np.einsum("bk,bk->b", s.x_sum, constant)
+        if np.any(np.abs(left_over) > 1e-9 * s.total):
+            return None
+        return np.asarray(constant, dtype=np.float64)
 
     def _start(self) -> None:
         """Overdispersed starts about the least-squares fits."""
@@ -225,6 +244,53 @@ class _Gibbs:
         self.u_variance = self.rng.random((c, 2, tries, b))
 
     def _sweep(self, i: int) -> None:
+        if self.shift is not None and i % 2 == 1:
+            self._sweep_of_sample(i, self.shift)
+        else:
+            self._sweep_of_population(i)
+
+    def _sweep_of_sample(self, i: int, e: FloatArray) -> None:
+        """One sweep over (b, k_y, c, s_y^2, s_pi^2) with b = beta + k_y s_y^2 e and
+        c = k_x + s_pi^2 e, where X e = 1: the coefficients of the implied sample distribution
+        (methods 3), y~ ~ N(x b, s_y^2) and log pi~ | y~ ~ N(k_y y~ + x c, s_pi^2).
+
+        The likelihood keeps its parts apart there and only the priors of beta and k_x tie them.
+        In (beta, k_x) the tilt ties them, the closer the wider log pi~ and the stronger the
+        selection: a chain that alternates moves as freely as the better of the two allows.
+        """
+        s, norm = self.stats, np.einsum("bk,bk->b", e, e)
+        tau, tau_pi = self.coefficient_precision, self.selection_precision
+        k_y = self.selection[:, 0]
+        v_y, v_pi = self.variance.T
+        precision = s.gram / v_y[:, None, None] + tau * np.eye(self.k)
+        linear = self.cross_y / v_y[:, None] + tau * (k_y * v_y)[:, None] * e
+        b = primitives.normal_from_precision(precision, linear, self.n_beta[i])
+        along = np.einsum("bk,bk->b", e, b)
+        precision = self.design_gram / v_pi[:, None, None] + tau_pi * np.eye(self.k + 1)
+        precision[:, 0, 0] += tau * v_y * v_y * norm
+        linear = self.design_cross / v_pi[:, None]
+        linear[:, 0] += tau * v_y * along
+        linear[:, 1:] += tau_pi * v_pi[:, None] * e
+        draw = primitives.normal_from_precision(precision, linear, self.n_selection[i])
+        k_y, c = draw[:, 0], draw[:, 1:]
+        squares = s.sum_of_squares(np.stack([b, c + k_y[:, None] * b], axis=-1))
+        squares_y, squares_both = squares[:, 0, 0], squares[:, 0, 1]
+        squares_pi = squares[:, 1, 1] - 2.0 * k_y * squares_both + k_y * k_y * squares_y
+        along_pi = np.einsum("bk,bk->b", e, c)
+        level, uniforms, prior = self.u_level[i], self.u_variance[i], self.residual_scale
+        v_y = primitives.slice_shifted_variances(
+            v_y, s.total, squares_y, tau * k_y * k_y * norm, tau * k_y * along, prior,
+            level[0], uniforms[0],
+        )  # fmt: skip
+        v_pi = primitives.slice_shifted_variances(
+            v_pi, s.total, squares_pi, tau_pi * norm, tau_pi * along_pi, prior,
+            level[1], uniforms[1],
+        )  # fmt: skip
+        self.variance = np.stack([v_y, v_pi], axis=1)
+        self.beta = b - (k_y * v_y)[:, None] * e
+        self.selection = np.concatenate([k_y[:, None], c - v_pi[:, None] * e], axis=1)
+
+    def _sweep_of_population(self, i: int) -> None:
         s = self.stats
         k_y = self.selection[:, 0]
         v_y, v_pi = self.variance.T

@@ -44,7 +44,7 @@ def inverse_wishart_root(df: FloatArray, normals: FloatArray, uniforms: FloatArr
     bartlett = np.tril(normals, -1)
     index = np.arange(q)
     bartlett[..., index, index] = np.sqrt(chdtri(df[:, None] - index, uniforms))
-    return np.linalg.inv(bartlett).swapaxes(-1, -2)
+    return np.asarray(np.linalg.inv(bartlett).swapaxes(-1, -2), dtype=np.float64)
 
 
 def slice_sample(
@@ -195,6 +195,44 @@ def slice_variances(
     return np.exp(slice_sample(log_density, current, lower, upper, level, uniforms))
 
 
+def slice_shifted_variances(
+    variance: FloatArray,
+    total: FloatArray,
+    sum_squares: FloatArray,
+    quadratic: FloatArray,
+    linear: FloatArray,
+    prior_scale: float,
+    level: FloatArray,
+    uniforms: FloatArray,
+) -> FloatArray:
+    """Updates v = s², half-Cauchy(0, c) prior of s, when a normal prior's mean moves with v.
+
+    Density ∝ v^((1-A)/2 - 1) exp(-sum_squares/(2v)) / (1 + v/c²) exp(linear v - quadratic v²/2);
+    total A > 1, quadratic > 0. All arrays (B,). The bracket of the slice holds all the mass: to
+    the right up to where both the inverse gamma and the normal factor have fallen below exp(-40);
+    to the left, where exp(-sum_squares/(2v)) has fallen as far below what the rest can make up.
+    """
+    p = 0.5 * (1.0 - total)
+    unit = prior_scale * prior_scale
+    squares = np.maximum(sum_squares, 1e-300)
+
+    def log_density(t: FloatArray) -> FloatArray:
+        v = np.exp(t)
+        result: FloatArray = p * t - 0.5 * squares / v - np.log1p(v / unit)
+        return result + v * (linear - 0.5 * quadratic * v)
+
+    mode = np.log(squares / total)
+    width = 80.0 / (total - 1.0) + np.sqrt(160.0 / (total - 1.0)) + 1.0
+    lowest = squares / (total + 200.0 + 2.0 * np.sqrt(2.0 * squares * np.maximum(-linear, 0.0)))
+    farthest = (np.maximum(linear, 0.0) / np.sqrt(quadratic) + 9.0) / np.sqrt(quadratic)
+    current = np.log(variance)
+    lower = np.minimum(np.minimum(mode - width, np.log(lowest) - 1.0), current - 1.0)
+    # Beyond ``farthest`` nothing is left of the normal factor, before the mode it cannot say so.
+    upper = np.where(linear > 0, np.maximum(mode + width, np.log(farthest)), mode + width)
+    upper = np.maximum(upper, current + 1.0)
+    return np.exp(slice_sample(log_density, current, lower, upper, level, uniforms))
+
+
 def variance_mode(p: FloatArray, a: FloatArray, b: FloatArray, unit: float) -> FloatArray:
     """A point near the mode in log v of GIG(p, a, b) / (1 + v/unit); positive, any shape.
 
@@ -217,7 +255,8 @@ def wishart_correlation(root: FloatArray) -> FloatArray:
     """
     cross = root @ root.swapaxes(-1, -2)
     scale = np.sqrt(np.einsum("bkk->bk", cross))
-    return cross / (scale[:, :, None] * scale[:, None, :])
+    result: FloatArray = cross / (scale[:, :, None] * scale[:, None, :])
+    return result
 
 
 def elliptical_correlation(

@@ -12,6 +12,7 @@ from surveysynth._types import FloatArray, Theta
 from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
 from surveysynth.models.gaussian import GaussianStats
+from surveysynth.sampling import diagnostics
 from surveysynth.survey import PublicDesign
 
 PLAN = SamplingPlan(chains=2, warmup=40, draws=40)
@@ -141,6 +142,47 @@ def test_both_ways_of_drawing_a_covariance_agree() -> None:
             means = [((v - centre) ** power).mean(1) for v in (a, b)]
             error = np.sqrt(sum(m.var(0, ddof=1) / 60 for m in means))
             assert np.all(np.abs(means[0].mean(0) - means[1].mean(0)) < 4.5 * error), (key, power)
+
+
+@pytest.mark.parametrize("slope", [-0.5, -6.0])
+@pytest.mark.parametrize("sd", [0.3, 1.0, 4.0])
+def test_fbp_mixes_where_inclusion_varies_widely(slope: float, sd: float) -> None:
+    """Strong selection and log inclusion probabilities from narrow to very wide."""
+    design, rng = group_design(500, 4), np.random.default_rng(81)
+    noise = rng.standard_normal((2, 500))
+    z = np.column_stack([10.0 + 0.5 * noise[0], slope * 0.5 * noise[0] + sd * noise[1]])
+    model = get_model("fbp")
+    stats = model.compress(records_of(design, z), np.full(500, 0.7))
+    theta = model.sample(stats, SamplingPlan(4, 200, 250), np.random.default_rng(82))
+    for key, values in model.monitored({k: v[0] for k, v in theta.items()}).items():
+        assert diagnostics.effective_sample_size(values).min() > 250.0, key
+        assert diagnostics.r_hat(values).max() < 1.05, key
+
+
+def test_fbp_has_one_posterior_with_and_without_a_constant_in_x() -> None:
+    """Where the columns of X span no constant, chains stay with the population's parameters: a
+    negligible record off the constant switches the other ones off, and changes no posterior."""
+    n = 80
+    x = np.column_stack([np.ones(n), np.random.default_rng(83).normal(size=n)])
+    x[0] = [1.001, 0.0]
+    design = make_design(x, np.arange(n))
+    z = simulated_z(design)
+    alpha = np.full(n, 0.5)
+    alpha[0] = 0.0
+    spanned = get_model("fbp").compress(records_of(design, z), alpha)
+    alpha[0] = 1e-2
+    not_spanned = get_model("fbp").compress(records_of(design, z), alpha)
+    plan = SamplingPlan(chains=60, warmup=150, draws=100)
+    results = [
+        summary("fbp", get_model("fbp").sample(stats, plan, np.random.default_rng(84 + j)))
+        for j, stats in enumerate((spanned, not_spanned))
+    ]
+    for key in results[0]:
+        a, b = (result[key].reshape(60, 100, -1) for result in results)
+        error = np.sqrt((a.mean(1).var(0, ddof=1) + b.mean(1).var(0, ddof=1)) / 60)
+        gap = np.abs(a.mean((0, 1)) - b.mean((0, 1)))
+        assert np.all(gap < 4.5 * error + 0.01 * a.std((0, 1))), key
+        assert np.all(np.abs(a.std((0, 1)) / b.std((0, 1)) - 1.0) < 0.1), key
 
 
 @each_model

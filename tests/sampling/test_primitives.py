@@ -209,6 +209,41 @@ def test_a_wrong_variance_density_is_rejected() -> None:
         assert stats.kstest(draws, cdf).pvalue < 1e-12
 
 
+SHIFTED_CASES = {
+    "weak prior": (100.0, 50.0, 1e-4, 0.02),
+    "prior that pulls up": (10.0, 4.0, 2.0, 40.0),
+    "prior that pulls far up": (5.0, 1e-3, 1.0, 100.0),
+    "prior that pulls down": (10.0, 400.0, 0.5, -60.0),
+    "prior that pulls far down": (3.0, 1e4, 1.0, -1e5),
+    "few records": (2.1, 0.3, 0.01, 0.1),
+    "many records": (1e4, 2e3, 5.0, -3.0),
+    "hardly any residual": (30.0, 1e-14, 1.0, 1.0),
+}
+
+
+def shifted_log_density(
+    v: FloatArray, total: float, squares: float, quadratic: float, linear: float
+) -> FloatArray:
+    usual = variance_log_density(v, total, 0.0, squares, 1.0)
+    return usual + linear * v - 0.5 * quadratic * v**2
+
+
+@pytest.mark.parametrize("case", SHIFTED_CASES.values(), ids=SHIFTED_CASES.keys())
+def test_shifted_variances_follow_their_density(case: tuple[float, float, float, float]) -> None:
+    rng = np.random.default_rng(18)
+    v = np.full(BATCH, 0.7)
+    for _ in range(12):
+        v = primitives.slice_shifted_variances(
+            v, *(np.full(BATCH, value) for value in case), 1.0,
+            rng.random(BATCH), rng.random((primitives.MAX_SHRINKS, BATCH)),
+        )  # fmt: skip
+    cdf = integrated_cdf(lambda v: shifted_log_density(v, *case))
+    assert stats.kstest(v, cdf).pvalue > LEVEL
+    if case == SHIFTED_CASES["few records"]:
+        wrong = integrated_cdf(lambda v: shifted_log_density(v, *case) + 0.5 * np.log(v))
+        assert stats.kstest(v, wrong).pvalue < 1e-6
+
+
 def test_variance_mode_is_a_stationary_point() -> None:
     p, a, b = np.array([-50.0, -1.0, 0.4]), np.array([3.0, 1e-9, 2.0]), np.array([8.0, 2.0, 1e-9])
     v = primitives.variance_mode(p, a, b, 1.0)
