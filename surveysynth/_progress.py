@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 RELEASE_STAGES = (
+    "compiling the Stan program",
     "reading the survey",
     "unweighted fit",
     "risk weights for the target epsilon",

@@ -73,6 +73,16 @@ def _distinct(values: tuple[T, ...]) -> tuple[T, ...]:
     return values
 
 
+def _model(value: str) -> str:
+    if value not in PRIOR_DEFAULTS and not value.lower().endswith(".toml"):
+        known = ", ".join(repr(name) for name in PRIOR_DEFAULTS)
+        raise ValueError(
+            f"expected one of {known}, or the path of a .toml file that declares a Stan program, "
+            f"got {value!r}.{nearest(value, PRIOR_DEFAULTS)}"
+        )
+    return value
+
+
 Name = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[Name, ...], BeforeValidator(_as_tuple), AfterValidator(_distinct)]
 OneOrMoreNames = Annotated[
@@ -120,7 +130,7 @@ class SynthesizerSection(Section):
     """``[synthesizer]``: the model of outcome and weight, and how it is fitted."""
 
     model: Annotated[
-        Literal["fbs", "fbp", "normal"], _built(_PLANNED_MODELS, "'fbs', 'fbp' and 'normal'")
+        str, _built(_PLANNED_MODELS, "'fbs', 'fbp' and 'normal'"), AfterValidator(_model)
     ] = "fbs"
     outcome: OneOrMoreNames
     predictors: Name | None = None
@@ -128,28 +138,25 @@ class SynthesizerSection(Section):
     transform_scale: OneOrMoreNumbers = (1.0,)
     transform_shift: OneOrMoreNumbers = (0.0,)
     smoothing: Literal["default", "outcome"] = "default"
-    engine: Annotated[
-        Literal["auto", "embedded"], _built(("cmdstan",), "'auto' and 'embedded'")
-    ] = "auto"
+    engine: Literal["auto", "embedded", "cmdstan"] = "auto"
     inference: Annotated[Literal["paper"], _built(("debiased",), "'paper'")] = "paper"
     chains: Annotated[int, Field(ge=MIN_CHAINS, le=1000)] = 4
     draws: Annotated[int, Field(ge=MIN_DRAWS, le=MAX_DRAWS)] = 250
     warmup: Annotated[int, Field(ge=MIN_DRAWS, le=MAX_DRAWS)] = 250
     priors: dict[str, float] = {}
 
-    @field_validator("model", mode="before")
-    @classmethod
-    def _no_program(cls, value: Any) -> Any:
-        if isinstance(value, str) and value.lower().endswith(".toml"):
-            raise ValueError(
-                "a Stan program of your own is not built yet; what works now: 'fbs', 'fbp' and "
-                "'normal'."
-            )
-        return value
+    @property
+    def is_program(self) -> bool:
+        """Whether the model is a Stan program of the caller's own, declared in a toml file."""
+        return self.model.lower().endswith(".toml")
 
     @model_validator(mode="after")
     def _agree(self) -> "SynthesizerSection":
-        if self.model != "fbs" and len(self.outcome) > 1:
+        if self.is_program and self.engine == "embedded":
+            raise ValueError(
+                "engine: a Stan program of your own has no embedded sampler; leave engine out."
+            )
+        if self.model != "fbs" and not self.is_program and len(self.outcome) > 1:
             raise ValueError(
                 f"outcome: model {self.model!r} takes one outcome, got {len(self.outcome)}; "
                 "a list of outcomes needs model = 'fbs'."
@@ -171,6 +178,8 @@ class SynthesizerSection(Section):
         return self
 
     def _check_priors(self) -> None:
+        if self.is_program:
+            return  # its names are in the file that declares it
         known = PRIOR_DEFAULTS[self.model]
         for name, value in self.priors.items():
             if name not in known:

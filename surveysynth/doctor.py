@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -27,6 +28,7 @@ _LIBRARIES = (
     "samplics",
     "nutpie",
     "cmdstanpy",
+    "pystan",
 )
 
 
@@ -41,6 +43,8 @@ def report_lines() -> list[str]:
     lines.append(f"CmdStan       {_cmdstan()}")
     compiler = shutil.which("g++") or shutil.which("clang++")
     lines.append(f"C++ compiler  {compiler or 'none (needed for Stan only)'}")
+    lines.append(f"make          {shutil.which('make') or 'none (needed for Stan only)'}")
+    lines.append(f"Stan programs {_programs()}")
     lines.append(f"tables        {_tables()}")
     return lines
 
@@ -64,11 +68,24 @@ def _cmdstan() -> str:
     try:
         import cmdstanpy
 
-        return str(cmdstanpy.cmdstan_path())
+        folder = Path(cmdstanpy.cmdstan_path())
+        built = (folder / "bin").is_dir()
+        return str(folder) if built else f"{folder} (its bin folder is missing: rebuild it)"
     except Exception:  # whatever is wrong with it, the other lines still help
         return (
-            "none (not needed: the embedded sampler is used; python -m cmdstanpy.install_cmdstan)"
+            "none (needed for engine = 'cmdstan' and for a Stan program of your own only: "
+            "python -m cmdstanpy.install_cmdstan)"
         )
+
+
+def _programs() -> str:
+    from surveysynth.resources import stan_directory
+
+    try:
+        folder = stan_directory()
+    except FileNotFoundError as error:
+        return str(error)
+    return f"{folder} ({', '.join(sorted(path.stem for path in folder.glob('*.stan')))})"
 
 
 def _tables() -> str:

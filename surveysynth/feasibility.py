@@ -30,10 +30,14 @@ class Trial:
 
 @dataclass(frozen=True)
 class FeasibilityReport:
-    """Trials of one target. ``feasible``: at least one guess reached it."""
+    """Trials of one target. ``feasible``: at least one guess reached it.
+
+    ``simulated``: False where the model has no guess to simulate from; nothing is known then.
+    """
 
     settings: MechanismSettings
     trials: tuple[Trial, ...]
+    simulated: bool = True
 
     @property
     def feasible(self) -> bool:
@@ -42,6 +46,11 @@ class FeasibilityReport:
 
     def lines(self) -> list[str]:
         """The report for a reader; all of it comes from simulated data."""
+        if not self.simulated:
+            return [
+                "Feasibility: not simulated, since a Stan program of your own gives no guess of "
+                "its parameters. A release tells whether the target is reached."
+            ]
         if not self.trials:
             return ["Feasibility: nothing to reach, risk = none (not private)."]
         head = (
@@ -82,6 +91,8 @@ def check(
     require(model, design)
     if not settings.private:
         return FeasibilityReport(settings, ())
+    if not getattr(model, "has_prior_guess", True):
+        return FeasibilityReport(settings, (), simulated=False)
     rng = rng or np.random.default_rng()
     # Half-length chains tell feasibility as well, in half the time.
     plan = settings.plan

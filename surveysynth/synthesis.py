@@ -48,8 +48,7 @@ def synthesise(
     Raises ``InputError`` for replicates_per_draw < 1, ``RefusedError`` if a synthetic value is too
     large for a number (a transform that does not suit the outcome).
     """
-    if replicates_per_draw < 1:
-        raise InputError(f"replicates_per_draw must be at least 1, got {replicates_per_draw}.")
+    check_replicates(model, replicates_per_draw)
     for draw in range(private_draws.settings.m):
         theta = private_draws.draw(draw)
         for replicate in range(replicates_per_draw):
@@ -63,6 +62,19 @@ def synthesise(
                     "transform (asinh with a public scale), fewer predictors or a larger epsilon."
                 )
             yield SyntheticDataset(draw + 1, replicate + 1, outcome, weight, outcome, weight)
+
+
+def check_replicates(model: Model, replicates_per_draw: int) -> None:
+    """Raises ``InputError`` for fewer than one dataset a draw, or more than the model can make."""
+    if replicates_per_draw < 1:
+        raise InputError(f"replicates_per_draw must be at least 1, got {replicates_per_draw}.")
+    limit: int | None = getattr(model, "datasets_per_draw", None)
+    if limit is not None and replicates_per_draw > limit:
+        raise InputError(
+            f"The model {model.name!r} makes one dataset a draw, its generated quantities, and "
+            f"replicates_per_draw is {replicates_per_draw}: set replicates_per_draw = 1 in "
+            "[privacy], or declare a Python function as simulate, which makes as many as wanted."
+        )
 
 
 def _outcomes(design: PublicDesign, simulated: Simulated) -> FloatArray:

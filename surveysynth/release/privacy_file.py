@@ -1,6 +1,7 @@
 """privacy.json: the guarantee and everything it depends on, for programs. Nothing realised."""
 
 import platform
+from pathlib import Path
 from typing import Any
 
 from surveysynth.doctor import version_of
@@ -30,7 +31,7 @@ def make_privacy_record(facts: ReleaseFacts, model_title: str) -> dict[str, Any]
         "m": settings.m,
         "draws": settings.plan.kept,
         "chains": settings.plan.chains,
-        "model": facts.spec.synthesizer.model,
+        "model": Path(facts.spec.synthesizer.model).stem,
         "model_title": model_title,
         "risk": settings.risk,
         "settings": _settings(facts),
@@ -57,6 +58,7 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
             for transform, name in zip(synthesizer.transforms, synthesizer.outcome, strict=True)
         ],
         "formula": facts.design.matrix.formula,
+        "engine": synthesizer.engine,
         "smoothing": synthesizer.smoothing,
         "inference": synthesizer.inference,
         "priors": dict(synthesizer.priors),

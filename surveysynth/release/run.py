@@ -73,11 +73,14 @@ def release(
         Path(out), None if confidential is None else Path(confidential), overwrite=overwrite
     )
     mechanism_rng, synthesis_rng = _streams(seed)
-    say("reading the survey")
     spec = load_spec(spec_path)
+    model, settings = engine_of(spec, model_of(spec)), settings_of(spec)
+    if hasattr(model, "prepare"):
+        say("compiling the Stan program")
+        model.prepare()
+    say("reading the survey")
     survey = read_survey(spec)
     refuse_clusters(survey.design)
-    model, settings = model_of(spec), settings_of(spec)
     facts = _facts(spec, survey.design, settings, model, test=seed is not None)
     entry = _ledger_entry(facts)
     private, fit = mechanism.run(
@@ -160,7 +163,7 @@ def _ledger_entry(facts: "ReleaseFacts") -> LedgerEntry:
         spec=spec.path.name,
         spec_sha256=file_sha256(spec.path),
         data_sha256=file_sha256(spec.data_path),
-        model=spec.synthesizer.model,
+        model=Path(spec.synthesizer.model).stem,
         epsilon=settings.epsilon if settings.private else None,
         m=settings.m,
         test=facts.test,
@@ -190,11 +193,31 @@ def refuse_clusters(design: "PublicDesign") -> None:
 def model_of(spec: "Spec") -> "Model":
     """The synthesizer that a specification names, with its options."""
     from surveysynth.models import get_model
+    from surveysynth.synthesis import check_replicates
 
-    options: dict[str, Any] = {"priors": dict(spec.synthesizer.priors)}
-    if spec.synthesizer.model == "fbp":
-        options["smoothing"] = spec.synthesizer.smoothing
-    return get_model(spec.synthesizer.model, **options)
+    synthesizer = spec.synthesizer
+    if synthesizer.is_program:
+        from surveysynth.models.stan_program import StanProgram
+
+        program = StanProgram.load(spec.path.parent / synthesizer.model, priors=synthesizer.priors)
+        check_replicates(program, spec.privacy.replicates_per_draw)
+        return program
+    options: dict[str, Any] = {"priors": dict(synthesizer.priors)}
+    if synthesizer.model == "fbp":
+        options["smoothing"] = synthesizer.smoothing
+    return get_model(synthesizer.model, **options)
+
+
+def engine_of(spec: "Spec", model: "Model") -> "Model":
+    """The model with the sampler that a specification asks for.
+
+    A Stan program of the caller's own is its own sampler.
+    """
+    if spec.synthesizer.engine != "cmdstan" or spec.synthesizer.is_program:
+        return model
+    from surveysynth.sampling.stan import StanEngine
+
+    return StanEngine(model)  # type: ignore[arg-type]
 
 
 def settings_of(spec: "Spec") -> "MechanismSettings":

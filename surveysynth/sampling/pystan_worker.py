@@ -5,9 +5,12 @@ would keep every fit in the user's cache, draws and all: here it keeps them in D
 deletes.
 """
 
+import asyncio
+import fcntl
 import importlib
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -15,6 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+#: PyStan gives the translation to C++ one second.
+TRANSLATIONS = 20
 
 
 def main(folder: Path) -> int:
@@ -47,29 +53,30 @@ def _run(folder: Path) -> int:
 
 
 def _compile(code: str) -> None:
-    """The compiler's message is the error's: no data are there yet."""
-    compiler = importlib.import_module("httpstan.compile")
-    models = importlib.import_module("httpstan.models")
+    """Compile as PyStan's server does, without it: its client gives up after five minutes."""
+    compiler, models, cache = (
+        importlib.import_module(f"httpstan.{name}") for name in ("compile", "models", "cache")
+    )
     name = models.calculate_model_name(code)
-    try:
-        models.import_services_extension_module(name)
-        return
-    except KeyError:
-        pass
-    _, messages = compiler.compile(code, f"model_{name.split('/')[1]}")
-    assert isinstance(messages, str)
-    _build(code, {})
-
-
-def _build(code: str, data: dict[str, Any], seed: int | None = None) -> Any:
-    """PyStan's model. Without the program's data it is compiled all the same, and then fails."""
-    stan = importlib.import_module("stan")
-    try:
-        return stan.build(code, data=data, random_seed=seed)
-    except RuntimeError:
-        if data:
-            raise
-        return None
+    directory = cache.model_directory(name)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with directory.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be compiling the same program
+        try:
+            models.import_services_extension_module(name)
+            return
+        except KeyError:
+            cache.delete_model_directory(name)
+        for attempt in range(TRANSLATIONS):
+            try:
+                _, messages = compiler.compile(code, f"model_{name.split('/')[1]}")
+                cache.dump_stanc_warnings(messages, name)
+                output = asyncio.run(models.build_services_extension_module(code))
+                break
+            except subprocess.TimeoutExpired:  # after one second: the machine is busy
+                if attempt == TRANSLATIONS - 1:
+                    raise
+        cache.dump_services_extension_module_compiler_output(output, name)
 
 
 def _sample(
@@ -79,7 +86,8 @@ def _sample(
         return folder / f"{name.replace('/', '_')}.gz"
 
     importlib.import_module("httpstan.cache").fit_path = fit_path  # type: ignore[attr-defined]
-    model = _build(code, data, settings.pop("seed"))
+    stan = importlib.import_module("stan")
+    model = stan.build(code, data=data, random_seed=settings.pop("seed"))
     fit = model.sample(**settings)
     shape = (settings["num_samples"], settings["num_chains"])
     dimensions = {**dict(zip(fit.param_names, fit.dims, strict=True)), "divergent__": ()}

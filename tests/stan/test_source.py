@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surveysynth.errors import InputError
+from surveysynth.resources import stan_directory
 from surveysynth.sampling.stan_source import StanSource, declared_names, flattened_source
 
 
@@ -88,3 +89,11 @@ def test_declarations_are_read_block_by_block() -> None:
 def test_any_text_is_read_without_a_fault(text: str) -> None:
     declared_names(StanSource("p", text))
     declared_names(StanSource("p", "data {" + text))
+
+
+def test_the_package_s_programs_are_complete() -> None:
+    programs = sorted(stan_directory().glob("*.stan"))
+    for path in programs:
+        source = StanSource.read(path, [stan_directory()])
+        assert "#include" not in source.code
+        assert {"data", "parameters", "model"} <= set(declared_names(source)), path
