@@ -1,7 +1,7 @@
 """The price of a release: epsilon = 2 m max(Delta, max osc) (methods 2)."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -26,7 +26,8 @@ class MechanismSettings:
 
     epsilon: the target of the whole release of m draws; truncate: quantile of the draws' largest
     bounds above which draws are dropped (1: none); scale, shift, reweight: of linear weights, a
-    scale of None is found for the target. Raises ``InputError`` for values out of range.
+    scale of None is found for the target. Raises ``InputError`` for values out of range and for
+    settings of linear weights beside the fixed point, which has none.
     """
 
     epsilon: float = 10.8
@@ -40,21 +41,44 @@ class MechanismSettings:
     plan: SamplingPlan = SamplingPlan()
 
     def __post_init__(self) -> None:
+        for name, given, known in (
+            ("risk", self.risk, get_args(RiskMeasure)),
+            ("weights", self.weights, get_args(WeightMap)),
+        ):
+            if given not in known:
+                raise InputError(f"{name} must be one of {', '.join(known)}, got {given!r}.")
         if not (np.isfinite(self.epsilon) and self.epsilon > 0):
             raise InputError(f"epsilon must be a positive number, got {self.epsilon!r}.")
-        if self.m < 1:
-            raise InputError(f"m, the number of released draws, must be at least 1, got {self.m}.")
+        if not isinstance(self.m, int) or self.m < 1:
+            raise InputError(
+                "m, the number of released draws, must be a whole number of at least 1, "
+                f"got {self.m!r}."
+            )
         if not 0 < self.truncate <= 1:
             raise InputError(f"truncate must be above 0 and at most 1, got {self.truncate!r}.")
-        if self.scale is not None and not self.scale > 0:
+        self._check_linear()
+        if self.m > self.kept_draws:
+            raise InputError(
+                f"m = {self.m} draws cannot be released from {self.kept_draws} kept draws"
+                f"{' after truncation' if self.truncate < 1 else ''}: raise draws or lower m."
+            )
+
+    def _check_linear(self) -> None:
+        if self.scale is not None and not (np.isfinite(self.scale) and self.scale > 0):
             raise InputError(f"scale of linear weights must be positive, got {self.scale!r}.")
         if not 0 <= self.shift <= 1:
             raise InputError(f"shift of linear weights must be in [0, 1], got {self.shift!r}.")
-        if self.m > int(self.truncate * self.plan.kept):
+        given = self.scale is not None or self.shift != 0 or self.reweight
+        if self.weights == "fixed_point" and given:
             raise InputError(
-                f"m = {self.m} draws cannot be released from {self.plan.kept} kept draws"
-                f"{' after truncation' if self.truncate < 1 else ''}: raise draws or lower m."
+                "scale, shift and reweight belong to weights = 'linear'; fixed-point weights are "
+                "set by epsilon and m alone."
             )
+
+    @property
+    def kept_draws(self) -> int:
+        """Draws that may generate data: all S, or under truncation the share that is kept."""
+        return int(self.truncate * self.plan.kept)
 
     @property
     def target_bound(self) -> float:
