@@ -10,9 +10,7 @@ def capped(lipschitz_by_record: FloatArray, cap: float) -> FloatArray:
 
     A record with infinite f_i gets 0; one with f_i = 0 gets 1.
     """
-    with np.errstate(divide="ignore"):
-        ratio = cap / lipschitz_by_record
-    return np.minimum(1.0, ratio)
+    return np.asarray(cap / np.maximum(lipschitz_by_record, cap))
 
 
 def damped(old: FloatArray, new: FloatArray) -> FloatArray:
