@@ -14,8 +14,8 @@ import numpy as np
 
 from surveysynth._types import FloatArray, IntArray, Theta
 from surveysynth.models import _fbs_density, gaussian
-from surveysynth.models._coefficient_prior import HALF_T_DF
 from surveysynth.models._coefficients import CoefficientBlocks
+from surveysynth.models._covariance import CovarianceBlock
 from surveysynth.models.base import (
     SamplingPlan,
     Simulated,
@@ -155,25 +155,13 @@ class _Gibbs:
     def __init__(
         self, stats: GaussianStats, priors: Mapping[str, float], rng: np.random.Generator
     ) -> None:
-        self.stats, self.rng = stats, rng
-        self.residual_prior = (HALF_T_DF, priors["residual_scale"])
-        self.lkj = priors["lkj"]
-        self.batch, _, self.q = stats.fit.shape
-        # LKJ(eta) is the correlation of a Wishart with q - 1 + 2 eta degrees of freedom.
-        self.columns = round(self.q - 1 + 2 * self.lkj)
-        # Below this many effective records the inverse-Wishart proposal is not usable.
-        self.few = bool(np.any(stats.total <= self.q + 2))
-        spread = self._start()
+        self.stats = stats
+        self.q = stats.fit.shape[-1]
+        # Overdispersed starts about the least-squares fit.
+        spread = stats.start_covariance()
+        inflation = np.exp(rng.normal(0.0, 0.2, (spread.shape[0], 1, 1)))
+        self.residual = CovarianceBlock(spread * inflation, stats.total, priors, rng)
         self.coefficients = CoefficientBlocks(stats.gram, stats.fit, spread, priors, rng)
-
-    def _start(self) -> FloatArray:
-        """An overdispersed start about the least-squares fit, whose covariance it returns."""
-        b, q = self.batch, self.q
-        spread = self.stats.start_covariance()
-        self.covariance = spread * np.exp(self.rng.normal(0.0, 0.2, (b, 1, 1)))
-        self.residual_root = self.rng.standard_normal((b, q, self.columns))
-        self.correction = self._correction(self.covariance)
-        return spread
 
     def run(self, plan: SamplingPlan) -> Theta:
         """Runs the plan; leading axes of the result (databases, chains, draws)."""
@@ -181,77 +169,21 @@ class _Gibbs:
             "beta": [], "covariance": [], "coefficient_scale": [], "coefficient_correlation": []
         }  # fmt: skip
         coefficients = self.coefficients
-        chunk = primitives.sweeps_at_once(self.batch * self.q * coefficients.k)
+        chunk = primitives.sweeps_at_once(coefficients.batch * self.q * coefficients.k)
         for sweep in range(plan.warmup + plan.draws):
             if sweep % chunk == 0:
-                self._draw_random_numbers(chunk)
+                coefficients.draw_random_numbers(chunk)
+                self.residual.draw_random_numbers(chunk)
             self._sweep(sweep % chunk)
             if sweep >= plan.warmup:
                 kept["beta"].append(coefficients.beta)
-                kept["covariance"].append(self.covariance)
+                kept["covariance"].append(self.residual.covariance)
                 kept["coefficient_scale"].append(coefficients.scale)
                 kept["coefficient_correlation"].append(coefficients.correlation)
         return by_chain(kept, plan.chains)
 
-    def _draw_random_numbers(self, c: int) -> None:
-        b, q, rng = self.batch, self.q, self.rng
-        self.coefficients.draw_random_numbers(c)
-        if not self.few:
-            n_covariance = rng.standard_normal((c, b, q, q))
-            u_covariance = rng.random((c, b, q + 1))
-            self.wishart_root = primitives.inverse_wishart_root(
-                self.stats.total - 1.0, n_covariance, u_covariance[..., :q]
-            )
-            self.log_u_covariance = np.log(u_covariance[..., q])
-        else:
-            self.n_residual_root = rng.standard_normal((c, b, q, self.columns))
-            self.u_residual_level = rng.random((c, b))
-            self.u_residual_angle = rng.random((c, primitives.MAX_SHRINKS, b))
-            self.u_residual_scale = rng.random((c, 2, b, q))
-
     def _sweep(self, i: int) -> None:
         squares = self.stats.sum_of_squares(self.coefficients.beta)
-        if self.few:
-            self._covariance_by_slice(i, squares)
-        else:
-            self._covariance_by_proposal(i, squares)
-        self.coefficients.update(i, np.asarray(np.linalg.inv(self.covariance), dtype=np.float64))
-
-    def _covariance_by_proposal(self, i: int, squares: FloatArray) -> None:
-        """Sigma | beta: IW(A - 1, SSE) differs from the conditional only by the half-t of the
-        scales and |Omega|^(eta - 1 + q/2); accept by that ratio."""
-        root = np.linalg.cholesky(squares) @ self.wishart_root[i]
-        proposal = root @ root.swapaxes(-1, -2)
-        correction = self._correction(proposal)
-        accept = self.log_u_covariance[i] < correction - self.correction
-        self.covariance = np.where(accept[:, None, None], proposal, self.covariance)
-        self.correction = np.where(accept, correction, self.correction)
-
-    def _correction(self, covariance: FloatArray) -> FloatArray:
-        variance = np.einsum("bkk->bk", covariance)
-        log_det = np.log(np.linalg.det(covariance) / variance.prod(axis=1))
-        half_t = primitives.half_t_log_density(np.sqrt(variance), *self.residual_prior).sum(1)
-        result: FloatArray = half_t + (self.lkj - 1.0 + 0.5 * self.q) * log_det
-        return result
-
-    def _covariance_by_slice(self, i: int, squares: FloatArray) -> None:
-        """Sigma | beta for few effective records: each scale by slice, Omega_S by an elliptical
-        slice. Exact for any A >= 0, the prior itself at A = 0."""
-        scale = np.sqrt(np.einsum("bkk->bk", self.covariance))
-        total = self.stats.total
-        precision = np.linalg.inv(primitives.wishart_correlation(self.residual_root))
-        weighted = precision * squares
-        for j in range(self.q):
-            others = (weighted[:, j] / scale).sum(1) - weighted[:, j, j] / scale[:, j]
-            scale[:, j] = primitives.update_scales(
-                scale[:, j], total, weighted[:, j, j], -others, self.residual_prior,
-                self.u_residual_scale[i, :, :, j],
-            )  # fmt: skip
-        values, vectors = np.linalg.eigh(squares)
-        factor = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :] / scale[:, :, None]
-        self.residual_root = primitives.elliptical_correlation(
-            self.residual_root, self.n_residual_root[i], total, factor,
-            self.u_residual_level[i], self.u_residual_angle[i],
-        )  # fmt: skip
-        correlation = primitives.wishart_correlation(self.residual_root)
-        self.covariance = correlation * scale[:, :, None] * scale[:, None, :]
+        self.residual.update(i, squares)
+        inverse = np.asarray(np.linalg.inv(self.residual.covariance), dtype=np.float64)
+        self.coefficients.update(i, inverse)

@@ -125,12 +125,12 @@ def batch_of(*stats: GaussianStats) -> GaussianStats:
 
 
 def test_both_ways_of_drawing_a_covariance_agree() -> None:
-    """Beside a database without weight, FBS draws every covariance by slices; on its own, by the
+    """Beside a database without weight, FBS draws every covariance by slices; on its own, from the
     inverse-Wishart proposal. The same records give the same posterior."""
-    design, model = group_design(60, 3), get_model("fbs")
+    design, model = group_design(160, 3), get_model("fbs")
     records = records_of(design, simulated_z(design))
-    usual = model.compress(records, np.full(60, 0.4))
-    empty = model.compress(records, np.zeros(60))
+    usual = model.compress(records, np.full(160, 0.4))
+    empty = model.compress(records, np.zeros(160))
     plan = SamplingPlan(chains=60, warmup=150, draws=100)
     alone = summary("fbs", model.sample(usual, plan, np.random.default_rng(76)))
     beside = summary("fbs", model.sample(batch_of(usual, empty), plan, np.random.default_rng(77)))
@@ -156,6 +156,25 @@ def test_fbp_mixes_where_inclusion_varies_widely(slope: float, sd: float) -> Non
     theta = model.sample(stats, SamplingPlan(4, 200, 250), np.random.default_rng(82))
     for key, values in model.monitored({k: v[0] for k, v in theta.items()}).items():
         assert diagnostics.effective_sample_size(values).min() > 250.0, key
+        assert diagnostics.r_hat(values).max() < 1.05, key
+
+
+@pytest.mark.parametrize("correlation", [0.0, -0.6, -0.95])
+@pytest.mark.parametrize(("outcomes", "total"), [(1, 15.0), (1, 60.0), (2, 60.0), (3, 250.0)])
+def test_fbs_mixes_with_few_records_and_strong_correlations(
+    correlation: float, outcomes: int, total: float
+) -> None:
+    design, rng = group_design(300, 3, outcomes), np.random.default_rng(86)
+    covariance = np.full((outcomes + 1, outcomes + 1), abs(correlation))
+    covariance[-1, :-1] = covariance[:-1, -1] = correlation
+    np.fill_diagonal(covariance, 1.0)
+    root = 0.5 * np.linalg.cholesky(covariance)
+    z = 2.0 + rng.standard_normal((300, outcomes + 1)) @ root.T
+    model = get_model("fbs")
+    stats = model.compress(records_of(design, z), np.full(300, total / 300))
+    theta = model.sample(stats, SamplingPlan(4, 250, 250), np.random.default_rng(87))
+    for key, values in model.monitored({k: v[0] for k, v in theta.items()}).items():
+        assert diagnostics.effective_sample_size(values).min() > 150.0, key
         assert diagnostics.r_hat(values).max() < 1.05, key
 
 

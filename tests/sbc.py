@@ -1,0 +1,311 @@
+"""Simulation-based calibration of FBS and FBP (Talts et al. 2018): ``python -m tests.sbc``.
+
+Parameters are drawn from the priors of methods 3 by other means than the package's (partial
+correlations for LKJ), databases from the parameters, and the rank of each true value among thinned
+posterior draws is uniform if and only if the sampler draws from the posterior of that prior and
+likelihood. All databases of a case are fitted as one batch. The log-likelihood of the database is
+ranked too: it joins all parameters and the data (Modrák et al. 2023).
+
+The same ranks are taken for a sampler whose residual SDs are scaled by 1.1: it must be rejected.
+Results go to tests/golden/sbc.json.
+"""
+
+import argparse
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+from scipy import stats
+
+import surveysynth
+from surveysynth._types import FloatArray, IntArray, Theta
+from surveysynth.models import get_model
+from surveysynth.models.base import SamplingPlan
+from surveysynth.models.gaussian import GaussianRecords, GaussianStats
+
+GOLDEN = Path(__file__).parent / "golden" / "sbc.json"
+#: Databases fitted at once: what they keep stays well below a gigabyte.
+BATCH = 250
+WARMUP = 300
+BINS = 16
+#: No parameter of a sound sampler falls below this; about a hundred are tested twice.
+LEVEL = 1e-5
+WRONG = 1.1
+
+Quantities = dict[str, FloatArray]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, its priors (None: the defaults of methods 3) and the size of its databases."""
+
+    model: str
+    outcomes: int = 1
+    n: int = 40
+    columns: int = 3
+    priors: Mapping[str, float] = field(default_factory=dict)
+    replications: int = 1000
+    draws: int = 63
+    thin: int = 15
+
+
+# The default priors of FBP spread its parameters over orders of magnitude; the narrower scales test
+# it where data look like a survey's. FBS draws covariances from a proposal where records are many
+# (80), by slices where they are four, by both in between.
+CASES = {
+    "FBS, one outcome": Case("fbs", n=80),
+    "FBS, two outcomes": Case("fbs", outcomes=2),
+    "FBS, one outcome, narrow priors": Case(
+        "fbs", priors={"coefficient_scale": 1.0, "residual_scale": 0.5, "lkj": 1.5}
+    ),
+    "FBS, four records": Case("fbs", n=4, columns=2, thin=25),
+    "FBP": Case("fbp"),
+    "FBP, narrow priors": Case(
+        "fbp", priors={"coefficient_sd": 1.0, "selection_sd": 0.5, "residual_scale": 0.5}
+    ),
+    "FBP, four records": Case("fbp", n=4, columns=2, thin=25),
+}
+
+
+def lkj_draws(
+    count: int, dimension: int, eta: float, rng: np.random.Generator
+) -> FloatArray:
+    """Roots (count, d, d) of LKJ(eta) correlations from independent partial correlations
+    (Lewandowski, Kurowicka and Joe 2009)."""
+    root = np.zeros((count, dimension, dimension))
+    root[:, 0, 0] = 1.0
+    for i in range(1, dimension):
+        left = np.ones(count)
+        for j in range(i):
+            shape = eta + 0.5 * (dimension - 2 - j)
+            partial = 2.0 * rng.beta(shape, shape, count) - 1.0
+            root[:, i, j] = partial * np.sqrt(left)
+            left *= 1.0 - partial**2
+        root[:, i, i] = np.sqrt(left)
+    return root
+
+
+def fbs_prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
+    """Draws of FBS's parameters from its prior (methods 3), leading axis ``count``."""
+    priors: Mapping[str, float] = get_model("fbs", priors=case.priors).priors  # type: ignore[attr-defined]
+    k, q = case.columns, case.outcomes + 1
+    scale = priors["coefficient_scale"] * np.abs(rng.standard_t(3, (count, q, k)))
+    omega = lkj_draws(count, k, priors["lkj"], rng)
+    beta = scale * (omega @ rng.standard_normal((count, k, q))).swapaxes(-1, -2)
+    sd = priors["residual_scale"] * np.abs(rng.standard_t(3, (count, q)))
+    residual = sd[:, :, None] * lkj_draws(count, q, priors["lkj"], rng)
+    return {
+        "beta": beta.swapaxes(-1, -2),
+        "covariance": residual @ residual.swapaxes(-1, -2),
+        "coefficient_scale": scale,
+        "coefficient_correlation": omega @ omega.swapaxes(-1, -2),
+    }
+
+
+def fbp_prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
+    """Draws of FBP's parameters from its prior (methods 3), leading axis ``count``."""
+    priors: Mapping[str, float] = get_model("fbp", priors=case.priors).priors  # type: ignore[attr-defined]
+    sd = priors["residual_scale"] * np.abs(rng.standard_cauchy((count, 2)))
+    return {
+        "beta": priors["coefficient_sd"] * rng.standard_normal((count, case.columns)),
+        "selection": priors["selection_sd"] * rng.standard_normal((count, case.columns + 1)),
+        "variance": sd**2,
+    }
+
+
+def fbs_data(theta: Theta, x: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Databases z (count, n, q)."""
+    root = np.linalg.cholesky(theta["covariance"])
+    noise = rng.standard_normal((root.shape[0], x.shape[0], root.shape[1]))
+    return x @ theta["beta"] + noise @ root.swapaxes(-1, -2)
+
+
+def fbp_data(theta: Theta, x: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Databases z (count, n, 2) of the implied sample distribution (methods 3)."""
+    v_y, v_pi = theta["variance"].T[:, :, None]
+    k_y, k_x = theta["selection"][:, :1], theta["selection"][:, 1:]
+    noise = rng.standard_normal((2, v_y.size, x.shape[0]))
+    y = theta["beta"] @ x.T + k_y * v_y + np.sqrt(v_y) * noise[0]
+    log_pi = k_y * y + k_x @ x.T + v_pi + np.sqrt(v_pi) * noise[1]
+    return np.stack([y, log_pi], axis=-1)
+
+
+def stacked_stats(model: str, x: FloatArray, z: FloatArray) -> GaussianStats:
+    """Unweighted statistics of databases z (count, n, q), stacked on the axis of databases."""
+    n = x.shape[0]
+    each = [
+        get_model(model).compress(GaussianRecords(x, np.arange(n), one), np.ones(n)) for one in z
+    ]
+    parts = [np.concatenate([getattr(s, f.name) for s in each]) for f in fields(GaussianStats)]
+    return GaussianStats(*parts)
+
+
+def below_diagonal(matrix: FloatArray) -> FloatArray:
+    """Entries below the diagonal of (..., d, d), as a last axis."""
+    row, column = np.tril_indices(matrix.shape[-1], -1)
+    return matrix[..., row, column]
+
+
+def flat(values: FloatArray, axes: int) -> FloatArray:
+    """Joins the last axes, keeping the first ``axes``."""
+    return values.reshape(*values.shape[:axes], -1)
+
+
+def fbs_quantities(theta: Theta, z: FloatArray, x: FloatArray, wrong: float = 1.0) -> Quantities:
+    """What is ranked, (databases, draws, d) by name; residual SDs times ``wrong``."""
+    covariance = theta["covariance"] * wrong**2
+    sd = np.sqrt(np.einsum("...kk->...k", covariance))
+    deviation = z[:, None] - x @ theta["beta"]
+    white = np.linalg.solve(np.linalg.cholesky(covariance), deviation.swapaxes(-1, -2))
+    log_det = np.linalg.slogdet(covariance)[1]
+    log_lik = -0.5 * ((white**2).sum((-1, -2)) + x.shape[0] * log_det)
+    return {
+        "beta": flat(theta["beta"], 2),
+        "coefficient_scale": flat(theta["coefficient_scale"], 2),
+        "coefficient_correlation": below_diagonal(theta["coefficient_correlation"]),
+        "residual_sd": sd,
+        "residual_correlation": below_diagonal(covariance / (sd[..., None] * sd[..., None, :])),
+        "log_likelihood": log_lik[..., None],
+    }
+
+
+def fbp_quantities(theta: Theta, z: FloatArray, x: FloatArray, wrong: float = 1.0) -> Quantities:
+    """The same for FBP."""
+    variance = theta["variance"] * wrong**2
+    k_y, k_x = theta["selection"][..., :1], theta["selection"][..., 1:]
+    mean_y, mean_pi = theta["beta"] @ x.T, k_x @ x.T
+    y, log_pi = z[:, None, :, 0], z[:, None, :, 1]
+    v_y, v_pi = variance[..., :1], variance[..., 1:]
+    log_lik = -0.5 * ((y - mean_y) ** 2 / v_y + np.log(v_y))
+    log_lik -= 0.5 * ((log_pi - k_y * y - mean_pi) ** 2 / v_pi + np.log(v_pi))
+    log_lik -= mean_pi + k_y * mean_y + 0.5 * (v_pi + k_y**2 * v_y)
+    return {
+        "beta": theta["beta"],
+        "selection": theta["selection"],
+        "residual_sd": np.sqrt(variance),
+        "log_likelihood": log_lik.sum(-1, keepdims=True),
+    }
+
+
+PARTS: dict[str, Any] = {
+    "fbs": (fbs_prior, fbs_data, fbs_quantities),
+    "fbp": (fbp_prior, fbp_data, fbp_quantities),
+}
+
+
+def design_rows(case: Case) -> FloatArray:
+    """X (n, K): an intercept, a group, and continuous predictors."""
+    rng = np.random.default_rng(case.n)
+    x = rng.normal(size=(case.n, case.columns))
+    x[:, 0] = 1.0
+    x[:, 1] = np.arange(case.n) % 3 == 0
+    return x
+
+
+def ranks_of_batch(
+    case: Case, count: int, rng: np.random.Generator
+) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
+    """Ranks (count,) of each true quantity among its draws, of the sampler as it is and of the one
+    whose residual SDs are too large."""
+    prior, data, quantities = PARTS[case.model]
+    x = design_rows(case)
+    truth = prior(case, count, rng)
+    z = data(truth, x, rng)
+    model = get_model(case.model, priors=case.priors)
+    plan = SamplingPlan(chains=1, warmup=WARMUP, draws=case.draws * case.thin)
+    sampled = model.sample(stacked_stats(case.model, x, z), plan, rng)
+    theta = {name: values[:, 0, case.thin - 1 :: case.thin] for name, values in sampled.items()}
+    true_values = quantities({name: values[:, None] for name, values in truth.items()}, z, x)
+    result = []
+    for wrong in (1.0, WRONG):
+        ranks = {}
+        for name, values in quantities(theta, z, x, wrong).items():
+            for j in range(values.shape[-1]):
+                below = values[..., j] < true_values[name][..., j]
+                ranks[f"{name}[{j}]"] = below.sum(axis=1)
+        result.append(ranks)
+    return result[0], result[1]
+
+
+def uniformity(ranks: IntArray, draws: int) -> dict[str, Any]:
+    """Counts in equal bins, and p-values of chi-square and Kolmogorov-Smirnov tests."""
+    assert (draws + 1) % BINS == 0
+    counts = np.bincount(ranks * BINS // (draws + 1), minlength=BINS)
+    jitter = np.random.default_rng(0).random(ranks.size)
+    return {
+        "counts": counts.tolist(),
+        "chi_square_p": float(stats.chisquare(counts).pvalue),
+        "ks_p": float(stats.kstest((ranks + jitter) / (draws + 1), "uniform").pvalue),
+    }
+
+
+def calibrate(case: Case, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Uniformity by parameter: of the sampler, and of the one with residual SDs scaled."""
+    rng = np.random.default_rng(seed)
+    parts = []
+    for begin in range(0, case.replications, BATCH):
+        parts.append(ranks_of_batch(case, min(BATCH, case.replications - begin), rng))
+    result = []
+    for which in range(2):
+        joined = {
+            name: np.concatenate([part[which][name] for part in parts]) for name in parts[0][0]
+        }
+        result.append({name: uniformity(ranks, case.draws) for name, ranks in joined.items()})
+    return result[0], result[1]
+
+
+def smallest(table: Mapping[str, Any]) -> float:
+    """The smallest p-value of all parameters and both tests."""
+    return min(min(row["chi_square_p"], row["ks_p"]) for row in table.values())
+
+
+def run(seed: int) -> dict[str, Any]:
+    """All cases, as written to the golden file."""
+    results = {}
+    for offset, (name, case) in enumerate(CASES.items()):
+        sound, wrong = calibrate(case, seed + offset)
+        results[name] = {
+            "settings": {**asdict(case), "warmup": WARMUP, "seed": seed + offset},
+            "smallest_p": smallest(sound),
+            "tests": 2 * len(sound),
+            "uniform": smallest(sound) > LEVEL,
+            "smallest_p_residual_sd_times_1.1": smallest(wrong),
+            "rejects_residual_sd_times_1.1": smallest(wrong) < LEVEL,
+            "parameters": sound,
+        }
+        print(
+            f"{name:34s} {case.replications} databases, {2 * len(sound)} tests: smallest p "
+            f"{smallest(sound):.3g}; residual SD x 1.1: {smallest(wrong):.3g}",
+            flush=True,
+        )
+    versions = {
+        "surveysynth": surveysynth.__version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "python": platform.python_version(),
+    }
+    return {"date": date.today().isoformat(), "versions": versions, "cases": results}
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=2018)
+    parser.add_argument("--out", type=Path, default=GOLDEN)
+    arguments = parser.parse_args()
+    results = run(arguments.seed)
+    arguments.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    failed = [name for name, case in results["cases"].items() if not case["uniform"]]
+    failed += [n for n, c in results["cases"].items() if not c["rejects_residual_sd_times_1.1"]]
+    if failed:
+        raise SystemExit(f"Not as it should be: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
