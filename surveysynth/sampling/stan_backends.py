@@ -22,7 +22,7 @@ import numpy as np
 
 from surveysynth._types import BoolArray, FloatArray
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.sampling.stan_cache import compiled_program
+from surveysynth.sampling.stan_cache import compiled_program, silenced
 from surveysynth.sampling.stan_source import StanSource
 
 #: Chooses the backend of ``default_backend``: "cmdstan" (default) or, for development, "pystan".
@@ -155,7 +155,7 @@ class CmdStanBackend:
 
         check_warmup(warmup)
         program = self._program(source)
-        with private_folder() as folder, cmdstanpy.disable_logging():
+        with private_folder() as folder, silenced():
             data_file = folder / "data.json"
             write_data(data, data_file)
             try:

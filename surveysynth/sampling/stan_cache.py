@@ -5,13 +5,15 @@ since a compiled program loads libraries from there) and the machine.
 """
 
 import hashlib
+import logging
 import os
 import platform
 import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from surveysynth.errors import InputError
@@ -35,6 +37,17 @@ def cache_directory(
         given = environment.get("XDG_CACHE_HOME", "")
         base = given if os.path.isabs(given) else str(Path.home() / ".cache")
     return Path(base) / "surveysynth" / "stan"
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """CmdStanPy without its log: it would quote what compilers and, worse, programs print."""
+    logger = logging.getLogger("cmdstanpy")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 def cmdstan_location() -> tuple[Path, str]:
@@ -102,7 +115,7 @@ def _compile(source: StanSource, folder: Path) -> None:
 
     path = folder / f"{source.name}.stan"
     path.write_text(source.code, encoding="utf-8")
-    with cmdstanpy.disable_logging():
+    with silenced():
         try:
             cmdstanpy.compile_stan_file(str(path))
         except (ValueError, RuntimeError, OSError) as error:

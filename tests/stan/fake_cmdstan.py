@@ -79,7 +79,8 @@ def fake_program(path: Path) -> Path:
 
 def install_fake_cmdstan(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A CmdStan folder that CmdStanPy accepts, made the current one."""
-    folder.mkdir()
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "stanc").touch()  # older CmdStanPy looks for it
     fake_program(folder / "script")
     (folder / "makefile").write_text(MAKEFILE.format(folder=folder), encoding="utf-8")
     monkeypatch.setenv("CMDSTAN", str(folder))
