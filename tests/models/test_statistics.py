@@ -140,12 +140,12 @@ def test_databases_of_a_batch_are_fitted_apart(name: str) -> None:
     batch = GaussianStats(
         *(np.concatenate([getattr(s, f.name) for s in stats]) for f in fields(GaussianStats))
     )
-    plan = SamplingPlan(chains=4, warmup=200, draws=600)
+    plan = SamplingPlan(chains=4, warmup=150, draws=300)
     together = model.sample(batch, plan, np.random.default_rng(46))
-    assert together["beta"].shape[:3] == (3, 4, 600)
+    assert together["beta"].shape[:3] == (3, 4, 300)
     for j, one in enumerate(stats):
         alone = model.sample(one, plan, np.random.default_rng(47 + j))
         for key, values in model.monitored(alone).items():
             both = model.monitored({k: v[j : j + 1] for k, v in together.items()})[key]
             gap = both.mean((0, 1, 2)) - values.mean((0, 1, 2))
-            assert np.all(np.abs(gap) < 0.25 * values.std((0, 1, 2))), key
+            assert np.all(np.abs(gap) < 0.3 * values.std((0, 1, 2))), key
