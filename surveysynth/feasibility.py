@@ -74,7 +74,7 @@ class FeasibilityReport:
 def _describe(trial: Trial) -> str:
     guess = f"residual SD {trial.spread:g} of the transformed outcome:"
     if not trial.reached:
-        return f"{guess} not reached. {trial.reason}"
+        return f"{guess} refused. {trial.reason}"
     return f"{guess} reached, keeping {trial.mean_risk_weight:.0%} of the likelihood."
 
 
@@ -117,5 +117,5 @@ def _trial(
     try:
         _, fit = run_on_records(model, records, design.n, settings, rng)
     except RefusedError as refusal:
-        return Trial(spread, False, str(refusal), 0.0)
+        return Trial(spread, False, f"{str(refusal).split(':')[0].split(' (')[0]}.", 0.0)
     return Trial(spread, True, "", float(fit.risk_weights.mean()))

@@ -40,6 +40,9 @@ FIXED_POINT_TOLERANCE = 0.25
 #: Steps are full while some weight is further than this from its goal, damped afterwards.
 NEAR = 0.5
 MAX_FITS = 60
+#: A search whose weights add up to fewer records than this has run away: with all weights next to
+#: zero any target is reached, by draws from the prior that tell nothing of the survey.
+MIN_EFFECTIVE_RECORDS = 30.0
 #: A sampler without common random numbers (NUTS) moves the bound by some percent from fit to fit,
 #: whatever the weights. For such a one closeness to the fixed point is a root mean square instead
 #: of a maximum, and after this many fits a bound somewhat below the window is taken: the safe side.
@@ -134,7 +137,8 @@ class _Fitter:
         self.search: list[dict[str, float]] = []
 
     def __call__(self, risk_weights: FloatArray) -> _Fit:
-        if len(self.search) >= MAX_FITS:
+        few = risk_weights.sum() < min(MIN_EFFECTIVE_RECORDS, 0.5 * self.n)
+        if few or len(self.search) >= MAX_FITS:
             raise _target_not_reached()
         plan = self.settings.plan
         stats = self.model.compress(self.records, risk_weights)

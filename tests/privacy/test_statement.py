@@ -1,0 +1,64 @@
+"""What a privacy statement must say (methods 2), and that it says nothing of the data."""
+
+import pytest
+
+from surveysynth.models import get_model
+from surveysynth.models.base import SamplingPlan
+from surveysynth.privacy.budget import MechanismSettings
+from surveysynth.privacy.statement import privacy_statement
+from surveysynth.survey import Survey
+from survey_cases import good
+
+
+def design_of(frame):
+    return Survey.from_frame(
+        frame, outcome="salary", weight="weight", by=["gender"], strata="field"
+    ).design
+
+
+def text(test=False, **settings):
+    options = MechanismSettings(plan=SamplingPlan(4, 100, 200), **settings)
+    statement = privacy_statement(design_of(good()), options, get_model("fbs"), test=test)
+    assert set(statement.as_dict()) == {"statement", "assumptions", "not_covered"}
+    return "\n".join(statement.paragraphs)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "asymptotic differential privacy with epsilon at most 10.8",
+        "differ in the outcome and sampling weight of one record",
+        "800 posterior draws",
+        "found on this database",
+        "one over the square root of n",
+        "unweighted cell size",
+        "the design variables of each record: gender, field",
+        "as fixed, though they were computed from the confidential data",
+        "That a release was made at all",
+        "not protected as a whole",
+        "their epsilons add up",
+        "log(salary)",
+    ],
+)
+def test_every_statement_says(words):
+    assert words in text()
+
+
+def test_statements_of_special_settings():
+    assert "can move the smallest or largest risk" in text(weights="linear")
+    assert "can move the smallest or largest risk" not in text()
+    assert "which draws that leaves out depends on the confidential data" in text(truncate=0.9)
+    assert text(test=True).startswith("THIS IS A TEST AND NOT PRIVATE")
+    assert text(risk="none").startswith("NOT PRIVATE")
+    assert "10.8" not in text(risk="none")
+
+
+def test_the_statement_is_the_same_for_other_confidential_data():
+    other = good()
+    other["salary"] = other["salary"].sample(frac=1.0, random_state=1).to_numpy() * 1.5
+    other["weight"] = other["weight"].to_numpy()[::-1] * 2.0
+    settings = MechanismSettings()
+    first, second = (
+        privacy_statement(design_of(frame), settings, get_model("fbs")) for frame in (good(), other)
+    )
+    assert first == second

@@ -1,0 +1,61 @@
+"""Feasibility is decided right where the answer is clear, and without confidential data."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from surveysynth import feasibility
+from surveysynth.models import get_model
+from surveysynth.models.base import SamplingPlan
+from surveysynth.privacy.budget import MechanismSettings
+from surveysynth.studies.example import simulate_survey
+from surveysynth.survey import Survey
+
+PLAN = SamplingPlan(4, 60, 60)
+
+
+def report(n, epsilon, **settings):
+    frame = simulate_survey(n, np.random.default_rng(2))
+    design = Survey.from_frame(
+        frame, outcome="salary", weight="weight", by=["gender"], strata="field",
+        population_size=100_000,
+    ).design  # fmt: skip
+    options = MechanismSettings(epsilon=epsilon, plan=PLAN, **settings)
+    return feasibility.check(design, get_model("fbp"), options, np.random.default_rng(3))
+
+
+def test_a_comfortable_target_is_feasible():
+    result = report(1000, 30.0)
+    assert result.feasible
+    assert all(trial.reached for trial in result.trials)
+    assert "Feasible under every guess." in result.lines()
+
+
+def test_a_tiny_target_is_not():
+    result = report(60, 0.2)
+    assert not result.feasible
+    assert any("not reached" in line for line in result.lines())
+    assert "Raise epsilon" in result.lines()[-1]
+
+
+def test_nothing_to_reach_without_a_risk_measure():
+    assert report(200, 1.0, risk="none").feasible
+
+
+@pytest.mark.parametrize("name", ["fbs", "fbp"])
+def test_simulated_databases_have_the_guessed_spread(name):
+    frame = simulate_survey(1000, np.random.default_rng(2))
+    design = Survey.from_frame(
+        frame, outcome="salary", weight="weight", strata="field", population_size=1e5
+    ).design
+    model, rng = get_model(name), np.random.default_rng(1)
+    simulated = model.simulate(model.prior_guess(design, 0.7), design, rng, "sample")
+    assert simulated.z[:, 0].std() == pytest.approx(0.7, rel=0.1)
+    assert simulated.z[:, 1].std() == pytest.approx(0.5, rel=0.1)
+    assert abs(np.corrcoef(simulated.z.T)[0, 1]) == pytest.approx(0.5, abs=0.1)
+
+
+def test_confidential_data_cannot_be_passed():
+    parameters = set(inspect.signature(feasibility.check).parameters)
+    assert parameters == {"design", "model", "settings", "rng"}
