@@ -4,8 +4,8 @@ import inspect
 
 import numpy as np
 import pytest
-
 from survey_cases import good
+
 from surveysynth import synthesis
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanism import PrivateDraws

@@ -9,8 +9,8 @@ from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
 from surveysynth.models.gaussian import GaussianRecords
 from surveysynth.privacy.budget import MechanismSettings
-from surveysynth.studies.population import published_cells, simulate_population
 from surveysynth.studies.designs import stratified_pps_sample
+from surveysynth.studies.population import published_cells, simulate_population
 from surveysynth.survey import Survey
 
 PLAN = SamplingPlan(4, 100, 125)

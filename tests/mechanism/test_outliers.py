@@ -6,9 +6,9 @@ risk weights of its own database; the ratio of normalising constants by bridge s
 
 import numpy as np
 import pytest
+from mechanism_cases import PLAN, sample_survey, with_outlier
 from scipy.special import logsumexp
 
-from mechanism_cases import PLAN, sample_survey, with_outlier
 from surveysynth.mechanism import run_on_records
 from surveysynth.models import get_model
 from surveysynth.privacy.budget import MechanismSettings

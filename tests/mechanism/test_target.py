@@ -5,8 +5,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-
 from mechanism_cases import PLAN, fitted, sample_frame, sample_survey, survey_of
+
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanism import PrivateDraws, release_positions, run
 from surveysynth.models import get_model

@@ -1,13 +1,13 @@
 """What a privacy statement must say (methods 2), and that it says nothing of the data."""
 
 import pytest
+from survey_cases import good
 
 from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
 from surveysynth.privacy.budget import MechanismSettings
 from surveysynth.privacy.statement import privacy_statement
 from surveysynth.survey import Survey
-from survey_cases import good
 
 
 def design_of(frame):
