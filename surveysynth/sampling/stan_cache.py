@@ -129,7 +129,7 @@ def _compile(source: StanSource, folder: Path) -> None:
 def compiler_message(console: str, folder: Path) -> str:
     """The lines that tell what is wrong, without the temporary folder and make's own lines."""
     lines = console.replace(f"{folder}{os.sep}", "").splitlines()
-    noise = re.compile(r"\s*((mingw32-)?make\b|Command \[|exited with code|error during processing)")
+    noise = re.compile(r"\s*((mingw32-)?make\b|Command \[|exited with code|error during process)")
     lines = [line.rstrip() for line in lines if not noise.match(line)]
     start = next((i for i, line in enumerate(lines) if re.search(r"\b(E|e)rror\b", line)), 0)
     shown = [line for line in lines[start:] if line.strip()][:MESSAGE_LINES]
