@@ -1,0 +1,1 @@
+"""Estimates of domains and their variances."""

@@ -1,0 +1,1 @@
+"""The arithmetic of the mechanism: bounds, risk weights, budget, statement."""

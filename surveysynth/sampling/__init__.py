@@ -1,0 +1,1 @@
+"""Samplers and what tells whether they converged."""
