@@ -1,6 +1,6 @@
 """The price of a release: epsilon = 2 m max(Delta, max osc) (methods 2)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import numpy as np
@@ -38,7 +38,7 @@ class MechanismSettings:
     shift: float = 0.0
     reweight: bool = False
     truncate: float = 1.0
-    plan: SamplingPlan = SamplingPlan()
+    plan: SamplingPlan = field(default_factory=SamplingPlan)
 
     def __post_init__(self) -> None:
         for name, given, known in (
