@@ -20,7 +20,6 @@ from surveysynth._types import (
 )
 from surveysynth.errors import RefusedError
 from surveysynth.models.base import Model, SamplingPlan
-from surveysynth.privacy import weights as risk_weight_maps
 from surveysynth.privacy.budget import LEAST_SHARE, MechanismSettings, epsilon_of
 from surveysynth.privacy.lipschitz import (
     LikelihoodExtremes,
@@ -29,20 +28,16 @@ from surveysynth.privacy.lipschitz import (
     likelihood_extremes,
     weighted_bounds,
 )
+from surveysynth.privacy.search import reach_target
 from surveysynth.sampling import diagnostics
 from surveysynth.survey import Confidential, PublicDesign
 
-#: The search aims at the middle of [0.97, 1] x target; it stops inside, when every weight is
-#: this close, on the log scale, to its fixed point. Extremes over draws are not quite smooth in
-#: the weights: with few records one in a hundred moves by a tenth or two from fit to fit.
-AIM = 0.5 * (LEAST_SHARE + 1.0)
-FIXED_POINT_TOLERANCE = 0.25
-#: Steps are full while some weight is further than this from its goal, damped afterwards.
-NEAR = 0.5
 MAX_FITS = 60
 #: A search whose weights add up to fewer records than this has run away: with all weights next to
 #: zero any target is reached, by draws from the prior that tell nothing of the survey.
+#: In its first fits a far outlier may bring that about in passing.
 MIN_EFFECTIVE_RECORDS = 30.0
+PASSING_FITS = 15
 #: A sampler without common random numbers (NUTS) moves the bound by some percent from fit to fit,
 #: whatever the weights. For such a one closeness to the fixed point is a root mean square instead
 #: of a maximum, and after this many fits a bound somewhat below the window is taken: the safe side.
@@ -137,13 +132,10 @@ class _Fitter:
         self.search: list[dict[str, float]] = []
 
     def __call__(self, risk_weights: FloatArray) -> _Fit:
-        few = risk_weights.sum() < min(MIN_EFFECTIVE_RECORDS, 0.5 * self.n)
-        if few or len(self.search) >= MAX_FITS:
+        late = len(self.search) >= PASSING_FITS
+        if len(self.search) >= MAX_FITS or (late and self.ran_away(risk_weights)):
             raise _target_not_reached()
-        plan = self.settings.plan
-        stats = self.model.compress(self.records, risk_weights)
-        sampled = self.model.sample(stats, plan, np.random.default_rng(self.seed))
-        theta = {name: values[0] for name, values in sampled.items()}
+        theta = {name: values[0] for name, values in self._sample(risk_weights).items()}
         flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in theta.items()}
         kept = self._truncate(flat, risk_weights)
         if not kept.all():
@@ -158,6 +150,24 @@ class _Fitter:
             }
         )
         return _Fit(theta, kept, extremes, bounds, risk_weights)
+
+    def ran_away(self, risk_weights: FloatArray) -> bool:
+        """Whether the weights add up to too few records to tell anything of the survey."""
+        return bool(risk_weights.sum() < min(MIN_EFFECTIVE_RECORDS, 0.5 * self.n))
+
+    def _sample(self, risk_weights: FloatArray) -> Theta:
+        """One fit; refused where the squares of far too large values overflow."""
+        rng = np.random.default_rng(self.seed)
+        try:
+            with np.errstate(over="ignore", invalid="raise"):
+                stats = self.model.compress(self.records, risk_weights)
+                return self.model.sample(stats, self.settings.plan, rng)
+        except (np.linalg.LinAlgError, FloatingPointError):
+            raise RefusedError(
+                "The fit broke down: some values are far too large for numbers on the scale of "
+                "the transform. Choose another transform (log, or asinh with a public scale), or "
+                "check the outcome for values that cannot be right."
+            ) from None
 
     def on_target(self, realised: float, target: float) -> bool:
         """Whether the bound lies in [0.97, 1] x target, or close enough on the safe side for a
@@ -212,7 +222,9 @@ def run_on_records(
     unweighted = fitter(np.ones(n))
     if settings.private:
         say("risk weights for the target epsilon")
-    fit = _reach_target(fitter, unweighted, settings)
+    fit = reach_target(fitter, unweighted, settings)
+    if fitter.ran_away(fit.risk_weights):
+        raise _target_not_reached()
     say("convergence")
     r_hat, ess = _diagnose(model, fit)
     divergent = fit.theta.get(DIVERGENT)
@@ -255,109 +267,6 @@ def release_positions(m: int, plan: SamplingPlan, kept: BoolArray) -> IntArray:
     round_ = np.arange(m) // plan.chains
     rounds = -(-m // plan.chains)
     return np.asarray(positions[chain * plan.draws + ((round_ + 1) * plan.draws) // rounds - 1])
-
-
-def _reach_target(fitter: _Fitter, unweighted: _Fit, settings: MechanismSettings) -> _Fit:
-    target = settings.target_bound
-    if settings.risk == "none":
-        return unweighted
-    if settings.weights == "fixed_point":
-        return _fixed_point(fitter, unweighted, target)
-    return _linear(fitter, unweighted, settings)
-
-
-def _fixed_point(fitter: _Fitter, unweighted: _Fit, target: float) -> _Fit:
-    """alpha_i = min(1, c / r_i), r_i = max(f_i, oscillation) of the weighted fit, iterated.
-
-    At the fixed point every record's bound is min(r_i, c), so c is the aim itself. With f_i alone
-    (methods 2) an oscillation above Delta could only be met by a smaller c for all records.
-    Far from the fixed point steps are full and c stays: the bound then says how far the weights
-    lag, not that c is too large. Near it steps are damped and c follows the bound, a maximum over
-    draws and so not quite smooth.
-    """
-    aim = AIM * target
-    cap = aim
-    alpha = risk_weight_maps.capped(unweighted.extremes.risk, cap)
-    while True:
-        fit = fitter(alpha)
-        realised, risks = fit.bounds.realised, fit.extremes.risk
-        gaps = _log_gaps(alpha, risk_weight_maps.capped(risks, cap))
-        gap = gaps.max(initial=0.0) if fitter.smooth else np.sqrt(np.mean(gaps**2))
-        if gap <= FIXED_POINT_TOLERANCE and fitter.on_target(realised, target):
-            return fit
-        if realised <= target and bool(np.all(alpha == 1.0)):
-            return fit
-        if gap <= NEAR:
-            cap = min(aim, cap * np.sqrt(aim / realised))
-            alpha = risk_weight_maps.damped(alpha, risk_weight_maps.capped(risks, cap))
-        else:
-            alpha = risk_weight_maps.capped(risks, cap)
-
-
-def _log_gaps(alpha: FloatArray, goal: FloatArray) -> FloatArray:
-    """|log(alpha / goal)| by record, (n,); two zeros are equal, one alone is infinitely far."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gaps: FloatArray = np.abs(np.log(alpha / goal))
-    return np.where(alpha == goal, 0.0, gaps)
-
-
-def _linear(fitter: _Fitter, unweighted: _Fit, settings: MechanismSettings) -> _Fit:
-    """Linear LW weights ([R] Alg. 2), with re-weighting ([R] Alg. 1) on request."""
-    target, risks = settings.target_bound, unweighted.extremes.lipschitz
-
-    def weights(scale: float) -> FloatArray:
-        return risk_weight_maps.linear(risks, scale, settings.shift)
-
-    if settings.scale is None:
-        fit = _search(fitter, weights, target, start=1.0)
-    else:
-        fit = fitter(weights(settings.scale))
-        if fit.bounds.realised > target:
-            raise RefusedError(
-                "The linear weights with the scale and shift given pass the target epsilon. "
-                "Lower scale and shift, leave out scale so that it is found for the target, "
-                "or raise epsilon."
-            )
-    if not settings.reweight:
-        return fit
-    base, bounds = fit.risk_weights, fit.bounds.lipschitz
-    delta, limit = float(bounds.max()), min(target, fit.bounds.realised)
-    return _search(
-        fitter,
-        lambda k: risk_weight_maps.reweighted(base, bounds, delta, k),
-        limit,
-        start=1.0,
-    )
-
-
-def _search(
-    fitter: _Fitter, weights: Callable[[float], FloatArray], target: float, start: float
-) -> _Fit:
-    """Finds x > 0 whose weights bring the bound into [0.97, 1] x target, never above.
-
-    The bound is about proportional to x: steps in proportion, halved on the log scale once both
-    sides are bracketed. Stops early, below the target, when no weight can rise any more.
-    """
-    x, low, high = start, 0.0, np.inf
-    saturated = weights(1e12)
-    while True:
-        alpha = weights(x)
-        fit = fitter(alpha)
-        realised = fit.bounds.realised
-        full = realised <= target and np.array_equal(alpha, saturated)
-        if full or fitter.on_target(realised, target):
-            return fit
-        if realised > target:
-            high = x
-        else:
-            low = x
-        step = x * AIM * target / realised if realised > 0 else 4.0 * x
-        # A bracket from noisy bounds may hold no answer: without it the steps hover about the aim.
-        x = (
-            step
-            if low < step < high or not fitter.smooth
-            else (np.sqrt(low * high) if low > 0 else high / 2.0)
-        )
 
 
 def _target_not_reached() -> RefusedError:

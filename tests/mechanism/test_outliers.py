@@ -9,6 +9,7 @@ import pytest
 from mechanism_cases import PLAN, sample_survey, with_outlier
 from scipy.special import logsumexp
 
+from surveysynth.errors import RefusedError
 from surveysynth.mechanism import run_on_records
 from surveysynth.models import get_model
 from surveysynth.privacy.budget import MechanismSettings
@@ -59,8 +60,23 @@ def test_fixed_point_weights_hold_the_bound_and_linear_weights_do_not(name):
             replaced = fit(with_outlier(records, RECORD, sds))
             largest[weights, sds] = largest_log_ratio(model, base, replaced)
     bound = 2 * 1.8
-    assert largest["fixed_point", 4] < bound
-    assert largest["fixed_point", 8] < bound
-    assert largest["linear", 8] > bound
-    assert largest["linear", 8] > 4 * largest["fixed_point", 8]
-    print({key: round(value, 2) for key, value in largest.items()})
+    assert largest["fixed_point", 4] < 0.5 * bound
+    assert largest["fixed_point", 8] < 0.6 * bound
+    assert largest["linear", 4] > bound
+    assert largest["linear", 8] > 4 * bound
+
+
+@pytest.mark.parametrize(("size", "reached"), [(1e10, True), (1e160, False)])
+def test_a_value_of_any_size_is_weighted_down_or_refused(size, reached):
+    """No warning, no other exception: the value is one record's, and confidential."""
+    survey, model = sample_survey(), get_model("fbs")
+    records = model.records(survey.design, survey.confidential)
+    huge = with_outlier(records, RECORD, size)
+    settings, rng = MechanismSettings(plan=PLAN), np.random.default_rng(11)
+    if reached:
+        fit = run_on_records(model, huge, records.n, settings, rng)[1]
+        assert fit.risk_weights[RECORD] < 1e-9
+        assert np.delete(fit.risk_weights, RECORD).mean() > 0.7
+    else:
+        with pytest.raises(RefusedError, match=r"broke down|not reached"):
+            run_on_records(model, huge, records.n, settings, rng)

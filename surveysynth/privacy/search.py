@@ -1,0 +1,179 @@
+"""The search for risk weights that bring the bound to its target (methods 2), by refitting."""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from surveysynth._types import FloatArray
+from surveysynth.errors import RefusedError
+from surveysynth.privacy import weights as risk_weight_maps
+from surveysynth.privacy.budget import LEAST_SHARE, MechanismSettings
+from surveysynth.privacy.lipschitz import LikelihoodExtremes, RecordBounds
+
+#: The search aims at the middle of [0.97, 1] x target; it stops inside, when every weight is
+#: this close, on the log scale, to its fixed point. A looser stop is one that a single record can
+#: bring forward, and with it the weights of all.
+AIM = 0.5 * (LEAST_SHARE + 1.0)
+FIXED_POINT_TOLERANCE = 0.1
+#: Extremes over draws are not quite smooth in the weights: with few records single risks move by
+#: a fifth from fit to fit. After this many fits, and within NEAR of the fixed point, the weights
+#: follow a running mean over MEMORY fits instead, to the second tolerance.
+FULL_STEPS = 8
+NEAR = 0.5
+MEMORY = 4
+AVERAGED_TOLERANCE = 0.3
+#: One number sets linear weights, and the bound can jump across the window as it moves. Once the
+#: bracket is this narrow the fit below the jump is taken, if it uses this share of the target.
+NARROW_BRACKET = 1.001
+SAFE_SIDE_SHARE = 0.9
+
+
+class WeightedFit(Protocol):
+    """A fit under ``risk_weights`` (n,), with the extremes and bounds of its records."""
+
+    @property
+    def risk_weights(self) -> FloatArray:
+        """alpha (n,) of the fit."""
+
+    @property
+    def extremes(self) -> LikelihoodExtremes:
+        """Of the unweighted log-likelihood, by record."""
+
+    @property
+    def bounds(self) -> RecordBounds:
+        """Weighted, by record."""
+
+
+FitT = TypeVar("FitT", bound=WeightedFit)
+FitT_co = TypeVar("FitT_co", bound=WeightedFit, covariant=True)
+
+
+class Fitter(Protocol[FitT_co]):
+    """Refits under other risk weights; raises ``RefusedError`` when it has done so too often."""
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the bound moves smoothly with the weights (common random numbers)."""
+
+    def __call__(self, risk_weights: FloatArray) -> FitT_co:
+        """The fit under alpha (n,)."""
+
+    def on_target(self, realised: float, target: float) -> bool:
+        """Whether a realised bound counts as having reached the target; never above it."""
+
+
+def reach_target(fitter: Fitter[FitT], unweighted: FitT, settings: MechanismSettings) -> FitT:
+    """A fit whose bound has reached the target of ``settings`` and does not pass it.
+
+    Raises ``RefusedError`` if that cannot be done.
+    """
+    if not settings.private:
+        return unweighted
+    if settings.weights == "fixed_point":
+        return _fixed_point(fitter, unweighted, settings.target_bound)
+    return _linear(fitter, unweighted, settings)
+
+
+def _fixed_point(fitter: Fitter[FitT], unweighted: FitT, target: float) -> FitT:
+    """alpha_i = min(1, c / r_i), r_i = max(f_i, oscillation) of the weighted fit, iterated.
+
+    At the fixed point every record's bound is min(r_i, c), so c is the aim itself. With f_i alone
+    (methods 2) an oscillation above Delta could only be met by a smaller c for all records.
+    Steps are full and c stays while the weights lag: the bound then says how far they lag, not
+    that c is too large. Near the end c follows the bound, and noise is averaged out.
+    """
+    aim = AIM * target
+    cap, tolerance, averaged = aim, FIXED_POINT_TOLERANCE, 0
+    alpha = risk_weight_maps.capped(unweighted.extremes.risk, cap)
+    per_unit = alpha / cap
+    for step in count():
+        fit = fitter(alpha)
+        realised, risks = fit.bounds.realised, fit.extremes.risk
+        gaps = _log_gaps(alpha, risk_weight_maps.capped(risks, cap))
+        gap = gaps.max(initial=0.0) if fitter.smooth else np.sqrt(np.mean(gaps**2))
+        if gap <= tolerance and fitter.on_target(realised, target):
+            return fit
+        if realised <= target and bool(np.all(alpha == 1.0)):
+            return fit
+        averaging = step >= FULL_STEPS and gap <= NEAR
+        if averaging or gap <= tolerance:
+            cap = min(aim, cap * np.sqrt(aim / realised))
+        tolerance = AVERAGED_TOLERANCE if averaging else FIXED_POINT_TOLERANCE
+        averaged = min(averaged + 1, MEMORY) if averaging else 1
+        # Means of 1/r: a risk that is infinite once counts as a weight of zero in that fit.
+        recent = 1.0 / np.maximum(risks, 1e-300)
+        per_unit = per_unit + (recent - per_unit) / averaged if averaged > 1 else recent
+        alpha = np.minimum(1.0, cap * per_unit)
+    raise AssertionError("unreachable: the fitter limits the number of fits")
+
+
+def _log_gaps(alpha: FloatArray, goal: FloatArray) -> FloatArray:
+    """|log(alpha / goal)| by record, (n,); two zeros are equal, one alone is infinitely far."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gaps: FloatArray = np.abs(np.log(alpha / goal))
+    return np.where(alpha == goal, 0.0, gaps)
+
+
+def _linear(fitter: Fitter[FitT], unweighted: FitT, settings: MechanismSettings) -> FitT:
+    """Linear LW weights ([R] Alg. 2), with re-weighting ([R] Alg. 1) on request."""
+    target, risks = settings.target_bound, unweighted.extremes.lipschitz
+
+    def weights(scale: float) -> FloatArray:
+        return risk_weight_maps.linear(risks, scale, settings.shift)
+
+    if settings.scale is None:
+        fit = _search(fitter, weights, target, start=1.0)
+    else:
+        fit = fitter(weights(settings.scale))
+        if fit.bounds.realised > target:
+            raise RefusedError(
+                "The linear weights with the scale and shift given pass the target epsilon. "
+                "Lower scale and shift, leave out scale so that it is found for the target, "
+                "or raise epsilon."
+            )
+    if not settings.reweight:
+        return fit
+    base, bounds = fit.risk_weights, fit.bounds.lipschitz
+    delta, limit = float(bounds.max()), min(target, fit.bounds.realised)
+    return _search(
+        fitter,
+        lambda k: risk_weight_maps.reweighted(base, bounds, delta, k),
+        limit,
+        start=1.0,
+    )
+
+
+def _search(
+    fitter: Fitter[FitT], weights: Callable[[float], FloatArray], target: float, start: float
+) -> FitT:
+    """Finds x > 0 whose weights bring the bound into [0.97, 1] x target, never above.
+
+    The bound is about proportional to x: steps in proportion, halved on the log scale once both
+    sides are bracketed. Stops early, below the target, when no weight can rise any more, and
+    below a jump of the bound across the window.
+    """
+    x, low, high = start, 0.0, np.inf
+    below: FitT | None = None
+    saturated = weights(1e12)
+    while True:
+        alpha = weights(x)
+        fit = fitter(alpha)
+        realised = fit.bounds.realised
+        full = realised <= target and np.array_equal(alpha, saturated)
+        if full or fitter.on_target(realised, target):
+            return fit
+        if realised > target:
+            high = x
+        else:
+            low, below = x, (fit if realised >= SAFE_SIDE_SHARE * target else None)
+        if below is not None and fitter.smooth and high < NARROW_BRACKET * low:
+            return below
+        step = x * AIM * target / realised if realised > 0 else 4.0 * x
+        # A bracket from noisy bounds may hold no answer: without it the steps hover about the aim.
+        x = (
+            step
+            if low < step < high or not fitter.smooth
+            else (np.sqrt(low * high) if low > 0 else high / 2.0)
+        )

@@ -1,0 +1,130 @@
+"""The search for the target on risks that are functions of the weights, written out here: their
+fixed point is known, and every fit is counted."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from surveysynth.errors import RefusedError
+from surveysynth.privacy.budget import MechanismSettings
+from surveysynth.privacy.lipschitz import LikelihoodExtremes, RecordBounds, weighted_bounds
+from surveysynth.privacy.search import reach_target
+
+TARGET = 1.8
+BASE = np.random.default_rng(1).gamma(1.0, 1.5, 400)
+
+
+@dataclass(frozen=True)
+class Fit:
+    risk_weights: np.ndarray
+    extremes: LikelihoodExtremes
+    bounds: RecordBounds
+
+
+class Fitter:
+    """f_i as ``risks`` of the weights gives them, the oscillation a share of them."""
+
+    smooth = True
+
+    def __init__(self, risks, oscillation=0.5):
+        self.risks, self.oscillation, self.fits = risks, oscillation, 0
+
+    def __call__(self, alpha):
+        self.fits += 1
+        if self.fits > 60:
+            raise RefusedError("too many fits")
+        f = self.risks(alpha)
+        extremes = LikelihoodExtremes(-f, f * (self.oscillation - 1.0))
+        return Fit(alpha, extremes, weighted_bounds(extremes, alpha))
+
+    def on_target(self, realised, target):
+        return 0.97 * target <= realised <= target
+
+
+def wider(alpha):
+    """Less weight, a wider posterior, larger risks."""
+    return BASE * (1.0 + 0.5 * (1.0 - alpha.mean()))
+
+
+def search(fitter, **settings):
+    options = MechanismSettings(epsilon=6 * TARGET, **settings)
+    return reach_target(fitter, fitter(np.ones(BASE.size)), options)
+
+
+@pytest.mark.parametrize("oscillation", [0.5, 1.3])
+def test_the_fixed_point_is_found(oscillation):
+    fit = search(Fitter(wider, oscillation))
+    # alpha = min(1, c / r(alpha)), solved by plain iteration to the last digit.
+    cap, alpha = 0.985 * TARGET, np.ones(BASE.size)
+    for _ in range(200):
+        alpha = np.minimum(1.0, cap / (wider(alpha) * max(1.0, oscillation)))
+    np.testing.assert_allclose(fit.risk_weights, alpha, rtol=0.1)
+    assert fit.bounds.realised <= TARGET
+
+
+def test_noise_in_the_risks_is_averaged_out():
+    rng = np.random.default_rng(2)
+    fits = []
+    for _ in range(20):
+        fitter = Fitter(lambda alpha: wider(alpha) * np.exp(0.05 * rng.standard_normal(400)))
+        fit = search(fitter)
+        assert 0.97 * TARGET <= fit.bounds.realised <= TARGET
+        fits.append(fitter.fits)
+    assert max(fits) < 60
+    assert np.median(fits) < 25
+
+
+def test_an_outlier_falls_by_many_orders_of_magnitude():
+    """A record that dominates the fit until its weight is next to nothing."""
+
+    def dominated(alpha):
+        spread = 1.0 + 1e20 * alpha[0] / alpha.sum()
+        return np.concatenate([[1e20 / spread], BASE[1:] / spread])
+
+    fitter = Fitter(dominated)
+    fit = search(fitter)
+    assert fit.risk_weights[0] == pytest.approx(0.985 * TARGET / 1e20, rel=0.2)
+    assert fitter.fits < 40
+
+
+def test_a_record_that_left_the_likelihood_may_come_back():
+    calls = []
+
+    def once_infinite(alpha):
+        calls.append(1)
+        risks = wider(alpha)
+        risks[7] = np.inf if len(calls) < 3 else 2.0
+        return risks
+
+    fit = search(Fitter(once_infinite))
+    assert fit.risk_weights[7] == pytest.approx(0.985 * TARGET / 2.0, rel=0.1)
+
+
+def test_a_runaway_is_left_to_the_fitter_to_end():
+    fitter = Fitter(lambda alpha: BASE * 2.0**fitter.fits)
+    with pytest.raises(RefusedError, match="too many fits"):
+        search(fitter)
+
+
+@pytest.mark.parametrize("jump", [1.07, 1.5])
+def test_linear_weights_stop_below_a_jump_of_the_bound(jump):
+    """The bound steps over the whole window at some scale: the fit below it, if it is near."""
+
+    def stepped(alpha):
+        return BASE * np.where(alpha.max() > 0.4, jump, 1.0) * (1.7 / edge)
+
+    edge = np.max(np.clip(0.4 * (1.0 - (BASE - BASE.min()) / np.ptp(BASE)), 0, 1) * BASE)
+    # 1.7 x jump is above the target, 1.7 below the window of [0.97, 1] x 1.8.
+    fitter = Fitter(stepped)
+    fit = search(fitter, weights="linear")
+    assert 1.69 < fit.bounds.realised <= 1.7 * (1 + 1e-9)
+    assert fitter.fits < 30
+
+
+def test_linear_weights_never_pass_the_target():
+    for scale in (None, 0.1):
+        fit = search(Fitter(wider), weights="linear", scale=scale)
+        assert fit.bounds.realised <= TARGET
+    with pytest.raises(RefusedError, match="pass the target"):
+        search(Fitter(wider), weights="linear", scale=5.0, shift=1.0)
