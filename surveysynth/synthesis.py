@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surveysynth._types import FloatArray
+from surveysynth._types import FloatArray, Theta
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanism import PrivateDraws
 from surveysynth.models.base import Model, Simulated
@@ -52,15 +52,7 @@ def synthesise(
     for draw in range(private_draws.settings.m):
         theta = private_draws.draw(draw)
         for replicate in range(replicates_per_draw):
-            simulated = model.simulate(theta, design, rng, "release")
-            outcome = _outcomes(design, simulated)
-            weight = _scaled(model.smooth_weight(theta, design, simulated), scale_to)
-            if not (np.isfinite(outcome).all() and np.isfinite(weight).all()):
-                raise RefusedError(
-                    "Synthetic values are too large to be numbers: the transform does not suit "
-                    "the outcome, or epsilon is too small for so few records. Choose another "
-                    "transform (asinh with a public scale), fewer predictors or a larger epsilon."
-                )
+            outcome, weight = _dataset(model, design, theta, rng, scale_to)
             yield SyntheticDataset(draw + 1, replicate + 1, outcome, weight, outcome, weight)
 
 
@@ -77,10 +69,28 @@ def check_replicates(model: Model, replicates_per_draw: int) -> None:
         )
 
 
+def _dataset(
+    model: Model,
+    design: PublicDesign,
+    theta: Theta,
+    rng: np.random.Generator,
+    scale_to: float | None,
+) -> tuple[FloatArray, FloatArray]:
+    """Outcomes (n, p) in original units and smoothed weights (n,) of one dataset."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        simulated = model.simulate(theta, design, rng, "release")
+        outcome = _outcomes(design, simulated)
+        weight = model.smooth_weight(theta, design, simulated)
+        total = float(weight.sum())
+    if not (np.isfinite(outcome).all() and np.isfinite(total) and total > 0):
+        raise RefusedError(
+            "Synthetic values are too large to be numbers: the transform does not suit "
+            "the outcome, or epsilon is too small for so few records. Choose another "
+            "transform (asinh with a public scale), fewer predictors or a larger epsilon."
+        )
+    return outcome, weight if scale_to is None else weight * (scale_to / total)
+
+
 def _outcomes(design: PublicDesign, simulated: Simulated) -> FloatArray:
     columns = [t.inverse(simulated.z[:, j]) for j, t in enumerate(design.transforms)]
     return np.stack(columns, axis=1)
-
-
-def _scaled(weight: FloatArray, total: float | None) -> FloatArray:
-    return weight if total is None else weight * (total / weight.sum())

@@ -85,10 +85,11 @@ def test_refusals():
     design, model = design_with(Transform("log")), get_model("fbs")
     private = draws(design, model)
     private.theta["beta"][:, 0, 0] = 800.0
-    with (
-        np.errstate(over="ignore"),
-        pytest.raises(RefusedError, match="too large to be numbers"),
-    ):
+    with pytest.raises(RefusedError, match="too large to be numbers"):
+        datasets(design, model, private=private)
+    private = draws(design, model)
+    private.theta["beta"][:, 0, 1] = 709.0  # each weight is a number, their sum is not
+    with pytest.raises(RefusedError, match="too large to be numbers"):
         datasets(design, model, private=private)
     with pytest.raises(InputError, match="at least 1"):
         datasets(design, model, r=0)
