@@ -98,7 +98,8 @@ def check(
     plan = settings.plan
     if plan.draws > 125:
         plan = replace(plan, draws=125, warmup=min(plan.warmup, 125))
-    short = settings if settings.m > plan.kept else replace(settings, plan=plan)
+    enough = settings.m <= int(settings.truncate * plan.kept)
+    short = replace(settings, plan=plan) if enough else settings
     return FeasibilityReport(
         settings, tuple(_trial(design, model, short, spread, rng) for spread in SPREADS)
     )

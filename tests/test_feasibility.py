@@ -21,7 +21,7 @@ def report(n, epsilon, **settings):
         frame, outcome="salary", weight="weight", by=["gender"], strata="field",
         population_size=100_000,
     ).design  # fmt: skip
-    options = MechanismSettings(epsilon=epsilon, plan=PLAN, **settings)
+    options = MechanismSettings(**{"epsilon": epsilon, "plan": PLAN, **settings})
     return feasibility.check(design, get_model("fbp"), options, np.random.default_rng(3))
 
 
@@ -37,6 +37,14 @@ def test_a_tiny_target_is_not():
     assert not result.feasible
     assert any("not reached" in line for line in result.lines())
     assert "Raise epsilon" in result.lines()[-1]
+
+
+def test_more_draws_than_short_chains_keep_after_truncation():
+    """The trial then runs the chains that were asked for."""
+    long = SamplingPlan(4, 30, 126)
+    result = report(200, 1e6, m=480, truncate=0.96, plan=long)
+    assert result.settings.plan == long
+    assert result.trials
 
 
 def test_nothing_to_reach_without_a_risk_measure():

@@ -67,8 +67,9 @@ def _guarantee(settings: MechanismSettings, model: Model) -> tuple[str, ...]:
     if not settings.private:
         return (source,)
     truncated = (
-        f" Draws were truncated at the {settings.truncate:g} quantile of their largest record "
-        "bounds; which draws that leaves out depends on the confidential data."
+        f" These are what truncation left of {settings.plan.kept:,} draws: those up to the "
+        f"{settings.truncate:g} quantile of their largest record bounds. Only they may generate "
+        "data; which draws that leaves out depends on the confidential data."
         if settings.truncate < 1
         else ""
     )
@@ -79,7 +80,7 @@ def _guarantee(settings: MechanismSettings, model: Model) -> tuple[str, ...]:
         "weight of one record; the number of records and their design variables stay the same.",
         "The likelihood of each record was down-weighted until no record's weighted "
         "log-likelihood, nor its range, "
-        f"passed the target bound of {settings.target_bound:g} on any of {settings.plan.kept:,} "
+        f"passed the target bound of {settings.target_bound:g} on any of {settings.kept_draws:,} "
         f"posterior draws: epsilon = 2 x m x bound, with m = {settings.m}. The bound was found on "
         "this database over these draws. Asymptotic means that bounds found on databases of n "
         "records contract onto a global bound at the rate of one over the square root of n; at "
@@ -101,6 +102,10 @@ def _assumptions(design: PublicDesign) -> tuple[str, ...]:
         for transform, name in zip(design.transforms, design.outcome_names, strict=True)
     )
     items.append(f"the transforms of the outcomes with their constants: {constants}")
+    items.append(
+        "the settings: model, formula, priors, epsilon and all others, chosen without a look at "
+        "the outcomes and weights"
+    )
     if design.dropped:
         items.append(
             f"which records were dropped for missing values ({design.dropped:,}), item "

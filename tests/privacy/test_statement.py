@@ -38,6 +38,7 @@ def text(test=False, **settings):
         "not protected as a whole",
         "their epsilons add up",
         "log(salary)",
+        "chosen without a look at the outcomes and weights",
     ],
 )
 def test_every_statement_says(words):
@@ -48,6 +49,7 @@ def test_statements_of_special_settings():
     assert "can move the smallest or largest risk" in text(weights="linear")
     assert "can move the smallest or largest risk" not in text()
     assert "which draws that leaves out depends on the confidential data" in text(truncate=0.9)
+    assert "on any of 720 posterior draws" in text(truncate=0.9)
     assert text(test=True).startswith("THIS IS A TEST AND NOT PRIVATE")
     assert text(risk="none").startswith("NOT PRIVATE")
     assert "10.8" not in text(risk="none")
