@@ -18,20 +18,31 @@ def damped(old: FloatArray, new: FloatArray) -> FloatArray:
     return np.sqrt(old * new)
 
 
-def linear(lipschitz_by_record: FloatArray, scale: float, shift: float) -> FloatArray:
-    """clip(c (1 - f~) + g, 0, 1), f~ = (f - min f)/(max f - min f) ([R] Alg. 2), (n,).
+def relative(lipschitz_by_record: FloatArray) -> FloatArray:
+    """f~ = (f - min f)/(max f - min f) over the finite f ([R] Alg. 2), (n,), in [0, 1].
 
-    f~ is over the finite f; all equal: f~ = 0. A record with infinite f gets 0.
+    All equal: 0. A record with infinite f keeps it.
     """
     finite = np.isfinite(lipschitz_by_record)
     values = lipschitz_by_record[finite]
-    result = np.zeros(lipschitz_by_record.shape)
+    result = np.full(lipschitz_by_record.shape, np.inf)
     if values.size:
-        low, high = values.min(), values.max()
-        spread = high - low
-        relative = (values - low) / spread if spread > 0 else np.zeros_like(values)
-        result[finite] = np.clip(scale * (1.0 - relative) + shift, 0.0, 1.0)
+        low = values.min()
+        spread = values.max() - low
+        result[finite] = (values - low) / spread if spread > 0 else 0.0
     return result
+
+
+def from_risks(risks: FloatArray, scale: float, shift: float) -> FloatArray:
+    """clip(c (1 - risk) + g, 0, 1), (n,) ([R] Alg. 2 and 3); an infinite risk gets 0."""
+    finite = np.isfinite(risks)
+    kept = 1.0 - np.where(finite, risks, 1.0)
+    return np.where(finite, np.clip(scale * kept + shift, 0.0, 1.0), 0.0)
+
+
+def linear(lipschitz_by_record: FloatArray, scale: float, shift: float) -> FloatArray:
+    """Linear LW weights ([R] Alg. 2), (n,): ``from_risks`` of ``relative``."""
+    return from_risks(relative(lipschitz_by_record), scale, shift)
 
 
 def reweighted(

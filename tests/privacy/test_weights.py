@@ -39,6 +39,23 @@ def test_linear_weights_of_equal_risks():
     np.testing.assert_array_equal(weights.linear(np.full(4, 3.0), 0.5, 0.1), np.full(4, 0.6))
 
 
+@given(
+    arrays(np.float64, st.integers(1, 30), elements=st.floats(0.0, 1.0) | st.just(np.inf)),
+    st.floats(1e-3, 10.0),
+    st.floats(-1.0, 1.0),
+    st.floats(1.0, 10.0),
+)
+def test_weights_of_any_risks(risks, scale, shift, more):
+    alpha = weights.from_risks(risks, scale, shift)
+    expected = [
+        0.0 if np.isinf(risk) else min(1.0, max(0.0, scale * (1.0 - risk) + shift))
+        for risk in risks
+    ]
+    np.testing.assert_allclose(alpha, expected, rtol=1e-12, atol=1e-15)
+    assert (weights.from_risks(risks, scale * more, shift) >= alpha).all()
+    assert (weights.relative(np.full(3, 2.0)) == 0.0).all()
+
+
 def test_reweighting_divides_by_the_record_and_leaves_zeros():
     alpha = np.array([0.0, 0.2, 0.5, 1.0])
     bounds = np.array([0.0, 0.5, 2.0, 0.1])
