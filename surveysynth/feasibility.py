@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from surveysynth.errors import RefusedError
-from surveysynth.mechanism import run_on_records
+from surveysynth.mechanism import Database, run_batch
 from surveysynth.models.base import Model, require
 from surveysynth.privacy.budget import MechanismSettings
 from surveysynth.survey import PublicDesign
@@ -115,8 +115,8 @@ def _trial(
     theta = model.prior_guess(design, spread)
     simulated = model.simulate(theta, design, rng, "sample")
     records = model.records_from_simulated(design, simulated)
-    try:
-        _, fit = run_on_records(model, records, design.n, settings, rng)
-    except RefusedError as refusal:
-        return Trial(spread, False, f"{str(refusal).split(':')[0].split(' (')[0]}.", 0.0)
-    return Trial(spread, True, "", float(fit.risk_weights.mean()))
+    database = Database(records, design.n, simulated.outcomes(design))
+    (result,) = run_batch(model, [database], settings, rng)
+    if isinstance(result, RefusedError):
+        return Trial(spread, False, f"{str(result).split(':')[0].split(' (')[0]}.", 0.0)
+    return Trial(spread, True, "", float(result[1].risk_weights.mean()))

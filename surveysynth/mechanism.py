@@ -4,7 +4,7 @@ This is the one place that hits a target epsilon; releases, debiasing and studie
 ``run`` splits its result by confidentiality: PrivateDraws may be published, ConfidentialFit not.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from surveysynth._types import (
     Theta,
 )
 from surveysynth.errors import RefusedError
-from surveysynth.models.base import Model, SamplingPlan
+from surveysynth.models.base import Model, SamplingPlan, stacked
 from surveysynth.privacy.budget import LEAST_SHARE, MechanismSettings, epsilon_of
 from surveysynth.privacy.lipschitz import (
     LikelihoodExtremes,
@@ -28,8 +28,8 @@ from surveysynth.privacy.lipschitz import (
     likelihood_extremes,
     weighted_bounds,
 )
-from surveysynth.privacy.search import reach_target
-from surveysynth.sampling import diagnostics
+from surveysynth.privacy.search import Search, search_target
+from surveysynth.sampling.convergence import check_convergence
 from surveysynth.survey import Confidential, PublicDesign
 
 MAX_FITS = 60
@@ -43,10 +43,6 @@ PASSING_FITS = 15
 #: of a maximum, and after this many fits a bound somewhat below the window is taken: the safe side.
 NOISY_FITS = 10
 NOISY_LEAST_SHARE = 0.8
-#: Gates on the fit that is released: a fit that has not converged is refused.
-MAX_R_HAT = 1.05
-MIN_ESS = 100.0
-MAX_DIVERGENT_SHARE = 0.01
 
 Progress = Callable[[str], None]
 
@@ -90,6 +86,10 @@ class ConfidentialFit:
     kept_draws: int
     divergent_draws: int | None = None  # None: the sampler cannot diverge
     theta: Theta = field(default_factory=dict)
+    # Posterior means (d,) of the model's log scales, weighted and unweighted: what debiasing by
+    # simulation compares, on simulated databases.
+    mean_log_scales: FloatArray = field(default_factory=lambda: np.empty(0))
+    unweighted_mean_log_scales: FloatArray = field(default_factory=lambda: np.empty(0))
 
     def to_json_dict(self) -> dict[str, Any]:
         """Scalars and the search, for ``confidential/``; arrays are written apart."""
@@ -108,8 +108,18 @@ class ConfidentialFit:
 
 
 @dataclass(frozen=True, repr=False)
+class Database:
+    """One database as the mechanism sees it: the model's ``records``, n of them, and the outcomes
+    (n, p) in original units for risk measures that look at them."""
+
+    records: Any
+    n: int
+    outcome: FloatArray | None = None
+
+
+@dataclass(frozen=True, repr=False)
 class _Fit:
-    """One weighted fit: draws (chains, draws), their flat form of the kept ones, extremes."""
+    """One weighted fit: draws (chains, draws), which of them are kept, extremes, bounds."""
 
     theta: Theta
     kept: BoolArray
@@ -117,76 +127,92 @@ class _Fit:
     bounds: RecordBounds
     risk_weights: FloatArray
 
+    def flat(self, *, internal: bool = False) -> Theta:
+        """The draws (S, ...), without what concerns the sampler alone."""
+        return {
+            name: values.reshape(-1, *values.shape[2:])
+            for name, values in self.theta.items()
+            if internal or not name.endswith(INTERNAL_SUFFIX)
+        }
 
-class _Fitter:
-    """Refits one model to one set of records under changing weights, with common random numbers:
-    every fit starts the same stream, so the bound moves smoothly with the weights. A model whose
-    sampler cannot do that says so by ``common_random_numbers = False``."""
 
-    def __init__(
-        self, model: Model, records: Any, n: int, settings: MechanismSettings, seed: IntArray
-    ) -> None:
-        self.model, self.records, self.n = model, records, n
-        self.settings, self.seed = settings, seed
+class _Run:
+    """The search of one database: what it wants fitted, the fits so far, and how it ended."""
+
+    def __init__(self, model: Model, database: Database, settings: MechanismSettings) -> None:
+        self.model, self.database, self.settings = model, database, settings
         self.smooth = bool(getattr(model, "common_random_numbers", True))
-        self.search: list[dict[str, float]] = []
+        self.history: list[dict[str, float]] = []
+        self.unweighted: _Fit | None = None
+        self.fit: _Fit | None = None
+        self.refusal: RefusedError | None = None
+        self._search: Search[_Fit] = search_target(self, settings, database.n)
+        self.risk_weights = next(self._search)
 
-    def __call__(self, risk_weights: FloatArray) -> _Fit:
-        late = len(self.search) >= PASSING_FITS
-        if len(self.search) >= MAX_FITS or (late and self.ran_away(risk_weights)):
-            raise _target_not_reached()
-        theta = {name: values[0] for name, values in self._sample(risk_weights).items()}
+    @property
+    def searching(self) -> bool:
+        """Whether another fit is wanted."""
+        return self.fit is None and self.refusal is None
+
+    def receive(self, theta: Theta) -> None:
+        """Judge the fit (chains, draws) under ``risk_weights``; take the next step."""
+        fit = self._fit(theta)
+        self.unweighted = self.unweighted or fit
+        try:
+            self.risk_weights = self._search.send(fit)
+            late = len(self.history) >= PASSING_FITS
+            if len(self.history) >= MAX_FITS or (late and self._ran_away()):
+                raise _target_not_reached()
+        except StopIteration as done:
+            self.fit = done.value
+            self.risk_weights = self.fit.risk_weights
+            if self._ran_away():
+                self.fit, self.refusal = None, _target_not_reached()
+        except RefusedError as refusal:
+            self.refusal = refusal
+
+    def _fit(self, theta: Theta) -> _Fit:
         flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in theta.items()}
-        kept = self._truncate(flat, risk_weights)
+        kept = self._truncate(flat)
         if not kept.all():
             flat = {name: values[kept] for name, values in flat.items()}
-        extremes = likelihood_extremes(self.model.log_lik_blocks(flat, self.records), self.n)
-        bounds = weighted_bounds(extremes, risk_weights)
-        self.search.append(
+        blocks = self.model.log_lik_blocks(flat, self.database.records)
+        extremes = likelihood_extremes(blocks, self.database.n)
+        bounds = weighted_bounds(extremes, self.risk_weights)
+        self.history.append(
             {
-                "mean_risk_weight": float(risk_weights.mean()),
+                "mean_risk_weight": float(self.risk_weights.mean()),
                 "delta": float(bounds.lipschitz.max()),
                 "oscillation": float(bounds.oscillation.max()),
             }
         )
-        return _Fit(theta, kept, extremes, bounds, risk_weights)
+        return _Fit(theta, kept, extremes, bounds, self.risk_weights)
 
-    def ran_away(self, risk_weights: FloatArray) -> bool:
+    def _ran_away(self) -> bool:
         """Whether the weights add up to too few records to tell anything of the survey."""
-        return bool(risk_weights.sum() < min(MIN_EFFECTIVE_RECORDS, 0.5 * self.n))
-
-    def _sample(self, risk_weights: FloatArray) -> Theta:
-        """One fit; refused where the squares of far too large values overflow."""
-        rng = np.random.default_rng(self.seed)
-        try:
-            with np.errstate(over="ignore", invalid="raise"):
-                stats = self.model.compress(self.records, risk_weights)
-                return self.model.sample(stats, self.settings.plan, rng)
-        except (np.linalg.LinAlgError, FloatingPointError):
-            raise RefusedError(
-                "The fit broke down: some values are far too large for numbers on the scale of "
-                "the transform. Choose another transform (log, or asinh with a public scale), or "
-                "check the outcome for values that cannot be right."
-            ) from None
+        return bool(self.risk_weights.sum() < min(MIN_EFFECTIVE_RECORDS, 0.5 * self.database.n))
 
     def on_target(self, realised: float, target: float) -> bool:
         """Whether the bound lies in [0.97, 1] x target, or close enough on the safe side for a
         sampler without common random numbers."""
-        patient = self.smooth or len(self.search) < NOISY_FITS
+        patient = self.smooth or len(self.history) < NOISY_FITS
         least = LEAST_SHARE if patient else NOISY_LEAST_SHARE
         return least * target <= realised <= target
 
-    def _truncate(self, flat: Theta, risk_weights: FloatArray) -> BoolArray:
+    def _truncate(self, flat: Theta) -> BoolArray:
         """[P] 3.1: keep the draws up to a quantile of their largest weighted bounds."""
         draws = self.settings.plan.kept
         if self.settings.truncate >= 1.0:
             return np.ones(draws, dtype=bool)
-        blocks = self.model.log_lik_blocks(flat, self.records)
-        largest = largest_by_draw(blocks, risk_weights, draws)
+        blocks = self.model.log_lik_blocks(flat, self.database.records)
+        largest = largest_by_draw(blocks, self.risk_weights, draws)
         order = np.argsort(largest, kind="stable")
         kept = np.zeros(draws, dtype=bool)
         kept[order[: self.settings.kept_draws]] = True
         return kept
+
+
+Result = tuple[PrivateDraws, ConfidentialFit]
 
 
 def run(
@@ -196,44 +222,88 @@ def run(
     settings: MechanismSettings,
     rng: np.random.Generator,
     progress: Progress | None = None,
-) -> tuple[PrivateDraws, ConfidentialFit]:
+) -> Result:
     """Runs the mechanism at ``settings.epsilon`` and splits the result by confidentiality.
 
     Methods 2: unweighted fit, risks, weights that reach the target bound epsilon / (2 m) without
     passing it, gates on convergence, and m draws at positions fixed beforehand. Raises
     ``RefusedError`` if the target is not reached or the fit has not converged.
     """
-    records = model.records(design, confidential)
-    return run_on_records(model, records, design.n, settings, rng, progress)
+    database = Database(model.records(design, confidential), design.n, confidential.outcome)
+    (result,) = run_batch(model, [database], settings, rng, progress)
+    if isinstance(result, RefusedError):
+        raise result
+    return result
 
 
-def run_on_records(
+def run_batch(
     model: Model,
-    records: Any,
-    n: int,
+    databases: Sequence[Database],
     settings: MechanismSettings,
     rng: np.random.Generator,
     progress: Progress | None = None,
-) -> tuple[PrivateDraws, ConfidentialFit]:
-    """``run`` for records already on the model's scale (n of them): simulated databases too."""
+) -> list[Result | RefusedError]:
+    """``run`` for many databases side by side: one result each, or why it was refused.
+
+    A batched model fits all of them in one sweep of arrays. Every fit starts the same stream of
+    random numbers, so a bound moves smoothly with its weights; that holds while the batch stays
+    as it is, so databases that are done leave it only when half of it is done. The number of
+    columns of X must be the same for all.
+    """
     say = progress or (lambda stage: None)
-    fitter = _Fitter(model, records, n, settings, rng.integers(0, 2**63, size=4))
+    runs = [_Run(model, database, settings) for database in databases]
+    seed = rng.integers(0, 2**63, size=4)
     say("unweighted fit")
-    unweighted = fitter(np.ones(n))
-    if settings.private:
-        say("risk weights for the target epsilon")
-    fit = reach_target(fitter, unweighted, settings)
-    if fitter.ran_away(fit.risk_weights):
-        raise _target_not_reached()
+    for batch in [runs] if model.batched else [[each] for each in runs]:
+        slots = batch
+        while any(each.searching for each in slots):
+            for each, theta in zip(slots, _sample(model, slots, settings, seed), strict=True):
+                if not each.searching:
+                    continue
+                if theta is None:
+                    each.refusal = _broke_down()
+                else:
+                    each.receive(theta)
+            if settings.private and all(len(each.history) == 1 for each in slots):
+                say("risk weights for the target epsilon")
+            if 2 * sum(each.searching for each in slots) <= len(slots):
+                slots = [each for each in slots if each.searching]
     say("convergence")
-    r_hat, ess = _diagnose(model, fit)
+    return [_result(each) for each in runs]
+
+
+def _sample(
+    model: Model, runs: Sequence[_Run], settings: MechanismSettings, seed: IntArray
+) -> list[Theta | None]:
+    """One fit of each database in a batch, (chains, draws); None where the squares of far too
+    large values overflow."""
+    try:
+        with np.errstate(over="ignore", invalid="raise"):
+            stats = stacked(
+                [model.compress(each.database.records, each.risk_weights) for each in runs]
+            )
+            theta = model.sample(stats, settings.plan, np.random.default_rng(seed))
+    except (np.linalg.LinAlgError, FloatingPointError):
+        if len(runs) == 1:
+            return [None]
+        return [part for each in runs for part in _sample(model, [each], settings, seed)]
+    return [{name: values[i] for name, values in theta.items()} for i in range(len(runs))]
+
+
+def _result(run_: _Run) -> Result | RefusedError:
+    """What is released of a search that ended, and what stays behind."""
+    model, settings, fit, unweighted = run_.model, run_.settings, run_.fit, run_.unweighted
+    if fit is None or unweighted is None:
+        return run_.refusal or _target_not_reached()
     divergent = fit.theta.get(DIVERGENT)
-    release = release_positions(settings.m, settings.plan, fit.kept)
-    flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in fit.theta.items()}
+    try:
+        r_hat, ess = check_convergence(model.monitored(fit.theta), divergent)
+    except RefusedError as refusal:
+        return refusal
+    released = release_positions(settings.m, settings.plan, fit.kept)
+    flat = fit.flat()
     private = PrivateDraws(
-        model.name,
-        {n: values[release] for n, values in flat.items() if not n.endswith(INTERNAL_SUFFIX)},
-        settings,
+        model.name, {name: values[released] for name, values in flat.items()}, settings
     )
     delta, m = float(fit.bounds.lipschitz.max()), settings.m
     return private, ConfidentialFit(
@@ -245,13 +315,21 @@ def run_on_records(
         realised_bound=fit.bounds.realised,
         realised_epsilon=epsilon_of(fit.bounds.realised, m),
         papers_epsilon=epsilon_of(delta, m),
-        search=tuple(fitter.search),
+        search=tuple(run_.history),
         r_hat=r_hat,
         ess=ess,
         kept_draws=int(fit.kept.sum()),
         divergent_draws=None if divergent is None else int(divergent.sum()),
         theta=fit.theta,
+        mean_log_scales=_mean_log_scales(model, fit),
+        unweighted_mean_log_scales=_mean_log_scales(model, unweighted),
     )
+
+
+def _mean_log_scales(model: Model, fit: _Fit) -> FloatArray:
+    """Posterior means (d,) over the kept draws of what debiasing shifts."""
+    log_scales = model.log_scales({k: v[fit.kept] for k, v in fit.flat().items()})
+    return np.asarray(log_scales.mean(axis=0), dtype=np.float64)
 
 
 def release_positions(m: int, plan: SamplingPlan, kept: BoolArray) -> IntArray:
@@ -277,29 +355,9 @@ def _target_not_reached() -> RefusedError:
     )
 
 
-def _diagnose(model: Model, fit: _Fit) -> tuple[dict[str, float], dict[str, float]]:
-    """R-hat and ESS by parameter group; refuses a fit that has not converged."""
-    divergent = fit.theta.get(DIVERGENT)
-    if divergent is not None and divergent.mean() > MAX_DIVERGENT_SHARE:
-        raise RefusedError(
-            f"More than {MAX_DIVERGENT_SHARE:.0%} of the draws diverged: the sampler could not "
-            "follow the posterior, and its draws may miss a part of it. Raise warmup, raise "
-            "adapt_delta towards 1 (a Stan program of your own) or write the program in other "
-            "parameters, or use the engine 'embedded' where the model has it."
-        )
-    monitored = model.monitored(fit.theta)
-    r_hat = {name: float(diagnostics.r_hat(draws).max()) for name, draws in monitored.items()}
-    ess = {
-        name: float(diagnostics.effective_sample_size(draws).min())
-        for name, draws in monitored.items()
-    }
-    failing = sorted(
-        name for name in monitored if not (r_hat[name] <= MAX_R_HAT and ess[name] >= MIN_ESS)
+def _broke_down() -> RefusedError:
+    return RefusedError(
+        "The fit broke down: some values are far too large for numbers on the scale of "
+        "the transform. Choose another transform (log, or asinh with a public scale), or "
+        "check the outcome for values that cannot be right."
     )
-    if failing:
-        raise RefusedError(
-            f"The fit has not converged (R-hat above {MAX_R_HAT} or an effective sample size "
-            f"below {MIN_ESS:.0f} for {', '.join(failing)}): raise draws and warmup in "
-            "[synthesizer]."
-        )
-    return r_hat, ess

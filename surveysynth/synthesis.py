@@ -6,14 +6,19 @@ further epsilon (methods 5, ``replicates_per_draw``).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from surveysynth._types import FloatArray, Theta
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanism import PrivateDraws
-from surveysynth.models.base import Model, Simulated
+from surveysynth.models.base import Model
 from surveysynth.survey import PublicDesign
+
+#: Where variances are taken from (methods 8): from a dataset as the sample would have been, or, as
+#: in the papers, from the released data with their smoothed weights.
+VariancePair = Literal["sample", "release"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -22,7 +27,7 @@ class SyntheticDataset:
 
     draw, replicate count from 1; outcome (n, p) in original units; weight (n,) smoothed and, with
     a public N, scaled to it; variance_outcome (n, p) and variance_weight (n,): the pair that the
-    variance is taken from, the same arrays under inference as in the papers.
+    variance is taken from, the same arrays where that is the released pair.
     """
 
     draw: int
@@ -41,10 +46,14 @@ def synthesise(
     replicates_per_draw: int,
     rng: np.random.Generator,
     scale_to: float | None,
+    variance: VariancePair = "sample",
 ) -> Iterator[SyntheticDataset]:
-    """Streams m x replicates_per_draw datasets, one at a time (methods 3 and 5).
+    """Streams m x replicates_per_draw datasets, one at a time (methods 3, 5 and 8).
 
     ``scale_to``: the public population size that the weights of every dataset sum to, or None.
+    Smoothed weights vary less than the survey's own did, and their Taylor variance is too small;
+    with variance "sample" it comes from a dataset as the sample would have been: the drawn
+    weights and, where selection has tilted the sample, outcomes drawn from its distribution.
     Raises ``InputError`` for replicates_per_draw < 1, ``RefusedError`` if a synthetic value is too
     large for a number (a transform that does not suit the outcome).
     """
@@ -52,8 +61,8 @@ def synthesise(
     for draw in range(private_draws.settings.m):
         theta = private_draws.draw(draw)
         for replicate in range(replicates_per_draw):
-            outcome, weight = _dataset(model, design, theta, rng, scale_to)
-            yield SyntheticDataset(draw + 1, replicate + 1, outcome, weight, outcome, weight)
+            arrays = _dataset(model, design, theta, rng, scale_to, variance)
+            yield SyntheticDataset(draw + 1, replicate + 1, *arrays)
 
 
 def check_replicates(model: Model, replicates_per_draw: int) -> None:
@@ -75,22 +84,32 @@ def _dataset(
     theta: Theta,
     rng: np.random.Generator,
     scale_to: float | None,
-) -> tuple[FloatArray, FloatArray]:
-    """Outcomes (n, p) in original units and smoothed weights (n,) of one dataset."""
+    variance: VariancePair,
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Outcomes (n, p) in original units and smoothed weights (n,) of one dataset, and the same
+    for its variance."""
     with np.errstate(over="ignore", invalid="ignore"):
         simulated = model.simulate(theta, design, rng, "release")
-        outcome = _outcomes(design, simulated)
-        weight = model.smooth_weight(theta, design, simulated)
-        total = float(weight.sum())
-    if not (np.isfinite(outcome).all() and np.isfinite(total) and total > 0):
+        outcome = simulated.outcomes(design)
+        weight = _scaled(model.smooth_weight(theta, design, simulated), scale_to)
+        if variance == "release":
+            pair = outcome, weight
+        else:
+            sample = model.simulate(theta, design, rng, "sample") if model.tilted else simulated
+            drawn = _scaled(model.drawn_weight(design, sample), scale_to)
+            pair = sample.outcomes(design) if model.tilted else outcome, drawn
+    if not all(np.isfinite(values).all() for values in (outcome, weight, *pair)):
         raise RefusedError(
             "Synthetic values are too large to be numbers: the transform does not suit "
             "the outcome, or epsilon is too small for so few records. Choose another "
             "transform (asinh with a public scale), fewer predictors or a larger epsilon."
         )
-    return outcome, weight if scale_to is None else weight * (scale_to / total)
+    return outcome, weight, *pair
 
 
-def _outcomes(design: PublicDesign, simulated: Simulated) -> FloatArray:
-    columns = [t.inverse(simulated.z[:, j]) for j, t in enumerate(design.transforms)]
-    return np.stack(columns, axis=1)
+def _scaled(weight: FloatArray, scale_to: float | None) -> FloatArray:
+    """Weights that sum to ``scale_to``; NaN where they have no positive finite sum."""
+    total = float(weight.sum())
+    if not (np.isfinite(total) and total > 0):
+        return np.full_like(weight, np.nan)
+    return weight if scale_to is None else weight * (scale_to / total)

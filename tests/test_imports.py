@@ -32,7 +32,7 @@ BESIDE_RELEASE = ("baselines", "evaluate", "studies")
 
 #: What these import comes from private draws and public inputs alone.
 PUBLIC_SIDE = ("debias", "synthesis", "estimation", "release")
-CONFIDENTIAL_NAMES = {"Confidential", "ConfidentialFit", "Survey", "read_survey", "run_on_records"}
+CONFIDENTIAL_NAMES = {"Confidential", "ConfidentialFit", "Survey", "read_survey"}
 #: The path that runs the mechanism, and the one file that fills ``confidential/``.
 MAY_SEE_CONFIDENTIAL = {"release.run", "release.files"}
 

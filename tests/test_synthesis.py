@@ -30,27 +30,31 @@ def draws(design, model, spread=0.3):
     return PrivateDraws(model.name, theta, MechanismSettings(m=M))
 
 
-def datasets(design, model, *, r=2, seed=1, scale_to=5000.0, private=None):
+def datasets(design, model, *, r=2, seed=1, scale_to=5000.0, private=None, variance="sample"):
     return list(
         synthesis.synthesise(
             model, design, private or draws(design, model), replicates_per_draw=r,
-            rng=np.random.default_rng(seed), scale_to=scale_to,
+            rng=np.random.default_rng(seed), scale_to=scale_to, variance=variance,
         )
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["fbs", "fbp"])
-def test_m_by_r_datasets_with_weights_that_sum_to_n(name):
+@pytest.mark.parametrize("variance", ["sample", "release"])
+def test_m_by_r_datasets_with_weights_that_sum_to_n(name, variance):
     design, model = design_with(Transform("log")), get_model(name)
-    made = datasets(design, model)
+    made = datasets(design, model, variance=variance)
     assert [(d.draw, d.replicate) for d in made] == [(i, j) for i in (1, 2, 3) for j in (1, 2)]
     for dataset in made:
         assert dataset.outcome.shape == (design.n, 1)
         assert dataset.weight.sum() == pytest.approx(5000.0, rel=1e-12)
         assert (dataset.weight > 0).all()
-        assert dataset.variance_weight is dataset.weight
+        assert dataset.variance_weight.sum() == pytest.approx(5000.0, rel=1e-12)
+        assert (dataset.variance_weight is dataset.weight) == (variance == "release")
+        same_outcome = variance == "release" or name == "fbs"
+        assert (dataset.variance_outcome is dataset.outcome) == same_outcome
     assert not np.allclose(made[0].outcome, made[1].outcome)
-    again = datasets(design, model)
+    again = datasets(design, model, variance=variance)
     np.testing.assert_array_equal(made[5].outcome, again[5].outcome)
 
 
@@ -77,7 +81,8 @@ def test_outcomes_are_in_original_units(transform):
 
 def test_confidential_data_cannot_be_passed():
     names = set(inspect.signature(synthesis.synthesise).parameters)
-    assert names == {"model", "design", "private_draws", "replicates_per_draw", "rng", "scale_to"}
+    public = {"model", "design", "private_draws", "replicates_per_draw", "rng", "scale_to"}
+    assert names == public | {"variance"}
     assert "Confidential" not in vars(synthesis)
 
 

@@ -85,6 +85,12 @@ Text = Annotated[str, Field(min_length=1)]
 Variable = Annotated[str, AfterValidator(_variable)]
 
 
+Variables = Annotated[
+    tuple[Variable, ...],
+    BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
+]
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -101,16 +107,13 @@ class ProgramSection(_Section):
 class OutputSection(_Section):
     """``[output]``: what is read from a fit, and how data are generated from a draw."""
 
-    parameters: Annotated[
-        tuple[Variable, ...],
-        BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
-        Field(min_length=1),
-    ]
+    parameters: Annotated[Variables, Field(min_length=1)]
     log_lik: Variable = "log_lik"
     outcome: Variable | None = None
     log_weight: Variable | None = None
     simulate: Annotated[str, AfterValidator(_function)] | None = None
     smooth_weight: Text | None = None
+    scales: Variables = ()
 
     @model_validator(mode="after")
     def _one_way(self) -> "OutputSection":
@@ -123,6 +126,14 @@ class OutputSection(_Section):
         elif self.outcome is not None or self.log_weight is not None:
             raise ValueError(
                 "simulate takes the place of outcome and log_weight; give one or the other."
+            )
+        for name in self.scales:
+            if name not in self.parameters:
+                raise ValueError(f"scales: {name!r} must be one of the parameters.")
+        if self.scales and self.generated:
+            raise ValueError(
+                "scales needs simulate = 'file.py:function': generated quantities were drawn "
+                "before debiasing and cannot follow it."
             )
         if self.smooth_weight is not None:
             (_variable if self.generated else _function)(self.smooth_weight)

@@ -1,7 +1,7 @@
 """What a synthesizer is: the protocol that the mechanism, synthesis and studies rely on."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -41,6 +41,11 @@ class Simulated:
     (FBS) or log inclusion probability (FBP)."""
 
     z: FloatArray
+
+    def outcomes(self, design: PublicDesign) -> FloatArray:
+        """The outcomes (n, p) in original units."""
+        columns = [t.inverse(self.z[:, j]) for j, t in enumerate(design.transforms)]
+        return np.stack(columns, axis=1)
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,11 @@ class Model(Protocol):
         """Whether labels cannot switch: mixtures are not identified."""
 
     @property
+    def tilted(self) -> bool:
+        """Whether a dataset as the sample would have been differs in distribution from one as it
+        is released: FBP releases the population, which selection has tilted in the sample."""
+
+    @property
     def stan(self) -> StanProgramSpec | None:
         """Its Stan program, if it has one."""
 
@@ -94,7 +104,9 @@ class Model(Protocol):
         """The same from a simulated dataset: feasibility, debiasing and tests refit it."""
 
     def compress(self, records: Any, risk_weights: FloatArray) -> Any:
-        """Weighted sufficient statistics of one database; risk_weights alpha (n,)."""
+        """Weighted sufficient statistics of one database; risk_weights alpha (n,).
+
+        Of a batched model: a dataclass of arrays with a leading axis of one database."""
 
     def sample(self, stats: Any, plan: SamplingPlan, rng: np.random.Generator) -> Theta:
         """Posterior draws, leading axes (databases, chains, draws)."""
@@ -123,6 +135,17 @@ class Model(Protocol):
     ) -> FloatArray:
         """Smoothed weights (n,) of a "release" dataset, in the units of the sampling weight."""
 
+    def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
+        """Weights (n,) of a "sample" dataset as they were drawn: they vary as the survey's did."""
+
+    def log_scales(self, theta: Theta) -> FloatArray:
+        """Logs (S, d) of the residual scales that down-weighted tails shrink, d >= 0: what
+        debiasing shifts (methods 8). theta has one leading axis S."""
+
+    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
+        """theta (leading axis S) with these residual scales (S, d); coefficients and correlations
+        stay."""
+
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
         """A guess of theta from public inputs alone, for ``surveysynth check``: residual SD
         ``spread`` of the transformed outcomes."""
@@ -146,6 +169,15 @@ class DensityModel(Model, Protocol):
 
     def unconstrain(self, theta: Theta) -> FloatArray:
         """Inverse of ``constrain``: (..., d)."""
+
+
+def stacked(stats: Sequence[Any]) -> Any:
+    """The statistics of several databases as one, along the leading axis of every array."""
+    if len(stats) == 1:
+        return stats[0]
+    names = [each.name for each in fields(stats[0])]
+    arrays = (np.concatenate([getattr(each, name) for each in stats]) for name in names)
+    return type(stats[0])(*arrays)
 
 
 def by_chain(kept: Mapping[str, list[FloatArray]], chains: int) -> Theta:

@@ -52,6 +52,7 @@ class FBP:
     requires: frozenset[str] = frozenset({"weight", "population_size", "one_outcome"})
     batched: bool = True
     identified: bool = True
+    tilted: bool = True
     stan: StanProgramSpec | None = _fbp_density.STAN
 
     def __post_init__(self) -> None:
@@ -90,7 +91,7 @@ class FBP:
         return {
             "beta": theta["beta"],
             "selection": theta["selection"],
-            "log_residual_sd": 0.5 * np.log(theta["variance"]),
+            "log_residual_sd": self.log_scales(theta),
         }
 
     def quadratic_form(
@@ -145,6 +146,19 @@ class FBP:
             log_weight = -(log_pi + 0.5 * (k_y * k_y * v_y + v_pi))[design.matrix.cell]
         weight: FloatArray = np.exp(log_weight) * (design.population_size / design.n)
         return weight
+
+    def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
+        """N / (n pi~*), pi~* as it was drawn."""
+        assert design.population_size is not None  # require() has checked the design
+        return np.asarray(np.exp(-simulated.z[:, -1]) * (design.population_size / design.n))
+
+    def log_scales(self, theta: Theta) -> FloatArray:
+        """(log s_y, log s_pi), (..., 2)."""
+        return np.asarray(0.5 * np.log(theta["variance"]))
+
+    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
+        """Other residual SDs; coefficients stay."""
+        return {**theta, "variance": np.exp(2.0 * log_scales)}
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
         """Residual SD ``spread`` of the outcome, 0.5 of log pi~; the same correlation as in FBS.

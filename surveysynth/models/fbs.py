@@ -43,6 +43,7 @@ class FBS:
     requires: frozenset[str] = frozenset({"weight"})
     batched: bool = True
     identified: bool = True
+    tilted: bool = False
     stan: StanProgramSpec | None = _fbs_density.STAN
 
     def __post_init__(self) -> None:
@@ -77,7 +78,7 @@ class FBS:
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
         """Coefficients, log residual SDs, residual correlations (Fisher's z)."""
         covariance = theta["covariance"]
-        log_sd = 0.5 * np.log(np.einsum("...kk->...k", covariance))
+        log_sd = self.log_scales(theta)
         sd = np.exp(log_sd)
         row, column = np.tril_indices(covariance.shape[-1], -1)
         correlation = covariance[..., row, column] / (sd[..., row] * sd[..., column])
@@ -123,6 +124,20 @@ class FBS:
         deviation = simulated.z[:, :-1] - mean[:, :-1]
         smoothed: FloatArray = np.exp(mean[:, -1] + deviation @ slope + 0.5 * remaining)
         return smoothed
+
+    def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
+        """w* as it was drawn."""
+        return np.asarray(np.exp(simulated.z[:, -1]))
+
+    def log_scales(self, theta: Theta) -> FloatArray:
+        """Log residual SDs (..., q)."""
+        return np.asarray(0.5 * np.log(np.einsum("...kk->...k", theta["covariance"])))
+
+    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
+        """Other residual SDs; coefficients and residual correlations stay."""
+        factor = np.exp(log_scales - self.log_scales(theta))
+        covariance = theta["covariance"] * factor[..., :, None] * factor[..., None, :]
+        return {**theta, "covariance": covariance}
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
         """Residual SD ``spread`` of each outcome and 0.5 of the log weight, correlated by -0.5.

@@ -44,6 +44,7 @@ class Normal:
     requires: frozenset[str] = frozenset({"one_outcome"})
     batched: bool = True
     identified: bool = True
+    tilted: bool = False
     stan: StanProgramSpec | None = _normal_density.STAN
 
     def __post_init__(self) -> None:
@@ -77,7 +78,7 @@ class Normal:
         """Coefficients of both parts and log residual SDs."""
         monitored = {
             "beta": theta["beta"],
-            "log_residual_sd": 0.5 * np.log(theta["variance"]),
+            "log_residual_sd": self.log_scales(theta),
         }
         if "weight_coefficients" in theta:
             monitored["weight_coefficients"] = theta["weight_coefficients"]
@@ -125,6 +126,19 @@ class Normal:
         x = design.matrix.x_cells[design.matrix.cell]
         coefficients, variance = theta["weight_coefficients"], theta["variance"][1]
         return survey_weight.smooth(coefficients, variance, simulated.z[:, 0], x)
+
+    def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
+        """w* as it was drawn; ones for a survey without weights."""
+        z = simulated.z
+        return np.asarray(np.exp(z[:, 1])) if z.shape[1] > 1 else np.ones(design.n)
+
+    def log_scales(self, theta: Theta) -> FloatArray:
+        """Log residual SDs of the outcome and, with a weight, the log weight: (..., q)."""
+        return np.asarray(0.5 * np.log(theta["variance"]))
+
+    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
+        """Other residual SDs; coefficients stay."""
+        return {**theta, "variance": np.exp(2.0 * log_scales)}
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
         """Residual SD ``spread`` of the outcome, 0.5 of the log weight; correlated as in FBS.

@@ -24,6 +24,7 @@
     smooth_weight = "w_smooth"         # optional (n), in the units of the weight
     # instead of these three:
     simulate = "student_t.py:simulate"            # f(theta, design, rng) -> z (n, p + 1)
+    scales = ["sigma"]                            # optional: residual scales, mended by debiasing
     smooth_weight = "student_t.py:smooth_weight"  # optional: f(theta, design, z) -> weight (n,)
 
 The program must raise each record's likelihood to its risk weight, ``target += alpha[i] * ..``, for
@@ -89,7 +90,8 @@ class StanProgram:
     backend: StanBackend
     functions: Mapping[str, Function] = field(default_factory=dict)
     batched: bool = False
-    identified: bool = False
+    identified: bool = True
+    tilted: bool = False
     common_random_numbers: bool = False
     has_prior_guess: bool = False
     stan: None = None
@@ -280,6 +282,33 @@ class StanProgram:
             raise InputError(
                 f"{self.name}: the function {name} raised {type(error).__name__}: {error}"
             ) from None
+
+    def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
+        """The simulated weights, not smoothed."""
+        return np.asarray(np.exp(simulated.z[:, -1]))
+
+    def log_scales(self, theta: Theta) -> FloatArray:
+        """Logs of the declared ``scales``, (S, d); none declared: d = 0.
+
+        Raises ``InputError`` for a scale that is not positive.
+        """
+        lead = next(iter(theta.values())).shape[0]
+        columns = [np.empty((lead, 0))]
+        for name in self.declared.output.scales:
+            if not np.all(theta[name] > 0):
+                raise InputError(f"{self.name}: scales: {name!r} is not always positive.")
+            columns.append(np.log(theta[name]).reshape(lead, -1))
+        return np.concatenate(columns, axis=1)
+
+    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
+        """The draws with other values of the declared ``scales``."""
+        result, first = dict(theta), 0
+        for name in self.declared.output.scales:
+            shape = theta[name].shape
+            last = first + int(np.prod(shape[1:]))
+            result[name] = np.exp(log_scales[:, first:last]).reshape(shape)
+            first = last
+        return result
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
         """There is none: feasibility is not simulated for a program of the caller's own."""

@@ -1,8 +1,13 @@
-"""The search for risk weights that bring the bound to its target (methods 2), by refitting."""
+"""The search for risk weights that bring the bound to its target (methods 2), by refitting.
 
-from collections.abc import Callable
+A search is a generator: it yields the weights that it wants fitted next, is sent the fit, and
+returns the one that reached the target. Who drives it can run many searches side by side, so
+that one batched sampler serves the fits of all.
+"""
+
+from collections.abc import Callable, Generator
 from itertools import count
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -47,36 +52,36 @@ class WeightedFit(Protocol):
 
 
 FitT = TypeVar("FitT", bound=WeightedFit)
-FitT_co = TypeVar("FitT_co", bound=WeightedFit, covariant=True)
+#: Yields alpha (n,), is sent the fit under it, returns the fit that reached the target.
+Search: TypeAlias = Generator[FloatArray, FitT, FitT]
 
 
-class Fitter(Protocol[FitT_co]):
-    """Refits under other risk weights; raises ``RefusedError`` when it has done so too often."""
+class Judge(Protocol):
+    """What a search has to know of the sampler that serves it."""
 
     @property
     def smooth(self) -> bool:
         """Whether the bound moves smoothly with the weights (common random numbers)."""
 
-    def __call__(self, risk_weights: FloatArray) -> FitT_co:
-        """The fit under alpha (n,)."""
-
     def on_target(self, realised: float, target: float) -> bool:
         """Whether a realised bound counts as having reached the target; never above it."""
 
 
-def reach_target(fitter: Fitter[FitT], unweighted: FitT, settings: MechanismSettings) -> FitT:
-    """A fit whose bound has reached the target of ``settings`` and does not pass it.
+def search_target(judge: Judge, settings: MechanismSettings, n: int) -> Search[FitT]:
+    """The whole search for n records, from the unweighted fit on.
 
-    Raises ``RefusedError`` if that cannot be done.
+    It returns a fit whose bound has reached the target of ``settings`` and does not pass it, or
+    raises ``RefusedError`` if that cannot be done; who drives it limits the number of fits.
     """
+    unweighted = yield np.ones(n)
     if not settings.private:
         return unweighted
     if settings.weights == "fixed_point":
-        return _fixed_point(fitter, unweighted, settings.target_bound)
-    return _linear(fitter, unweighted, settings)
+        return (yield from _fixed_point(judge, unweighted, settings.target_bound))
+    return (yield from _linear(judge, unweighted, settings))
 
 
-def _fixed_point(fitter: Fitter[FitT], unweighted: FitT, target: float) -> FitT:
+def _fixed_point(judge: Judge, unweighted: FitT, target: float) -> Search[FitT]:
     """alpha_i = min(1, c / r_i), r_i = max(f_i, oscillation) of the weighted fit, iterated.
 
     At the fixed point every record's bound is min(r_i, c), so c is the aim itself. With f_i alone
@@ -89,11 +94,11 @@ def _fixed_point(fitter: Fitter[FitT], unweighted: FitT, target: float) -> FitT:
     alpha = risk_weight_maps.capped(unweighted.extremes.risk, cap)
     per_unit = alpha / cap
     for step in count():
-        fit = fitter(alpha)
+        fit = yield alpha
         realised, risks = fit.bounds.realised, fit.extremes.risk
         gaps = _log_gaps(alpha, risk_weight_maps.capped(risks, cap))
-        gap = gaps.max(initial=0.0) if fitter.smooth else np.sqrt(np.mean(gaps**2))
-        if gap <= tolerance and fitter.on_target(realised, target):
+        gap = gaps.max(initial=0.0) if judge.smooth else np.sqrt(np.mean(gaps**2))
+        if gap <= tolerance and judge.on_target(realised, target):
             return fit
         if realised <= target and bool(np.all(alpha == 1.0)):
             return fit
@@ -106,7 +111,7 @@ def _fixed_point(fitter: Fitter[FitT], unweighted: FitT, target: float) -> FitT:
         recent = 1.0 / np.maximum(risks, 1e-300)
         per_unit = per_unit + (recent - per_unit) / averaged if averaged > 1 else recent
         alpha = np.minimum(1.0, cap * per_unit)
-    raise AssertionError("unreachable: the fitter limits the number of fits")
+    raise AssertionError("unreachable: who drives a search limits the number of fits")
 
 
 def _log_gaps(alpha: FloatArray, goal: FloatArray) -> FloatArray:
@@ -116,7 +121,7 @@ def _log_gaps(alpha: FloatArray, goal: FloatArray) -> FloatArray:
     return np.where(alpha == goal, 0.0, gaps)
 
 
-def _linear(fitter: Fitter[FitT], unweighted: FitT, settings: MechanismSettings) -> FitT:
+def _linear(judge: Judge, unweighted: FitT, settings: MechanismSettings) -> Search[FitT]:
     """Linear LW weights ([R] Alg. 2), with re-weighting ([R] Alg. 1) on request."""
     target, risks = settings.target_bound, unweighted.extremes.lipschitz
 
@@ -124,9 +129,9 @@ def _linear(fitter: Fitter[FitT], unweighted: FitT, settings: MechanismSettings)
         return risk_weight_maps.linear(risks, scale, settings.shift)
 
     if settings.scale is None:
-        fit = _search(fitter, weights, target, start=1.0)
+        fit: FitT = yield from _by_factor(judge, weights, target)
     else:
-        fit = fitter(weights(settings.scale))
+        fit = yield weights(settings.scale)
         if fit.bounds.realised > target:
             raise RefusedError(
                 "The linear weights with the scale and shift given pass the target epsilon. "
@@ -137,43 +142,42 @@ def _linear(fitter: Fitter[FitT], unweighted: FitT, settings: MechanismSettings)
         return fit
     base, bounds = fit.risk_weights, fit.bounds.lipschitz
     delta, limit = float(bounds.max()), min(target, fit.bounds.realised)
-    return _search(
-        fitter,
-        lambda k: risk_weight_maps.reweighted(base, bounds, delta, k),
-        limit,
-        start=1.0,
+    return (
+        yield from _by_factor(
+            judge, lambda k: risk_weight_maps.reweighted(base, bounds, delta, k), limit
+        )
     )
 
 
-def _search(
-    fitter: Fitter[FitT], weights: Callable[[float], FloatArray], target: float, start: float
-) -> FitT:
+def _by_factor(
+    judge: Judge, weights: Callable[[float], FloatArray], target: float
+) -> Search[FitT]:
     """Finds x > 0 whose weights bring the bound into [0.97, 1] x target, never above.
 
     The bound is about proportional to x: steps in proportion, halved on the log scale once both
     sides are bracketed. Stops early, below the target, when no weight can rise any more, and
     below a jump of the bound across the window.
     """
-    x, low, high = start, 0.0, np.inf
+    x, low, high = 1.0, 0.0, np.inf
     below: FitT | None = None
     saturated = weights(1e12)
     while True:
         alpha = weights(x)
-        fit = fitter(alpha)
+        fit = yield alpha
         realised = fit.bounds.realised
         full = realised <= target and np.array_equal(alpha, saturated)
-        if full or fitter.on_target(realised, target):
+        if full or judge.on_target(realised, target):
             return fit
         if realised > target:
             high = x
         else:
             low, below = x, (fit if realised >= SAFE_SIDE_SHARE * target else None)
-        if below is not None and fitter.smooth and high < NARROW_BRACKET * low:
+        if below is not None and judge.smooth and high < NARROW_BRACKET * low:
             return below
         step = x * AIM * target / realised if realised > 0 else 4.0 * x
         # A bracket from noisy bounds may hold no answer: without it the steps hover about the aim.
         x = (
             step
-            if low < step < high or not fitter.smooth
+            if low < step < high or not judge.smooth
             else (np.sqrt(low * high) if low > 0 else high / 2.0)
         )

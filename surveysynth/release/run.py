@@ -119,6 +119,7 @@ def _write(
         replicates_per_draw=facts.spec.privacy.replicates_per_draw,
         rng=rng,
         scale_to=facts.design.population_size,
+        variance="release",
     ):
         estimates.add(dataset)
         writer.write(dataset)

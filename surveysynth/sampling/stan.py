@@ -76,6 +76,11 @@ class StanEngine:
         return self.model.identified
 
     @property
+    def tilted(self) -> bool:
+        """Whether samples and releases of the model differ."""
+        return self.model.tilted
+
+    @property
     def stan(self) -> StanProgramSpec | None:
         """The Stan program and the ways in and out of it."""
         return self.model.stan
@@ -148,6 +153,18 @@ class StanEngine:
     def smooth_weight(self, theta: Theta, design: PublicDesign, simulated: Simulated) -> FloatArray:
         """The model's smoothed weights."""
         return self.model.smooth_weight(theta, design, simulated)
+
+    def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
+        """The model's drawn weights."""
+        return self.model.drawn_weight(design, simulated)
+
+    def log_scales(self, theta: Theta) -> FloatArray:
+        """The model's residual scales."""
+        return self.model.log_scales(theta)
+
+    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
+        """The model's parameters with other residual scales."""
+        return self.model.with_log_scales(theta, log_scales)
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
         """The model's guess from public inputs."""

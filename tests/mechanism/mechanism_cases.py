@@ -4,7 +4,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from surveysynth.mechanism import run
+from surveysynth.errors import RefusedError
+from surveysynth.mechanism import Database, run, run_batch
 from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
 from surveysynth.models.gaussian import GaussianRecords
@@ -51,6 +52,14 @@ def fitted(name="fbs", n=1000, **settings):
     return run(
         get_model(name), survey.design, survey.confidential, options, np.random.default_rng(5)
     )
+
+
+def run_on_records(model, records, settings, rng):
+    """``run`` for records that are on the model's scale already."""
+    (result,) = run_batch(model, [Database(records, records.n)], settings, rng)
+    if isinstance(result, RefusedError):
+        raise result
+    return result
 
 
 def with_outlier(records, record, sds):

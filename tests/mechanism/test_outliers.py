@@ -6,11 +6,10 @@ risk weights of its own database; the ratio of normalising constants by bridge s
 
 import numpy as np
 import pytest
-from mechanism_cases import PLAN, sample_survey, with_outlier
+from mechanism_cases import PLAN, run_on_records, sample_survey, with_outlier
 from scipy.special import logsumexp
 
 from surveysynth.errors import RefusedError
-from surveysynth.mechanism import run_on_records
 from surveysynth.models import get_model
 from surveysynth.privacy.budget import MechanismSettings
 
@@ -53,7 +52,7 @@ def test_fixed_point_weights_hold_the_bound_and_linear_weights_do_not(name):
 
         def fit(database, settings=settings):
             rng = np.random.default_rng(11)
-            return database, run_on_records(model, database, records.n, settings, rng)[1]
+            return database, run_on_records(model, database, settings, rng)[1]
 
         base = fit(records)
         for sds in (4, 8):
@@ -74,9 +73,9 @@ def test_a_value_of_any_size_is_weighted_down_or_refused(size, reached):
     huge = with_outlier(records, RECORD, size)
     settings, rng = MechanismSettings(plan=PLAN), np.random.default_rng(11)
     if reached:
-        fit = run_on_records(model, huge, records.n, settings, rng)[1]
+        fit = run_on_records(model, huge, settings, rng)[1]
         assert fit.risk_weights[RECORD] < 1e-9
         assert np.delete(fit.risk_weights, RECORD).mean() > 0.7
     else:
         with pytest.raises(RefusedError, match=r"broke down|not reached"):
-            run_on_records(model, huge, records.n, settings, rng)
+            run_on_records(model, huge, settings, rng)

@@ -9,7 +9,7 @@ import pytest
 from surveysynth.errors import RefusedError
 from surveysynth.privacy.budget import MechanismSettings
 from surveysynth.privacy.lipschitz import LikelihoodExtremes, RecordBounds, weighted_bounds
-from surveysynth.privacy.search import reach_target
+from surveysynth.privacy.search import search_target
 
 TARGET = 1.8
 BASE = np.random.default_rng(1).gamma(1.0, 1.5, 400)
@@ -49,7 +49,13 @@ def wider(alpha):
 
 def search(fitter, **settings):
     options = MechanismSettings(epsilon=6 * TARGET, **settings)
-    return reach_target(fitter, fitter(np.ones(BASE.size)), options)
+    steps = search_target(fitter, options, BASE.size)
+    alpha = next(steps)
+    while True:
+        try:
+            alpha = steps.send(fitter(alpha))
+        except StopIteration as done:
+            return done.value
 
 
 @pytest.mark.parametrize("oscillation", [0.5, 1.3])

@@ -15,7 +15,8 @@ from surveysynth.models.base import SamplingPlan
 from surveysynth.resources import stan_directory
 from surveysynth.sampling.diagnostics import effective_sample_size
 from surveysynth.sampling.pystan_worker import _compile as compile_program
-from surveysynth.sampling.stan_source import flattened_source
+from surveysynth.sampling.stan_backends import PyStanBackend
+from surveysynth.sampling.stan_source import StanSource, flattened_source
 
 pytestmark = [
     pytest.mark.pystan,
@@ -97,15 +98,26 @@ def test_records_and_sufficient_statistics_give_one_density(name, q, weighting):
 
 
 def stan_draws(case, chains=4, draws=1000):
-    """Unconstrained draws (chains, draws, d) of Stan's NUTS, through the model's own Theta."""
-    built = program(case)
-    fit = built.sample(num_chains=chains, num_warmup=500, num_samples=draws, delta=0.99)
-    divergent = np.mean(fit["divergent__"])
+    """Unconstrained draws (chains, draws, d) of Stan's NUTS, through the model's own Theta.
+
+    In a process of its own: PyStan forks to sample, which a process that has run JAX must not.
+    """
+    spec = case.model.stan
+    source = StanSource.read(PROGRAMS / spec.program)
+    run = PyStanBackend().run(
+        source,
+        spec.data(case.stats, case.model.priors),
+        chains=chains,
+        warmup=500,
+        draws=draws,
+        seed=1,
+        adapt_delta=0.99,
+    )
+    divergent = np.mean(run.divergent)
     assert divergent < 0.05, f"{divergent:.1%} of the draws diverged"
-    # PyStan's last axis has the chains of one draw next to each other.
-    by_draw = {name: np.moveaxis(fit[name], -1, 0) for name in fit.param_names}
-    u = case.model.unconstrain(case.model.stan.theta(by_draw))
-    return u.reshape(draws, chains, -1).swapaxes(0, 1)
+    by_draw = {name: v.reshape(chains * draws, *v.shape[2:]) for name, v in run.draws.items()}
+    u = case.model.unconstrain(spec.theta(by_draw))
+    return u.reshape(chains, draws, -1)
 
 
 def moments(u):
