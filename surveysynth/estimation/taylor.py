@@ -27,6 +27,7 @@ __all__ = [
     "LonelyPsu",
     "SampleDesign",
     "Statistic",
+    "check_arguments",
     "estimate_domains",
 ]
 
@@ -80,7 +81,7 @@ def estimate_domains(
     InputError
         If shapes disagree, an outcome is missing or a word is unknown.
     """
-    _check_arguments(domains, sample_design, weight, outcome, statistic, linearisation)
+    check_arguments(sample_design.n, domains, weight, outcome, statistic, linearisation)
     is_mean = statistic in ("mean", "proportion")
     is_ratio = linearisation == "ratio"
     if is_ratio and population_size is not None:
@@ -261,15 +262,15 @@ def _sums_by_row(domains: Domains, values: FloatArray) -> FloatArray:
     return sums
 
 
-def _check_arguments(
+def check_arguments(
+    n: int,
     domains: Domains,
-    design: SampleDesign,
     weight: FloatArray,
     outcome: FloatArray | None,
     statistic: str,
     linearisation: str,
 ) -> None:
-    """Raise InputError unless the arguments of an estimate fit together."""
+    """Raise InputError unless the arguments of an estimate of n records fit together."""
     for name, word, words in (
         ("statistic", statistic, get_args(Statistic)),
         ("linearisation", linearisation, get_args(Linearisation)),
@@ -282,7 +283,7 @@ def _check_arguments(
     if outcome is not None:
         shapes["outcome"] = outcome.shape
     for name, shape in shapes.items():
-        if shape != (design.n,):
+        if shape != (n,):
             raise InputError(
-                f"The sample design has {design.n} records, but the {name} came with shape {shape}."
+                f"The sample design has {n} records, but the {name} came with shape {shape}."
             )

@@ -1,0 +1,56 @@
+"""How the rows of a table are made of its interior cells."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from surveysynth._types import FloatArray, IntArray
+from surveysynth.estimation.domains import Domains
+
+__all__ = ["cell_of_record", "interior_rows", "level_counts", "margin_matrix"]
+
+
+def level_counts(domains: Domains) -> tuple[int, ...]:
+    """Number of levels of each by variable, margins apart."""
+    return tuple(int(domains.table[name].nunique()) - 1 for name in domains.by)
+
+
+def interior_rows(domains: Domains) -> IntArray:
+    """Table rows (I,) of the interior cells, in the order of the table."""
+    interior = ~domains.table["is_margin"].to_numpy(dtype=bool)
+    return np.flatnonzero(interior if domains.by else [True])
+
+
+def cell_of_record(domains: Domains) -> IntArray:
+    """Interior cell 0..I-1 of each record, shape (n,)."""
+    position = np.full(domains.n_rows, -1, dtype=np.int64)
+    rows = interior_rows(domains)
+    position[rows] = np.arange(rows.size)
+    cell: IntArray = position[domains.codes[-1]]
+    return cell
+
+
+def margin_matrix(domains: Domains) -> Any:
+    """Sparse zeros and ones (D, I): row d of the table is the sum of the interior cells with a one.
+
+    One by variable has its margin first, then its levels: a row of ones above an identity. With
+    several, rows and cells run through all combinations, the last variable fastest.
+    """
+    matrix: Any = sparse.csr_array(np.ones((1, 1)))
+    for levels in level_counts(domains):
+        one = sparse.csr_array(np.vstack([np.ones((1, levels)), np.eye(levels)]))
+        matrix = sparse.csr_array(sparse.kron(matrix, one, format="csr"))
+    return matrix
+
+
+def sums_by_unit(
+    unit: IntArray, cell: IntArray, values: FloatArray, shape: tuple[int, int]
+) -> Any:
+    """Sum the values (n,) of records by interior cell and unit: sparse, shape (cells, units)."""
+    if shape[1] == unit.size:  # every record is its own unit
+        return sparse.csr_array((values, (cell, unit)), shape=shape)
+    pair, keys = pd.factorize(cell * shape[1] + unit)
+    sums = np.bincount(pair, values, minlength=len(keys))
+    return sparse.csr_array((sums, np.divmod(keys, shape[1])), shape=shape)

@@ -1,0 +1,301 @@
+"""Replicate weights: half-sample and rescaling bootstrap, jackknife, balanced half-samples, an
+agency's own (methods 6).
+
+Every scheme is a table of multipliers of the survey weights, one row a PSU and one column a
+replicate, whose deviations from one give the variance of a linear estimate, in expectation or
+exactly: scale * sum_r rscales_r (estimate_r - estimate)^2. A finite population correction shrinks
+the deviations of a stratum (in the jackknife: its rscales). Lonely PSUs follow the rules of Taylor
+linearisation: "remove" and "certainty" leave their weight alone, "adjust" replicates the square of
+their value around zero, "average" raises the scale by H / H_ok of the whole sample (Taylor
+estimates without calibration count the strata of each row instead, which weights cannot do).
+"""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from surveysynth._types import FloatArray, IntArray
+from surveysynth.errors import InputError
+from surveysynth.estimation.hadamard import hadamard_matrix
+from surveysynth.estimation.sample_design import SampleDesign
+
+#: Largest number of multipliers that a jackknife may hold (1.6 GB).
+MAX_ENTRIES = 200_000_000
+
+Centre: TypeAlias = Literal["estimate", "mean"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReplicateWeights:
+    """R sets of replicate weights for n records.
+
+    Attributes
+    ----------
+    multipliers
+        Factors of the survey weights, one row a PSU (a record, where there are none), shape (C, R).
+    unit
+        Row of ``multipliers`` that a record uses, shape (n,).
+    scale, rscales
+        The variance is scale * sum_r rscales_r (estimate_r - centre)^2; rscales (R,).
+    df
+        Degrees of freedom of that variance.
+    centre
+        What squares are taken around: the full sample's "estimate" or the replicates' "mean".
+    """
+
+    multipliers: FloatArray
+    unit: IntArray
+    scale: float
+    rscales: FloatArray
+    df: float
+    centre: Centre = "estimate"
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return len(self.unit)
+
+    @property
+    def n_replicates(self) -> int:
+        """Number of replicates, R."""
+        return int(self.multipliers.shape[1])
+
+    def replicate_weights(self, weight: FloatArray) -> FloatArray:
+        """Replicate weights (n, R) of the survey weights (n,)."""
+        return np.asarray(weight[:, None] * self.multipliers[self.unit])
+
+
+def preston_bootstrap(
+    design: SampleDesign, replicates: int, rng: np.random.Generator
+) -> ReplicateWeights:
+    """Half of each stratum's PSUs, without replacement (Preston 2009; methods 6).
+
+    n* = floor(n_h / 2) PSUs are kept; the multiplier is 1 - lambda + lambda (n_h / n*) kept with
+    lambda = sqrt((1 - f_h) n* / (n_h - n*)). Never negative; they sum to n_h in each stratum.
+
+    Raises ``InputError`` for fewer than two replicates.
+    """
+    n_h, n_psus = design.psus_in_stratum, design.psu_strata.size
+    kept_number = n_h // 2
+    # Ranks in random order within strata: a half-sample is the first n* of them.
+    keys = design.psu_strata[:, None] + rng.random((n_psus, _at_least_two(replicates)))
+    order = np.argsort(keys, axis=0)
+    first = np.cumsum(n_h) - n_h
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.arange(len(order))[:, None], axis=0)
+    kept = rank - first[design.psu_strata][:, None] < kept_number[design.psu_strata][:, None]
+    single = n_h == 1
+    ratio = n_h / np.where(single, 1, kept_number)
+    root = np.sqrt(kept_number / np.where(single, 1, n_h - kept_number))
+    deviation = root[design.psu_strata][:, None] * (ratio[design.psu_strata][:, None] * kept - 1.0)
+    return _random_scheme(design, deviation, rng)
+
+
+def rao_wu_yue_bootstrap(
+    design: SampleDesign, replicates: int, rng: np.random.Generator
+) -> ReplicateWeights:
+    """n_h - 1 PSUs of each stratum with replacement (Rao, Wu and Yue 1992).
+
+    The multiplier is n_h / (n_h - 1) times how often a PSU was drawn; with a sampling fraction its
+    deviation from one is multiplied by sqrt(1 - f_h) (Rao and Wu 1988).
+
+    Raises ``InputError`` for fewer than two replicates.
+    """
+    replicates = _at_least_two(replicates)
+    n_h, n_psus = design.psus_in_stratum, design.psu_strata.size
+    by_stratum = np.argsort(design.psu_strata, kind="stable")
+    first = np.cumsum(n_h) - n_h
+    stratum = np.repeat(np.arange(design.n_strata), n_h - 1)  # of each draw of a replicate
+    draw = (rng.random((replicates, stratum.size)) * n_h[stratum]).astype(np.int64)
+    psu = by_stratum[first[stratum] + draw]
+    flat = (np.arange(replicates)[:, None] * n_psus + psu).ravel()
+    times = np.bincount(flat, minlength=replicates * n_psus).reshape(replicates, n_psus).T
+    factor = n_h / np.maximum(n_h - 1, 1)
+    deviation = factor[design.psu_strata][:, None] * times - 1.0
+    return _random_scheme(design, deviation, rng)
+
+
+def jackknife(design: SampleDesign) -> ReplicateWeights:
+    """Delete one PSU at a time, its stratum's others weighted up: JKn (JK1 with one stratum).
+
+    rscales are (1 - f_h)(n_h - 1) / n_h. Strata that contribute nothing (completely sampled, or
+    lonely under "remove", "certainty" or "average") have no replicate.
+
+    Raises ``InputError`` if no stratum contributes, or with far too many PSUs.
+    """
+    n_h, strata = design.psus_in_stratum, design.psu_strata
+    single = n_h == 1
+    share = design.share_not_sampled
+    rscale = np.where(single, float(design.lonely_psu == "adjust"), (n_h - 1) / n_h) * share
+    deleted = np.flatnonzero(rscale[strata] > 0)
+    if deleted.size == 0:
+        raise InputError(
+            "A jackknife needs at least one stratum with a variance, but every stratum is "
+            "completely sampled or has a single PSU that is left out; combine strata."
+        )
+    if strata.size * deleted.size > MAX_ENTRIES:
+        raise InputError(
+            f"A jackknife of {deleted.size:,} PSUs needs as many replicates, too many to hold; use "
+            "a bootstrap."
+        )
+    others = np.where(single, 1.0, n_h / np.maximum(n_h - 1, 1))
+    same = strata[:, None] == strata[deleted]
+    multipliers = np.where(same, others[strata][:, None], 1.0)
+    multipliers[deleted, np.arange(deleted.size)] = 0.0
+    return ReplicateWeights(
+        multipliers,
+        _unit(design),
+        scale=_average_factor(design),
+        rscales=rscale[strata[deleted]],
+        df=float(design.degrees_of_freedom),
+    )
+
+
+def balanced_half_samples(design: SampleDesign, fay: float = 0.0) -> ReplicateWeights:
+    """Balanced repeated replication of two PSUs a stratum; ``fay`` in [0, 1) is Fay's rho.
+
+    A column of a Hadamard matrix takes one PSU of every stratum up to 2 - rho and the other down
+    to rho; over all columns the products of different strata cancel, so the variance of a linear
+    estimate is Taylor's exactly.
+
+    Raises ``InputError`` unless every stratum has two PSUs (or one, under a lonely rule).
+    """
+    if not 0.0 <= fay < 1.0:
+        raise InputError(f"Fay's rho must be at least 0 and below 1, but got {fay}.")
+    n_h, strata = design.psus_in_stratum, design.psu_strata
+    more = int((n_h > 2).sum())
+    if more:
+        raise InputError(
+            f"Balanced half-samples need two PSUs in each stratum, but {more} of {design.n_strata} "
+            "strata have more; split them into strata of two, or use the jackknife or a bootstrap."
+        )
+    signs = hadamard_matrix(design.n_strata + 1)[1 : design.n_strata + 1]
+    side = np.full(strata.size, -1.0)
+    side[np.unique(strata, return_index=True)[1]] = 1.0  # the first PSU of each stratum
+    size = np.where(n_h == 1, float(design.lonely_psu == "adjust"), 1.0)
+    size = size * np.sqrt(design.share_not_sampled) * (1.0 - fay)
+    multipliers = 1.0 + (side * size[strata])[:, None] * signs[strata]
+    replicates = signs.shape[1]
+    return ReplicateWeights(
+        multipliers,
+        _unit(design),
+        scale=_average_factor(design) / (replicates * (1.0 - fay) ** 2),
+        rscales=np.ones(replicates),
+        df=float(design.degrees_of_freedom),
+    )
+
+
+def agency_replicates(
+    columns: FloatArray,
+    weight: FloatArray,
+    *,
+    scale: float,
+    rscales: FloatArray | None = None,
+    df: float | None = None,
+    combined: bool = True,
+    centre: Centre = "estimate",
+) -> ReplicateWeights:
+    """Replicate weights as an agency publishes them.
+
+    Parameters
+    ----------
+    columns
+        Shape (n, R): complete weights, or with ``combined = False`` multipliers of ``weight``.
+    weight
+        Survey weights, shape (n,).
+    scale, rscales
+        As the agency states them: 4/R for successive differences, 1/(R (1 - rho)^2) for Fay's,
+        1 with rscales (n_h - 1)/n_h for a stratified jackknife. rscales are ones by default.
+    df
+        As stated; by default the rank of the replicate weights less one, as in R's survey.
+
+    Raises ``InputError`` if shapes disagree, or for values that are not finite.
+    """
+    if columns.ndim != 2 or columns.shape[0] != weight.size:
+        raise InputError(
+            f"Replicate columns must be of shape ({weight.size}, R), a row a record, but came with "
+            f"shape {columns.shape}."
+        )
+    multipliers = columns / weight[:, None] if combined else columns.astype(np.float64)
+    replicates = columns.shape[1]
+    if df is None:
+        _finite(multipliers)
+        df = max(float(np.linalg.matrix_rank(multipliers * weight[:, None], rtol=1e-7)) - 1.0, 1.0)
+    rscales = np.ones(replicates) if rscales is None else np.asarray(rscales, dtype=np.float64)
+    return ReplicateWeights(multipliers, np.arange(weight.size), scale, rscales, df, centre)
+
+
+def _random_scheme(
+    design: SampleDesign, deviation: FloatArray, rng: np.random.Generator
+) -> ReplicateWeights:
+    """A bootstrap from the deviations (C, R) of its multipliers from one, without fpc."""
+    single = design.psus_in_stratum == 1
+    strata, replicates = design.psu_strata, deviation.shape[1]
+    # A lonely PSU stays as it is, or has a random sign: the mean square is its value's.
+    signs = rng.choice([-1.0, 1.0], size=(design.n_strata, replicates))
+    lonely = signs * float(design.lonely_psu == "adjust")
+    deviation = np.where(single[strata][:, None], lonely[strata], deviation)
+    multipliers = 1.0 + np.sqrt(design.share_not_sampled)[strata][:, None] * deviation
+    return ReplicateWeights(
+        multipliers,
+        _unit(design),
+        scale=_average_factor(design) / replicates,
+        rscales=np.ones(replicates),
+        df=float(min(design.degrees_of_freedom, replicates)),
+    )
+
+
+def _unit(design: SampleDesign) -> IntArray:
+    return np.arange(design.n, dtype=np.int64) if design.psu is None else design.psu
+
+
+def _average_factor(design: SampleDesign) -> float:
+    """H / H_ok of lonely "average", 1 under the other rules; raises when no stratum is left."""
+    lonely = int(design.lonely.sum())
+    if design.lonely_psu != "average" or lonely == 0:
+        return 1.0
+    if lonely == design.n_strata:
+        raise InputError(
+            "lonely_psu = average needs a stratum with two PSUs, but every stratum has one; "
+            "combine strata, or use adjust."
+        )
+    return design.n_strata / (design.n_strata - lonely)
+
+
+def _at_least_two(replicates: int) -> int:
+    if replicates < 2:
+        raise InputError(f"A bootstrap needs at least two replicates, but got {replicates}.")
+    return replicates
+
+
+def _finite(values: FloatArray) -> None:
+    wrong = int((~np.isfinite(values)).sum())
+    if wrong:
+        raise InputError(
+            f"Replicate weights must be finite numbers, but {wrong} of {values.size} are not."
+        )
+
+
+def _check(weights: ReplicateWeights) -> None:
+    """Raise InputError unless the parts of a set of replicate weights fit together."""
+    if weights.multipliers.ndim != 2 or weights.n_replicates < 1:
+        raise InputError(
+            "Replicate weights must have two axes, records and at least one replicate, but came "
+            f"with shape {weights.multipliers.shape}."
+        )
+    _finite(weights.multipliers)
+    if weights.rscales.shape != (weights.n_replicates,):
+        raise InputError(
+            f"rscales must be one number for each of {weights.n_replicates} replicates, but came "
+            f"with shape {weights.rscales.shape}."
+        )
+    if not (weights.scale > 0 and np.isfinite(weights.scale) and (weights.rscales >= 0).all()):
+        raise InputError("The scale must be finite and above zero, and rscales not below zero.")
+    if not weights.df > 0:
+        raise InputError(f"The degrees of freedom must be above zero, but are {weights.df}.")
+    if weights.centre not in ("estimate", "mean"):
+        raise InputError(f"The centre must be estimate or mean, but got '{weights.centre}'.")

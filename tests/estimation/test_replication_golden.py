@@ -1,0 +1,144 @@
+"""Replication against R's survey package (tests/golden/replication_survey.R wrote the figures)."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from surveysynth._types import FloatArray
+from surveysynth.estimation.domains import build_domains
+from surveysynth.estimation.replicate_weights import (
+    ReplicateWeights,
+    agency_replicates,
+    balanced_half_samples,
+    jackknife,
+    preston_bootstrap,
+    rao_wu_yue_bootstrap,
+)
+from surveysynth.estimation.replication import estimate_domains_replicated, replicate_estimates
+from surveysynth.estimation.sample_design import SampleDesign
+from tests.estimation.test_taylor_golden import FRAME, GOLDEN, LEVELS, RELATIVE, sample_design
+
+RESULTS: dict[str, Any] = json.loads((GOLDEN / "replication_survey.json").read_text())
+DOMAINS = build_domains(FRAME, ["a", "b"], LEVELS)
+WEIGHT = FRAME["weight"].to_numpy()
+
+
+def with_psus_of_two(case: dict[str, Any]) -> SampleDesign:
+    """Two PSUs a stratum: the first, and all others together."""
+    part = np.where(FRAME["psu"].str.endswith("p1"), "1", "2")
+    return SampleDesign(
+        pd.factorize(FRAME[case["strata"]])[0], pd.factorize(FRAME["stratum"] + part)[0]
+    )
+
+
+def assert_equals_r(
+    replicates: ReplicateWeights, case: dict[str, Any], linearisation: str, statistic: str
+) -> None:
+    expected = case[linearisation][statistic]
+    outcome = FRAME["z" if statistic == "proportion" else "y"].to_numpy(dtype=float)
+    arguments: dict[str, Any] = {
+        "weight": WEIGHT,
+        "outcome": outcome,
+        "statistic": statistic,
+        "linearisation": linearisation,
+        "population_size": RESULTS["population"],
+    }
+    got = estimate_domains_replicated(DOMAINS, replicates, **arguments)
+    estimate, se = (np.array(expected[name], dtype=float) for name in ("estimate", "se"))
+    # R drops replicates that leave a row without weight, and lets the others count for themselves.
+    _, each = replicate_estimates(DOMAINS, replicates, **arguments)
+    se /= np.sqrt(np.maximum(np.isfinite(each).mean(axis=0), 1e-9))
+    if statistic in ("mean", "proportion"):
+        se[DOMAINS.n == 1] = np.nan
+    np.testing.assert_allclose(got.estimate, estimate, rtol=RELATIVE)
+    # Zeros come with rounding on both sides: the whole under calibration, a mean in one PSU.
+    size = 1e-9 * np.abs(np.nan_to_num(estimate)) + 1e-12
+    np.testing.assert_array_less(
+        np.abs(np.sqrt(got.variance) - se)[~np.isnan(se)], (RELATIVE * se + size)[~np.isnan(se)]
+    )
+    np.testing.assert_array_equal(np.isnan(got.variance), np.isnan(se))
+
+
+@pytest.mark.parametrize("centre", ["estimate", "mean"])
+@pytest.mark.parametrize("case", RESULTS["jackknife"], ids=lambda case: case["name"])
+def test_the_jackknife_equals_r_survey(case: dict[str, Any], centre: Any) -> None:
+    design = sample_design(case)
+    made = jackknife(design)
+    replicates = ReplicateWeights(
+        made.multipliers, made.unit, made.scale, made.rscales, made.df, centre
+    )
+    for linearisation in ("plain", "ratio"):
+        for statistic in case[centre][linearisation]:
+            assert_equals_r(replicates, case[centre], linearisation, statistic)
+    assert made.df == case["df_design"]
+
+
+@pytest.mark.parametrize("linearisation", ["plain", "ratio"])
+@pytest.mark.parametrize("case", RESULTS["balanced"], ids=lambda case: f"rho {case['rho']}")
+def test_the_agencys_columns_equal_r_survey(case: dict[str, Any], linearisation: str) -> None:
+    columns = np.array(case["columns"])
+    made = agency_replicates(
+        columns, WEIGHT, scale=case["scale"], rscales=np.array(case["rscales"]), combined=False
+    )
+    assert made.df == case["df"]
+    for statistic in case[linearisation]:
+        assert_equals_r(made, case, linearisation, statistic)
+    whole = agency_replicates(columns * WEIGHT[:, None], WEIGHT, scale=case["scale"])
+    np.testing.assert_allclose(whole.multipliers, columns, rtol=1e-12)
+    assert whole.df == case["df"]
+
+
+@pytest.mark.parametrize("case", RESULTS["balanced"], ids=lambda case: f"rho {case['rho']}")
+def test_balanced_counts_and_totals_equal_r_survey(case: dict[str, Any]) -> None:
+    """Linear estimates do not depend on which Hadamard matrix is used."""
+    made = balanced_half_samples(with_psus_of_two(case), fay=case["rho"])
+    for statistic in ("count", "total"):
+        assert_equals_r(made, case, "plain", statistic)
+
+
+def assert_distributed_as_in_r(
+    multipliers: FloatArray, strata: FloatArray, case: dict[str, Any]
+) -> None:
+    """Two values a stratum, one number of PSUs kept, frequencies alone and together."""
+    for code, expected in enumerate(case["strata"]):
+        inside = multipliers[strata == code]
+        high = inside > 1.0
+        np.testing.assert_allclose(np.unique(inside.round(10)), expected["values"], atol=1e-9)
+        assert np.unique(high.sum(axis=0)).tolist() == np.atleast_1d(expected["kept"]).tolist()
+        together = (high[:, None] & high).mean(axis=-1)
+        share = np.array(expected["together"])
+        error = np.sqrt(share * (1 - share) * (1 / case["replicates"] + 1 / inside.shape[1]))
+        # 4.5 standard errors for some forty frequencies; a pair that never is together stays so.
+        assert (np.abs(together - share) <= 4.5 * error).all()
+
+
+@pytest.mark.parametrize("case", RESULTS["preston"], ids=lambda case: str(case["fpc"]))
+def test_preston_multipliers_are_distributed_as_in_r_survey(case: dict[str, Any]) -> None:
+    plan = {"strata": "stratum", "psu": "psu", "lonely_psu": "fail"}
+    design = sample_design({**plan, "fpc": case["fpc"]})
+    rng = np.random.default_rng(14)
+    made = preston_bootstrap(design, 4000, rng)
+    assert_distributed_as_in_r(made.multipliers, design.psu_strata, case)
+    # Strata are drawn independently of each other.
+    high = np.unique(design.psu_strata, return_index=True)[1]
+    correlation = np.corrcoef(made.multipliers[high[:3]] > 1.0)
+    assert np.abs(correlation - np.eye(3)).max() < 4 / np.sqrt(4000)
+    # The paper's doubling of half the PSUs (no lambda), another number kept, and with replacement.
+    n_h, n_kept = design.psus_in_stratum, design.psus_in_stratum // 2
+    doubled = np.where(made.multipliers > 1.0, (n_h / n_kept)[design.psu_strata][:, None], 0.0)
+    for wrong in (doubled, 2.0 - made.multipliers):
+        with pytest.raises(AssertionError):
+            assert_distributed_as_in_r(wrong, design.psu_strata, case)
+    other = rao_wu_yue_bootstrap(design, 4000, rng).multipliers
+    with pytest.raises(AssertionError):
+        assert_distributed_as_in_r(other, design.psu_strata, case)
+
+
+def test_the_golden_strata_have_odd_and_even_numbers_of_psus() -> None:
+    design = sample_design({"strata": "stratum", "psu": "psu", "fpc": None, "lonely_psu": "fail"})
+    assert set(design.psus_in_stratum % 2) == {0, 1}
+    assert stats.mode(design.psus_in_stratum).count < design.n_strata
