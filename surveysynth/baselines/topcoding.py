@@ -1,0 +1,43 @@
+"""Topcoding: the comparator of risk-weighted synthesis in [S]. Never part of a release.
+
+Its threshold is a quantile of the confidential data, and everything below is left as it is: it
+assumes that risk sits in the upper tail alone.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from surveysynth._types import BoolArray, FloatArray
+from surveysynth.errors import InputError
+from surveysynth.estimation.quantiles import weighted_quantiles
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Topcoded:
+    """outcome (n,): values above ``threshold`` set to it; coded (n,): which ones. Confidential."""
+
+    outcome: FloatArray
+    coded: BoolArray
+    threshold: float
+    quantile: float
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a record."""
+        return pd.DataFrame({"outcome": self.outcome, "coded": self.coded})
+
+
+def topcode(
+    outcome: FloatArray, quantile: float, sampling_weight: FloatArray | None = None
+) -> Topcoded:
+    """Values above a quantile of the data, of the population with weights, set to that quantile.
+
+    outcome (n,), sampling_weight (n,). The quantile is the smallest value with at least that share
+    of records (or weight) up to it. Raises ``InputError`` for a quantile outside (0, 1).
+    """
+    if not 0 < quantile < 1:
+        raise InputError(f"quantile must be between 0 and 1, got {quantile!r}.")
+    weight = np.ones(outcome.shape) if sampling_weight is None else sampling_weight
+    threshold = float(weighted_quantiles(outcome, weight, np.array([quantile]))[0])
+    return Topcoded(np.minimum(outcome, threshold), outcome > threshold, threshold, quantile)

@@ -1,0 +1,191 @@
+"""How well synthetic data keep what the confidential data say. Never part of a release.
+
+Several synthetic datasets are looked at through their barycentre, whose quantile function is the
+average of theirs. Everything here looks at confidential values; results are confidential.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from surveysynth._types import FloatArray
+from surveysynth.errors import InputError
+from surveysynth.estimation.quantiles import ROUNDING, weighted_quantiles
+
+#: Numbers held at once while resampling.
+_BLOCK = 4_000_000
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Estimands:
+    """names (k,): "mean", "median" and quantiles as "q15"; estimate, lower, upper (k,): percentile
+    intervals over resamples of the records."""
+
+    names: tuple[str, ...]
+    estimate: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    level: float
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row an estimand."""
+        return pd.DataFrame(
+            {
+                "estimand": list(self.names),
+                "estimate": self.estimate,
+                "ci_lower": self.lower,
+                "ci_upper": self.upper,
+            }
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DistributionUtility:
+    """Estimands of the confidential data and of the synthetic datasets' barycentre, and ks, the
+    largest distance of their distribution functions."""
+
+    confidential: Estimands
+    synthetic: Estimands
+    ks: float
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row an estimand, both sides and the overlap of their intervals."""
+        sides = self.confidential.to_frame().merge(
+            self.synthetic.to_frame(), on="estimand", suffixes=("_confidential", "_synthetic")
+        )
+        overlap = interval_overlap(
+            self.confidential.lower, self.confidential.upper,
+            self.synthetic.lower, self.synthetic.upper,
+        )  # fmt: skip
+        return sides.assign(overlap=overlap)
+
+
+def barycentre(
+    datasets: Sequence[FloatArray],
+    weights: Sequence[FloatArray] | None = None,
+    size: int | None = None,
+) -> FloatArray:
+    """Values (size,), rising, of the average of the datasets' quantile functions.
+
+    datasets: (n_l,) each; weights: of their records, equal if not given; size: how many values,
+    as many as the largest dataset has if not given. Values stand at shares (k - 1/2)/size, so
+    that datasets of one size without weights give the mean of their order statistics.
+    Raises ``InputError`` without datasets.
+    """
+    if not datasets:
+        raise InputError("a barycentre needs at least one dataset, got none.")
+    given = [np.ones(each.shape) for each in datasets] if weights is None else list(weights)
+    count = size or max(each.size for each in datasets)
+    shares = (np.arange(count) + 0.5) / count
+    functions = [
+        weighted_quantiles(values, weight, shares)
+        for values, weight in zip(datasets, given, strict=True)
+    ]
+    return np.asarray(np.mean(functions, axis=0))
+
+
+def estimands(
+    values: FloatArray,
+    rng: np.random.Generator,
+    *,
+    weight: FloatArray | None = None,
+    quantiles: Sequence[float] = (0.15, 0.9),
+    level: float = 0.95,
+    resamples: int = 1000,
+) -> Estimands:
+    """Mean, median and quantiles with percentile intervals by resampling the records.
+
+    values, weight (n,): records are drawn with equal chances, whatever their weights. Raises
+    ``InputError`` for quantiles or a level outside (0, 1).
+    """
+    for share in (*quantiles, level):
+        if not 0 < share < 1:
+            raise InputError(f"quantiles and level must be between 0 and 1, got {share!r}.")
+    shares = np.array([0.5, *quantiles])
+    names = ("mean", "median", *(f"q{100 * share:g}" for share in quantiles))
+    order = np.argsort(values, kind="stable")
+    y = values[order]
+    w = np.ones(y.shape) if weight is None else weight[order]
+    estimate = _weighted_estimates(y, w[None], shares)[0]
+    rows, done = max(1, _BLOCK // y.size), []
+    for begin in range(0, resamples, rows):
+        count = min(rows, resamples - begin)
+        drawn = rng.integers(0, y.size, (count, y.size)) + y.size * np.arange(count)[:, None]
+        times = np.bincount(drawn.ravel(), minlength=count * y.size).reshape(count, y.size)
+        done.append(_weighted_estimates(y, times * w, shares))
+    tail = 0.5 * (1.0 - level)
+    lower, upper = np.quantile(np.concatenate(done), [tail, 1.0 - tail], axis=0)
+    return Estimands(names, estimate, lower, upper, level)
+
+
+def _weighted_estimates(y: FloatArray, weights: FloatArray, shares: FloatArray) -> FloatArray:
+    """Mean and quantiles (rows, 1 + k) of sorted y (n,) under weights (rows, n)."""
+    reached = np.cumsum(weights, axis=1)
+    total = reached[:, -1]
+    columns = [weights @ y / total]
+    for share in shares:
+        wanted = share * total * (1.0 - ROUNDING)
+        columns.append(y[np.argmax(reached >= wanted[:, None], axis=1)])
+    return np.stack(columns, axis=1)
+
+
+def ks_distance(
+    values: FloatArray,
+    reference: FloatArray,
+    *,
+    weight: FloatArray | None = None,
+    reference_weight: FloatArray | None = None,
+) -> float:
+    """Kolmogorov-Smirnov distance: largest gap of the (weighted) distribution functions."""
+    points = np.unique(np.concatenate([values, reference]))
+    gaps = _cdf(values, weight, points) - _cdf(reference, reference_weight, points)
+    return float(np.abs(gaps).max())
+
+
+def _cdf(values: FloatArray, weight: FloatArray | None, points: FloatArray) -> FloatArray:
+    order = np.argsort(values, kind="stable")
+    w = np.ones(values.shape) if weight is None else weight[order]
+    reached = np.concatenate([[0.0], np.cumsum(w)])
+    return np.asarray(reached[np.searchsorted(values[order], points, side="right")] / reached[-1])
+
+
+def distribution_utility(
+    confidential: FloatArray,
+    datasets: Sequence[FloatArray],
+    rng: np.random.Generator,
+    *,
+    weight: FloatArray | None = None,
+    weights: Sequence[FloatArray] | None = None,
+    quantiles: Sequence[float] = (0.15, 0.9),
+    level: float = 0.95,
+    resamples: int = 1000,
+) -> DistributionUtility:
+    """Estimands of confidential values (n,) beside those of the datasets' barycentre.
+
+    ``weight``: sampling weights of the confidential records; ``weights``: of each dataset's.
+    """
+    centre = barycentre(datasets, weights, confidential.size)
+    options = {"quantiles": quantiles, "level": level, "resamples": resamples}
+    return DistributionUtility(
+        estimands(confidential, rng, weight=weight, **options),  # type: ignore[arg-type]
+        estimands(centre, rng, **options),  # type: ignore[arg-type]
+        ks_distance(centre, confidential, reference_weight=weight),
+    )
+
+
+def interval_overlap(
+    lower: FloatArray, upper: FloatArray, other_lower: FloatArray, other_upper: FloatArray
+) -> FloatArray:
+    """Mean share of two intervals that they have in common, elementwise (Karr et al. 2006).
+
+    1 for equal intervals; negative for intervals apart, the more so the farther. An interval
+    without length counts as shared, or not, as a whole.
+    """
+    common = np.minimum(upper, other_upper) - np.maximum(lower, other_lower)
+    shares = [
+        np.divide(common, width, out=np.where(common >= 0, 1.0, 0.0), where=width > 0)
+        for width in (upper - lower, other_upper - other_lower)
+    ]
+    return np.asarray(np.mean(shares, axis=0))
