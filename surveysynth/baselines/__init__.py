@@ -1,1 +1,1 @@
-"""Other ways to protect a table or a file, to compare with: they may see confidential data."""
+"""Comparators beside synthesis: topcoding, noise, and a release of noisy tables."""

@@ -1,5 +1,6 @@
 """How the rows of a table are made of its interior cells."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,14 @@ from scipy import sparse
 from surveysynth._types import FloatArray, IntArray
 from surveysynth.estimation.domains import Domains
 
-__all__ = ["cell_of_record", "interior_rows", "level_counts", "margin_matrix"]
+__all__ = [
+    "cell_of_record",
+    "interior_rows",
+    "level_counts",
+    "margin_matrix",
+    "margin_set_of_row",
+    "sums_by_unit",
+]
 
 
 def level_counts(domains: Domains) -> tuple[int, ...]:
@@ -32,14 +40,28 @@ def cell_of_record(domains: Domains) -> IntArray:
     return cell
 
 
+def margin_set_of_row(domains: Domains) -> IntArray:
+    """Position in ``domains.codes`` of the margin set that each row belongs to, shape (D,)."""
+    sets = np.zeros(1, dtype=np.int64)
+    for levels in level_counts(domains):
+        kept = (np.arange(1 + levels) > 0).astype(np.int64)
+        sets = (2 * sets[:, None] + kept).ravel()
+    return sets
+
+
 def margin_matrix(domains: Domains) -> Any:
     """Sparse zeros and ones (D, I): row d of the table is the sum of the interior cells with a one.
 
     One by variable has its margin first, then its levels: a row of ones above an identity. With
     several, rows and cells run through all combinations, the last variable fastest.
     """
+    return _margin_matrix(level_counts(domains))
+
+
+@lru_cache(maxsize=16)
+def _margin_matrix(counts: tuple[int, ...]) -> Any:
     matrix: Any = sparse.csr_array(np.ones((1, 1)))
-    for levels in level_counts(domains):
+    for levels in counts:
         one = sparse.csr_array(np.vstack([np.ones((1, levels)), np.eye(levels)]))
         matrix = sparse.csr_array(sparse.kron(matrix, one, format="csr"))
     return matrix
