@@ -1,1 +1,1 @@
-"""Comparators beside synthesis: topcoding, noise, and a release of noisy tables."""
+"""Other ways to protect a table or a file, to compare with: they may see confidential data."""
