@@ -40,9 +40,24 @@ PRIOR_DEFAULTS: dict[str, dict[str, float]] = {
         "weight_coefficient_sd": 10.0,
         "weight_residual_scale": 1.0,
     },
+    "poisson": {
+        "coefficient_scale": 1.0,
+        "lkj": 6.0,
+        "weight_coefficient_sd": 10.0,
+        "weight_residual_scale": 1.0,
+    },
+    "negative_binomial": {
+        "overdispersion_scale": 5.0,
+        "coefficient_scale": 1.0,
+        "lkj": 6.0,
+        "weight_coefficient_sd": 10.0,
+        "weight_residual_scale": 1.0,
+    },
 }
+#: Models of a count, which enters as it is.
+COUNT_MODELS = ("poisson", "negative_binomial")
 
-_PLANNED_MODELS = ("poisson", "negative_binomial", "normal_mixture")
+_PLANNED_MODELS = ("normal_mixture",)
 _PLANNED_RISKS = ("count", "pairwise", "scalar")
 _PLANNED_FORMATS = ("latex", "xlsx", "markdown")
 
@@ -130,7 +145,9 @@ class SynthesizerSection(Section):
     """``[synthesizer]``: the model of outcome and weight, and how it is fitted."""
 
     model: Annotated[
-        str, _built(_PLANNED_MODELS, "'fbs', 'fbp' and 'normal'"), AfterValidator(_model)
+        str,
+        _built(_PLANNED_MODELS, ", ".join(repr(name) for name in PRIOR_DEFAULTS)),
+        AfterValidator(_model),
     ] = "fbs"
     outcome: OneOrMoreNames
     predictors: Name | None = None
@@ -163,6 +180,7 @@ class SynthesizerSection(Section):
             )
         if self.model != "fbp" and self.smoothing != "default":
             raise ValueError("smoothing: 'outcome' is for model = 'fbp'; leave it out.")
+        self._check_count()
         for key in ("transform", "transform_scale", "transform_shift"):
             given = len(getattr(self, key))
             if given not in (1, len(self.outcome)):
@@ -176,6 +194,20 @@ class SynthesizerSection(Section):
         except InputError as error:
             raise ValueError(str(error)) from None
         return self
+
+    def _check_count(self) -> None:
+        """A count enters its model as it is."""
+        if self.model not in COUNT_MODELS:
+            return
+        for key, plain in (
+            ("transform", "identity"), ("transform_scale", 1.0), ("transform_shift", 0.0)
+        ):  # fmt: skip
+            other = [value for value in getattr(self, key) if value != plain]
+            if key in self.model_fields_set and other:
+                raise ValueError(
+                    f"{key}: model {self.model!r} takes a count as it is, so {plain!r} is the one "
+                    f"value, got {other[0]!r}; leave it out."
+                )
 
     def _check_priors(self) -> None:
         if self.is_program:
@@ -196,8 +228,11 @@ class SynthesizerSection(Section):
 
     @property
     def transforms(self) -> tuple[Transform, ...]:
-        """One transform per outcome; single values are repeated."""
+        """One transform per outcome; single values are repeated. A count has none."""
         count = len(self.outcome)
+        kinds = self.transform
+        if self.model in COUNT_MODELS and "transform" not in self.model_fields_set:
+            kinds = ("identity",)
 
         def spread(values: tuple[T, ...]) -> tuple[T, ...]:
             return values * count if len(values) == 1 else values
@@ -205,7 +240,7 @@ class SynthesizerSection(Section):
         return tuple(
             Transform(kind, scale, shift)
             for kind, scale, shift in zip(
-                spread(self.transform),
+                spread(kinds),
                 spread(self.transform_scale),
                 spread(self.transform_shift),
                 strict=True,

@@ -10,6 +10,8 @@ _REGISTRY = {
     "fbs": ("surveysynth.models.fbs", "FBS"),
     "fbp": ("surveysynth.models.fbp", "FBP"),
     "normal": ("surveysynth.models.normal", "Normal"),
+    "poisson": ("surveysynth.models.poisson", "Poisson"),
+    "negative_binomial": ("surveysynth.models.negative_binomial", "NegativeBinomial"),
 }
 
 

@@ -165,7 +165,7 @@ class DensityModel(Model, Protocol):
         All constants and Jacobians are in it (Stan's adjust_transform)."""
 
     def constrain(self, u: FloatArray, shape: tuple[int, int]) -> Theta:
-        """Parameters at u (..., d); shape: (columns of X, columns of z), stats.fit.shape[-2:]."""
+        """Parameters at u (..., d); shape: (columns of X, columns of z), stats.shape."""
 
     def unconstrain(self, theta: Theta) -> FloatArray:
         """Inverse of ``constrain``: (..., d)."""

@@ -37,11 +37,13 @@ class GaussianRecords:
     def __post_init__(self) -> None:
         n_cells = self.x_cells.shape[0]
         sizes = np.bincount(self.cell, minlength=n_cells)
-        sums = [np.bincount(self.cell, weights=column, minlength=n_cells) for column in self.z.T]
+        sums = np.empty((n_cells, self.z.shape[1]))
+        for j, column in enumerate(self.z.T):
+            sums[:, j] = np.bincount(self.cell, weights=column, minlength=n_cells)
         set_field = object.__setattr__  # the dataclass is frozen
         set_field(self, "order", np.argsort(self.cell, kind="stable"))
         set_field(self, "starts", np.concatenate([[0], np.cumsum(sizes)]))
-        set_field(self, "centre", np.stack(sums, axis=1) / np.maximum(sizes, 1)[:, None])
+        set_field(self, "centre", sums / np.maximum(sizes, 1)[:, None])
 
     @property
     def n(self) -> int:
@@ -63,6 +65,12 @@ class GaussianStats:
     gram: FloatArray
     fit: FloatArray
     residual: FloatArray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Columns of X and of z."""
+        k, q = self.fit.shape[-2:]
+        return k, q
 
     def repeated(self, chains: int) -> "GaussianStats":
         """The same statistics for ``chains`` chains a database: leading axis B * chains."""

@@ -15,9 +15,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from surveysynth._types import FloatArray
+from surveysynth._types import FloatArray, Theta
 from surveysynth.models._coefficient_prior import HALF_T_DF
 from surveysynth.models._coefficients import overdispersion
+from surveysynth.models.base import SamplingPlan, by_chain
 from surveysynth.models.gaussian import GaussianStats
 from surveysynth.sampling import primitives, unconstrained
 
@@ -116,3 +117,21 @@ class WeightBlocks:
             self.variance, total, np.zeros_like(total), squares, self.residual_scale,
             self.levels[i], self.uniforms[i], df=HALF_T_DF,
         )  # fmt: skip
+
+
+def sample(
+    stats: GaussianStats, priors: Mapping[str, float], plan: SamplingPlan, rng: np.random.Generator
+) -> Theta:
+    """The component alone, for models whose outcome has a sampler of its own: Gibbs draws,
+    weight_coefficients (B, chains, draws, 1 + K) and weight_variance (B, chains, draws, 1)."""
+    blocks = WeightBlocks(stats.repeated(plan.chains), priors, rng)
+    kept: dict[str, list[FloatArray]] = {"weight_coefficients": [], "weight_variance": []}
+    chunk = primitives.sweeps_at_once(blocks.batch * blocks.gram.shape[-1])
+    for sweep in range(plan.warmup + plan.draws):
+        if sweep % chunk == 0:
+            blocks.draw_random_numbers(chunk)
+        blocks.update(sweep % chunk)
+        if sweep >= plan.warmup:
+            kept["weight_coefficients"].append(blocks.coefficients)
+            kept["weight_variance"].append(blocks.variance[:, None])
+    return by_chain(kept, plan.chains)

@@ -8,11 +8,12 @@ compare with Stan's ``_lpdf`` functions. All work on leading axes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import gammaln
 
-from surveysynth._types import FloatArray
+from surveysynth._types import FloatArray, IntArray
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 LOG_PI = float(np.log(np.pi))
@@ -51,7 +52,7 @@ class CorrelationRoot:
     @classmethod
     def from_unconstrained(cls, u: FloatArray, d: int) -> "CorrelationRoot":
         """u (..., d (d - 1) / 2), in Stan's order."""
-        row, column = np.tril_indices(d, -1)
+        row, column = _below_diagonal(d)
         partial = np.zeros((*u.shape[:-1], d, d))
         partial[..., row, column] = np.tanh(u)
         log_rest = np.zeros_like(partial)
@@ -76,7 +77,7 @@ class CorrelationRoot:
         (..., d).
         """
         d = self.root.shape[-1]
-        row, column = np.tril_indices(d, -1)
+        row, column = _below_diagonal(d)
         # An entry moves itself and shrinks everything to its right in its row.
         product = np.tril(root_gradient * self.root)
         right = product.sum(-1, keepdims=True) - np.cumsum(product, axis=-1)
@@ -86,10 +87,23 @@ class CorrelationRoot:
         return result
 
 
+# Constants of a size are kept: a density in one point costs no more than making them would.
+@lru_cache(maxsize=64)
+def _below_diagonal(d: int) -> tuple[IntArray, IntArray]:
+    """Rows and columns of the entries below the diagonal of a d x d matrix."""
+    row, column = np.tril_indices(d, -1)
+    row.setflags(write=False)
+    column.setflags(write=False)
+    return row, column
+
+
+@lru_cache(maxsize=64)
 def _entries_between(d: int) -> FloatArray:
     """(d, d): for entry (i, j) below the diagonal, the entries strictly between j and i."""
     index = np.arange(d)
-    return np.asarray(np.tril(index[:, None] - index - 1.0, -1), dtype=np.float64)
+    entries = np.asarray(np.tril(index[:, None] - index - 1.0, -1), dtype=np.float64)
+    entries.setflags(write=False)
+    return entries
 
 
 def unconstrained_correlation(root: FloatArray) -> FloatArray:
@@ -113,14 +127,21 @@ def lkj_log_density(root: CorrelationRoot, shape: float) -> tuple[FloatArray, Fl
 
     Lewandowski, Kurowicka and Joe (2009); the density of the factor, not of the matrix.
     """
-    d = root.root.shape[-1]
+    constant, weight = _lkj_parts(root.root.shape[-1], shape)
+    return constant + root.log_diagonal @ weight, weight
+
+
+@lru_cache(maxsize=64)
+def _lkj_parts(d: int, shape: float) -> tuple[float, FloatArray]:
+    """Log of the normalising constant, and the weights (d,) on log_diagonal."""
     weight = d - 1.0 - np.arange(d) + 2.0 * (shape - 1.0)
     weight[0] = 0.0  # the first diagonal element is one
+    weight.setflags(write=False)
     order = np.arange(1, d)
     constant = (d - 1) * gammaln(shape + 0.5 * (d - 1)) - np.sum(
         0.5 * order * LOG_PI + gammaln(shape + 0.5 * (d - 1 - order))
     )
-    return constant + root.log_diagonal @ weight, weight
+    return float(constant), weight
 
 
 def half_t_log_density(

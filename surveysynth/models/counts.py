@@ -1,0 +1,315 @@
+"""What the count models share (methods 3): a log link, and the survey weight as one component.
+
+    y | x ~ a distribution of mean exp(x beta);  beta ~ N(0, D Omega D), Omega ~ LKJ, D half-t3
+    log w | y, x ~ N(x gamma + delta log(1 + y), s^2)      where the design has a weight
+
+The outcome enters as it is: whole numbers, no transform.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import gammaln
+
+from surveysynth._types import FloatArray, IntArray, Theta
+from surveysynth.errors import InputError
+from surveysynth.models import _count_density, _count_sampler, gaussian, survey_weight
+from surveysynth.models._count_family import CountFamily, CountSums
+from surveysynth.models.base import SamplingPlan, Simulated, SimulationKind, require
+from surveysynth.models.gaussian import GaussianRecords, GaussianStats, QuadraticForm
+from surveysynth.survey import Confidential, PublicDesign
+from surveysynth.transforms import Transform
+
+PRIORS: Mapping[str, float] = MappingProxyType(
+    {"coefficient_scale": 1.0, "lkj": 6.0, **survey_weight.PRIORS}
+)
+
+
+@dataclass(frozen=True, repr=False)
+class CountRecords:
+    """Records by cell of X: x_cells (G, K), cell (n,), y (n,) counts, log_weight (n,) or None.
+
+    ``values`` (D,) are the distinct counts, code (n,) the one of a record.
+    ``joint``: (log(1 + y), log w) by cell of X, if there is a weight. ``pairs``: log w (or nothing,
+    n x 0) by distinct pair of cell and count, whose rows are (y, log(1 + y), x): all records of a
+    pair share the log-likelihood of y, which is computed once.
+    """
+
+    x_cells: FloatArray
+    cell: IntArray
+    y: FloatArray
+    log_weight: FloatArray | None
+    values: FloatArray = field(init=False)
+    code: IntArray = field(init=False)
+    joint: GaussianRecords | None = field(init=False)
+    pairs: GaussianRecords = field(init=False)
+
+    def __post_init__(self) -> None:
+        values, code = np.unique(self.y, return_inverse=True)
+        keys, pair = np.unique(self.cell * values.size + code, return_inverse=True)
+        y, h = values[keys % values.size], np.log1p(self.y)
+        rows = np.column_stack([y, np.log1p(y), self.x_cells[keys // values.size]])
+        joint, log_weight = None, np.empty((self.y.size, 0))
+        if self.log_weight is not None:
+            log_weight = self.log_weight[:, None]
+            joint = GaussianRecords(
+                self.x_cells, self.cell, np.column_stack([h, self.log_weight])
+            )
+        set_field = object.__setattr__  # the dataclass is frozen
+        set_field(self, "values", values)
+        set_field(self, "code", code)
+        set_field(self, "joint", joint)
+        set_field(self, "pairs", GaussianRecords(rows, pair.astype(np.int64), log_weight))
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return int(self.cell.size)
+
+
+@dataclass(frozen=True, repr=False)
+class CountStats:
+    """Weighted data of one database: of the counts, and of the weight component if there is one."""
+
+    counts: CountSums
+    weight: GaussianStats | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Columns of X, and 2 with a weight or 1 without."""
+        return self.counts.x.shape[1], 1 if self.weight is None else 2
+
+
+def compress(records: CountRecords, risk_weights: FloatArray) -> CountStats:
+    """One pass over the records (methods 4); cells and counts without weight are left out."""
+    n_cells = records.x_cells.shape[0]
+    mass = np.bincount(records.cell, weights=risk_weights, minlength=n_cells)
+    sums = np.bincount(records.cell, weights=risk_weights * records.y, minlength=n_cells)
+    value_mass = np.bincount(
+        records.code, weights=risk_weights, minlength=records.values.size
+    )
+    inside, seen = mass > 0, value_mass > 0
+    values, value_mass = records.values[seen], value_mass[seen]
+    counts = CountSums(
+        x=records.x_cells[inside],
+        mass=mass[inside],
+        sums=sums[inside],
+        values=values,
+        value_mass=value_mass,
+        log_factorials=float(value_mass @ gammaln(values + 1.0)),
+    )
+    joint = records.joint
+    return CountStats(counts, None if joint is None else gaussian.compress(joint, risk_weights))
+
+
+@dataclass(frozen=True)
+class CountModel:
+    """A count regression; what differs between the models is their ``family``."""
+
+    priors: Mapping[str, float]
+    name: str
+    title: str
+    requires: frozenset[str] = frozenset({"one_outcome"})
+    batched: bool = False
+    common_random_numbers: bool = False
+    identified: bool = True
+
+    family: ClassVar[CountFamily]
+
+    def records(self, design: PublicDesign, confidential: Confidential) -> CountRecords:
+        """Raises ``InputError`` for an outcome that is transformed or not a count; the message
+        says how many records, and shows no value."""
+        require(self, design)  # type: ignore[arg-type]
+        if design.transforms[0] != Transform("identity"):
+            raise InputError(
+                f"The model {self.name!r} takes a count as it is: set transform = 'identity' and "
+                f"leave out transform_scale, got {design.transforms[0].describe('y')}."
+            )
+        y = confidential.outcome[:, 0]
+        wrong = int(np.count_nonzero(~((y >= 0) & (y == np.rint(y)))))
+        if wrong:
+            raise InputError(
+                f"The model {self.name!r} takes an outcome of whole numbers, zero or above; "
+                f"{design.outcome_names[0]!r} is none in {wrong:,} of {design.n:,} records. Use "
+                "the model 'normal' or 'fbs' for an outcome that is measured, or correct it."
+            )
+        weight = confidential.sampling_weight
+        columns = [y] if weight is None else [y, np.log(weight)]
+        return self.records_from_simulated(design, Simulated(np.stack(columns, axis=1)))
+
+    def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> CountRecords:
+        """Records of a simulated dataset: the count, then the log weight if there is one."""
+        z = simulated.z
+        log_weight = z[:, 1] if z.shape[1] > 1 else None
+        return CountRecords(design.matrix.x_cells, design.matrix.cell, z[:, 0], log_weight)
+
+    def compress(self, records: CountRecords, risk_weights: FloatArray) -> CountStats:
+        """Sums by cell and by distinct count (methods 4)."""
+        return compress(records, risk_weights)
+
+    def sample(self, stats: CountStats, plan: SamplingPlan, rng: np.random.Generator) -> Theta:
+        """Draws, leading axes (1, chains, draws): beta (..., K), overdispersion (..., 1) where the
+        model has it, coefficient_scale (..., K), coefficient_correlation (..., K, K) and, with a
+        weight, weight_coefficients (..., 1 + K) = (delta, gamma) and weight_variance (..., 1).
+
+        The count's parameters by NUTS; those of the weight, of which they are independent given
+        the data, by Gibbs. ``divergent__`` tells divergent draws.
+        """
+        k = stats.shape[0]
+        theta = _count_sampler.sample(self.family, stats.counts, k, self.priors, plan, rng)
+        if stats.weight is not None:
+            theta |= survey_weight.sample(stats.weight, self.priors, plan, rng)
+        return theta
+
+    def monitored(self, theta: Theta) -> dict[str, FloatArray]:
+        """Coefficients of both parts and logs of scales."""
+        logs = {"overdispersion": "log_overdispersion", "weight_variance": "log_weight_variance"}
+        monitored = {"beta": theta["beta"]}
+        for name, log_name in logs.items():
+            if name in theta:
+                monitored[log_name] = np.log(theta[name])
+        if "weight_coefficients" in theta:
+            monitored["weight_coefficients"] = theta["weight_coefficients"]
+        return monitored
+
+    def log_scales(self, theta: Theta) -> FloatArray:
+        """(..., d): log phi where the model has it, log s where there is a weight."""
+        parts = [np.empty((*theta["beta"].shape[:-1], 0))]
+        if "overdispersion" in theta:
+            parts.append(np.log(theta["overdispersion"]))
+        if "weight_variance" in theta:
+            parts.append(0.5 * np.log(theta["weight_variance"]))
+        return np.concatenate(parts, axis=-1)
+
+    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
+        """theta with phi and s replaced, everything else kept."""
+        result = dict(theta)
+        if "overdispersion" in theta:
+            result["overdispersion"] = np.exp(log_scales[..., :1])
+        if "weight_variance" in theta:
+            result["weight_variance"] = np.exp(2.0 * log_scales[..., -1:])
+        return result
+
+    def log_lik_blocks(
+        self, theta: Theta, records: CountRecords
+    ) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Streams unweighted log-likelihoods, (rows, (S, rows)), of count and weight together."""
+        return gaussian.log_lik_blocks(self._form, theta, records.pairs)
+
+    def _form(self, theta: Theta, rows: FloatArray, centre: FloatArray) -> QuadraticForm:
+        """log p(y, log w | x) at distinct pairs: rows (P, 2 + K) = (y, log(1 + y), x)."""
+        eta = theta["beta"] @ rows[:, 2:].T
+        log_mass = self.family.log_mass(rows[:, 0], eta, log_phi(theta))
+        if "weight_coefficients" not in theta:
+            draws, pairs = log_mass.shape
+            return QuadraticForm(log_mass, np.empty((draws, pairs, 0)), np.empty((draws, 0, 0)))
+        coefficients = theta["weight_coefficients"][:, :, None]
+        variance = theta["weight_variance"][:, :, None]
+        form = gaussian.normal_form(coefficients, variance, rows[:, 1:], centre)
+        return QuadraticForm(form.constant + log_mass, form.linear, form.precision)
+
+    def simulate(
+        self,
+        theta: Theta,
+        design: PublicDesign,
+        rng: np.random.Generator,
+        kind: SimulationKind = "release",
+    ) -> Simulated:
+        """Draws y* and log w*; the sample's own model, so both kinds are the same. A count too
+        large for one is infinite."""
+        x = design.matrix.x_cells[design.matrix.cell]
+        with np.errstate(over="ignore"):
+            y = self.family.draw(np.exp(x @ theta["beta"]), log_phi(theta), rng)
+        columns = [y]
+        if "weight_coefficients" in theta:
+            coefficients, variance = theta["weight_coefficients"], theta["weight_variance"][0]
+            columns.append(survey_weight.simulate(coefficients, variance, np.log1p(y), x, rng))
+        return Simulated(np.stack(columns, axis=1))
+
+    def smooth_weight(self, theta: Theta, design: PublicDesign, simulated: Simulated) -> FloatArray:
+        """E(w | y*) (methods 3); a survey without weights counts every record once."""
+        if "weight_coefficients" not in theta:
+            return np.ones(design.n)
+        x, h = design.matrix.x_cells[design.matrix.cell], np.log1p(simulated.z[:, 0])
+        coefficients, variance = theta["weight_coefficients"], theta["weight_variance"][0]
+        return survey_weight.smooth(coefficients, variance, h, x)
+
+    def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
+        """A coefficient of variation ``spread`` of the count, half its variance from each source
+        where there are two; SD 0.5 of the log weight."""
+        x = design.matrix.x_cells
+        sources = 2.0 if self.family.overdispersed else 1.0
+        mean = sources / (spread * spread)
+        beta = np.linalg.lstsq(x, np.full(x.shape[0], np.log(mean)), rcond=None)[0]
+        theta: Theta = {"beta": beta}
+        if self.family.overdispersed:
+            theta["overdispersion"] = np.array([mean])
+        if design.weight_name is not None:
+            coefficients, variance = survey_weight.prior_guess(x.shape[1], spread)
+            theta["weight_coefficients"] = coefficients
+            theta["weight_variance"] = variance[None]
+        return theta
+
+    def log_density(self, u: FloatArray, stats: CountStats) -> tuple[FloatArray, FloatArray]:
+        """Weighted log posterior (...) and gradient (..., d) at u (..., d), as the Stan program's
+        (``stan/``)."""
+        return _count_density.log_density(self.family, u, stats, self.priors)
+
+    def constrain(self, u: FloatArray, shape: tuple[int, int]) -> Theta:
+        """Parameters at u (..., d); ``shape`` (K, 2 with a weight or 1)."""
+        return _count_density.constrain(self.family, u, shape)
+
+    def unconstrain(self, theta: Theta) -> FloatArray:
+        """Inverse of ``constrain``, (..., d)."""
+        return _count_density.unconstrain(theta)
+
+
+def log_phi(theta: Theta) -> FloatArray:
+    """log phi (..., 1), or (..., 0) of a model without it."""
+    if "overdispersion" in theta:
+        return np.log(theta["overdispersion"])
+    return np.empty((*theta["beta"].shape[:-1], 0))
+
+
+def stan_data(stats: CountStats, priors: Mapping[str, float]) -> dict[str, Any]:
+    """What the Stan programs of both models take of one database, JSON-ready."""
+    counts, (k, q) = stats.counts, stats.shape
+    weight = {
+        "total": 0.0,
+        "gram": np.zeros((k, k)).tolist(),
+        "fit": np.zeros((k, 2)).tolist(),
+        "residual": np.zeros((2, 2)).tolist(),
+    }
+    return {
+        "K": k,
+        "G": counts.mass.size,
+        "x": counts.x.tolist(),
+        "mass": counts.mass.tolist(),
+        "sums": counts.sums.tolist(),
+        "log_factorials": counts.log_factorials,
+        "has_weight": q - 1,
+        **(weight if stats.weight is None else stats.weight.stan_data()),
+        "coefficient_scale_prior": priors["coefficient_scale"],
+        "lkj": priors["lkj"],
+        "weight_coefficient_sd": priors["weight_coefficient_sd"],
+        "weight_residual_scale": priors["weight_residual_scale"],
+    }
+
+
+def stan_theta(draws: Mapping[str, FloatArray]) -> Theta:
+    """Stan's draws by name as Theta."""
+    theta = {"beta": draws["beta"]}
+    if "overdispersion" in draws:
+        theta["overdispersion"] = draws["overdispersion"]
+    root = draws["coefficient_root"]
+    theta["coefficient_scale"] = draws["coefficient_scale"]
+    theta["coefficient_correlation"] = root @ root.swapaxes(-1, -2)
+    # Without a weight these have no elements, and some interfaces then leave them out.
+    weight_sd = draws.get("weight_sd")
+    if weight_sd is not None and weight_sd.size:
+        theta["weight_coefficients"] = draws["weight_coefficients"]
+        theta["weight_variance"] = weight_sd**2
+    return theta

@@ -1,0 +1,34 @@
+"""Negative binomial regression of a count (methods 3).
+
+    y ~ negative binomial, mean mu = exp(x beta), variance mu + mu^2 / phi
+    beta ~ N(0, D Omega D), Omega ~ LKJ(6), sigma_k ~ half-t3(0, 1);  1/phi ~ half-Cauchy(0, 5)
+
+and, where the design has a survey weight, log w | y, x ~ N(x gamma + delta log(1 + y), s^2).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import ClassVar
+
+from surveysynth.models import counts
+from surveysynth.models._count_family import NEGATIVE_BINOMIAL, CountFamily
+from surveysynth.models.base import StanProgramSpec
+from surveysynth.models.counts import CountModel
+
+PRIORS: Mapping[str, float] = MappingProxyType({"overdispersion_scale": 5.0, **counts.PRIORS})
+
+
+@dataclass(frozen=True)
+class NegativeBinomial(CountModel):
+    """The negative binomial synthesizer. ``priors`` overrides the scales of methods 3 by name."""
+
+    priors: Mapping[str, float] = field(default_factory=lambda: PRIORS)
+    name: str = "negative_binomial"
+    title: str = "a negative binomial regression of the count"
+    stan: StanProgramSpec | None = None
+
+    family: ClassVar[CountFamily] = NEGATIVE_BINOMIAL
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "priors", MappingProxyType({**PRIORS, **self.priors}))
