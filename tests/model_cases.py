@@ -1,4 +1,4 @@
-"""Cases for the tests of models: data, risk weights, every registered Gaussian model."""
+"""Cases for the tests of models: data, risk weights, every registered model."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,10 +6,15 @@ from typing import Any
 import numpy as np
 
 from surveysynth.models import get_model
-from surveysynth.models.gaussian import GaussianRecords, GaussianStats
+from surveysynth.models.base import SamplingPlan
+from surveysynth.models.counts import CountRecords
+from surveysynth.models.gaussian import GaussianRecords
 
+#: Models of transformed outcomes with Gibbs samplers, and models that NUTS samples.
+GAUSSIAN = (("fbs", 2), ("fbs", 3), ("fbp", 2), ("normal", 1), ("normal", 2))
+COUNTS = (("poisson", 1), ("poisson", 2), ("negative_binomial", 1), ("negative_binomial", 2))
 #: Name of the model and columns of z: outcomes and, if there is one, the log weight.
-MODELS = (("fbs", 2), ("fbs", 3), ("fbp", 2), ("normal", 1), ("normal", 2))
+MODELS = GAUSSIAN + COUNTS
 WEIGHTINGS = ("ones", "random", "zeros")
 
 
@@ -18,21 +23,18 @@ class Case:
     """A model with records x (n, K), z (n, q), risk weights and their statistics."""
 
     model: Any
-    records: GaussianRecords
+    records: Any
     alpha: np.ndarray
-    stats: GaussianStats
+    stats: Any
+    z: np.ndarray
 
     @property
     def shape(self):
-        return self.stats.fit.shape[-2:]
+        return self.stats.shape
 
     @property
     def x(self):
         return self.records.x_cells[self.records.cell]
-
-    @property
-    def z(self):
-        return self.records.z
 
     @property
     def size(self):
@@ -43,12 +45,27 @@ class Case:
             "fbs": 2 * k * q + q + q * (q - 1) // 2 + pairs,
             "fbp": 2 * k + 3,
             "normal": 2 * k + 1 + pairs + (k + 2) * (q - 1),
+            "poisson": 2 * k + pairs + (k + 2) * (q - 1),
+            "negative_binomial": 2 * k + 1 + pairs + (k + 2) * (q - 1),
         }[self.model.name]
 
     def points(self, count, rng):
         """(count, d) unconstrained points, from the middle of the posterior to far out."""
         spread = np.exp(rng.uniform(np.log(0.1), np.log(1.5), (count, 1)))
         return spread * rng.standard_normal((count, self.size))
+
+
+    def plan(self, chains, warmup, draws):
+        """A plan of this size, or of an eighth of it for a model that NUTS samples: its draws cost
+        more and are nearly independent."""
+        if (self.model.name, self.shape[1]) in GAUSSIAN:
+            return SamplingPlan(chains, warmup, draws)
+        return SamplingPlan(2, 150, max(4, chains * draws // 16))
+
+    def draw(self, plan, rng):
+        """Draws of the model's parameters, leading axes (chains, draws), and nothing else."""
+        drawn = self.model.sample(self.stats, plan, rng)
+        return {key: values[0] for key, values in drawn.items() if not key.endswith("__")}
 
 
 def weights(kind, n, rng):
@@ -70,6 +87,10 @@ def make_case(name, q, *, weighting="random", n=300, k=3, seed=0, **options):
     coefficients = 0.7 * rng.standard_normal((k, q))
     z = (x_cells @ coefficients)[cell] + rng.standard_normal((n, q)) @ mixing.T
     model = get_model(name, **options)
-    records = GaussianRecords(x_cells, cell, z)
     alpha = weights(weighting, n, rng)
-    return Case(model, records, alpha, model.compress(records, alpha))
+    if (name, q) in COUNTS:
+        z[:, 0] = rng.poisson(np.exp(np.clip(z[:, 0] + 1.0, None, 4.0)))
+        records = CountRecords(x_cells, cell, z[:, 0], z[:, 1] if q > 1 else None)
+    else:
+        records = GaussianRecords(x_cells, cell, z)
+    return Case(model, records, alpha, model.compress(records, alpha), z)

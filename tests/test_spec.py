@@ -148,6 +148,13 @@ def test_lists_of_outcomes_and_transforms() -> None:
     )
 
 
+@pytest.mark.parametrize("extra", ["", "\ntransform = 'identity'\ntransform_scale = 1"])
+@pytest.mark.parametrize("model", ["poisson", "negative_binomial"])
+def test_a_count_enters_as_it_is(model: str, extra: str) -> None:
+    spec = parse_spec(with_key("synthesizer", f"model = {model!r}{extra}"))
+    assert spec.synthesizer.transforms == (Transform("identity"),)
+
+
 def test_linear_weights_take_their_keys() -> None:
     privacy = parse_spec(
         with_key("privacy", 'weights = "linear"\nscale = 0.8\nshift = 0.1\nreweight = true')
@@ -170,7 +177,10 @@ def test_linear_weights_take_their_keys() -> None:
         ("survey", "public_columns = 'a'", ["survey.public_columns", "a list"]),
         ("survey", "public_columns = ['a', 3]", ["survey.public_columns[2]", "text"]),
         ("synthesizer", "model = 'fbx'", ["synthesizer.model", "Did you mean 'fb"]),
-        ("synthesizer", "model = 'poisson'", ["synthesizer.model", "not built yet", "'fbs'"]),
+        ("synthesizer", "model = 'normal_mixture'", ["model", "not built yet", "'fbs'"]),
+        ("synthesizer", "model = 'poisson'\ntransform = 'log'", ["transform: model 'poisson'"]),
+        ("synthesizer", "model = 'poisson'\ntransform_scale = 2", ["transform_scale: model"]),
+        ("synthesizer", "model = 'poisson'\npriors = {residual_scale = 1}", ["residual_scale"]),
         ("synthesizer", "model = 'a.toml'\nengine = 'embedded'", ["engine", "no embedded"]),
         ("synthesizer", "inference = 'debiased'", ["inference", "not built yet", "'paper'"]),
         ("synthesizer", "engine = 'stan'", ["engine", "'embedded'", "'cmdstan'"]),

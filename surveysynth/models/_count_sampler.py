@@ -62,7 +62,7 @@ def _start(sums: CountSums, columns: int, ridge: float) -> FloatArray:
     target = np.log((sums.sums + 0.1) / (sums.mass + 0.1))
     weighted = sums.x * sums.mass[:, None]
     gram = weighted.T @ sums.x + ridge * np.eye(columns)
-    return np.linalg.solve(gram, weighted.T @ target)
+    return np.asarray(np.linalg.solve(gram, weighted.T @ target), dtype=np.float64)
 
 
 def _newton(

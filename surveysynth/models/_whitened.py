@@ -7,9 +7,9 @@ zero; non-centred, it crawls where the data pin the coefficients. Here
 
     beta = m + C z,   C C' = (H + Q)^-1,   m = C C' h,   Q = (D Omega D)^-1
 
-where -beta' H beta / 2 + h' beta is a quadratic expansion of the log-likelihood, so that z is nearly
-standard normal whatever scales and Omega are, with many records, few or none. H and h are constants
-of a fit; the density that is sampled is exact however poor the expansion.
+where -beta' H beta / 2 + h' beta is a quadratic expansion of the log-likelihood, so that z is
+nearly standard normal whatever scales and Omega are, with many records, few or none. H and h are
+constants of a fit; the density that is sampled is exact however poor the expansion.
 """
 
 from dataclasses import dataclass

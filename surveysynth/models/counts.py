@@ -86,11 +86,9 @@ class CountStats:
 def compress(records: CountRecords, risk_weights: FloatArray) -> CountStats:
     """One pass over the records (methods 4); cells and counts without weight are left out."""
     n_cells = records.x_cells.shape[0]
-    mass = np.bincount(records.cell, weights=risk_weights, minlength=n_cells)
-    sums = np.bincount(records.cell, weights=risk_weights * records.y, minlength=n_cells)
-    value_mass = np.bincount(
-        records.code, weights=risk_weights, minlength=records.values.size
-    )
+    mass = _sum_by(records.cell, risk_weights, n_cells)
+    sums = _sum_by(records.cell, risk_weights * records.y, n_cells)
+    value_mass = _sum_by(records.code, risk_weights, records.values.size)
     inside, seen = mass > 0, value_mass > 0
     values, value_mass = records.values[seen], value_mass[seen]
     counts = CountSums(
@@ -105,6 +103,10 @@ def compress(records: CountRecords, risk_weights: FloatArray) -> CountStats:
     return CountStats(counts, None if joint is None else gaussian.compress(joint, risk_weights))
 
 
+def _sum_by(code: IntArray, values: FloatArray, size: int) -> FloatArray:
+    return np.asarray(np.bincount(code, weights=values, minlength=size), dtype=np.float64)
+
+
 @dataclass(frozen=True)
 class CountModel:
     """A count regression; what differs between the models is their ``family``."""
@@ -116,6 +118,7 @@ class CountModel:
     batched: bool = False
     common_random_numbers: bool = False
     identified: bool = True
+    tilted: bool = False
 
     family: ClassVar[CountFamily]
 
@@ -129,7 +132,7 @@ class CountModel:
                 f"leave out transform_scale, got {design.transforms[0].describe('y')}."
             )
         y = confidential.outcome[:, 0]
-        wrong = int(np.count_nonzero(~((y >= 0) & (y == np.rint(y)))))
+        wrong = int(np.count_nonzero(~((y >= 0) & (y == np.rint(y)) & np.isfinite(y))))
         if wrong:
             raise InputError(
                 f"The model {self.name!r} takes an outcome of whole numbers, zero or above; "
@@ -236,6 +239,11 @@ class CountModel:
         x, h = design.matrix.x_cells[design.matrix.cell], np.log1p(simulated.z[:, 0])
         coefficients, variance = theta["weight_coefficients"], theta["weight_variance"][0]
         return survey_weight.smooth(coefficients, variance, h, x)
+
+    def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
+        """w* as it was drawn; ones for a survey without weights."""
+        z = simulated.z
+        return np.asarray(np.exp(z[:, 1])) if z.shape[1] > 1 else np.ones(design.n)
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
         """A coefficient of variation ``spread`` of the count, half its variance from each source

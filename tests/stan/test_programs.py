@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from model_cases import MODELS, WEIGHTINGS, make_case
 
-from surveysynth.models.base import SamplingPlan
 from surveysynth.resources import stan_directory
 from surveysynth.sampling.diagnostics import effective_sample_size
 from surveysynth.sampling.pystan_worker import _compile as compile_program
@@ -138,9 +137,8 @@ def moments(u):
 def test_nuts_and_gibbs_draw_from_one_posterior(name, q):
     case = make_case(name, q, seed=2)
     nuts, nuts_error = moments(stan_draws(case))
-    plan = SamplingPlan(chains=4, warmup=300, draws=3000)
-    draws = case.model.sample(case.stats, plan, np.random.default_rng(4))
-    u = case.model.unconstrain({key: values[0] for key, values in draws.items()})
+    draws = case.draw(case.plan(4, 300, 3000), np.random.default_rng(4))
+    u = case.model.unconstrain(draws)
     gibbs, gibbs_error = moments(u)
     z = (nuts - gibbs) / np.sqrt(nuts_error + gibbs_error)
     # Monte Carlo errors of a variance are themselves estimates, and log scales have long tails.
