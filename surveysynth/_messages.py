@@ -41,3 +41,12 @@ def raise_problems(heading: str, problems: Sequence[str]) -> None:
                 ]
             )
         )
+
+
+def no_fixed_point(risk: str) -> str:
+    """Why a risk measure cannot have fixed-point weights, and the remedy."""
+    return (
+        f"weights = 'fixed_point' is for risk = 'lipschitz', whose risks are the bounds of the "
+        f"weighted fit itself; for risk = {risk!r} use weights = 'linear', with reweight = true "
+        "to bring record bounds up to the target."
+    )

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from surveysynth._messages import listing, nearest
+from surveysynth._messages import listing, nearest, no_fixed_point
 from surveysynth.errors import InputError
 from surveysynth.transforms import Transform, TransformKind
 
@@ -58,7 +58,6 @@ PRIOR_DEFAULTS: dict[str, dict[str, float]] = {
 COUNT_MODELS = ("poisson", "negative_binomial")
 
 _PLANNED_MODELS = ("normal_mixture",)
-_PLANNED_RISKS = ("count", "pairwise", "scalar")
 _PLANNED_FORMATS = ("latex", "xlsx", "markdown")
 
 
@@ -253,14 +252,12 @@ class PrivacySection(Section):
 
     epsilon: Annotated[float, Field(gt=0)] = 10.8
     m: Annotated[int, Field(ge=1, le=1000)] = 3
-    risk: Annotated[
-        Literal["lipschitz", "none"], _built(_PLANNED_RISKS, "'lipschitz' and 'none'")
-    ] = "lipschitz"
+    risk: Literal["lipschitz", "count", "pairwise", "scalar", "none"] = "lipschitz"
     weights: Literal["fixed_point", "linear"] = "fixed_point"
     scale: Annotated[float, Field(gt=0)] | None = None
-    shift: Annotated[float, Field(ge=0, le=1)] = 0.0
+    shift: Annotated[float, Field(ge=-1, le=1)] = 0.0
     reweight: bool = False
-    radius: float = 0.2
+    radius: Annotated[float, Field(gt=0, le=1)] = 0.2
     pattern: Names = ()
     truncate: Annotated[float, Field(gt=0, le=1)] = 1.0
     replicates_per_draw: Annotated[int, Field(ge=1, le=1000)] = 4
@@ -269,20 +266,29 @@ class PrivacySection(Section):
 
     @model_validator(mode="after")
     def _agree(self) -> "PrivacySection":
-        if self.weights != "linear":
+        if self.risk in ("count", "pairwise", "scalar") and self.weight_map == "fixed_point":
+            raise ValueError(no_fixed_point(self.risk))
+        if self.weight_map != "linear":
             given = [key for key in self._linear_keys if key in self.model_fields_set]
             if given:
                 raise ValueError(
                     f"{', '.join(given)}: only for weights = 'linear', not for "
-                    f"weights = {self.weights!r}; leave out or set weights = 'linear'."
+                    f"weights = {self.weight_map!r}; leave out or set weights = 'linear'."
                 )
         # The defaults of the contract may be written out; anything else would be ignored silently.
-        if self.radius != 0.2 or self.pattern:
+        if self.risk not in ("count", "pairwise") and (self.radius != 0.2 or self.pattern):
             raise ValueError(
-                "radius and pattern: these are for risk = 'count' and 'pairwise', which are not "
-                "built yet; leave them out. What works now: risk = 'lipschitz' and 'none'."
+                "radius and pattern: only for risk = 'count' and 'pairwise', not for "
+                f"risk = {self.risk!r}; leave them out or set risk."
             )
         return self
+
+    @property
+    def weight_map(self) -> Literal["fixed_point", "linear"]:
+        """The map in force: as given, else the fixed point for the one measure that has it."""
+        if "weights" in self.model_fields_set or self.risk in ("lipschitz", "none"):
+            return self.weights
+        return "linear"
 
 
 class TablesSection(Section):

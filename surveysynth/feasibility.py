@@ -12,6 +12,7 @@ from surveysynth.errors import RefusedError
 from surveysynth.mechanism import Database, run_batch
 from surveysynth.models.base import Model, require
 from surveysynth.privacy.budget import MechanismSettings
+from surveysynth.privacy.risk import require_pattern
 from surveysynth.survey import PublicDesign
 
 #: Guesses of the residual SD of an outcome on the scale of its transform.
@@ -86,9 +87,10 @@ def check(
 ) -> FeasibilityReport:
     """Runs the mechanism on one simulated database a guess of the spread (public inputs only).
 
-    Raises ``InputError`` if the model lacks a public input that it needs.
+    Raises ``InputError`` if the model or the risk measure lacks a public input that it needs.
     """
     require(model, design)
+    require_pattern(settings.measure, design.frame)
     if not settings.private:
         return FeasibilityReport(settings, ())
     if not getattr(model, "has_prior_guess", True):
@@ -115,7 +117,7 @@ def _trial(
     theta = model.prior_guess(design, spread)
     simulated = model.simulate(theta, design, rng, "sample")
     records = model.records_from_simulated(design, simulated)
-    database = Database(records, design.n, simulated.outcomes(design))
+    database = Database(records, design.n, simulated.outcomes(design), design.frame)
     (result,) = run_batch(model, [database], settings, rng)
     if isinstance(result, RefusedError):
         return Trial(spread, False, f"{str(result).split(':')[0].split(' (')[0]}.", 0.0)

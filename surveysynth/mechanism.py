@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from surveysynth._types import (
     DIVERGENT,
@@ -28,6 +29,7 @@ from surveysynth.privacy.lipschitz import (
     likelihood_extremes,
     weighted_bounds,
 )
+from surveysynth.privacy.risk import RiskData, require_pattern
 from surveysynth.privacy.search import Search, search_target
 from surveysynth.sampling.convergence import check_convergence
 from surveysynth.survey import Confidential, PublicDesign
@@ -109,12 +111,23 @@ class ConfidentialFit:
 
 @dataclass(frozen=True, repr=False)
 class Database:
-    """One database as the mechanism sees it: the model's ``records``, n of them, and the outcomes
-    (n, p) in original units for risk measures that look at them."""
+    """One database as the mechanism sees it: the model's ``records``, n of them, and for risk
+    measures that look at them the outcomes (n, p) in original units and the frame of public
+    columns."""
 
     records: Any
     n: int
     outcome: FloatArray | None = None
+    frame: pd.DataFrame | None = None
+
+    def risks(self, settings: MechanismSettings, lipschitz: FloatArray) -> FloatArray:
+        """Risks (n,) in [0, 1] under the measure of ``settings``; lipschitz: f_i (n,).
+
+        Raises ``InputError`` if the measure needs what this database lacks."""
+        outcome = np.empty((self.n, 0)) if self.outcome is None else self.outcome
+        frame = pd.DataFrame(index=range(self.n)) if self.frame is None else self.frame
+        require_pattern(settings.measure, frame)
+        return settings.measure.risks(RiskData(outcome, lipschitz, frame))
 
 
 @dataclass(frozen=True, repr=False)
@@ -146,7 +159,9 @@ class _Run:
         self.unweighted: _Fit | None = None
         self.fit: _Fit | None = None
         self.refusal: RefusedError | None = None
-        self._search: Search[_Fit] = search_target(self, settings, database.n)
+        self._search: Search[_Fit] = search_target(
+            self, settings, database.n, lambda lipschitz: database.risks(settings, lipschitz)
+        )
         self.risk_weights = next(self._search)
 
     @property
@@ -227,9 +242,12 @@ def run(
 
     Methods 2: unweighted fit, risks, weights that reach the target bound epsilon / (2 m) without
     passing it, gates on convergence, and m draws at positions fixed beforehand. Raises
-    ``RefusedError`` if the target is not reached or the fit has not converged.
+    ``RefusedError`` if the target is not reached or the fit has not converged, ``InputError`` for
+    a risk measure that does not fit the survey.
     """
-    database = Database(model.records(design, confidential), design.n, confidential.outcome)
+    require_pattern(settings.measure, design.frame)
+    records = model.records(design, confidential)
+    database = Database(records, design.n, confidential.outcome, design.frame)
     (result,) = run_batch(model, [database], settings, rng, progress)
     if isinstance(result, RefusedError):
         raise result

@@ -8,6 +8,7 @@ name. All mistakes of a file are listed together.
 import re
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -106,9 +107,38 @@ class Spec(BaseModel):
                 "tables.statistics: 'proportion' needs an outcome of 0 and 1 and "
                 f"synthesizer.transform = 'identity', got transform {not_identity[0]!r}."
             )
+        problems += self._pattern_problems()
         if problems:
             raise ValueError("\n".join(problems))
         return self
+
+    def _pattern_problems(self) -> list[str]:
+        """Columns of the pattern that are not public, or not known to be."""
+        if not self.privacy.pattern:
+            return []
+        public = dict.fromkeys(self.public_names)
+        confidential = (*self.synthesizer.outcome, self.survey.weight)
+        return [
+            f"privacy.pattern: {name!r} is confidential; a pattern is of public columns."
+            if name in confidential
+            else f"privacy.pattern: {name!r} is not among the public columns of this file "
+            f"({listing(tuple(public)) or 'none'}).{nearest(name, public)} Name it in "
+            "survey.public_columns too."
+            for name in self.privacy.pattern
+            if name not in public
+        ]
+
+    @property
+    def public_names(self) -> tuple[str, ...]:
+        """Columns that are public by their part: by, strata, psu, predictors, public_columns."""
+        design = [name for name in (self.survey.strata, self.survey.psu) if name is not None]
+        predictors: tuple[str, ...] = ()
+        if self.synthesizer.predictors is not None:
+            from surveysynth._formula import parse_formula
+
+            with suppress(InputError):  # what is wrong with a formula is told where it is read
+                predictors = parse_formula(self.synthesizer.predictors).variables
+        return (*self.tables.by, *design, *predictors, *self.survey.public_columns)
 
     @property
     def data_path(self) -> Path:

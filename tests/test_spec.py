@@ -155,6 +155,20 @@ def test_a_count_enters_as_it_is(model: str, extra: str) -> None:
     assert spec.synthesizer.transforms == (Transform("identity"),)
 
 
+def test_risk_measures_take_their_keys() -> None:
+    text = MINIMAL.replace("[survey]", '[survey]\npublic_columns = ["region"]')
+    text += (
+        '\n[privacy]\nrisk = "pairwise"\nradius = 0.1\npattern = ["region", "sex", "field"]\n'
+        'reweight = true\n[tables]\nby = ["sex"]\n'
+    )
+    spec = parse_spec(text.replace('"salary"', '"salary"\npredictors = "field"'))
+    assert spec.privacy.weight_map == "linear"
+    assert (spec.privacy.radius, spec.privacy.pattern) == (0.1, ("region", "sex", "field"))
+    for risk, weights in (("lipschitz", "fixed_point"), ("scalar", "linear"), ("count", "linear")):
+        privacy = parse_spec(with_key("privacy", f"risk = '{risk}'")).privacy
+        assert privacy.weight_map == weights
+
+
 def test_linear_weights_take_their_keys() -> None:
     privacy = parse_spec(
         with_key("privacy", 'weights = "linear"\nscale = 0.8\nshift = 0.1\nreweight = true')
@@ -210,9 +224,19 @@ def test_linear_weights_take_their_keys() -> None:
         ("privacy", "epsilon = nan", ["privacy.epsilon", "finite number"]),
         ("privacy", "epsilon = '10.8'", ["privacy.epsilon", "a number", "'10.8'"]),
         ("privacy", "epsilon = true", ["privacy.epsilon", "a number", "true"]),
-        ("privacy", "risk = 'count'", ["privacy.risk", "not built yet", "'lipschitz'"]),
-        ("privacy", "radius = 0.3", ["radius", "not built yet"]),
-        ("privacy", "pattern = ['a']", ["pattern", "not built yet"]),
+        ("privacy", "risk = 'pairwis'", ["privacy.risk", "'scalar'", "Did you mean 'pairwise'"]),
+        ("privacy", "risk = 'count'\nweights = 'fixed_point'", ["'lipschitz'", "'linear'"]),
+        ("privacy", "risk = 'scalar'\nweights = 'fixed_point'", ["'lipschitz'", "'linear'"]),
+        ("privacy", "risk = 'count'\nradius = 1.5", ["privacy.radius", "not greater than 1"]),
+        ("privacy", "risk = 'count'\nradius = 0", ["privacy.radius", "greater than 0"]),
+        ("privacy", "risk = 'count'\nradius = '0.2'", ["privacy.radius", "a number"]),
+        ("privacy", "risk = 'count'\npattern = 'a'", ["privacy.pattern", "a list"]),
+        ("privacy", "risk = 'count'\npattern = ['a', 'a']", ["'a' is repeated"]),
+        ("privacy", "risk = 'count'\npattern = ['salary']", ["'salary' is confidential"]),
+        ("privacy", "risk = 'pairwise'\npattern = ['weight']", ["'weight' is confidential"]),
+        ("privacy", "risk = 'pairwise'\npattern = ['a']", ["'a' is not", "public_columns"]),
+        ("privacy", "radius = 0.3", ["radius", "'count' and 'pairwise'", "'lipschitz'"]),
+        ("privacy", "risk = 'scalar'\npattern = ['a']", ["pattern", "'pairwise'", "'scalar'"]),
         ("privacy", "scale = 0.5", ["scale", "weights = 'linear'"]),
         ("privacy", "reweight = false", ["reweight", "weights = 'linear'"]),
         ("privacy", "weights = 'linear'\nshift = 2", ["privacy.shift", "not greater than 1"]),

@@ -51,7 +51,8 @@ class RiskMeasure(Protocol):
         """The risk of a record in words, for statements: "the risk of a record is ..."."""
 
     def risks(self, data: RiskData) -> FloatArray:
-        """Risks (n,) in [0, 1]; infinite for a record that must leave the likelihood."""
+        """Risks (n,) in [0, 1]. Records with an infinite f_i have left the likelihood already;
+        what is said of them does not matter."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,10 @@ class CountBased:
     def _over_outcomes(
         self, function: Callable[..., FloatArray], data: RiskData
     ) -> FloatArray:
+        if data.outcome.shape[1] == 0:
+            raise InputError(
+                f"risk {self.name!r} looks at outcomes, and the database was given without them."
+            )
         codes = pattern_codes(data.frame, self.pattern, len(data.outcome))
         columns = (np.ascontiguousarray(column) for column in data.outcome.T)
         risks = [function(y, self.radius, codes, absolute=self.absolute) for y in columns]
@@ -172,8 +177,8 @@ class Scalar:
         return "the same for every record, that of the record with the largest bound"
 
     def risks(self, data: RiskData) -> FloatArray:
-        """0 for every record; infinite where the log-likelihood is not finite."""
-        return np.where(np.isfinite(data.lipschitz), 0.0, np.inf)
+        """0 for every record."""
+        return np.zeros(data.lipschitz.shape)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from surveysynth._types import FloatArray
+from surveysynth._types import BoolArray, FloatArray
 from surveysynth.errors import RefusedError
 from surveysynth.privacy import weights as risk_weight_maps
 from surveysynth.privacy.budget import LEAST_SHARE, MechanismSettings
@@ -33,6 +33,8 @@ AVERAGED_TOLERANCE = 0.3
 #: bracket is this narrow the fit below the jump is taken, if it uses this share of the target.
 NARROW_BRACKET = 1.001
 SAFE_SIDE_SHARE = 0.9
+#: Below this scale nothing but the shift is left of linear weights.
+LEAST_SCALE = 0.01
 
 
 class WeightedFit(Protocol):
@@ -67,18 +69,29 @@ class Judge(Protocol):
         """Whether a realised bound counts as having reached the target; never above it."""
 
 
-def search_target(judge: Judge, settings: MechanismSettings, n: int) -> Search[FitT]:
+#: Risks (n,) in [0, 1] from f_i (n,) of the unweighted fit.
+RisksOf: TypeAlias = Callable[[FloatArray], FloatArray]
+
+
+def search_target(
+    judge: Judge,
+    settings: MechanismSettings,
+    n: int,
+    risks_of: RisksOf = risk_weight_maps.relative,
+) -> Search[FitT]:
     """The whole search for n records, from the unweighted fit on.
 
-    It returns a fit whose bound has reached the target of ``settings`` and does not pass it, or
-    raises ``RefusedError`` if that cannot be done; who drives it limits the number of fits.
+    ``risks_of``: the risk measure of linear weights, LW unless another is given. The result is a
+    fit whose bound has reached the target of ``settings`` and does not pass it; raises
+    ``RefusedError`` if that cannot be done. Who drives a search limits the number of fits.
     """
     unweighted = yield np.ones(n)
     if not settings.private:
         return unweighted
     if settings.weights == "fixed_point":
         return (yield from _fixed_point(judge, unweighted, settings.target_bound))
-    return (yield from _linear(judge, unweighted, settings))
+    risks = risks_of(unweighted.extremes.lipschitz)
+    return (yield from _linear(judge, unweighted, settings, risks))
 
 
 def _fixed_point(judge: Judge, unweighted: FitT, target: float) -> Search[FitT]:
@@ -121,17 +134,25 @@ def _log_gaps(alpha: FloatArray, goal: FloatArray) -> FloatArray:
     return np.where(alpha == goal, 0.0, gaps)
 
 
-def _linear(judge: Judge, unweighted: FitT, settings: MechanismSettings) -> Search[FitT]:
-    """Linear LW weights ([R] Alg. 2), with re-weighting ([R] Alg. 1) on request."""
-    target, risks = settings.target_bound, unweighted.extremes.lipschitz
+def _linear(
+    judge: Judge, unweighted: FitT, settings: MechanismSettings, risks: FloatArray
+) -> Search[FitT]:
+    """alpha = clip(c (1 - risk) + g, 0, 1) ([R] Alg. 2 and 3), with re-weighting (Alg. 1) on
+    request. Scalar weights are the case of equal risks: c = Delta*/Delta, iterated."""
+    target = settings.target_bound
+    # Records whose log-likelihood is not finite leave the likelihood and do not come back.
+    left = ~np.isfinite(unweighted.extremes.risk)
+    bound = float(unweighted.extremes.risk[~left].max(initial=0.0))
 
     def weights(scale: float) -> FloatArray:
-        return risk_weight_maps.linear(risks, scale, settings.shift)
+        return risk_weight_maps.from_risks(risks, scale, settings.shift)
 
     if settings.scale is None:
-        fit: FitT = yield from _by_factor(judge, weights, target)
+        alike = bound > 0 and np.ptp(risks[~left]) == 0
+        start = min(1.0, AIM * target / bound) if alike else 1.0
+        fit: FitT = yield from _by_factor(judge, weights, target, left, start)
     else:
-        fit = yield weights(settings.scale)
+        fit = yield from _finite(weights(settings.scale), left)
         if fit.bounds.realised > target:
             raise RefusedError(
                 "The linear weights with the scale and shift given pass the target epsilon. "
@@ -144,13 +165,28 @@ def _linear(judge: Judge, unweighted: FitT, settings: MechanismSettings) -> Sear
     delta, limit = float(bounds.max()), min(target, fit.bounds.realised)
     return (
         yield from _by_factor(
-            judge, lambda k: risk_weight_maps.reweighted(base, bounds, delta, k), limit
+            judge, lambda k: risk_weight_maps.reweighted(base, bounds, delta, k), limit, left
         )
     )
 
 
+def _finite(alpha: FloatArray, left: BoolArray) -> Search[FitT]:
+    """The fit under alpha (n,) with weights of 0 for the records that have ``left`` (n,), which is
+    extended by those whose log-likelihood proves not to be finite; then they are fitted anew."""
+    while True:
+        fit = yield np.where(left, 0.0, alpha)
+        infinite = ~np.isfinite(np.maximum(fit.bounds.lipschitz, fit.bounds.oscillation))
+        if not infinite.any():
+            return fit
+        left |= infinite
+
+
 def _by_factor(
-    judge: Judge, weights: Callable[[float], FloatArray], target: float
+    judge: Judge,
+    weights: Callable[[float], FloatArray],
+    target: float,
+    left: BoolArray,
+    start: float = 1.0,
 ) -> Search[FitT]:
     """Finds x > 0 whose weights bring the bound into [0.97, 1] x target, never above.
 
@@ -158,12 +194,12 @@ def _by_factor(
     sides are bracketed. Stops early, below the target, when no weight can rise any more, and
     below a jump of the bound across the window.
     """
-    x, low, high = 1.0, 0.0, np.inf
+    x, low, high = start, 0.0, np.inf
     below: FitT | None = None
     saturated = weights(1e12)
     while True:
         alpha = weights(x)
-        fit = yield alpha
+        fit: FitT = yield from _finite(alpha, left)
         realised = fit.bounds.realised
         full = realised <= target and np.array_equal(alpha, saturated)
         if full or judge.on_target(realised, target):
@@ -174,6 +210,11 @@ def _by_factor(
             low, below = x, (fit if realised >= SAFE_SIDE_SHARE * target else None)
         if below is not None and judge.smooth and high < NARROW_BRACKET * low:
             return below
+        if high < LEAST_SCALE and low == 0.0:
+            raise RefusedError(
+                "No scale reaches the target epsilon: the shift alone passes it, or the posterior "
+                "widens as fast as the weights fall. Lower the shift or raise epsilon."
+            )
         step = x * AIM * target / realised if realised > 0 else 4.0 * x
         # A bracket from noisy bounds may hold no answer: without it the steps hover about the aim.
         x = (

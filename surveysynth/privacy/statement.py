@@ -81,10 +81,24 @@ def _guarantee(settings: MechanismSettings, model: Model) -> tuple[str, ...]:
         "The likelihood of each record was down-weighted until no record's weighted "
         "log-likelihood, nor its range, "
         f"passed the target bound of {settings.target_bound:g} on any of {settings.kept_draws:,} "
-        f"posterior draws: epsilon = 2 x m x bound, with m = {settings.m}. The bound was found on "
+        f"posterior draws: epsilon = 2 x m x bound, with m = {settings.m}."
+        + _risk(settings)
+        + " The bound was found on "
         "this database over these draws. Asymptotic means that bounds found on databases of n "
         "records contract onto a global bound at the rate of one over the square root of n; at "
         "any finite n the guarantee is not that of strict differential privacy." + truncated,
+    )
+
+
+def _risk(settings: MechanismSettings) -> str:
+    """Which records lose more weight than others, where the bound itself does not say it."""
+    if settings.weights == "fixed_point":
+        return ""
+    measure = settings.measure
+    raised = " Re-weighting then raised the weights of records below the bound."
+    return (
+        f" Records of higher risk (measure: {measure.name}) lost more weight; the risk of a record "
+        f"is {measure.words}." + (raised if settings.reweight else "")
     )
 
 
@@ -127,11 +141,37 @@ def _not_covered(settings: MechanismSettings) -> tuple[str, ...]:
         "Other releases from the same survey: their epsilons add up.",
     ]
     if settings.weights == "linear":
+        items.insert(1, _OWN_DEPENDENCE.get(settings.measure.name, _OWN_MEASURE))
+    if settings.reweight:
         items.insert(
-            1,
-            "Linear weights in particular: one record can move the smallest or largest risk and "
-            "with it the weight of every record. Replacing a single outlying record can change "
-            "the log posterior ratio by far more than epsilon/m says. Weights of the kind "
-            "'fixed_point' do not have this weakness.",
+            2,
+            "Re-weighting: it divides by record bounds found on the confidential data, which "
+            "epsilon takes as fixed like the weights themselves.",
         )
     return tuple(items)
+
+
+#: How one record reaches the weights of others, by measure: epsilon covers none of it.
+_OWN_DEPENDENCE = {
+    "lipschitz": (
+        "Linear weights in particular: one record can move the smallest or largest risk and "
+        "with it the weight of every record. Replacing a single outlying record can change "
+        "the log posterior ratio by far more than epsilon/m says. Weights of the kind "
+        "'fixed_point' do not have this weakness."
+    ),
+    "count": (
+        "Count-based risks in particular: the weight of a record depends on its own outcome and "
+        "on those of all others of its pattern, so replacing one record moves the weights of "
+        "others too. Epsilon does not cover this dependence of the weights on a record. Weights "
+        "of the kind 'fixed_point' (risk = lipschitz) do not have this weakness."
+    ),
+    "scalar": (
+        "The scalar weight in particular: the record with the largest bound sets the weight of "
+        "every record. Epsilon does not cover this dependence of the weight on a record."
+    ),
+}
+_OWN_DEPENDENCE["pairwise"] = _OWN_DEPENDENCE["count"].replace("Count-based", "Pairwise", 1)
+_OWN_MEASURE = (
+    "The risk measure in particular, which is the publisher's own: how far one record can move "
+    "the risks, and with them the weights, of others is not known here and not covered."
+)

@@ -41,6 +41,15 @@ def _survey_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
         f"Model: {spec.synthesizer.model}, predictors {design.matrix.formula}, "
         f"{design.matrix.n_columns} columns, {len(design.matrix.x_cells):,} distinct rows."
     )
+    privacy = spec.privacy
+    if privacy.risk in ("count", "pairwise"):
+        same = ", ".join(privacy.pattern) or "none, all records together"
+        lines.append(
+            f"Risk: {privacy.risk}, radius {privacy.radius:g} of the outcome, pattern {same}; "
+            "linear weights."
+        )
+    elif privacy.weight_map == "linear":
+        lines.append(f"Risk: {privacy.risk}; linear weights.")
     return lines
 
 

@@ -33,7 +33,7 @@ def make_privacy_record(facts: ReleaseFacts, model_title: str) -> dict[str, Any]
         "chains": settings.plan.chains,
         "model": Path(facts.spec.synthesizer.model).stem,
         "model_title": model_title,
-        "risk": settings.risk,
+        "risk": settings.measure.name,
         "settings": _settings(facts),
         **facts.statement.as_dict(),
         "versions": library_versions(),
@@ -44,6 +44,7 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
     spec, settings = facts.spec, facts.settings
     synthesizer = spec.synthesizer
     return {
+        **settings.measure.settings,
         "weights": settings.weights,
         "scale": settings.scale,
         "shift": settings.shift,

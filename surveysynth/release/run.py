@@ -231,10 +231,12 @@ def settings_of(spec: "Spec") -> "MechanismSettings":
         epsilon=privacy.epsilon,
         m=privacy.m,
         risk=privacy.risk,
-        weights=privacy.weights,
+        weights=privacy.weight_map,
         scale=privacy.scale,
         shift=privacy.shift,
         reweight=privacy.reweight,
+        radius=privacy.radius,
+        pattern=privacy.pattern,
         truncate=privacy.truncate,
         plan=SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws),
     )

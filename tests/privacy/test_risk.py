@@ -54,7 +54,6 @@ def test_risks_are_between_zero_and_one(measure):
 def test_lipschitz_runs_from_zero_to_one_and_keeps_what_is_infinite():
     given = dataclasses.replace(data(), lipschitz=np.array([2.0, 4.0, np.inf, 3.0]))
     np.testing.assert_array_equal(Lipschitz().risks(given), [0.0, 1.0, np.inf, 0.5])
-    np.testing.assert_array_equal(Scalar().risks(given), [0.0, 0.0, np.inf, 0.0])
 
 
 def test_patterns_are_the_groups_of_pandas():

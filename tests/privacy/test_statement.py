@@ -6,6 +6,7 @@ from survey_cases import good
 from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
 from surveysynth.privacy.budget import MechanismSettings
+from surveysynth.privacy.risk import OwnRisk
 from surveysynth.privacy.statement import privacy_statement
 from surveysynth.survey import Survey
 
@@ -53,6 +54,28 @@ def test_statements_of_special_settings():
     assert text(test=True).startswith("THIS IS A TEST AND NOT PRIVATE")
     assert text(risk="none").startswith("NOT PRIVATE")
     assert "10.8" not in text(risk="none")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"weights": "linear"}, "(measure: lipschitz)"),
+        ({"risk": "count"}, "farther than 0.2 times its own outcome from it"),
+        ({"risk": "count"}, "Epsilon does not cover this dependence of the weights on a record"),
+        ({"risk": "count", "pattern": ("gender",)}, "the records with the same gender"),
+        ({"risk": "count", "radius": 500.0, "absolute_radius": True}, "than 500 from it"),
+        ({"risk": "pairwise"}, "Pairwise risks in particular"),
+        ({"risk": "pairwise"}, "as far from another such record"),
+        ({"risk": "scalar"}, "sets the weight of every record"),
+        ({"risk": OwnRisk(len, "mine", "the shoe size")}, "the risk of a record is the shoe size"),
+        ({"risk": OwnRisk(len, "mine")}, "not known here and not covered"),
+        ({"risk": "count", "reweight": True}, "divides by record bounds"),
+    ],
+)
+def test_statements_of_risk_measures(settings, words):
+    assert words in text(**settings)
+    assert words not in text()
+    assert "as fixed, though they were computed from the confidential data" in text(**settings)
 
 
 def test_the_statement_is_the_same_for_other_confidential_data():

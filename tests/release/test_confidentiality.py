@@ -131,7 +131,10 @@ def test_the_search_finds_a_leak(tmp_path: Path) -> None:
         assert_nothing_leaks(tmp_path, np.array([1.5, 7319.4285170001]))
 
 
-@pytest.mark.parametrize("protection", ['risk = "none"', "epsilon = 24.0\nm = 2"])
+@pytest.mark.parametrize(
+    "protection",
+    ['risk = "none"', "epsilon = 24.0\nm = 2", 'epsilon = 24.0\nm = 2\nrisk = "count"'],
+)
 def test_two_databases_one_record_apart_differ_in_synthetic_fields_alone(
     make_spec: MakeSpec, tmp_path: Path, protection: str
 ) -> None:

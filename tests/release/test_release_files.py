@@ -19,7 +19,10 @@ from surveysynth import synthesis
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.release import files
 from surveysynth.release.example import literal
+from surveysynth.release.preview import preview_lines
 from surveysynth.release.run import ReleaseResult, release
+from surveysynth.spec import load_spec
+from surveysynth.survey import read_survey
 from surveysynth.synthesis import SyntheticDataset
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
@@ -165,6 +168,34 @@ def test_privacy_record_states_targets(make_spec: MakeSpec, tmp_path: Path) -> N
     assert record["assumptions"]
     assert record["versions"]["numpy"] == np.__version__
     assert not re.search("realised|r_hat|ess|seed", " ".join(record["settings"]))
+
+
+@pytest.mark.parametrize(
+    ("privacy", "settings", "told"),
+    [
+        (
+            'risk = "pairwise"\nradius = 0.1\npattern = ["gender"]\nreweight = true',
+            {"radius": 0.1, "radius_kind": "relative", "pattern": ["gender"], "weights": "linear",
+             "scale": None, "shift": 0.0, "reweight": True},
+            "the records with the same gender",
+        ),
+        ('risk = "count"\nshift = -0.05', {"pattern": [], "shift": -0.05}, "Count-based risks"),
+        ('risk = "scalar"', {"weights": "linear"}, "sets the weight of every record"),
+    ],
+)  # fmt: skip
+def test_privacy_json_has_the_settings_of_the_risk_measure(
+    make_spec: MakeSpec, tmp_path: Path, privacy: str, settings: dict[str, Any], told: str
+) -> None:
+    spec = make_spec(privacy=privacy)
+    release(spec, tmp_path / "out")
+    record = json.loads((tmp_path / "out" / "release" / "privacy.json").read_text())
+    assert f'risk = "{record["risk"]}"' in privacy
+    assert {key: record["settings"][key] for key in settings} == settings
+    assert told in " ".join([*record["statement"], *record["not_covered"]])
+    loaded = load_spec(spec)
+    lines = " ".join(preview_lines(loaded, read_survey(loaded).design))
+    assert f"Risk: {record['risk']}" in lines
+    assert "linear weights." in lines
 
 
 @pytest.mark.parametrize(
