@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from surveysynth._messages import listing, nearest, no_fixed_point
+from surveysynth._spec_flags import FlagChoice, check_flags
 from surveysynth.errors import InputError
 from surveysynth.transforms import Transform, TransformKind
 
@@ -58,7 +59,6 @@ PRIOR_DEFAULTS: dict[str, dict[str, float]] = {
 COUNT_MODELS = ("poisson", "negative_binomial")
 
 _PLANNED_MODELS = ("normal_mixture",)
-_PLANNED_FORMATS = ("latex", "xlsx", "markdown")
 
 
 def _built(planned: Sequence[str], works: str) -> BeforeValidator:
@@ -303,25 +303,35 @@ class TablesSection(Section):
     ] = ("count", "mean")
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95
     linearisation: Literal["ratio", "plain"] | None = None
-    flags: Literal["none"] = "none"
+    flags: FlagChoice = "none"
+    flag_action: Literal["suppress", "mark"] = "suppress"
+    layout: Literal["columns", "compact"] = "columns"
     round_counts: Annotated[int, Field(ge=1, le=10**9)] = 1
     digits_mean: Annotated[int, Field(ge=0, le=15)] = 0
     title: str = ""
     source: str = ""
     formats: Annotated[
-        tuple[Annotated[Literal["csv", "html"], _built(_PLANNED_FORMATS, "'csv' and 'html'")], ...],
+        tuple[Literal["csv", "html", "latex", "xlsx", "markdown"], ...],
         BeforeValidator(_as_tuple),
         AfterValidator(_distinct),
         Field(min_length=1),
     ] = ("csv", "html")
+    figures: Annotated[
+        tuple[Literal["png", "svg", "pdf"], ...],
+        BeforeValidator(_as_tuple),
+        AfterValidator(_distinct),
+    ] = ()
 
-    @field_validator("flags", mode="before")
+    @field_validator("flags", mode="plain")
     @classmethod
-    def _no_flags(cls, value: Any) -> Any:
-        if isinstance(value, dict) or value in ("nchs", "statcan"):
-            what = "a table of thresholds" if isinstance(value, dict) else repr(value)
-            raise ValueError(f"{what} is not built yet; what works now: 'none'.")
-        return value
+    def _flags(cls, value: Any) -> FlagChoice:
+        return check_flags(value)
+
+    @model_validator(mode="after")
+    def _agree(self) -> "TablesSection":
+        if self.flags == "none" and self.flag_action != "suppress":
+            raise ValueError("flag_action: there are no flags; set flags or leave it out.")
+        return self
 
 
 class LabelSection(Section):

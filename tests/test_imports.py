@@ -17,8 +17,8 @@ PACKAGE = Path(surveysynth.__file__).parent
 #: name stands for a module or for a package with all that is in it.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("_types", "_messages", "_progress", "doctor", "errors", "resources"),
-    ("_checks", "_columns", "_formula", "_reading", "_records", "_spec_sections", "design_matrix",
-     "spec", "survey", "transforms"),
+    ("_checks", "_columns", "_formula", "_reading", "_records", "_spec_flags", "_spec_sections",
+     "design_matrix", "spec", "survey", "transforms"),
     ("models", "sampling"),
     ("mechanism", "privacy"),
     ("debias",),

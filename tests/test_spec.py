@@ -64,6 +64,8 @@ statistics = ["count", "mean"]
 level = 0.95
 linearisation = "ratio"
 flags = "none"
+layout = "columns"
+figures = []
 round_counts = 1
 digits_mean = 0
 title = ""
@@ -253,9 +255,19 @@ def test_linear_weights_take_their_keys() -> None:
         ("tables", "level = 95", ["tables.level", "less than 1", "95"]),
         ("tables", "level = 0", ["tables.level", "greater than 0"]),
         ("tables", "linearisation = 'ratio'", ["linearisation", "population_size", "plain"]),
-        ("tables", "flags = 'nchs'", ["tables.flags", "not built yet", "'none'"]),
-        ("tables", "flags = {cv = 0.3}", ["tables.flags", "not built yet", "'none'"]),
-        ("tables", "formats = ['latex']", ["tables.formats[1]", "not built yet", "'html'"]),
+        ("tables", "flags = 'nhcs'", ["tables.flags", "'nhcs'", "Did you mean 'nchs'"]),
+        ("tables", "flags = 3", ["tables.flags", "got 3", "table of thresholds"]),
+        ("tables", "flags = {}", ["tables.flags", "empty", "mark = { rse = 0.2 }"]),
+        ("tables", "flags = {cv = 0.3}", ["tables.flags", "'cv'", "mark", "suppress"]),
+        ("tables", "flags = {mark = 0.3}", ["tables.flags: mark", "table of limits"]),
+        ("tables", "flags = {mark = {rce = 1}}", ["mark.rce", "Did you mean 'rse'"]),
+        ("tables", "flags = {mark = {rse = -1}}", ["mark.rse", "positive number"]),
+        ("tables", "flags = {mark = {n = 2.5}}", ["mark.n", "whole number", "2.5"]),
+        ("tables", "flag_action = 'mark'", ["flag_action", "no flags"]),
+        ("tables", "flags = 'nchs'\nflag_action = 'hide'", ["tables.flag_action", "'hide'"]),
+        ("tables", "layout = 'colums'", ["tables.layout", "Did you mean 'columns'"]),
+        ("tables", "formats = ['tex']", ["tables.formats[1]", "'latex'"]),
+        ("tables", "figures = ['gif']", ["tables.figures[1]", "'png'"]),
         ("tables", "round_counts = 0", ["tables.round_counts"]),
         ("labels", "field = 3", ["labels.field", "section of keys"]),
         ("labels.field", "levles = {}", ["labels.field.levles", "Did you mean 'levels'"]),
@@ -277,6 +289,17 @@ def assert_plain(text: str) -> None:
     """No words of the libraries underneath."""
     for jargon in ("pydantic", "validation error", "input_type", "Traceback", "Spec("):
         assert jargon not in text
+
+
+def test_flags_by_name_or_by_thresholds() -> None:
+    spec = parse_spec(with_key("tables", "flags = 'statcan'\nflag_action = 'mark'"))
+    assert (spec.tables.flags, spec.tables.flag_action) == ("statcan", "mark")
+    limits = "{ mark = { rse = 0.2 }, suppress = { relative_width = 1.5, n = 10, df = 4 } }"
+    spec = parse_spec(with_key("tables", f"flags = {limits}"))
+    assert spec.tables.flags == {
+        "mark": {"rse": 0.2},
+        "suppress": {"relative_width": 1.5, "n": 10, "df": 4},
+    }
 
 
 def test_fbp_needs_population_size_and_one_outcome() -> None:

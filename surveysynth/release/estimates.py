@@ -9,6 +9,7 @@ from surveysynth._types import FloatArray
 from surveysynth.estimation.combining import combine, t_interval
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.taylor import SampleDesign, estimate_domains
+from surveysynth.release.flags import policy_of
 from surveysynth.release.microdata import has_separate_pair
 from surveysynth.release.table import ReleaseTable, Statistic, TableNumbers, make_table
 
@@ -85,7 +86,14 @@ class Estimates:
             ci_upper=upper,
             n=self.domains.n,
         )
-        return make_table(*key, self.domains.table, numbers, level=level, notes=self._notes(key[0]))
+        return make_table(
+            *key,
+            self.domains.table,
+            numbers,
+            level=level,
+            notes=self._notes(key[0]),
+            flags=policy_of(self._spec.tables.flags, self._spec.tables.flag_action),
+        )
 
     def _notes(self, statistic: Statistic) -> list[str]:
         m, replicates = self._spec.privacy.m, self._spec.privacy.replicates_per_draw

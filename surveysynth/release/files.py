@@ -10,10 +10,11 @@ from surveysynth.release.bundle import PRIVACY_NAME, REALISED_NAME, RECORDS_STEM
 from surveysynth.release.codebook import make_codebook
 from surveysynth.release.example import make_example
 from surveysynth.release.facts import ReleaseFacts, rounding_of
+from surveysynth.release.layout import Presentation, lay_out
 from surveysynth.release.privacy_file import make_privacy_record
 from surveysynth.release.readme import make_readme
 from surveysynth.release.table import FILE_STEMS, ReleaseTable, Statistic
-from surveysynth.release.writers import csv, html
+from surveysynth.release.writers import csv, html, latex, markdown, xlsx
 
 if TYPE_CHECKING:
     from surveysynth.mechanism import ConfidentialFit
@@ -23,22 +24,33 @@ Tables = Mapping[Statistic, Sequence[ReleaseTable]]
 
 
 def write_tables(facts: ReleaseFacts, tables: Tables, folder: Path) -> None:
-    """One file a statistic and format."""
+    """One file a statistic and format; one workbook and one LaTeX document for all."""
     folder.mkdir()
-    presentation = html.Presentation(
+    presentation = Presentation(
         title=facts.spec.tables.title,
         source=facts.spec.tables.source,
         privacy_note=facts.privacy_note,
         banner=" ".join(facts.warnings),
         labels=facts.labels,
         rounding=rounding_of(facts.spec, facts.labels),
+        kind=facts.spec.tables.layout,
     )
+    formats = facts.spec.tables.formats
     for statistic, of_outcomes in tables.items():
         stem = FILE_STEMS[statistic]
-        if "csv" in facts.spec.tables.formats:
+        if "csv" in formats:
             csv.write_table(of_outcomes, folder / f"{stem}.csv")
-        if "html" in facts.spec.tables.formats:
-            html.write_page(of_outcomes, presentation, folder / f"{stem}.html")
+        layout = lay_out(of_outcomes, presentation)
+        if "html" in formats:
+            html.write_page(layout, folder / f"{stem}.html")
+        if "latex" in formats:
+            latex.write_fragment(layout, folder / f"{stem}.tex")
+        if "markdown" in formats:
+            markdown.write_page(layout, folder / f"{stem}.md")
+    if "latex" in formats:
+        latex.write_document([FILE_STEMS[each] for each in tables], folder / latex.DOCUMENT_NAME)
+    if "xlsx" in formats:
+        xlsx.write_workbook(tables, presentation, folder / xlsx.WORKBOOK_NAME)
 
 
 def write_documents(

@@ -17,16 +17,22 @@ class Rounding:
     decimals: int
     factor: float = 1.0
 
+    def rounded(self, value: float) -> float | None:
+        """The number that ``show`` writes, None where there is none."""
+        if math.isnan(value):
+            return None
+        # A second rounding removes what multiplying by a base such as 0.01 leaves behind.
+        return round(round(value * self.factor / self.base) * self.base, self.decimals) + 0.0
+
     def show(self, value: float, *, size: float | None = None) -> str:
         """The number as text.
 
         With ``size``, the estimate that a standard error belongs to, an error that is not zero
         never reads as zero: it shows as less than one unit. Floating-point noise is zero.
         """
-        if math.isnan(value):
+        rounded = self.rounded(value)
+        if rounded is None:
             return ABSENT
-        scaled = value * self.factor
-        rounded = round(scaled / self.base) * self.base
         if size is not None and rounded == 0 and value > _NOISE * max(abs(size), _NOISE):
             return f"<{self.base:,.{self.decimals}f}"
         text = f"{abs(rounded):,.{self.decimals}f}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from surveysynth._types import FloatArray, IntArray
+from surveysynth.release.flags import FlagPolicy, Published
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +30,10 @@ SMALL_SAMPLE_FLAG = f"n<{SMALL_SAMPLE}"
 
 _RATIOS = ("mean", "proportion")
 _NUMBERS = ("estimate", "se", "df", "df_design", "ci_lower", "ci_upper")
+_WITHHELD = ("estimate", "se", "df", "ci_lower", "ci_upper")
+
+FLAG_SEPARATOR = "; "
+"""Between the flags of one row."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,8 @@ class ReleaseTable:
 
     frame has D rows and the columns of the csv: the by-columns (codes, not labels), is_margin,
     estimate, se, df, df_design, ci_lower, ci_upper, n, flag. ``outcome`` is None for counts;
-    ``level`` is the confidence level; ``notes`` are sentences that hold for the whole table.
+    ``level`` is the confidence level; ``notes`` are sentences that hold for the whole table;
+    ``flag_codes`` are the codes of the reliability rules in force, whether they occur or not.
     """
 
     statistic: Statistic
@@ -63,6 +69,7 @@ class ReleaseTable:
     frame: "pd.DataFrame"
     level: float
     notes: tuple[str, ...]
+    flag_codes: tuple[str, ...] = ()
 
 
 def make_table(
@@ -73,11 +80,13 @@ def make_table(
     *,
     level: float,
     notes: Sequence[str] = (),
+    flags: FlagPolicy | None = None,
 ) -> ReleaseTable:
     """Assemble a table: ``cells`` has the by-columns and is_margin, one row a domain.
 
     A domain without sample records has no estimate; the mean or proportion of a single record has
     no standard error, since its linearised variable is zero whatever the record says (methods 5).
+    ``flags`` adds its codes to the column ``flag`` and empties the numbers that it withholds.
     """
     by = tuple(str(column) for column in cells.columns if column != "is_margin")
     frame = cells.reset_index(drop=True).copy()
@@ -90,10 +99,38 @@ def make_table(
     if statistic in _RATIOS:
         frame.loc[numbers.n == 1, ["se", "df", "ci_lower", "ci_upper"]] = np.nan
     frame["n"] = np.asarray(numbers.n, dtype=np.int64)
-    frame["flag"] = np.select(
-        [empty, numbers.n < SMALL_SAMPLE], [NO_SAMPLE_FLAG, SMALL_SAMPLE_FLAG], default=""
+    codes = _codes(statistic, frame, policy := flags or FlagPolicy())
+    frame["flag"] = [FLAG_SEPARATOR.join(row) for row in codes]
+    withheld = [not policy.withholding.isdisjoint(row) for row in codes]
+    frame.loc[withheld, list(_WITHHELD)] = np.nan
+    return ReleaseTable(
+        statistic,
+        outcome,
+        by,
+        frame,
+        level,
+        (*notes, *policy.legend()),
+        tuple(flag.code for flag in policy.rules.flags),
     )
-    return ReleaseTable(statistic, outcome, by, frame, level, tuple(notes))
+
+
+def _codes(
+    statistic: Statistic, frame: "pd.DataFrame", policy: FlagPolicy
+) -> list[tuple[str, ...]]:
+    """The flags of each row: of its sample size first, then of the rules."""
+    published = Published(
+        statistic,
+        *(frame[column].to_numpy(dtype=np.float64) for column in ("estimate", "se", "df")),
+        width=(frame["ci_upper"] - frame["ci_lower"]).to_numpy(dtype=np.float64),
+        n=frame["n"].to_numpy(dtype=np.int64),
+    )
+    of_size = np.select(
+        [published.n == 0, published.n < SMALL_SAMPLE], [NO_SAMPLE_FLAG, SMALL_SAMPLE_FLAG], ""
+    )
+    return [
+        (*([size] if size else []), *codes)
+        for size, codes in zip(of_size.tolist(), policy.codes(published), strict=True)
+    ]
 
 
 def stacked_frame(tables: Sequence[ReleaseTable]) -> "pd.DataFrame":

@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from surveysynth.release.labels import ColumnLabel, Labels
+from surveysynth.release.layout import Presentation, lay_out
 from surveysynth.release.rounding import to_digits, to_multiples
 from surveysynth.release.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers.csv import write_records, write_table
-from surveysynth.release.writers.html import Presentation, render_page
+from surveysynth.release.writers.html import render_page
 
 HOSTILE = "<script>alert('x')</script> & \"quoted\" *a* _b_ `c` <b>"
 # Everything that XML can hold: control characters are refused by the reader of surveys.
@@ -100,8 +101,8 @@ def test_any_code_survives_csv(tmp_path: Path, codes: list[str]) -> None:
 @settings(deadline=None, max_examples=25)
 def test_any_label_is_shown_as_it_stands(title: str, level: str, column: str) -> None:
     labels = Labels({"g": ColumnLabel(title=column, levels={"a": level})})
-    page = _Page(render_page([_table(["All", "a"])], _presentation(labels, title=title)))
-    plain = _Page(render_page([_table(["All", "a"])], _presentation()))
+    page = _Page(render_page(lay_out([_table(["All", "a"])], _presentation(labels, title=title))))
+    plain = _Page(render_page(lay_out([_table(["All", "a"])], _presentation())))
     shown = page.text
     for text in (title, level, column):
         assert " ".join(text.split()) in shown
@@ -110,20 +111,16 @@ def test_any_label_is_shown_as_it_stands(title: str, level: str, column: str) ->
 
 def test_hostile_labels_are_escaped_everywhere() -> None:
     labels = Labels({name: ColumnLabel(title=HOSTILE, unit=HOSTILE) for name in ("g", "y")})
-    page = render_page(
-        [_table(["All", HOSTILE])],
-        _presentation(
-            labels, **dict.fromkeys(["title", "source", "privacy_note", "banner"], HOSTILE)
-        ),
-    )
+    texts = dict.fromkeys(["title", "source", "privacy_note", "banner"], HOSTILE)
+    page = render_page(lay_out([_table(["All", HOSTILE])], _presentation(labels, **texts)))
     assert "<script" not in page
     assert _Page(page).text.count(HOSTILE) >= 8
 
 
 def test_page_is_self_contained_and_deterministic() -> None:
     tables = [_table(["All", "a"])]
-    page = render_page(tables, _presentation())
-    assert page == render_page(tables, _presentation())
+    page = render_page(lay_out(tables, _presentation()))
+    assert page == render_page(lay_out(tables, _presentation()))
     parsed = _Page(page)
     assert "script" not in parsed.tags
     assert parsed.links == []
@@ -133,7 +130,8 @@ def test_page_is_self_contained_and_deterministic() -> None:
 
 def test_page_shows_statistic_flags_and_notes() -> None:
     tables = [_table(["All", "a", "b"]), _table(["All", "a", "b"], outcome="z")]
-    text = _Page(render_page(tables, _presentation(source="A frame", banner="NOT PRIVATE"))).text
+    presentation = _presentation(source="A frame", banner="NOT PRIVATE")
+    text = _Page(render_page(lay_out(tables, presentation))).text
     for shown in (
         "95% confidence interval",
         "Standard error",
@@ -158,7 +156,7 @@ def test_levels_of_the_second_variable_stand_indented_below_the_first() -> None:
         {"f": ColumnLabel(levels={"1": "Physics"}), "g": ColumnLabel(levels={"m": "Male"})}
     )
     table = make_table("count", None, cells, numbers, level=0.95)
-    page = render_page([table], _presentation(labels))
+    page = render_page(lay_out([table], _presentation(labels)))
     rows = [line for line in page.splitlines() if 'scope="row"' in line]
     assert ["gt_indent_1" in row for row in rows] == [False, True, False, True]
     assert [("Physics" in row, "Male" in row) for row in rows] == [

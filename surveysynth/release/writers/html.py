@@ -3,39 +3,15 @@
 No script, no font or style from elsewhere, no random ids: the same numbers give the same bytes.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surveysynth.release.labels import Labels, listed
-from surveysynth.release.rounding import Rounding
-from surveysynth.release.stub import StubRow, stub_heading, stub_rows
-from surveysynth.release.table import (
-    FILE_STEMS,
-    NO_SAMPLE_FLAG,
-    SMALL_SAMPLE,
-    SMALL_SAMPLE_FLAG,
-    ReleaseTable,
-    stacked_frame,
-)
+from surveysynth.release.layout import Cell, Layout
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_NUMERIC = ("estimate", "se", "ci_lower", "ci_upper", "n")
-_ESTIMATE_HEADINGS = {
-    "count": "Estimated number",
-    "total": "Estimated total",
-    "mean": "Estimated mean",
-    "proportion": "Estimated percentage",
-}
-_FOOTNOTES = {
-    NO_SAMPLE_FLAG: "No sample records in this cell, hence no estimate.",
-    SMALL_SAMPLE_FLAG: f"Fewer than {SMALL_SAMPLE} sample records: use with great caution.",
-}
-_ONE_RECORD = "One sample record: a standard error cannot be estimated."
 
 _OPTIONS: dict[str, Any] = {
     "table_font_names": [
@@ -47,10 +23,6 @@ _OPTIONS: dict[str, Any] = {
         "sans-serif",
     ],
     "table_font_size": "14px",
-    "heading_align": "left",
-    "heading_title_font_size": "19px",
-    "heading_subtitle_font_size": "14px",
-    "heading_border_bottom_style": "none",
     "table_border_top_style": "none",
     "table_border_bottom_style": "none",
     "column_labels_font_weight": "600",
@@ -76,12 +48,14 @@ body { margin: 0; padding: 24px 16px; background: #fff; color: #1b1b1b; }
 #TABLE { padding: 0 !important; max-width: 100%; }
 #TABLE .gt_table { margin-left: auto; margin-right: auto; max-width: 56rem;
   font-variant-numeric: tabular-nums; }
-#TABLE .gt_title { font-weight: 600; }
-#TABLE .gt_subtitle { color: #444; }
+#TABLE caption { text-align: left; padding: 0 12px 8px; }
+#TABLE .title { font-size: 19px; font-weight: 600; }
+#TABLE .subtitle { color: #444; padding-top: 4px; }
 #TABLE .gt_stub { border-right: none; padding-right: 24px; }
 #TABLE .gt_indent_1 { padding-left: 26px; text-indent: 0; }
 #TABLE .gt_group_heading { font-weight: 600; padding-top: 12px; }
-#TABLE .gt_sourcenote, #TABLE .gt_footnote { color: #333; }
+#TABLE .gt_sourcenote { color: #333; }
+#TABLE sup { font-size: 75%; padding-right: 2px; }
 .banner { max-width: 54rem; margin: 0 auto 16px; padding: 10px 14px; border: 2px solid #b00020;
   color: #b00020; font: 600 15px/1.4 system-ui, sans-serif; }
 @media (max-width: 640px) {
@@ -90,7 +64,8 @@ body { margin: 0; padding: 24px 16px; background: #fff; color: #1b1b1b; }
   #TABLE .gt_row, #TABLE .gt_col_heading { padding-left: 3px; padding-right: 3px; }
   #TABLE .gt_stub { position: sticky; left: 0; background: #fff; padding-right: 8px; }
   #TABLE .gt_indent_1 { padding-left: 12px; }
-  #TABLE thead .fit, #TABLE tfoot .fit { position: sticky; left: 0;
+  #TABLE caption { padding: 0 2px 8px; }
+  #TABLE caption .fit, #TABLE thead .fit, #TABLE tfoot .fit { position: sticky; left: 0;
     max-width: calc(100vw - 24px); }
   #TABLE .gt_col_heading .fit { max-width: 6.5rem; }
 }
@@ -102,158 +77,111 @@ body { margin: 0; padding: 24px 16px; background: #fff; color: #1b1b1b; }
 """
 
 
-@dataclass(frozen=True)
-class Presentation:
-    """What the pages of one release share.
-
-    title, source: the caller's, may be empty; privacy_note: one sentence with the epsilon;
-    banner: a warning set above and below the table, empty for a private release;
-    rounding: by statistic and outcome (None for counts).
-    """
-
-    title: str
-    source: str
-    privacy_note: str
-    banner: str
-    labels: Labels
-    rounding: dict[tuple[str, str | None], Rounding]
+def write_page(layout: Layout, path: Path) -> None:
+    """Write one table as one page."""
+    path.write_text(render_page(layout), encoding="utf-8")
 
 
-def describe(tables: Sequence[ReleaseTable], labels: Labels) -> str:
-    """What the table shows, as a phrase: the statistic, the outcomes, the by-columns."""
-    statistic = tables[0].statistic
-    outcomes = [labels.titled_with_unit(t.outcome) for t in tables if t.outcome is not None]
-    heading = _ESTIMATE_HEADINGS[statistic]
-    if outcomes:
-        heading = f"{heading}: {', '.join(outcomes)}"
-    by = [labels.title(column) for column in tables[0].by]
-    return f"{heading}, by {listed(by)}" if by else heading
-
-
-def write_page(tables: Sequence[ReleaseTable], presentation: Presentation, path: Path) -> None:
-    """Write the tables of one statistic (one an outcome) as one page."""
-    path.write_text(render_page(tables, presentation), encoding="utf-8")
-
-
-def render_page(tables: Sequence[ReleaseTable], presentation: Presentation) -> str:
+def render_page(layout: Layout) -> str:
     """The page as text; every label is escaped."""
-    identifier = FILE_STEMS[tables[0].statistic]
-    body = _great_table(tables, presentation, identifier).as_raw_html()
-    title = presentation.title or describe(tables, presentation.labels)
-    banner = f'<p class="banner">{escape(presentation.banner)}</p>\n' if presentation.banner else ""
+    table = _with_caption(_great_table(layout).as_raw_html(), layout)
+    table = _with_parent_headings(table, layout)
+    banner = f'<p class="banner">{escape(layout.banner)}</p>\n' if layout.banner else ""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n</head>\n<body>\n{banner}{body}\n"
-        f"<style>{_PAGE_CSS.replace('#TABLE', '#' + identifier)}</style>\n</body>\n</html>\n"
+        f"<title>{escape(layout.title)}</title>\n</head>\n<body>\n{banner}{table}\n"
+        f"<style>{_PAGE_CSS.replace('#TABLE', '#' + layout.stem)}</style>\n</body>\n</html>\n"
     )
 
 
-def _great_table(
-    tables: Sequence[ReleaseTable], presentation: Presentation, identifier: str
-) -> Any:
-    labels, first = presentation.labels, tables[0]
-    rows = [row for table in tables for row in _stub(table, labels, several=len(tables) > 1)]
-    frame = _text_frame(tables, rows, presentation)
-    shown = describe(tables, labels)
-    title, subtitle = (presentation.title, shown) if presentation.title else (shown, None)
+def _great_table(layout: Layout) -> Any:
+    from great_tables import GT
+
+    keys = [column.key for column in layout.columns]
+    grouped = "group" if layout.grouped else None
     table = (
-        _grid(frame, identifier, grouped=any(row.group for row in rows))
-        .tab_header(_plain(title), _plain(subtitle) if subtitle else None)
-        .tab_stubhead(_plain(stub_heading(first.by, labels)))
-        .cols_label(
-            estimate=_ESTIMATE_HEADINGS[first.statistic],
-            se="Standard error",
-            ci_lower="Lower",
-            ci_upper="Upper",
-            n="Sample records",
-        )
-        .tab_spanner(f"{100 * first.level:.4g}% confidence interval", ["ci_lower", "ci_upper"])
+        GT(_text_frame(layout), rowname_col="label", groupname_col=grouped, id=layout.stem)
+        .fmt_passthrough(keys, escape=False)
+        .cols_align("right", keys)
+        .cols_align("left", "label")
+        .tab_stubhead(_plain(layout.stub_heading))
+        .cols_label(**{column.key: column.heading for column in layout.columns})
     )
-    table = _styled(table, rows)
-    table = _footnoted(table, stacked_frame(tables))
-    for note in _source_notes(tables, presentation):
+    for spanner in dict.fromkeys(column.spanner for column in layout.columns if column.spanner):
+        under = [column.key for column in layout.columns if column.spanner == spanner]
+        table = table.tab_spanner(spanner, under)
+    table = _styled(table, layout)
+    for mark, text in layout.footnotes:
+        table = table.tab_source_note(_plain(text, mark))
+    for note in layout.notes:
         table = table.tab_source_note(_plain(note))
     return table
 
 
-def _grid(frame: "pd.DataFrame", identifier: str, *, grouped: bool) -> Any:
-    from great_tables import GT
-
-    if not grouped:
-        frame = frame.drop(columns="group")
-    table = GT(
-        frame, rowname_col="label", groupname_col="group" if grouped else None, id=identifier
-    )
-    return table.cols_align("right", list(_NUMERIC)).cols_align("left", "label")
-
-
-def _styled(table: Any, rows: Sequence[StubRow]) -> Any:
+def _styled(table: Any, layout: Layout) -> Any:
     from great_tables import loc, style
 
-    strong = [index for index, row in enumerate(rows) if row.strong]
-    indented = [index for index, row in enumerate(rows) if row.indent]
+    strong = [index for index, row in enumerate(layout.rows) if row.stub.strong]
+    indented = [index for index, row in enumerate(layout.rows) if row.stub.indent]
     if strong:
         bold = style.text(weight="bold")
         table = table.tab_style(bold, [loc.body(rows=strong), loc.stub(rows=strong)])
     if indented:
         table = table.tab_stub_indent(rows=indented, indent=1)
-    return table.opt_footnote_marks("letters").tab_options(**_OPTIONS)
+    return table.tab_options(**_OPTIONS)
 
 
-def _text_frame(
-    tables: Sequence[ReleaseTable], rows: Sequence[StubRow], presentation: Presentation
-) -> "pd.DataFrame":
-    """Every cell as it is shown; great_tables escapes text columns."""
+def _text_frame(layout: Layout) -> "pd.DataFrame":
+    """Every cell as it is shown; great_tables escapes the labels, the rest is escaped here."""
     import pandas as pd
 
-    lines = []
-    for table in tables:
-        rounding = presentation.rounding[table.statistic, table.outcome]
-        columns = [table.frame[name].tolist() for name in _NUMERIC]
-        for estimate, se, lower, upper, n in zip(*columns, strict=True):
-            shown_se = rounding.show(se, size=estimate)
-            bounds = (rounding.show(lower), rounding.show(upper))
-            lines.append((rounding.show(estimate), shown_se, *bounds, f"{n:,}"))
-    frame = pd.DataFrame(lines, columns=list(_NUMERIC), dtype=str)
-    frame.insert(0, "label", [row.label for row in rows])
-    frame.insert(0, "group", [row.group for row in rows])
-    return frame
+    columns: dict[str, list[str]] = {"label": [row.stub.label for row in layout.rows]}
+    if layout.grouped:
+        columns["group"] = [row.stub.group for row in layout.rows]
+    for index, column in enumerate(layout.columns):
+        columns[column.key] = [_cell_html(row.cells[index]) for row in layout.rows]
+    return pd.DataFrame(columns, dtype=str)
 
 
-def _footnoted(table: Any, frame: "pd.DataFrame") -> Any:
-    from great_tables import loc
-
-    for flag, text in _FOOTNOTES.items():
-        flagged = [i for i, value in enumerate(frame["flag"]) if value == flag]
-        if flagged:
-            table = table.tab_footnote(text, loc.body("estimate", flagged), placement="left")
-    single = [
-        i for i in range(len(frame)) if frame["n"].iloc[i] == 1 and frame["se"].isna().iloc[i]
-    ]
-    if single:
-        table = table.tab_footnote(_ONE_RECORD, loc.body("se", single), placement="left")
-    return table
+def _cell_html(cell: Cell) -> str:
+    """Marks stand on the left, so that digits stay below digits."""
+    return "".join(f"<sup>{mark}</sup>" for mark in cell.marks) + escape(cell.text)
 
 
-def _source_notes(tables: Sequence[ReleaseTable], presentation: Presentation) -> list[str]:
-    notes = [presentation.banner] if presentation.banner else []
-    if presentation.source:
-        notes.append(f"Source: {presentation.source}")
-    notes.extend(dict.fromkeys(note for table in tables for note in table.notes))
-    return [*notes, presentation.privacy_note]
-
-
-def _plain(text: str) -> Any:
+def _plain(text: str, mark: str = "") -> Any:
     """Text that is shown as it stands: neither HTML nor Markdown in a label has any effect.
 
     On a phone it stays within the screen while a wide table scrolls under it.
     """
     from great_tables import html
 
-    return html(f'<div class="fit">{escape(text)}</div>')
+    return html(f'<div class="fit">{f"<sup>{mark}</sup> " if mark else ""}{escape(text)}</div>')
 
 
-def _stub(table: ReleaseTable, labels: Labels, *, several: bool) -> list[StubRow]:
-    prefix = labels.titled_with_unit(table.outcome) if several and table.outcome else ""
-    return stub_rows(table.frame, table.by, labels, prefix=prefix)
+def _with_caption(table: str, layout: Layout) -> str:
+    """The title as the table's caption, which is what a screen reader announces it by."""
+    subtitle = (
+        f'<div class="subtitle">{escape(layout.subtitle)}</div>' if layout.subtitle else ""
+    )
+    caption = (
+        f'<caption><div class="fit"><div class="title">{escape(layout.title)}</div>'
+        f"{subtitle}</div></caption>"
+    )
+    return re.sub(r"<table\b[^>]*>", lambda found: f"{found[0]}\n{caption}", table, count=1)
+
+
+def _with_parent_headings(table: str, layout: Layout) -> str:
+    """Cells of an indented row name the heading that it stands under as a header too.
+
+    "Female" below "Biology" is read as Biology, Female.
+    """
+    parent = 0
+    for number, row in enumerate(layout.rows, start=1):
+        own = f"{layout.stem}-stub-{number}"
+        if not row.stub.indent:
+            parent = number
+        elif parent:
+            both = f'headers="{layout.stem}-stub-{parent} {own} '
+            table = table.replace(f'headers="{own} ', both)
+    return table

@@ -1,0 +1,67 @@
+"""Tables as Markdown (pipe tables, which GitHub, Pandoc and most others read)."""
+
+from pathlib import Path
+
+from surveysynth.release.layout import Cell, Column, Layout, Row
+
+_SPECIAL = frozenset("\\`*_[]{}<>#|&~$")
+_INDENT = "&emsp;"
+
+
+def escape(text: str) -> str:
+    """Text that Markdown shows as it stands, on one line."""
+    joined = " ".join(text.split())
+    return "".join(f"\\{char}" if char in _SPECIAL else char for char in joined)
+
+
+def write_page(layout: Layout, path: Path) -> None:
+    """Write one table as one page."""
+    path.write_text(render_page(layout), encoding="utf-8")
+
+
+def render_page(layout: Layout) -> str:
+    """The page as text. A spanner stands in the heading of each of its columns."""
+    table = [
+        _line([escape(layout.stub_heading), *(_heading(column) for column in layout.columns)]),
+        _line([":---", *("---:" for _ in layout.columns)]),
+        *_body(layout),
+    ]
+    parts = [
+        f"# {escape(layout.title)}",
+        *([f"**{escape(layout.banner)}**"] if layout.banner else []),
+        *([escape(layout.subtitle)] if layout.subtitle else []),
+        "\n".join(table),
+        *(f"<sup>{mark}</sup> {escape(text)}" for mark, text in layout.footnotes),
+        *(escape(note) for note in layout.notes),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _heading(column: Column) -> str:
+    heading = column.heading.lower() if column.spanner else column.heading
+    return escape(f"{column.spanner}: {heading}" if column.spanner else heading)
+
+
+def _body(layout: Layout) -> list[str]:
+    lines, group = [], ""
+    for row in layout.rows:
+        if row.stub.group != group:
+            group = row.stub.group
+            lines.append(_line([f"*{escape(group)}*", *("" for _ in layout.columns)]))
+        lines.append(_row(row))
+    return lines
+
+
+def _row(row: Row) -> str:
+    bold = "**" if row.stub.strong else ""
+    label = f"{_INDENT * row.stub.indent}{bold}{escape(row.stub.label)}{bold}"
+    return _line([label, *(_cell(cell, bold) for cell in row.cells)])
+
+
+def _cell(cell: Cell, bold: str) -> str:
+    marks = "".join(f"<sup>{mark}</sup> " for mark in cell.marks)
+    return f"{marks}{bold}{escape(cell.text)}{bold}" if cell.text else marks

@@ -1,0 +1,231 @@
+"""All tables as one workbook in the form of official statistics: cover, contents, notes, tables.
+
+gptables arranges it. Numbers are numbers, rounded as readers see them elsewhere; each by-column has
+a column of its own, without merged or empty cells, so that screen readers and programs follow. An
+estimate and its standard error keep their own columns in the compact layout too.
+"""
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from surveysynth.release.layout import Cell, Column, Layout, Presentation, lay_out
+from surveysynth.release.rounding import ABSENT
+from surveysynth.release.table import ReleaseTable, Statistic
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WORKBOOK_NAME = "tables.xlsx"
+
+_SHEETS = {"count": "Counts", "total": "Totals", "mean": "Means", "proportion": "Proportions"}
+_NO_NUMBER, _NONE = "[x]", "[none]"
+_LEGEND = (
+    f"{_NO_NUMBER} no number is available or it is withheld, for a reason that the notes give",
+    f"{_NONE} nothing to remark",
+)
+#: XlsxWriter's default is the present time; the same tables shall give the same bytes.
+_CREATED = datetime(1980, 1, 1)
+#: Text in cells is text: no formula, link or number is made of it.
+_INERT = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
+_WORD_JOINER = "\u2060"
+_INDEX_LEVELS = 3
+_LONGEST_HEADING = 200
+_WIDTH, _BY_WIDTH, _NOTES_WIDTH = 18, 24, 110
+
+
+def write_workbook(
+    tables: Mapping[Statistic, Sequence[ReleaseTable]], presentation: Presentation, path: Path
+) -> None:
+    """Write every table, one sheet for each outcome of each statistic."""
+    columns = replace(presentation, kind="columns")
+    layouts = {
+        f"{_SHEETS[statistic]}{f' {number}' if len(of_outcomes) > 1 else ''}": lay_out(
+            [table], columns
+        )
+        for statistic, of_outcomes in tables.items()
+        for number, table in enumerate(of_outcomes, start=1)
+    }
+    with _own_warnings_of_gptables():
+        workbook = _workbook(layouts, presentation, path)
+    workbook.set_properties({"title": presentation.title, "created": _CREATED})
+    for sheet in workbook.worksheets():
+        _set_widths(sheet, layouts.get(sheet.get_name()))
+    workbook.close()
+
+
+@contextmanager
+def _own_warnings_of_gptables() -> Iterator[None]:
+    """gptables 2.0 leaves its theme file open and calls pandas in ways that pandas deprecates."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"unclosed file .*gptheme\.pickle", ResourceWarning)
+        for message, module in (
+            (r"The inplace keyword in DataFrame\.\w+ is deprecated", r"gptables\.core\."),
+            (r"The copy keyword is deprecated", r"gptables\.core\."),
+            (r"Setting an item of incompatible dtype is deprecated", r"gptables\.core\."),
+            # Raised inside a context manager, hence as if by the standard library.
+            (r"'future\.no_silent_downcasting' is deprecated", r"contextlib|gptables\.core\."),
+        ):
+            warnings.filterwarnings("ignore", message, module=module)
+        yield
+
+
+def _workbook(layouts: Mapping[str, Layout], presentation: Presentation, path: Path) -> Any:
+    import gptables
+
+    notes = _Notes()
+    sheets = {name: _sheet(name, layout, notes, presentation) for name, layout in layouts.items()}
+    return gptables.produce_workbook(
+        str(path),
+        sheets,
+        cover=_cover(presentation),
+        notes_table=notes.frame(),
+        auto_width=False,
+        workbook_options=_INERT,
+    )
+
+
+class _Notes:
+    """Notes of all sheets, numbered in the order in which the sheets refer to them."""
+
+    def __init__(self) -> None:
+        self._number: dict[str, int] = {}
+
+    def number(self, text: str) -> int:
+        return self._number.setdefault(text, len(self._number) + 1)
+
+    def reference(self, text: str) -> str:
+        """What gptables turns into ``[note 1]``."""
+        return f"$$note{self.number(text)}$$"
+
+    def frame(self) -> "pd.DataFrame":
+        import pandas as pd
+
+        rows = [(f"note{number}", _label(text)) for text, number in self._number.items()]
+        return pd.DataFrame(rows, columns=["Note reference", "Note text"], dtype=object)
+
+
+def _inert(text: str) -> str:
+    """One line in which gptables finds neither a note reference nor a link.
+
+    It has no way to escape them. A word joiner has no width.
+    """
+    joined = " ".join(text.split())
+    return joined.replace("$$", f"${_WORD_JOINER}$").replace("](", f"]{_WORD_JOINER}(")
+
+
+def _label(text: str) -> Any:
+    """A cell of text; in this form it needs no Latin letter or digit, which gptables demands."""
+    from gptables.core.gptable import FormatList
+
+    return FormatList([{}, _inert(text)])
+
+
+def _cover(presentation: Presentation) -> Any:
+    import gptables
+
+    intro = [
+        *([presentation.banner] if presentation.banner else []),
+        "Tables estimated from synthetic microdata. The contents sheet lists them; the notes sheet "
+        "explains what stands in brackets.",
+    ]
+    about = [f"Source: {presentation.source}"] if presentation.source else []
+    return gptables.Cover(
+        title=_inert(presentation.title or "Tables from synthetic survey microdata"),
+        intro=[_inert(text) for text in intro],
+        about=[_inert(text) for text in [*about, presentation.privacy_note]],
+    )
+
+
+def _sheet(name: str, layout: Layout, notes: _Notes, presentation: Presentation) -> Any:
+    import gptables
+
+    source = f"Source: {presentation.source}" if presentation.source else None
+    texts = [text for text in layout.notes if text not in (source, presentation.banner)]
+    texts += [text for _, text in layout.footnotes]
+    references = "".join(notes.reference(text) for text in texts)
+    frame = _frame(layout, notes)
+    by = max(len(layout.by_titles), 1)
+    return gptables.GPTable(
+        table=frame,
+        table_name="table_" + name.lower().replace(" ", "_"),
+        title=_inert(layout.subtitle or layout.title),
+        subtitles=[_inert(layout.banner)] if layout.banner else [],
+        instructions="This worksheet contains one table. The notes sheet explains it: "
+        + references,
+        source=None if source is None else _inert(source),
+        legend=list(_LEGEND),
+        index_columns={level: level - 1 for level in range(1, min(by, _INDEX_LEVELS) + 1)},
+        additional_formatting=_formats(layout, by),
+    )
+
+
+def _frame(layout: Layout, notes: _Notes) -> "pd.DataFrame":
+    """By-columns, numbers and references to notes on single cells; no cell is empty."""
+    import pandas as pd
+
+    text_of = dict(layout.footnotes)
+    rows = []
+    for row in layout.rows:
+        marks = sorted({mark for cell in row.cells for mark in cell.marks})
+        remarks = " ".join(f"[note {notes.number(text_of[mark])}]" for mark in marks)
+        labels = row.labels or (row.stub.label,)
+        cells = [_value(cell) for cell in row.cells]
+        rows.append([*(_label(text) for text in labels), *cells, remarks or _NONE])
+    titles = layout.by_titles or (layout.stub_heading,)
+    headings = _distinct([*titles, *(_heading(column) for column in layout.columns), "Notes"])
+    return pd.DataFrame(rows, columns=headings, dtype=object)
+
+
+def _value(cell: Cell) -> Any:
+    if cell.value is not None:
+        return cell.value
+    return {ABSENT: _NO_NUMBER, "": _NONE}.get(cell.text, cell.text)
+
+
+def _heading(column: Column) -> str:
+    return f"{column.spanner}: {column.heading.lower()}" if column.spanner else column.heading
+
+
+def _distinct(headings: Sequence[str]) -> list[str]:
+    """Headings of a worksheet table differ, whatever their case, and are not too long."""
+    found: list[str] = []
+    taken: set[str] = set()
+    for heading in headings:
+        base = name = _inert(heading)[:_LONGEST_HEADING] or "Column"
+        number = 1
+        while name.lower() in taken:
+            number += 1
+            name = f"{base} ({number})"
+        taken.add(name.lower())
+        found.append(name)
+    return found
+
+
+def _formats(layout: Layout, by: int) -> list[dict[str, Any]]:
+    """Numbers to the right with the digits of the table."""
+    formats = []
+    for index, column in enumerate(layout.columns):
+        decimals = max((row.cells[index].decimals for row in layout.rows), default=0)
+        shown = "#,##0" + (f".{'0' * decimals}" if decimals else "")
+        number = {"align": "right", "num_format": shown}
+        kind = {"align": "left"} if column.key == "flag" else number
+        formats.append({"column": {"columns": [by + index], "format": kind, "include_names": True}})
+    return formats
+
+
+def _set_widths(sheet: Any, layout: Layout | None) -> None:
+    """Column widths in characters; long texts above a table run over the columns beside them."""
+    if layout is not None:
+        by = max(len(layout.by_titles), 1)
+        sheet.set_column(0, by - 1, _BY_WIDTH)
+        sheet.set_column(by, by + len(layout.columns), _WIDTH)
+        sheet.set_landscape()
+        sheet.fit_to_pages(1, 0)
+    elif sheet.get_name() != "Cover":
+        sheet.set_column(0, 0, _WIDTH)
+        sheet.set_column(1, 1, _NOTES_WIDTH)
