@@ -1,17 +1,18 @@
 """The worked example of a release's README: one published number recomputed from the microdata.
 
-The program below is text for the data user, who needs pandas and NumPy only. A test runs it and
-compares its result with the published table.
+The programs are text for the data user, who needs pandas and NumPy, or R alone. Tests run them and
+compare the results with the published table.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.microdata import DEFAULT_WEIGHT_NAME, VARIANCE_SUFFIX, fraction_name
 from surveysynth.release.table import SMALL_SAMPLE, ReleaseTable, Statistic
+from surveysynth.release.writers.csv import safe_text
 
 if TYPE_CHECKING:
     from surveysynth.survey import PublicDesign
@@ -34,40 +35,131 @@ _LINEARISED: dict[tuple[str, str], str] = {
 }
 
 
+LonelyRule = Literal["none", "skip", "adjust", "average"]
+"""How the program treats strata with one unit; none where there is no such stratum."""
+
+
+@dataclass(frozen=True)
+class ExampleSetting:
+    """What the programs in any language are made from; names and codes as the files have them.
+
+    cell: codes of the by-columns that the row is restricted to; codes: columns to read as text;
+    variance_pair: outcome and weight that variances are taken from, None where they are the same;
+    rule: linearisation of this statistic.
+    """
+
+    statistic: Statistic
+    rule: str
+    cell: dict[str, str]
+    outcome: str
+    weight: str
+    variance_pair: tuple[str, str] | None
+    strata: str | None
+    psu: str | None
+    fraction: str | None
+    population: float | None
+    lonely: LonelyRule
+    parquet: bool
+
+    @property
+    def codes(self) -> list[str]:
+        """Columns of codes that the program reads, each once."""
+        design = [name for name in (self.strata, self.psu) if name is not None]
+        return list(dict.fromkeys([*self.cell, *design]))
+
+
 @dataclass(frozen=True)
 class Example:
-    """Python source, and the row of the published table that it recomputes."""
+    """The setting, the program in Python, and the row of the published table it recomputes."""
 
+    setting: ExampleSetting
     code: str
-    statistic: Statistic
     outcome: str | None
     row: int
+    published: bool
+
+    @property
+    def statistic(self) -> Statistic:
+        """The table's statistic."""
+        return self.setting.statistic
 
 
 def make_example(
     facts: ReleaseFacts, tables: list[ReleaseTable], *, separate_pair: bool
 ) -> Example:
-    """Choose a published number (a mean of an interior cell where there is one) and write it."""
-    table = min(tables, key=lambda each: _PREFERENCE.index(each.statistic))
+    """Choose a published number (a mean of an interior cell where there is one) and write it.
+
+    Only where every number is withheld does it choose one of those.
+    """
+    ordered = sorted(tables, key=lambda each: _PREFERENCE.index(each.statistic))
+    table = next((t for t in ordered if t.frame["se"].notna().any()), ordered[0])
     row = _example_row(table, facts.design)
-    code = _program(facts, table, row, separate_pair=separate_pair)
-    return Example(code, table.statistic, table.outcome, row)
+    setting = _setting(facts, table, row, separate_pair=separate_pair)
+    published = bool(table.frame["se"].notna().iloc[row])
+    return Example(setting, python_program(setting), table.outcome, row, published)
+
+
+def _units_by_stratum(design: "PublicDesign") -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Numbers of records, or of PSUs, of each stratum."""
+    strata = np.zeros(design.n, dtype=np.int64) if design.strata is None else design.strata
+    if design.psu is not None:
+        strata = np.unique(np.stack([strata, design.psu]), axis=1)[0]
+    return np.bincount(strata)
 
 
 def has_lonely_stratum(design: "PublicDesign") -> bool:
-    """Whether some stratum has a single record (releases have no PSUs yet)."""
-    return design.strata is not None and bool(np.any(np.bincount(design.strata) == 1))
+    """Whether some stratum has a single record (or primary sampling unit)."""
+    return bool(np.any(_units_by_stratum(design) == 1))
 
 
 def _example_row(table: ReleaseTable, design: "PublicDesign") -> int:
     frame = table.frame
+    shown = frame["se"].notna()
     # The average rule counts strata by the row's own records: show it where it is simplest.
     if not (has_lonely_stratum(design) and design.lonely_psu == "average"):
-        for wanted in (~frame["is_margin"], frame["n"] > 0):
+        for wanted in (~frame["is_margin"] & shown, shown):
             rows = np.flatnonzero(wanted & (frame["n"] >= SMALL_SAMPLE))
             if rows.size:
                 return int(rows[0])
     return 0
+
+
+def _setting(
+    facts: ReleaseFacts, table: ReleaseTable, row: int, *, separate_pair: bool
+) -> ExampleSetting:
+    design, record = facts.design, table.frame.iloc[row]
+    parquet = facts.microdata_format == "parquet"
+
+    def written(text: str) -> str:
+        return text if parquet else safe_text(text)
+
+    def column(name: str | None) -> str | None:
+        return None if name is None else written(name)
+
+    outcome = table.outcome or design.outcome_names[0]
+    weight = design.weight_name or DEFAULT_WEIGHT_NAME
+    lonely: dict[str, LonelyRule] = {"adjust": "adjust", "average": "average"}
+    ratio_or_mean = table.statistic in ("mean", "proportion")
+    return ExampleSetting(
+        statistic=table.statistic,
+        rule="plain" if ratio_or_mean else facts.spec.linearisation,
+        cell={
+            written(each): written(str(record[each]))
+            for each in table.by
+            if record[each] != facts.labels.of(each).margin
+        },
+        outcome=written(outcome),
+        weight=written(weight),
+        variance_pair=(written(outcome + VARIANCE_SUFFIX), written(weight + VARIANCE_SUFFIX))
+        if separate_pair
+        else None,
+        strata=column(design.strata_name),
+        psu=column(design.psu_name),
+        fraction=column(fraction_name(design)),
+        population=design.population_size,
+        lonely=lonely.get(design.lonely_psu, "skip") if has_lonely_stratum(design) else "none",
+        parquet=parquet,
+    )
 
 
 def literal(value: Any) -> str:
@@ -75,51 +167,41 @@ def literal(value: Any) -> str:
     return repr(value).replace("`", "\\x60")
 
 
-def _program(facts: ReleaseFacts, table: ReleaseTable, row: int, *, separate_pair: bool) -> str:
-    design, statistic = facts.design, table.statistic
-    record = table.frame.iloc[row]
-    cell = {
-        column: str(record[column])
-        for column in table.by
-        if record[column] != facts.labels.of(column).margin
-    }
-    codes = list(dict.fromkeys([*cell, *([design.strata_name] if design.strata_name else [])]))
-    outcome = table.outcome or design.outcome_names[0]
-    return "\n".join(
-        [
-            *_header(facts, cell, outcome, codes),
-            *_reading(facts, separate_pair=separate_pair),
-            *_variance(facts),
-            *_estimate(facts, statistic, separate_pair=separate_pair),
-            *_combining(),
-        ]
-    )
+def python_program(setting: ExampleSetting) -> str:
+    """The program, for pandas and NumPy."""
+    lines = [
+        *_header(setting),
+        *_reading(setting),
+        *_variance(setting),
+        *_estimate(setting),
+        *_combining(),
+    ]
+    return "\n".join(lines)
 
 
-def _header(facts: ReleaseFacts, cell: dict[str, str], outcome: str, codes: list[str]) -> list[str]:
-    design = facts.design
+def _header(setting: ExampleSetting) -> list[str]:
     lines = [
         "from pathlib import Path",
         "",
         "import numpy as np",
         "import pandas as pd",
         "",
-        f"CELL = {literal(cell)}  # leave a column out to sum over its levels",
-        f"OUTCOME, WEIGHT = {literal(outcome)}, "
-        f"{literal(design.weight_name or DEFAULT_WEIGHT_NAME)}",
-        f"CODES = {literal(codes)}",
+        f"CELL = {literal(setting.cell)}  # leave a column out to sum over its levels",
+        f"OUTCOME, WEIGHT = {literal(setting.outcome)}, {literal(setting.weight)}",
     ]
-    if design.strata_name:
-        lines.append(f"STRATA = {literal(design.strata_name)}")
-    if design.population_size is not None:
-        lines.append(f"POPULATION = {design.population_size!r}")
-    if fraction_name(design):
-        lines.append(f"FRACTION = {literal(fraction_name(design))}")
+    if setting.variance_pair:
+        pair = ", ".join(map(literal, setting.variance_pair))
+        lines.append(f"VARIANCE_OUTCOME, VARIANCE_WEIGHT = {pair}")
+    lines.append(f"CODES = {literal(setting.codes)}")
+    given = (("STRATA", setting.strata), ("PSU", setting.psu), ("FRACTION", setting.fraction))
+    lines += [f"{name} = {literal(value)}" for name, value in given if value is not None]
+    if setting.population is not None:
+        lines.append(f"POPULATION = {setting.population!r}")
     return lines
 
 
-def _reading(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
-    if facts.microdata_format == "parquet":
+def _reading(setting: ExampleSetting) -> list[str]:
+    if setting.parquet:
         read = ["    return pd.read_parquet(path)"]
     else:
         read = [
@@ -130,9 +212,8 @@ def _reading(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
             "        keep_default_na=False,",
             "    )",
         ]
-    suffix = literal(VARIANCE_SUFFIX)
-    pair = f", OUTCOME + {suffix}, WEIGHT + {suffix}" if separate_pair else ""
-    fraction = ", FRACTION" if fraction_name(facts.design) else ""
+    pair = ", VARIANCE_OUTCOME, VARIANCE_WEIGHT" if setting.variance_pair else ""
+    fraction = ", FRACTION" if setting.fraction else ""
     return [
         f"NUMBERS = [OUTCOME, WEIGHT{pair}{fraction}]",
         "",
@@ -144,56 +225,53 @@ def _reading(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
     ]
 
 
-def _variance(facts: ReleaseFacts) -> list[str]:
-    """Between records within strata; a stratum of one record follows the lonely-PSU rule."""
-    design = facts.design
-    stratum = "data[STRATA]" if design.strata_name else 'pd.Series("", index=data.index)'
-    fpc = "(1 - data.loc[u_h.index[0], FRACTION]) * " if fraction_name(design) else ""
-    lines = [
-        "def variance(data, u):",
-        "    total = 0.0",
-        f"    for _, u_h in u.groupby({stratum}):",
-        "        n = len(u_h)",
-    ]
-    if has_lonely_stratum(design) and design.lonely_psu == "adjust":
+def _variance(setting: ExampleSetting) -> list[str]:
+    """Between units within strata; a stratum of one unit follows the lonely-PSU rule."""
+    stratum = "data[STRATA]" if setting.strata else 'pd.Series("", index=data.index)'
+    fpc = "(1 - fraction[h]) * " if setting.fraction else ""
+    lines = ["def variance(data, u):", f"    stratum = {stratum}"]
+    if setting.psu:
+        lines.append("    u = u.groupby([stratum, data[PSU]]).sum()")
+        lines.append('    groups = u.groupby(level=0)')
+    else:
+        lines.append("    groups = u.groupby(stratum)")
+    if setting.fraction:
+        lines.append("    fraction = data[FRACTION].groupby(stratum).first()")
+    lines += ["    total = 0.0", "    for h, u_h in groups:", "        n = len(u_h)"]
+    if setting.lonely == "adjust":
         lines += [
             "        if n == 1:",
             f"            total += {fpc}(u_h**2).sum()",
             "            continue",
         ]
-    elif has_lonely_stratum(design):
+    elif setting.lonely != "none":
         lines += ["        if n == 1:", "            continue"]
     lines.append(f"        total += {fpc}n / (n - 1) * ((u_h - u_h.mean()) ** 2).sum()")
-    if has_lonely_stratum(design) and design.lonely_psu == "average":
-        lines += [
-            f"    size = {stratum}.value_counts()",
-            "    total *= len(size) / (size > 1).sum()",
-        ]
+    if setting.lonely == "average":
+        lines += ["    size = groups.size()", "    total *= len(size) / (size > 1).sum()"]
     return [*lines, "    return total", "", ""]
 
 
-def _estimate(facts: ReleaseFacts, statistic: Statistic, *, separate_pair: bool) -> list[str]:
-    kind = "mean" if statistic == "proportion" else statistic
-    rule = "plain" if kind == "mean" else facts.spec.linearisation
+def _estimate(setting: ExampleSetting) -> list[str]:
+    kind = "mean" if setting.statistic == "proportion" else setting.statistic
     lines = [
         "def estimate(data):",
         "    inside = pd.Series(True, index=data.index)",
         "    for column, code in CELL.items():",
         "        inside &= data[column] == code",
         "    y, w = data[OUTCOME], data[WEIGHT]",
-        f"    value = {_ESTIMATES[statistic]}",
+        f"    value = {_ESTIMATES[setting.statistic]}",
     ]
-    if separate_pair:
-        suffix = literal(VARIANCE_SUFFIX)
+    if setting.variance_pair:
         lines += [
             "    published = value",
-            f"    y, w = data[OUTCOME + {suffix}], data[WEIGHT + {suffix}]",
-            f"    value = {_ESTIMATES[statistic]}",
+            "    y, w = data[VARIANCE_OUTCOME], data[VARIANCE_WEIGHT]",
+            f"    value = {_ESTIMATES[setting.statistic]}",
         ]
-    returned = "published" if separate_pair else "value"
+    returned = "published" if setting.variance_pair else "value"
     return [
         *lines,
-        f"    u = {_LINEARISED[kind, rule]}",
+        f"    u = {_LINEARISED[kind, setting.rule]}",
         f"    return {returned}, variance(data, u)",
         "",
         "",

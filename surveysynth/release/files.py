@@ -10,6 +10,7 @@ from surveysynth.release.bundle import PRIVACY_NAME, REALISED_NAME, RECORDS_STEM
 from surveysynth.release.codebook import make_codebook
 from surveysynth.release.example import make_example
 from surveysynth.release.facts import ReleaseFacts, rounding_of
+from surveysynth.release.formats import DOCUMENT_NAME, WORKBOOK_NAME
 from surveysynth.release.layout import Presentation, lay_out
 from surveysynth.release.privacy_file import make_privacy_record
 from surveysynth.release.readme import make_readme
@@ -48,9 +49,9 @@ def write_tables(facts: ReleaseFacts, tables: Tables, folder: Path) -> None:
         if "markdown" in formats:
             markdown.write_page(layout, folder / f"{stem}.md")
     if "latex" in formats:
-        latex.write_document([FILE_STEMS[each] for each in tables], folder / latex.DOCUMENT_NAME)
+        latex.write_document([FILE_STEMS[each] for each in tables], folder / DOCUMENT_NAME)
     if "xlsx" in formats:
-        xlsx.write_workbook(tables, presentation, folder / xlsx.WORKBOOK_NAME)
+        xlsx.write_workbook(tables, presentation, folder / WORKBOOK_NAME)
 
 
 def write_documents(

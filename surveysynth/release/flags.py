@@ -60,8 +60,15 @@ class Flag:
 class FlagRules(Protocol):
     """One rule set: its flags, most severe first, and which rows (D,) each applies to."""
 
-    source: str
-    flags: tuple[Flag, ...]
+    @property
+    def source(self) -> str:
+        """Whose rules they are, in words."""
+        ...
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        """The flags that the rules can set."""
+        ...
 
     def applies(self, table: Published) -> dict[str, BoolArray]:
         """Rows of each code; a row may have several."""

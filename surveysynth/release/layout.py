@@ -193,7 +193,8 @@ def _rows(
     prefix = labels.titled_with_unit(table.outcome) if several and table.outcome else ""
     stubs = stub_rows(table.frame, table.by, labels, prefix=prefix)
     records = table.frame.to_dict("records")
-    for stub, record in zip(stubs, records, strict=True):
+    for stub, each in zip(stubs, records, strict=True):
+        record = {str(name): value for name, value in each.items()}
         codes = [str(record[column]) for column in table.by]
         yield Row(
             stub,

@@ -6,8 +6,9 @@ import numpy as np
 
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.release.facts import labels_of
+from surveysynth.release.formats import table_files
 from surveysynth.release.labels import Labels
-from surveysynth.release.table import FILE_STEMS, SMALL_SAMPLE
+from surveysynth.release.table import SMALL_SAMPLE
 
 if TYPE_CHECKING:
     from surveysynth.spec import Spec
@@ -76,11 +77,7 @@ def _cell_lines(domains: Domains, labels: Labels) -> list[str]:
 
 def _published_lines(spec: "Spec", domains: Domains) -> list[str]:
     tables, privacy = spec.tables, spec.privacy
-    names = [
-        f"{FILE_STEMS[statistic]}.{ending}"
-        for statistic in tables.statistics
-        for ending in tables.formats
-    ]
+    names = [f"{folder}/{name}" for folder, name, _ in table_files(tables)]
     datasets = privacy.m * privacy.replicates_per_draw
     guarantee = (
         f"epsilon at most {privacy.epsilon:g}"
@@ -89,7 +86,7 @@ def _published_lines(spec: "Spec", domains: Domains) -> list[str]:
     )
     return [
         f"A release publishes, with {guarantee}:",
-        f"  tables/: {', '.join(names)} ({domains.n_rows:,} rows each)",
+        f"  {', '.join(names)} ({domains.n_rows:,} rows each)",
         f"  microdata/: {datasets} synthetic files of {int(domains.n[0]):,} records "
         f"(m = {privacy.m} draws, {privacy.replicates_per_draw} replicates each)",
         "  codebook.json, privacy.json, README.md",

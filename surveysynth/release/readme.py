@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 
 from surveysynth.release.example import Example, has_lonely_stratum
+from surveysynth.release.example_r import r_program
 from surveysynth.release.facts import ReleaseFacts
+from surveysynth.release.flags import policy_of
+from surveysynth.release.formats import FORMATS, table_files
 from surveysynth.release.microdata import (
     DEFAULT_WEIGHT_NAME,
     VARIANCE_SUFFIX,
@@ -11,6 +14,7 @@ from surveysynth.release.microdata import (
     public_column_names,
     synthetic_column_names,
 )
+from surveysynth.release.readme_words import digits_section, in_short
 from surveysynth.release.table import FILE_STEMS, NO_SAMPLE_FLAG, SMALL_SAMPLE_FLAG
 
 
@@ -26,7 +30,12 @@ def make_readme(
         _weighting(facts, separate_pair=separate_pair),
         _combining(facts, replicates),
         _example(example),
-        ["## The privacy guarantee", *map(_without_tags, facts.statement.paragraphs)],
+        digits_section(facts),
+        [
+            "## The privacy guarantee",
+            *in_short(facts),
+            *map(_without_tags, facts.statement.paragraphs),
+        ],
     ]
     return "\n\n".join(paragraph for section in sections for paragraph in section) + "\n"
 
@@ -70,17 +79,14 @@ def _what_this_is(facts: ReleaseFacts, replicates: int) -> list[str]:
 
 
 def _files(facts: ReleaseFacts, replicates: int) -> list[str]:
-    formats = facts.spec.tables.formats
-    endings = [ending for ending in ("csv", "html") if ending in formats]
-    stems = [FILE_STEMS[statistic] for statistic in facts.spec.tables.statistics]
+    tables = facts.spec.tables
     last = file_name(facts.settings.m, replicates, facts.microdata_format)
     first = file_name(1, 1, facts.microdata_format)
-    meaning = {
-        "csv": "unrounded numbers with codes",
-        "html": "rounded numbers with labels, for reading",
-    }
     rows = [
-        *(f"- `tables/{stem}.{ending}`: {meaning[ending]}" for ending in endings for stem in stems),
+        *(
+            f"- `{folder}/{name}`: {FORMATS[ending].meaning}"
+            for folder, name, ending in table_files(tables)
+        ),
         f"- `microdata/{first}` to `{last}`: one synthetic dataset each",
         "- `codebook.json`: every column of the microdata",
         "- `privacy.json`: the privacy guarantee and its settings, for programs",
@@ -88,13 +94,28 @@ def _files(facts: ReleaseFacts, replicates: int) -> list[str]:
     return [
         "## Files",
         "\n".join(rows),
-        "Columns of the tables: the classifying columns (a margin has its own code), `is_margin`, "
-        "`estimate`, `se` (standard error), `df` (degrees of freedom of the interval), "
-        "`df_design` (those of the design), `ci_lower` and `ci_upper` "
-        f"({100 * facts.spec.tables.level:.4g}% interval), `n` (sample records), `flag`. "
+        "Columns of the csv tables: the classifying columns (a margin has its own code), "
+        "`is_margin`, `estimate`, `se` (standard error), `df` (degrees of freedom of the "
+        "interval), `df_design` (those of the design), `ci_lower` and `ci_upper` "
+        f"({100 * tables.level:.4g}% interval), `n` (sample records), `flag`. "
         f"The flag `{SMALL_SAMPLE_FLAG}` marks few sample records, `{NO_SAMPLE_FLAG}` a cell "
-        "without any, which has no estimate. The mean of one record has no standard error.",
+        "without any, which has no estimate. The mean of one record has no standard error."
+        f"{_rules(facts)}",
+        "In csv files a text that begins with = + - or @, and is not a number, has an apostrophe "
+        "before it, so that no spreadsheet takes it for a formula.",
     ]
+
+
+def _rules(facts: ReleaseFacts) -> str:
+    """What the reliability flags do, where there are any."""
+    policy = policy_of(facts.spec.tables.flags, facts.spec.tables.flag_action)
+    legend = "".join(f" {plain(sentence)}" for sentence in policy.legend())
+    if not policy.withholding:
+        return legend
+    return (
+        f"{legend} Withheld numbers are empty in the csv files. Withholding spares readers numbers "
+        "that say little; it protects nobody, and the microdata allow to recompute them."
+    )
 
 
 def _columns(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
@@ -127,8 +148,14 @@ def _weighting(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
         else "u = w d for a count, u = w y d for a total"
     )
     fpc = "(1 - f_h) " if design.fpc is not None else ""
-    strata = "records of stratum h" if design.strata_name else "records (one stratum)"
-    lonely = f' A stratum with one record follows the rule "{design.lonely_psu}" of R\'s survey.'
+    units = "primary sampling units" if design.psu_name else "records"
+    strata = f"{units} of stratum h" if design.strata_name else f"{units} (one stratum)"
+    clusters = (
+        f" u is summed within each primary sampling unit (**{plain(design.psu_name)}**) first."
+        if design.psu_name
+        else ""
+    )
+    lonely = f' A stratum with one of them follows the rule "{design.lonely_psu}" of R\'s survey.'
     pair = f" Variances are taken from the columns whose names end in `{VARIANCE_SUFFIX}`."
     return [
         "## How to weight and combine",
@@ -137,7 +164,7 @@ def _weighting(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
         "t_d = sum(w y d) and the mean (or proportion) t_d / N_d.",
         f"Its variance is V = sum over strata {fpc}n_h / (n_h - 1) · sum((u - mean_h(u))^2) over "
         f"all n_h {strata}, inside the cell or not, where {linearised}, "
-        f"u = w d (y - mean) / N_d for a mean.{pair if separate_pair else ''}"
+        f"u = w d (y - mean) / N_d for a mean.{clusters}{pair if separate_pair else ''}"
         f"{lonely if has_lonely_stratum(design) else ''}",
     ]
 
@@ -166,9 +193,13 @@ def _combining(facts: ReleaseFacts, replicates: int) -> list[str]:
 
 def _example(example: Example) -> list[str]:
     table = f"tables/{FILE_STEMS[example.statistic]}"
+    withheld = "" if example.published else " (there they are withheld as unreliable)"
     return [
         "## A worked example",
-        f"Run in the folder of this file, the program prints an estimate and its standard error "
-        f"as they stand in `{table}` (data row {example.row + 1}).",
+        "Run in the folder of this file, either program prints an estimate and its standard error "
+        f"as they stand in `{table}` (data row {example.row + 1}){withheld}. The first needs "
+        "pandas and NumPy" + (" and pyarrow" if example.setting.parquet else "") + ":",
         f"```python\n{example.code}\n```",
+        "The second needs R" + (" and its package arrow" if example.setting.parquet else "") + ":",
+        f"```r\n{r_program(example.setting)}\n```",
     ]

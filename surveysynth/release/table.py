@@ -118,10 +118,15 @@ def _codes(
     statistic: Statistic, frame: "pd.DataFrame", policy: FlagPolicy
 ) -> list[tuple[str, ...]]:
     """The flags of each row: of its sample size first, then of the rules."""
+    estimate, se, df, lower, upper = (
+        frame[column].to_numpy(dtype=np.float64) for column in _WITHHELD
+    )
     published = Published(
         statistic,
-        *(frame[column].to_numpy(dtype=np.float64) for column in ("estimate", "se", "df")),
-        width=(frame["ci_upper"] - frame["ci_lower"]).to_numpy(dtype=np.float64),
+        estimate,
+        se,
+        df,
+        width=upper - lower,
         n=frame["n"].to_numpy(dtype=np.int64),
     )
     of_size = np.select(

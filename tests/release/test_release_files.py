@@ -1,21 +1,17 @@
 """What a release writes. Truth: the contract of the files, and the README's own program."""
 
 import ast
-import contextlib
-import io
 import json
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from release_surveys import lonely_survey, small_survey
+from release_surveys import small_survey
 
-from surveysynth import synthesis
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.release import files
 from surveysynth.release.example import literal
@@ -23,30 +19,11 @@ from surveysynth.release.preview import preview_lines
 from surveysynth.release.run import ReleaseResult, release
 from surveysynth.spec import load_spec
 from surveysynth.survey import read_survey
-from surveysynth.synthesis import SyntheticDataset
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 
 MakeSpec = Callable[..., Path]
 RATIO = "population_size = 30000"
-
-
-def run_readme_example(folder: Path) -> tuple[float, float]:
-    """Run the program in the README as a data user would: estimate and standard error."""
-    readme = (folder / "README.md").read_text(encoding="utf-8")
-    (program,) = re.findall(r"```python\n(.*?)\n```", readme, re.DOTALL)
-    printed = io.StringIO()
-    with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
-        exec(compile(program, "README.md", "exec"), {"__name__": "__main__"})
-    estimate, standard_error = map(float, printed.getvalue().split())
-    return estimate, standard_error
-
-
-def published_row(folder: Path) -> pd.Series:
-    """The row of a table that the README says its program recomputes."""
-    readme = (folder / "README.md").read_text(encoding="utf-8")
-    ((table, row),) = re.findall(r"`(tables/\w+)` \(data row (\d+)\)", readme)
-    return pd.read_csv(folder / f"{table}.csv", keep_default_na=False).iloc[int(row) - 1]
 
 
 def test_files_are_the_contract(make_spec: MakeSpec, tmp_path: Path) -> None:
@@ -81,73 +58,6 @@ def test_counts_add_up_to_the_population(make_spec: MakeSpec, tmp_path: Path) ->
         assert cells[field, "f"] + cells[field, "m"] == pytest.approx(
             cells[field, "All"], rel=1e-12
         )
-
-
-@pytest.mark.parametrize(
-    ("lines", "frame"),
-    [
-        ({"survey": RATIO}, None),
-        ({}, None),
-        ({"survey": 'fpc = "fraction"'}, None),
-        ({"survey": RATIO, "tables": 'statistics = ["count"]'}, None),
-        ({"tables": 'statistics = ["count"]'}, None),
-        ({"survey": RATIO, "tables": 'statistics = ["total"]'}, None),
-        ({"tables": 'statistics = ["total"]'}, None),
-        ({"privacy": "m = 1\nreplicates_per_draw = 1"}, None),
-        ({"data": "survey.parquet"}, None),
-        ({"survey": f'{RATIO}\nlonely_psu = "remove"'}, "lonely"),
-        ({"survey": f'{RATIO}\nlonely_psu = "adjust"'}, "lonely"),
-        ({"survey": 'lonely_psu = "average"', "tables": 'statistics = ["total"]'}, "lonely"),
-        ({"survey": f'{RATIO}\nlonely_psu = "average"'}, "lonely"),
-    ],
-)
-def test_readme_program_recomputes_a_published_number(
-    make_spec: MakeSpec, tmp_path: Path, lines: dict[str, str], frame: str | None
-) -> None:
-    spec = make_spec(lonely_survey() if frame else None, **lines)
-    release(spec, tmp_path / "out")
-    folder = tmp_path / "out" / "release"
-    row = published_row(folder)
-    estimate, standard_error = run_readme_example(folder)
-    assert estimate == pytest.approx(float(row["estimate"]), rel=1e-9)
-    assert standard_error == pytest.approx(float(row["se"]), rel=1e-9)
-    assert standard_error > 0
-
-
-def test_readme_program_without_strata_and_with_odd_names(tmp_path: Path) -> None:
-    folder = tmp_path / "in"
-    folder.mkdir()
-    frame = small_survey().rename(columns={"gender": "it's a 'g'", "salary": 'pay "x"'})
-    frame.to_csv(folder / "survey.csv", index=False)
-    (folder / "spec.toml").write_text(
-        '[survey]\ndata = "survey.csv"\nweight = "weight"\n'
-        "[synthesizer]\noutcome = 'pay \"x\"'\n[tables]\nby = [\"it's a 'g'\"]\n"
-    )
-    release(folder / "spec.toml", tmp_path / "out")
-    row = published_row(tmp_path / "out" / "release")
-    estimate, standard_error = run_readme_example(tmp_path / "out" / "release")
-    assert estimate == pytest.approx(float(row["estimate"]), rel=1e-9)
-    assert standard_error == pytest.approx(float(row["se"]), rel=1e-9)
-
-
-def test_variances_from_a_pair_of_their_own_are_published_with_it(
-    make_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ordinary = synthesis.synthesise
-
-    def with_pair(*arguments: Any, **named: Any) -> Iterator[SyntheticDataset]:
-        for dataset in ordinary(*arguments, **named):
-            outcome, weight = dataset.outcome**1.1, dataset.weight[::-1].copy()
-            yield replace(dataset, variance_outcome=outcome, variance_weight=weight)
-
-    monkeypatch.setattr(synthesis, "synthesise", with_pair)
-    release(make_spec(survey=RATIO), tmp_path / "out")
-    folder = tmp_path / "out" / "release"
-    row, numbers = published_row(folder), run_readme_example(folder)
-    assert numbers == pytest.approx((float(row["estimate"]), float(row["se"])), rel=1e-9)
-    codebook = json.loads((folder / "codebook.json").read_text())
-    assert codebook["variance_pair"]["outcomes"] == ["salary_for_variance"]
-    assert codebook["synthetic_columns"][2:] == ["salary_for_variance", "weight_for_variance"]
 
 
 def test_a_literal_cannot_end_the_block_it_stands_in() -> None:

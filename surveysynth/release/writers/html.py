@@ -55,7 +55,7 @@ body { margin: 0; padding: 24px 16px; background: #fff; color: #1b1b1b; }
 #TABLE .gt_indent_1 { padding-left: 26px; text-indent: 0; }
 #TABLE .gt_group_heading { font-weight: 600; padding-top: 12px; }
 #TABLE .gt_sourcenote { color: #333; }
-#TABLE sup { font-size: 75%; padding-right: 2px; }
+#TABLE sup { font-size: 75%; line-height: 0; padding-right: 2px; }
 .banner { max-width: 54rem; margin: 0 auto 16px; padding: 10px 14px; border: 2px solid #b00020;
   color: #b00020; font: 600 15px/1.4 system-ui, sans-serif; }
 @media (max-width: 640px) {
@@ -106,7 +106,7 @@ def _great_table(layout: Layout) -> Any:
         .cols_align("right", keys)
         .cols_align("left", "label")
         .tab_stubhead(_plain(layout.stub_heading))
-        .cols_label(**{column.key: column.heading for column in layout.columns})
+        .cols_label({column.key: _plain(column.heading) for column in layout.columns})
     )
     for spanner in dict.fromkeys(column.spanner for column in layout.columns if column.spanner):
         under = [column.key for column in layout.columns if column.spanner == spanner]

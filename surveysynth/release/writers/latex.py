@@ -11,7 +11,6 @@ from pathlib import Path
 
 from surveysynth.release.layout import Cell, Column, Layout, Row
 
-DOCUMENT_NAME = "all_tables.tex"
 _ROWS_ON_A_PAGE = 40
 
 _SPECIAL = {
@@ -48,6 +47,7 @@ _PREAMBLE = r"""\documentclass[11pt]{article}
 \usepackage{iftex}
 \ifPDFTeX
   \usepackage[T1]{fontenc}
+  \IfFileExists{lmodern.sty}{\usepackage{lmodern}}{}
 \else
   \usepackage{fontspec}
 \fi
@@ -196,11 +196,12 @@ def _row(row: Row) -> str:
 
 
 def _cell(cell: Cell, *, strong: bool) -> str:
+    """Marks hang over on the right without width of their own: digits stay below digits."""
     text = escape(cell.text)
     marks = "".join(rf"\tnote{{{mark}}}" for mark in cell.marks)
-    return marks + (rf"\textbf{{{text}}}" if strong and text else text)
+    return (rf"\textbf{{{text}}}" if strong and text else text) + marks
 
 
 def _notes(layout: Layout) -> list[str]:
     marked = [rf"\item[{mark}] {escape(text)}" for mark, text in layout.footnotes]
-    return [*marked, *(rf"\item[] {escape(note)}" for note in layout.notes)]
+    return [*marked, *(rf"\item {escape(note)}" for note in layout.notes)]

@@ -5,6 +5,7 @@ a column of its own, without merged or empty cells, so that screen readers and p
 estimate and its standard error keep their own columns in the compact layout too.
 """
 
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,8 +21,6 @@ from surveysynth.release.table import ReleaseTable, Statistic
 if TYPE_CHECKING:
     import pandas as pd
 
-WORKBOOK_NAME = "tables.xlsx"
-
 _SHEETS = {"count": "Counts", "total": "Totals", "mean": "Means", "proportion": "Proportions"}
 _NO_NUMBER, _NONE = "[x]", "[none]"
 _LEGEND = (
@@ -35,7 +34,12 @@ _INERT = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_nu
 _WORD_JOINER = "\u2060"
 _INDEX_LEVELS = 3
 _LONGEST_HEADING = 200
-_WIDTH, _BY_WIDTH, _NOTES_WIDTH = 18, 24, 110
+_DEFAULT_TITLE = "Tables from synthetic survey microdata"
+#: Columns in characters, lines of text in points.
+_WIDTH, _BY_WIDTH, _NOTES_WIDTH, _COVER_WIDTH, _LINE = 18, 24, 110, 85, 18
+_COVER = "Cover"
+#: Title, instructions and headings come before the first note.
+_NOTES_START = 3
 
 
 def write_workbook(
@@ -53,8 +57,6 @@ def write_workbook(
     with _own_warnings_of_gptables():
         workbook = _workbook(layouts, presentation, path)
     workbook.set_properties({"title": presentation.title, "created": _CREATED})
-    for sheet in workbook.worksheets():
-        _set_widths(sheet, layouts.get(sheet.get_name()))
     workbook.close()
 
 
@@ -79,7 +81,7 @@ def _workbook(layouts: Mapping[str, Layout], presentation: Presentation, path: P
 
     notes = _Notes()
     sheets = {name: _sheet(name, layout, notes, presentation) for name, layout in layouts.items()}
-    return gptables.produce_workbook(
+    workbook = gptables.produce_workbook(
         str(path),
         sheets,
         cover=_cover(presentation),
@@ -87,6 +89,11 @@ def _workbook(layouts: Mapping[str, Layout], presentation: Presentation, path: P
         auto_width=False,
         workbook_options=_INERT,
     )
+    _arrange(workbook, sheets, presentation)
+    notes_sheet = workbook.get_worksheet_by_name("Notes")
+    for row, text in enumerate(notes.texts, start=_NOTES_START):
+        notes_sheet.set_row(row, _height(text, _NOTES_WIDTH))
+    return workbook
 
 
 class _Notes:
@@ -101,6 +108,10 @@ class _Notes:
     def reference(self, text: str) -> str:
         """What gptables turns into ``[note 1]``."""
         return f"$$note{self.number(text)}$$"
+
+    @property
+    def texts(self) -> list[str]:
+        return list(self._number)
 
     def frame(self) -> "pd.DataFrame":
         import pandas as pd
@@ -128,17 +139,25 @@ def _label(text: str) -> Any:
 def _cover(presentation: Presentation) -> Any:
     import gptables
 
+    intro, about = _cover_texts(presentation)
+    return gptables.Cover(
+        title=_inert(presentation.title or _DEFAULT_TITLE),
+        intro=[_inert(text) for text in intro],
+        about=[_inert(text) for text in about],
+        cover_label=_COVER,
+        width=_COVER_WIDTH,
+    )
+
+
+def _cover_texts(presentation: Presentation) -> tuple[list[str], list[str]]:
+    """Introduction and what is said about the data."""
     intro = [
         *([presentation.banner] if presentation.banner else []),
         "Tables estimated from synthetic microdata. The contents sheet lists them; the notes sheet "
         "explains what stands in brackets.",
     ]
-    about = [f"Source: {presentation.source}"] if presentation.source else []
-    return gptables.Cover(
-        title=_inert(presentation.title or "Tables from synthetic survey microdata"),
-        intro=[_inert(text) for text in intro],
-        about=[_inert(text) for text in [*about, presentation.privacy_note]],
-    )
+    source = [f"Source: {presentation.source}"] if presentation.source else []
+    return intro, [*source, presentation.privacy_note]
 
 
 def _sheet(name: str, layout: Layout, notes: _Notes, presentation: Presentation) -> Any:
@@ -208,24 +227,43 @@ def _distinct(headings: Sequence[str]) -> list[str]:
 
 def _formats(layout: Layout, by: int) -> list[dict[str, Any]]:
     """Numbers to the right with the digits of the table."""
-    formats = []
+    formats: list[dict[str, Any]] = []
     for index, column in enumerate(layout.columns):
         decimals = max((row.cells[index].decimals for row in layout.rows), default=0)
         shown = "#,##0" + (f".{'0' * decimals}" if decimals else "")
         number = {"align": "right", "num_format": shown}
-        kind = {"align": "left"} if column.key == "flag" else number
+        kind = {"align": "center"} if column.key == "flag" else number
         formats.append({"column": {"columns": [by + index], "format": kind, "include_names": True}})
     return formats
 
 
-def _set_widths(sheet: Any, layout: Layout | None) -> None:
-    """Column widths in characters; long texts above a table run over the columns beside them."""
-    if layout is not None:
-        by = max(len(layout.by_titles), 1)
-        sheet.set_column(0, by - 1, _BY_WIDTH)
-        sheet.set_column(by, by + len(layout.columns), _WIDTH)
+def _arrange(workbook: Any, sheets: Mapping[str, Any], presentation: Presentation) -> None:
+    """Widths, and heights of rows with wrapped text, which not every reader works out itself."""
+    for sheet in workbook.worksheets():
+        name = sheet.get_name()
         sheet.set_landscape()
         sheet.fit_to_pages(1, 0)
-    elif sheet.get_name() != "Cover":
-        sheet.set_column(0, 0, _WIDTH)
-        sheet.set_column(1, 1, _NOTES_WIDTH)
+        if name == _COVER:
+            for row, text in enumerate(_cover_rows(presentation)):
+                sheet.set_row(row, _height(text, _COVER_WIDTH))
+        elif name in sheets:
+            table = sheets[name]
+            sheet.set_column(0, table.index_levels - 1, _BY_WIDTH)
+            sheet.set_column(table.index_levels, table.table.shape[1] - 1, _WIDTH)
+            headings = map(str, table.table.columns)
+            sheet.set_row(table.data_range[0], max(_height(text, _WIDTH) for text in headings))
+        else:
+            sheet.set_column(0, 0, _WIDTH)
+            sheet.set_column(1, 1, _NOTES_WIDTH)
+
+
+def _height(text: str, width: int) -> float:
+    """Points; bold and capital letters take more than the average width."""
+    return _LINE * math.ceil(1.2 * len(text) / width)
+
+
+def _cover_rows(presentation: Presentation) -> list[str]:
+    """The cover line by line, with the headings that gptables puts between."""
+    intro, about = _cover_texts(presentation)
+    title = presentation.title or _DEFAULT_TITLE
+    return [title * 2, "Introductory information", *intro, "About these data", *about]

@@ -1,0 +1,63 @@
+"""Two explanations in a release's README: digits that mean something, and the guarantee in short.
+
+They depend on the settings of a release alone, never on its numbers: a README is the same whatever
+the survey said.
+"""
+
+import math
+
+from surveysynth.release.facts import ReleaseFacts
+
+
+def digits_section(facts: ReleaseFacts) -> list[str]:
+    """How far a published number can be read."""
+    tables = facts.spec.tables
+    base = f"multiples of {tables.round_counts:,}" if tables.round_counts > 1 else "whole units"
+    return [
+        "## How many digits mean something",
+        "The csv files and the microdata carry all digits of the computation, so that it can be "
+        "repeated; they are not all meaningful. Round a standard error to two significant digits "
+        "and its estimate to the same place: an estimate of 73512.384 with a standard error of "
+        "1234.5 reads 73,500 (standard error 1,200). Differences that are small beside their "
+        "standard errors mean nothing, however many digits they have.",
+        f"The tables for reading show counts in {base} and means with {tables.digits_mean} "
+        "decimals unless a variable has its own; a standard error is rounded as its estimate is, "
+        "and one that is not zero never reads as zero. Because each number is rounded by itself, "
+        "rounded parts need not add up to their rounded sum.",
+        "The standard errors cover sampling and, with two or more draws, synthesis. They do not "
+        "cover what the model or the privacy protection leave systematically wrong, nor errors of "
+        "the survey itself.",
+    ]
+
+
+def in_short(facts: ReleaseFacts) -> list[str]:
+    """What the guarantee says and what it does not, before the exact statement."""
+    settings = facts.settings
+    if not settings.private:
+        return []
+    epsilon = settings.epsilon
+    factor = f"about {_round_number(epsilon)}" if epsilon < 100 else f"e to the power {epsilon:g}"
+    return [
+        "In short, it says: had the confidential values of one record (its outcomes and its "
+        "weight) been others, whatever can be computed from this folder would have come out with "
+        f"nearly the same probability, up to a factor of exp(epsilon) = {factor} and the "
+        "qualifications below. This limits what anyone can learn about a person because that "
+        "person's answers were used, whatever else they know and however they compute. The larger "
+        "epsilon is, the weaker is this promise.",
+        "It does not say that nothing can be learned about a person: what holds for a group is "
+        "published on purpose and applies to its members, in the sample or not. It does not hide "
+        "who is in the sample or the public columns. It does not make the numbers accurate; the "
+        "standard errors say how accurate they are. It does not cover several records of one "
+        "person or household together. And it is not a promise about other publications from the "
+        "same survey.",
+        "Exactly:",
+    ]
+
+
+def _round_number(epsilon: float) -> str:
+    """exp(epsilon) with two significant digits."""
+    value = math.exp(epsilon)
+    if value >= 1e15:
+        return f"{value:.1e}"
+    places = 1 - math.floor(math.log10(value))
+    return f"{round(value, places):,.{max(places, 0)}f}"
