@@ -9,6 +9,7 @@ import re
 import struct
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,9 +29,20 @@ NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 #: The fields that carry synthetic values; all others are public and fixed beforehand.
 SYNTHETIC_TABLE_COLUMNS = {"estimate", "se", "df", "ci_lower", "ci_upper"}
 SYNTHETIC_MICRODATA_COLUMNS = {"salary", "weight"}
-HTML_CELL = re.compile(r'(<td [^>]*headers="[^>]*>)[^\n]*(</td>)')
+#: Cells of numbers in each format for readers; marks of footnotes and flags follow from them.
+CELLS = {
+    ".html": (re.compile(r'(<td [^>]*headers="[^>]*>)[^\n]*(</td>)'), r"\1\2"),
+    ".tex": (re.compile(r"( & (\\textbf\{)?[\d<,]|\\tnote)[^\n]*\\\\"), ""),
+    ".md": (re.compile(r"(\| )(\*\*|<sup>.</sup> )*[\d<,][^\n]*\|"), r"\1"),
+    ".xlsx": (re.compile(r'(<c r="[C-F]\d+"[^>]*>)<v>[^<]*</v>(</c>)'), r"\1\2"),
+}
+EVERY_FORMAT = 'formats = ["csv", "html", "latex", "xlsx", "markdown"]'
 
-SETTINGS = {"survey": "population_size = 30000", "privacy": "epsilon = 24.0\nm = 2"}
+SETTINGS = {
+    "survey": "population_size = 30000",
+    "privacy": "epsilon = 24.0\nm = 2",
+    "tables": EVERY_FORMAT,
+}
 
 
 def planted_survey() -> pd.DataFrame:
@@ -70,13 +82,23 @@ def forbidden_numbers(frame: pd.DataFrame, confidential: Path) -> np.ndarray:
     return np.array([v for v in every if float(f"{v:.5g}") != v])
 
 
+def text_of(path: Path) -> str:
+    """The text of a file; of a workbook that of its parts, one after the other."""
+    if path.suffix != ".xlsx":
+        return path.read_text(encoding="utf-8")
+    with zipfile.ZipFile(path) as parts:
+        return "\n".join(parts.read(name).decode() for name in sorted(parts.namelist()))
+
+
 def published_numbers(folder: Path) -> Iterator[tuple[Path, np.ndarray]]:
     """All numbers of every public file."""
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         if path.suffix == ".parquet":
             numbers = pd.read_parquet(path).select_dtypes("number").to_numpy().ravel()
         else:
-            text = path.read_text(encoding="utf-8").replace(",", " ")
+            # Thousands are grouped in what readers see; a csv separates fields with commas.
+            text = text_of(path)
+            text = text.replace(",", " ") + " " + re.sub(r"(?<=\d),(?=\d{3})", "", text)
             numbers = np.array([float(found) for found in NUMBER.findall(text)])
         yield path, np.abs(numbers)
 
@@ -117,7 +139,10 @@ def test_planted_values_and_realised_values_reach_no_public_byte(
     forbidden = forbidden_numbers(frame, out / "confidential")
     assert forbidden.size > 60
     assert_nothing_leaks(out / "release", forbidden)
-    public = [p.read_bytes() for p in (out / "release").rglob("*") if p.is_file()]
+    files = [p for p in (out / "release").rglob("*") if p.is_file()]
+    assert {".csv", ".html", ".tex", ".xlsx", ".md", ".json"} <= {p.suffix for p in files}
+    public = [p.read_bytes() for p in files]
+    public += [text_of(p).encode() for p in files if p.suffix == ".xlsx"]
     for value in [*CANARY_OUTCOMES, *CANARY_WEIGHTS]:
         needles = [repr(value).encode(), f"{value:.6f}".encode(), f"{value:,.5f}".encode()]
         needles += [struct.pack("<d", value), struct.pack(">d", value)]
@@ -162,9 +187,12 @@ def test_two_databases_one_record_apart_differ_in_synthetic_fields_alone(
             )
             assert synthetic <= set(left.columns)
             different |= not left.equals(right)
-        elif name.endswith(".html"):
-            left_page, right_page = (HTML_CELL.sub(r"\1\2", (f / name).read_text()) for f in outs)
-            assert left_page == right_page
+        elif name.startswith("tables"):
+            cells, rest = CELLS[Path(name).suffix]
+            left_page, right_page = (cells.sub(rest, text_of(f / name)) for f in outs)
+            assert left_page == right_page, name
+            if not name.endswith("all_tables.tex"):
+                assert len(left_page) < len(text_of(a / name)), name
         else:
             assert (a / name).read_bytes() == (b / name).read_bytes(), name
     assert different

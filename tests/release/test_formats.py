@@ -1,0 +1,289 @@
+"""What each format shows. Truth: the layout itself, read back by readers of other makers: Python's
+XML and HTML parsers, LaTeX's own rules spelled out, pdfLaTeX and LibreOffice where installed."""
+
+import re
+import shutil
+import subprocess
+import unicodedata
+import zipfile
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surveysynth.release.flags import policy_of
+from surveysynth.release.labels import ColumnLabel, Labels
+from surveysynth.release.layout import Layout, Presentation, lay_out
+from surveysynth.release.rounding import Rounding, to_digits, to_multiples
+from surveysynth.release.table import ReleaseTable, TableNumbers, make_table
+from surveysynth.release.writers import html, latex, markdown, xlsx
+
+SHEET = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+HOSTILE = [
+    "<script>alert('x')</script>",
+    "A & B <b>",
+    r"\input{/etc/passwd} $x_1^2$ 100% #1 {~}",
+    '=HYPERLINK("http://evil.example","x")',
+    "{=1+1}",
+    "[x](http://evil.example) $$note1$$ | `c` **b**",
+    "http://evil.example/?a=1",
+    "+-@'",
+    "[5pt]",
+    "*",
+    "男 Ελλάδα",
+    "--- '' ,, ?` !`",
+]
+
+
+def table(levels: list[str], statistic: str = "mean", flags: str = "none") -> ReleaseTable:
+    """A margin and the levels; the second has no records, the third one, the fourth three."""
+    d = len(levels)
+    cells = pd.DataFrame({"g": levels, "is_margin": [True] + [False] * (d - 1)})
+    x = np.linspace(1234.56, -99999.5, d)
+    n = np.array([5000, 0, 1, 3, *range(40, 40 + d)])[:d]
+    numbers = TableNumbers(x, np.abs(x) / 10 + 1e-3, 0 * x + 7, 9.0, x - 5.5, x + 1e6, n)
+    outcome = None if statistic == "count" else "y"
+    policy = policy_of(flags, "suppress")
+    return make_table(  # type: ignore[arg-type]
+        statistic, outcome, cells, numbers, level=0.95, notes=["A note."], flags=policy
+    )
+
+
+def presentation(labels: Labels | None = None, **given_texts: object) -> Presentation:
+    texts = {"title": "Title", "source": "A frame", "privacy_note": "Privacy: epsilon.",
+             "banner": "", **given_texts}  # fmt: skip
+    rounding = {("mean", "y"): to_digits(1), ("count", None): to_multiples(10)}
+    return Presentation(labels=labels or Labels(), rounding=rounding, **texts)  # type: ignore[arg-type]
+
+
+def layout_of(levels: list[str], **given_texts: object) -> Layout:
+    return lay_out([table(levels)], presentation(**given_texts))  # type: ignore[arg-type]
+
+
+def hostile_presentation(text: str) -> Presentation:
+    labels = Labels({name: ColumnLabel(title=text, unit=text) for name in ("g", "y")})
+    return presentation(labels, title=text, source=text, banner=text)
+
+
+def workbook_parts(tables: list[ReleaseTable], shown: Presentation, path: Path) -> dict[str, str]:
+    xlsx.write_workbook({"mean": tables}, shown, path)
+    with zipfile.ZipFile(path) as parts:
+        return {name: parts.read(name).decode() for name in parts.namelist()}
+
+
+def sheet_rows(parts: dict[str, str], number: int) -> list[list[object]]:
+    """Cells of a worksheet as text or numbers, read by the file format's rules."""
+    strings = [
+        "".join(text.text or "" for text in item.iter(f"{SHEET}t"))
+        for item in ElementTree.fromstring(parts["xl/sharedStrings.xml"])
+    ]
+    root = ElementTree.fromstring(parts[f"xl/worksheets/sheet{number}.xml"])
+    rows = []
+    for row in root.iter(f"{SHEET}row"):
+        cells: list[object] = []
+        for cell in row.iter(f"{SHEET}c"):
+            value = cell.find(f"{SHEET}v")
+            assert cell.find(f"{SHEET}f") is None, "a formula"
+            if value is not None and value.text is not None:
+                shared = cell.get("t") == "s"
+                cells.append(strings[int(value.text)] if shared else float(value.text))
+        rows.append(cells)
+    return rows
+
+
+def test_the_layout_holds_every_part() -> None:
+    layout = lay_out([table(["All", "a", "b", "c"], flags="nchs")], presentation())
+    assert [column.heading for column in layout.columns] == [
+        "Estimated mean", "Standard error", "Lower", "Upper", "Sample records", "Flag",
+    ]  # fmt: skip
+    assert [column.spanner for column in layout.columns[2:4]] == ["95% confidence interval"] * 2
+    first, *others = layout.rows
+    assert [cell.text for cell in first.cells] == (
+        ["1,234.6", "123.5", "1,229.1", "1,001,234.6", "5,000", "R"]
+    )
+    assert [row.cells[5].text for row in others] == ["", "U", "U"]
+    assert [row.cells[0].text for row in others] == ["–", "–", "–"]
+    assert [row.cells[0].marks for row in others] == [("a",), ("b",), ("b",)]
+    assert [text[:9] for _, text in layout.footnotes] == ["No sample", "Withheld "]
+    assert layout.notes[0] == "Source: A frame"
+    assert layout.notes[-1] == "Privacy: epsilon."
+
+
+def test_compact_pairs_an_estimate_with_its_error() -> None:
+    layout = lay_out([table(["All", "a", "b", "c"])], presentation(kind="compact"))
+    assert [column.heading for column in layout.columns] == (
+        ["Estimated mean (standard error)", "Sample records"]
+    )
+    assert [row.cells[0].text for row in layout.rows] == (
+        ["1,234.6 (123.5)", "–", "−66,254.8 (–)", "−99,999.5 (10,000.0)"]
+    )
+    assert [row.cells[0].marks for row in layout.rows] == [(), ("a",), ("b", "c"), ("b",)]
+
+
+@given(st.floats(-1e15, 1e15), st.integers(1, 10**6), st.integers(0, 6))
+def test_spreadsheets_hold_the_number_that_readers_see(x: float, base: int, digits: int) -> None:
+    for rounding in (to_multiples(base), to_digits(digits), Rounding(0.01, 2, 100.0)):
+        shown = rounding.show(x).replace(",", "").replace("−", "-")
+        assert rounding.rounded(x) == pytest.approx(float(shown), rel=1e-15, abs=1e-300)
+
+
+def test_every_format_shows_every_part(tmp_path: Path) -> None:
+    shown = presentation(banner="NOT PRIVATE")
+    tables = [table(["All", "a", "b", "c"], flags="statcan")]
+    layout = lay_out(tables, shown)
+    parts = workbook_parts(tables, shown, tmp_path / "t.xlsx")
+    text = {
+        "html": html.render_page(layout),
+        "latex": latex.render_fragment(layout).replace(r"\%", "%"),
+        "markdown": markdown.render_page(layout).replace("\\", ""),
+        "xlsx": "".join(parts.values()),
+    }
+    for name, content in text.items():
+        for part in ["Title", "NOT PRIVATE", "Source: A frame", "A note.", "Privacy: epsilon.",
+                     "too unreliable to be published", "No sample records in this cell",
+                     "95% confidence interval"]:  # fmt: skip
+            assert part in content, (name, part)
+    numbers = sheet_rows(parts, 4)[-4:]
+    assert numbers[0] == ["All", 1234.6, 123.5, 1229.1, 1001234.6, 5000.0, "[none]", "[none]"]
+    assert numbers[1][:3] == ["a", "[x]", "[x]"]
+    notes = {row[0]: row[1] for row in sheet_rows(parts, 3)[3:]}
+    number = re.findall(r"\d+", str(numbers[1][-1]))[0]
+    assert "No sample records" in str(notes[float(number)])
+    assert numbers[0][0] == "All"
+
+
+class _Table(HTMLParser):
+    """Header ids and the headers that each data cell names."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.ids: dict[str, str] = {}
+        self.cells: list[list[str]] = []
+        self.scopes: list[str | None] = []
+        self.opened: list[str] = []
+        self._header = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given_attrs = dict(attrs)
+        self.opened.append(tag)
+        if tag == "th":
+            self._header = str(given_attrs["id"])
+            self.ids[self._header] = ""
+            self.scopes.append(given_attrs.get("scope"))
+        elif tag == "td" and "headers" in given_attrs:
+            self.cells.append(str(given_attrs["headers"]).split())
+            self._header = ""
+
+    def handle_endtag(self, tag: str) -> None:
+        self._header = "" if tag == "th" else self._header
+
+    def handle_data(self, data: str) -> None:
+        if self._header:
+            self.ids[self._header] += data
+
+
+def test_a_screen_reader_finds_the_headers_of_every_cell() -> None:
+    cells = pd.DataFrame({"f": ["All", "All", "1", "1"], "g": ["All", "m", "All", "m"]})
+    cells["is_margin"] = [True, True, True, False]
+    x = np.full(4, 10.0)
+    made = make_table("count", None, cells, TableNumbers(x, x, x, 9.0, x, x, np.full(4, 9)),
+                      level=0.95)  # fmt: skip
+    of_levels = {"f": {"1": "Physics"}, "g": {"m": "Male"}}
+    labels = Labels({name: ColumnLabel(levels=levels) for name, levels in of_levels.items()})
+    read = _Table(html.render_page(lay_out([made], presentation(labels))))
+    assert read.opened.index("caption") == read.opened.index("table") + 1
+    assert set(read.scopes) <= {"col", "colgroup", "row", "rowgroup"}
+    assert len(read.cells) == 4 * 5
+    for headers in read.cells:
+        assert set(headers) <= set(read.ids), "a header that does not exist"
+    last = [" ".join(read.ids[each].strip() for each in headers) for headers in read.cells[-5:]]
+    assert last[:3] == [
+        "Physics Male Estimated number",
+        "Physics Male Standard error",
+        "Physics Male 95% confidence interval Lower",
+    ]
+    assert [read.ids[headers[0]].strip() for headers in read.cells[5:10]] == ["All"] * 5
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_labels_stay_text_in_a_workbook(tmp_path: Path, text: str) -> None:
+    parts = workbook_parts([table(["All", text])], hostile_presentation(text), tmp_path / "t.xlsx")
+    for name, content in parts.items():
+        ElementTree.fromstring(content)
+        assert "<f>" not in content, name
+        assert 'TargetMode="External"' not in content, name
+    rows = sheet_rows(parts, 4)
+    found = [str(cell).replace("\u2060", "") for row in rows for cell in row]
+    assert " ".join(text.split()) in found
+    assert any(cell.startswith("Source: ") and text in cell for cell in found)
+
+
+def test_a_workbook_is_the_same_each_time(tmp_path: Path) -> None:
+    for name in "ab":
+        workbook_parts([table(["All", "x"])], presentation(), tmp_path / f"{name}.xlsx")
+    assert (tmp_path / "a.xlsx").read_bytes() == (tmp_path / "b.xlsx").read_bytes()
+
+
+def _read_latex(source: str) -> str:
+    """Undo the escapes; fails on any command or special sign that is not one of ours."""
+    back = {escaped: char for char, escaped in latex._SPECIAL.items()}
+    pattern = "|".join(re.escape(each) for each in sorted(back, key=len, reverse=True))
+    rest = re.sub(pattern, "", source).replace("{}", "")
+    assert not re.search(r"[\\&%$#_{}~^\"<>|`\[\]*]", rest), rest
+    pieces = re.split(f"({pattern})", source)
+    return "".join(back.get(piece, piece.replace("{}", "")) for piece in pieces)
+
+
+@given(st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" "), max_size=30))
+@settings(max_examples=200)
+def test_latex_prints_any_text_as_it_stands(text: str) -> None:
+    assert _read_latex(latex.escape(text)) == " ".join(text.split())
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_labels_stay_text_in_latex_and_markdown(text: str) -> None:
+    layout = lay_out([table(["All", text])], hostile_presentation(text))
+    shown = " ".join(text.split())
+    source = latex.render_fragment(layout)
+    assert source.count(latex.escape(shown)) >= 5
+    assert r"\input" not in source
+    # What follows a line's end would be its argument.
+    assert not re.search(r"\\\\\s*[\[*]", source)
+    page = markdown.render_page(layout)
+    lines = [line for line in page.splitlines() if line.startswith("|")]
+    cells = {len(re.findall(r"(?<!\\)\|", line)) for line in lines}
+    assert cells == {len(layout.columns) + 2}
+    assert "<script" not in page.replace("\\<", "")
+    assert "](" not in page.replace("\\]", "")
+
+
+def test_long_tables_break_over_pages_in_latex() -> None:
+    layout = layout_of(["All", *(f"level {i}" for i in range(60))])
+    source = latex.render_fragment(layout)
+    assert r"\begin{longtable}" in source
+    assert r"\insertTableNotes" in source
+    assert source.count("Std. error") == 2
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+@pytest.mark.parametrize("rows", [3, 60])
+def test_pdflatex_prints_hostile_labels(tmp_path: Path, rows: int) -> None:
+    latin = [t for t in HOSTILE if all(unicodedata.name(c, "").startswith("LATIN") or ord(c) < 128
+                                       for c in t)]  # fmt: skip
+    levels = ["All", *latin, *(f"level {i}" for i in range(rows))]
+    text = " ".join(latin)
+    latex.write_fragment(lay_out([table(levels)], hostile_presentation(text)), tmp_path / "t.tex")
+    latex.write_document(["t"], tmp_path / "all.tex")
+    done = subprocess.run(
+        ["pdflatex", "-no-shell-escape", "-halt-on-error", "-interaction=nonstopmode", "all.tex"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:].decode(errors="replace")
