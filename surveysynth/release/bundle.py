@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,38 +128,94 @@ def staged(plan: BundlePlan) -> Iterator[Staging]:
 
     Raises ``InputError`` when the file system refuses (full, read-only).
     """
-    created: list[Path] = []
-    roots: list[Path] = []
-    try:
-        out = _stage(plan.out, created, roots) / "out"
+    with _temporary(f"the release could not be written to {plan.out}") as beside:
+        out = beside(plan.out) / "out"
         release = out / RELEASE
         release.mkdir(parents=True)
         confidential = out / CONFIDENTIAL
         if not plan.confidential_inside:
-            confidential = _stage(plan.confidential, created, roots) / "out"
+            confidential = beside(plan.confidential) / "out"
         confidential.mkdir(mode=PRIVATE_MODE)
         yield Staging(release, confidential)
+
+
+@contextmanager
+def _temporary(what_failed: str) -> Iterator[Callable[[Path], Path]]:
+    """A function that makes a temporary folder beside a target; what is left goes at the end."""
+    created: list[Path] = []
+    roots: list[Path] = []
+
+    def beside(target: Path) -> Path:
+        missing = [parent for parent in target.parents if not parent.exists()]
+        for parent in reversed(missing):
+            parent.mkdir()
+            created.append(parent)
+        roots.append(
+            Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
+        )
+        return roots[-1]
+
+    try:
+        yield beside
     except OSError as error:
         raise InputError(
-            f"the release could not be written to {plan.out}: {error.strerror or 'no reason given'}"
-            "; nothing was left behind."
+            f"{what_failed}: {error.strerror or 'no reason given'}; nothing was left behind."
         ) from None
     finally:
         for root in roots:
             shutil.rmtree(root, ignore_errors=True)
         for parent in reversed(created):
-            with suppress(OSError):  # not empty: it holds the published release
+            with suppress(OSError):  # not empty: it holds what was published
                 parent.rmdir()
 
 
-def _stage(target: Path, created: list[Path], roots: list[Path]) -> Path:
-    missing = [parent for parent in target.parents if not parent.exists()]
-    for parent in reversed(missing):
-        parent.mkdir()
-        created.append(parent)
-    root = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
-    roots.append(root)
-    return root
+def plan_folder(
+    out: Path, *, overwrite: bool, own: Collection[str], marker: str, what: str
+) -> Path:
+    """Check the target of a confidential folder that is written whole or not at all.
+
+    ``own``: the names that such a folder may hold; ``marker``: the one that it always has;
+    ``what``: what it is called in messages. Raises ``InputError`` as ``plan_bundle`` does.
+    """
+    target = out.expanduser().resolve()
+    if target.exists():
+        if not overwrite:
+            raise InputError(
+                f"the output folder {target} exists; name another or replace it with --overwrite."
+            )
+        names = {entry.name for entry in target.iterdir()} if target.is_dir() else None
+        if names is None or (names and not (names <= set(own) and marker in names)):
+            raise InputError(
+                f"{target} is something else than {what}, so --overwrite does not replace it; "
+                "name another folder."
+            )
+    _check_writable(target)
+    return target
+
+
+@contextmanager
+def staged_folder(target: Path, what: str) -> Iterator[Path]:
+    """A temporary folder of mode 0700 beside the target; removed unless it was published."""
+    with _temporary(f"{what} could not be written to {target}") as beside:
+        folder = beside(target) / "out"
+        folder.mkdir(mode=PRIVATE_MODE)
+        yield folder
+
+
+def publish_folder(
+    folder: Path, target: Path, entries: Sequence[LedgerEntry]
+) -> list[LedgerEntry]:
+    """Record the runs, flush everything to disk and rename it into place; all entries.
+
+    The ledger of a folder that is replaced is carried over.
+    """
+    with _locked(target):
+        everything = merge(read_ledger(target / LEDGER_NAME), entries)
+        text = "".join(each.line() for each in everything)
+        (folder / LEDGER_NAME).write_text(text, encoding="utf-8")
+        _flush(folder)
+        _swap([(folder, target)])
+    return everything
 
 
 def publish(plan: BundlePlan, staging: Staging, entry: LedgerEntry) -> list[LedgerEntry]:

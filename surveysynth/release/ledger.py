@@ -22,7 +22,9 @@ LEDGER_NAME = "ledger.jsonl"
 class LedgerEntry:
     """One run: epsilon is the target, None for a release without protection (risk "none").
 
-    ``test`` marks a run with a stated seed, whose files must not be published; ``date`` is UTC.
+    ``test`` marks a run with a stated seed, whose files must not be published; ``released`` is
+    false for a comparison, which shows confidential estimates and releases nothing; ``date`` is
+    UTC.
     """
 
     spec: str
@@ -35,6 +37,7 @@ class LedgerEntry:
     version: str
     date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     run: str = field(default_factory=lambda: secrets.token_hex(8))
+    released: bool = True
 
     def line(self) -> str:
         """The entry as one line of JSON."""
@@ -50,6 +53,7 @@ class LedgerSummary:
     unprotected: int
     tests: int
     other_data: int
+    comparisons: int = 0
 
     def sentences(self) -> list[str]:
         """For the person who ran the command: public settings only, nothing realised."""
@@ -67,6 +71,11 @@ class LedgerSummary:
             lines.append(
                 f"Ledger: {_runs(self.tests)} with a stated seed not counted; their files are "
                 "tests and must not be published."
+            )
+        if self.comparisons:
+            lines.append(
+                f"Ledger: {_runs(self.comparisons)} for comparisons not counted; they release "
+                "nothing, and nothing of them may be published."
             )
         if self.other_data:
             lines.append(
@@ -121,11 +130,13 @@ def merge(*ledgers: Sequence[LedgerEntry]) -> list[LedgerEntry]:
 def summarise(entries: Sequence[LedgerEntry], data_sha256: str) -> LedgerSummary:
     """Add up the runs on the data file with this hash (basic composition)."""
     here = [entry for entry in entries if entry.data_sha256 == data_sha256]
-    counted = [entry for entry in here if not entry.test]
+    released = [entry for entry in here if entry.released]
+    counted = [entry for entry in released if not entry.test]
     return LedgerSummary(
         epsilon=sum(entry.epsilon for entry in counted if entry.epsilon is not None),
         runs=len(counted),
         unprotected=sum(entry.epsilon is None for entry in counted),
-        tests=len(here) - len(counted),
+        tests=len(released) - len(counted),
         other_data=len(entries) - len(here),
+        comparisons=len(here) - len(released),
     )
