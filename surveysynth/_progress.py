@@ -19,6 +19,16 @@ RELEASE_STAGES = (
 )
 
 
+COMPARISON_STAGES = (
+    "reading the survey",
+    "sample and noisy tables",
+    "synthesizer fbs",
+    "synthesizer fbp",
+    "figures and report",
+    "writing",
+)
+
+
 class StageReporter:
     """A bar over the known stages on a terminal, one plain line a stage elsewhere (stderr).
 

@@ -128,6 +128,43 @@ def release(
 
 
 @app.command()
+def compare(
+    spec: SpecArgument,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace OUT if a comparison wrote it.")
+    ] = False,
+    seed: SeedOption = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A further synthesizer; may be given several times."),
+    ] = None,
+    sensitivity: Annotated[
+        str, typer.Option(metavar="RULE", help="Of the Laplace noise of means: paper or honest.")
+    ] = "paper",
+) -> None:
+    """Compare sample, noise and synthesis at one epsilon: a CONFIDENTIAL report, no release."""
+    from surveysynth._progress import COMPARISON_STAGES, StageReporter
+    from surveysynth.evaluate import run
+
+    with StageReporter(COMPARISON_STAGES) as progress:
+        result = run.write_comparison(
+            spec,
+            out,
+            overwrite=overwrite,
+            seed=seed,
+            models=model or (),
+            sensitivity=run.sensitivity_of(sensitivity),
+            progress=progress,
+        )
+    for name, why in result.comparison.left_out.items():
+        print(f"Left out: {name}: {why}")
+    print(f"CONFIDENTIAL: {result.out / run.REPORT_NAME} shows confidential estimates.")
+    print("Nothing was released, and nothing of this folder may be published.")
+    print("\n".join(result.ledger.sentences()))
+
+
+@app.command()
 def doctor() -> None:
     """Show versions, processors, threads and compilers."""
     from surveysynth.doctor import report_lines

@@ -22,6 +22,7 @@ _LIBRARIES = (
     "pydantic",
     "formulaic",
     "great-tables",
+    "matplotlib",
     "typer",
     "rich",
     "statsmodels",

@@ -83,7 +83,7 @@ def release(
     survey = read_survey(spec)
     refuse_clusters(survey.design)
     facts = _facts(spec, survey.design, settings, model, test=seed is not None)
-    entry = _ledger_entry(facts)
+    entry = ledger_entry(spec, model=method_name(spec.synthesizer.model), test=facts.test)
     private, fit = mechanism.run(
         model, survey.design, survey.confidential, settings, mechanism_rng, say
     )
@@ -172,19 +172,26 @@ def _facts(
     )
 
 
-def _ledger_entry(facts: "ReleaseFacts") -> LedgerEntry:
+def method_name(model: str) -> str:
+    """A model's name in ledgers and reports; a Stan program of the caller's own by its file."""
+    return Path(model).stem
+
+
+def ledger_entry(spec: "Spec", *, model: str, test: bool, released: bool = True) -> LedgerEntry:
+    """The record of one run of the mechanism; ``released`` is false for comparisons."""
     from surveysynth.release.privacy_file import library_versions
 
-    spec, settings = facts.spec, facts.settings
+    settings = settings_of(spec)
     return LedgerEntry(
         spec=spec.path.name,
         spec_sha256=file_sha256(spec.path),
         data_sha256=file_sha256(spec.data_path),
-        model=Path(spec.synthesizer.model).stem,
+        model=model,
         epsilon=settings.epsilon if settings.private else None,
         m=settings.m,
-        test=facts.test,
+        test=test,
         version=library_versions()["surveysynth"],
+        released=released,
     )
 
 

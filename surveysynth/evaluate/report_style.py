@@ -1,0 +1,54 @@
+"""The style sheet of the comparison report."""
+
+PAGE_CSS = """
+:root { --ink: #1b1b1b; --faint: #6b6b6b; --line: #e4e4e4; --warning: #b00020; }
+body { margin: 0; color: var(--ink); background: #fff;
+  font: 15px/1.5 system-ui, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
+main { max-width: 66rem; margin: 0 auto; padding: 0 20px 40px; }
+.banner { position: sticky; top: 0; z-index: 3; margin: 0; max-width: none;
+  padding: 7px 20px; color: #fff;
+  background: var(--warning); font-weight: 600; font-size: 14px; text-align: center; }
+.banner.end { position: static; }
+h1 { font-size: 26px; line-height: 1.25; margin: 28px 0 10px; }
+h2 { font-size: 19px; margin: 36px 0 6px; }
+p { max-width: 46rem; margin: 6px 0; }
+.note, caption { color: var(--faint); font-size: 13px; }
+caption { text-align: left; padding: 0 0 4px; }
+.scroll { overflow-x: auto; margin: 8px 0 14px; }
+table { border-collapse: separate; border-spacing: 0; font-size: 13.5px;
+  font-variant-numeric: tabular-nums;
+  border-top: 2px solid var(--ink); border-bottom: 1px solid var(--ink); }
+thead th { border-bottom: 1px solid var(--ink); vertical-align: bottom; text-align: right;
+  font-weight: 600; }
+th, td { padding: 4px 12px; white-space: nowrap; }
+td { text-align: right; }
+tbody tr + tr > * { border-top: 1px solid var(--line); }
+tbody th { text-align: left; font-weight: 400; }
+thead th:first-child { text-align: left; }
+th:first-child { position: sticky; left: 0; background: #fff; z-index: 1; }
+tr.strong > * { font-weight: 600; }
+tr.group th { padding-top: 12px; font-weight: 600; }
+th.indent { padding-left: 28px; }
+td span { color: var(--faint); font-weight: 400; padding-left: 6px; }
+td sup { color: var(--warning); font-weight: 700; }
+th i { display: inline-block; width: 9px; height: 9px; border-radius: 50%; margin-right: 6px; }
+img { display: block; max-width: 100%; height: auto; }
+.figure img { width: 50rem; }
+@media (max-width: 640px) {
+  main { padding: 0 10px 30px; }
+  h1 { font-size: 21px; }
+  .banner { padding: 6px 10px; font-size: 12px; }
+  th, td { padding: 3px 6px; }
+  table { font-size: 12px; }
+  th.indent { padding-left: 16px; }
+  .figure img { width: 34rem; max-width: none; }
+}
+@media print {
+  .banner { position: fixed; left: 0; right: 0; top: 0; print-color-adjust: exact;
+    -webkit-print-color-adjust: exact; }
+  .banner.end { display: none; }
+  main { padding-top: 40px; }
+  @page { margin: 16mm 12mm; }
+  .figure, tr { break-inside: avoid; }
+}
+"""

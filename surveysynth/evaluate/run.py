@@ -1,0 +1,164 @@
+"""From a specification file to a folder with a comparison: confidential, whole or not at all."""
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+from surveysynth.baselines.sensitivity import Rule
+from surveysynth.errors import InputError
+from surveysynth.release.bundle import plan_folder, publish_folder, staged_folder
+from surveysynth.release.ledger import LEDGER_NAME, LedgerSummary, summarise
+
+if TYPE_CHECKING:
+    from surveysynth.evaluate.comparison import Comparison
+    from surveysynth.evaluate.report import Picture
+
+COMPARISON_NAME, FACTS_NAME, REPORT_NAME = "comparison.csv", "comparison.json", "report.html"
+FIGURES = "figures"
+_OWN = frozenset({COMPARISON_NAME, FACTS_NAME, REPORT_NAME, FIGURES, LEDGER_NAME})
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, repr=False)
+class ComparisonResult:
+    """Where the files are, what was compared, and what the folder's ledger adds up to."""
+
+    out: Path
+    comparison: "Comparison"
+    ledger: LedgerSummary
+
+
+def write_comparison(
+    spec_path: str | Path,
+    out: str | Path,
+    *,
+    overwrite: bool = False,
+    seed: int | None = None,
+    models: Sequence[str] = (),
+    sensitivity: Rule = "paper",
+    progress: Progress | None = None,
+) -> ComparisonResult:
+    """Compare the confidential sample with noise and synthesis, and write tables and a report.
+
+    The mechanism runs on the confidential data as for a release, but nothing is released: the
+    folder, of mode 0700, shows confidential estimates, and its ledger records the runs as such.
+
+    Parameters
+    ----------
+    spec_path
+        The specification file.
+    out
+        The folder to write; it must not exist, unless ``overwrite`` is set and a comparison wrote
+        it.
+    seed
+        Makes the run repeatable.
+    models
+        Synthesizers to compare besides fbs, fbp and the specification's own.
+    sensitivity
+        Of noisy means: "paper" or "honest" (``baselines.sensitivity``).
+    progress
+        Called with the name of each stage.
+
+    Raises ``InputError`` for unusable input and existing targets, ``RefusedError`` when no
+    synthesizer could be compared. In either case, and on any other exception, nothing is written.
+    """
+    from surveysynth.evaluate.comparison import compare
+    from surveysynth.release.run import ledger_entry
+    from surveysynth.spec import load_spec
+    from surveysynth.survey import read_survey
+
+    say = progress or (lambda stage: None)
+    target = plan_folder(
+        Path(out), overwrite=overwrite, own=_OWN, marker=COMPARISON_NAME, what="a comparison"
+    )
+    spec = load_spec(spec_path)
+    say("reading the survey")
+    survey = read_survey(spec)
+    comparison = compare(
+        spec, survey, models=models, sensitivity=sensitivity, seed=seed, progress=say
+    )
+    test = seed is not None
+    with staged_folder(target, "the comparison") as folder:
+        say("figures and report")
+        _write(comparison, folder, test=test)
+        say("writing")
+        entries = [
+            ledger_entry(spec, model=name, test=test, released=False) for name in comparison.runs
+        ]
+        everything = publish_folder(folder, target, entries)
+    return ComparisonResult(target, comparison, summarise(everything, entries[0].data_sha256))
+
+
+def sensitivity_of(word: str) -> Rule:
+    """The rule that a word names; raises ``InputError`` for another word."""
+    if word not in get_args(Rule):
+        raise InputError(f"sensitivity must be one of {', '.join(get_args(Rule))}, got {word!r}.")
+    return cast(Rule, word)
+
+
+def _write(comparison: "Comparison", folder: Path, *, test: bool) -> None:
+    from surveysynth.evaluate.report import comparison_csv, facts_record, render_report
+    from surveysynth.release.files import write_json
+
+    pictures = make_pictures(comparison)
+    (folder / FIGURES).mkdir()
+    for picture in pictures:
+        (folder / FIGURES / f"{picture.name}.png").write_bytes(picture.png)
+    csv = comparison_csv(comparison.frame())
+    (folder / COMPARISON_NAME).write_text(csv, encoding="utf-8")
+    write_json(facts_record(comparison, test=test), folder / FACTS_NAME)
+    report = render_report(comparison, pictures, test=test)
+    (folder / REPORT_NAME).write_text(report, encoding="utf-8")
+
+
+def make_pictures(comparison: "Comparison") -> "list[Picture]":
+    """All figures of a report, drawn."""
+    from surveysynth.evaluate.report import Picture
+    from surveysynth.plots import confidential as plots
+
+    def picture(
+        name: str, heading: str, text: str, figure: Callable[..., Any], *more: int
+    ) -> Picture:
+        buffer = io.BytesIO()
+        drawn = plots.draw(figure, comparison, *more)
+        # Without the library's version the same numbers give the same bytes.
+        drawn.savefig(buffer, format="png", metadata={"Software": None})
+        return Picture(name, heading, text, buffer.getvalue())
+
+    made = [
+        picture(
+            "rmse", "Root mean squared error by method",
+            "Farther left is nearer to the confidential sample. The bar and its number are the "
+            "median over cells and margins.", plots.rmse_violins,
+        ),
+        picture(
+            "record_bounds", "Bounds of the records, unweighted and weighted",
+            "Down-weighting moves the records with the largest bounds below the target; the bar is "
+            "the median record.", plots.record_bounds,
+        ),
+        picture(
+            "risk_weights", "Risk weights against bounds, before and after",
+            "Records with a large bound in the unweighted fit get a small weight; under the "
+            "weights they line up at the target.", plots.risk_weights,
+        ),
+    ]  # fmt: skip
+    for column, name in enumerate(comparison.survey.design.outcome_names):
+        made.append(
+            picture(
+                f"outcome_against_weight_{column + 1}", f"Outcome and survey weight: {name}",
+                "Confidential records, then a synthetic dataset with the weights that were drawn, "
+                "then with the smoothed weights that are released.",
+                plots.outcome_against_weight, column,
+            )
+        )  # fmt: skip
+    made.append(
+        picture(
+            "densities", "Distribution of the outcome",
+            "Weighted densities: of the confidential sample, and of a synthetic dataset with its "
+            "smoothed weights.", plots.densities,
+        )
+    )  # fmt: skip
+    return made

@@ -1,0 +1,1 @@
+"""Figures. Matplotlib is imported when one is drawn."""

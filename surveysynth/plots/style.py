@@ -1,0 +1,106 @@
+"""What all figures share: colours, fonts, axes in the units of the data."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surveysynth._types import FloatArray
+from surveysynth.transforms import Transform
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+INK, FAINT, WARNING = "#1b1b1b", "#8a8a8a", "#b00020"
+#: Okabe and Ito's palette, told apart under every common colour blindness; yellow is too pale.
+_COLOURS = {
+    "sample": "#4d4d4d",
+    "laplace": "#D55E00",
+    "laplace_consistent": "#E69F00",
+    "fbs": "#0072B2",
+    "fbp": "#009E73",
+}
+_OTHERS = ("#CC79A7", "#56B4E9", "#7F5AA2", "#8C6D31")
+
+RC: dict[str, Any] = {
+    "font.size": 9.5,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.grid": True,
+    "axes.grid.axis": "x",
+    "grid.color": "#e6e6e6",
+    "axes.axisbelow": True,
+    "figure.dpi": 160,
+}
+MARK = "CONFIDENTIAL: shows confidential estimates and records. Not for release."
+
+
+def colour_of(method: str, methods: tuple[str, ...]) -> str:
+    """A method's colour, the same in every figure."""
+    others = [name for name in methods if name not in _COLOURS]
+    return _COLOURS.get(method) or _OTHERS[others.index(method) % len(_OTHERS)]
+
+
+def label_of(method: str) -> str:
+    """A method's name for readers."""
+    known = {
+        "sample": "Sample",
+        "laplace": "Laplace",
+        "laplace_consistent": "Consistent Laplace",
+        "fbs": "FBS",
+        "fbp": "FBP",
+    }
+    return known.get(method, method.replace("_", " ").capitalize())
+
+
+def new_figure(width: float, height: float) -> "Figure":
+    """An empty figure that needs no display, marked confidential."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    figure.suptitle(MARK, x=0.01, ha="left", color=WARNING, fontsize=9, fontweight="bold")
+    return figure
+
+
+def outcome_axis(axis: Any, transform: Transform, low: float, high: float) -> None:
+    """Label an axis that shows transformed values with round numbers in the outcome's units."""
+    ticks = outcome_ticks(transform, low, high)
+    positions = transform.forward(np.asarray(ticks, dtype=np.float64))
+    axis.set_ticks(positions, [short_number(each) for each in ticks])
+
+
+def outcome_ticks(transform: Transform, low: float, high: float) -> list[float]:
+    """Round numbers in the outcome's units, spread over an axis of transformed values low..high."""
+    sizes = [m * 10.0**k for m in (1, 5, 2) for k in range(12, -7, -1)]
+    # Zero and the rounder numbers have the choice, then whatever fits between.
+    values = np.array([0.0, *(sign * size for size in sizes for sign in (1.0, -1.0))])
+    if transform.kind == "log":
+        values = values[values + transform.shift > 0]
+    position = transform.forward(values)
+    inside = (position >= low) & (position <= high)
+    chosen: dict[float, float] = {}
+    for value, place in zip(values[inside], position[inside], strict=True):
+        if all(abs(place - other) >= 0.13 * (high - low) for other in chosen.values()):
+            chosen[float(value)] = float(place)
+    return sorted(chosen)
+
+
+def short_number(value: float) -> str:
+    """1,500,000 as 1.5M; 20,000 as 20k."""
+    for size, letter in ((1e9, "bn"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}"
+
+
+def spread(values: FloatArray) -> tuple[float, float]:
+    """Ends of an axis for these values, with a small margin."""
+    low, high = float(values.min()), float(values.max())
+    margin = 0.03 * (high - low) or 1.0
+    return low - margin, high + margin
