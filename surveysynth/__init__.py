@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from surveysynth import errors
+    from surveysynth.baselines.topcoding import topcode
     from surveysynth.estimation.combining import combine, t_interval
     from surveysynth.estimation.domains import build_domains
     from surveysynth.estimation.replicate_weights import (
@@ -22,11 +23,23 @@ if TYPE_CHECKING:
     from surveysynth.estimation.replication import estimate_domains_replicated
     from surveysynth.estimation.sample_design import SampleDesign
     from surveysynth.estimation.taylor import estimate_domains
+    from surveysynth.evaluate.identification import identification_risk
+    from surveysynth.evaluate.regression import coefficient_utility, propensity_score
+    from surveysynth.evaluate.risk_utility import risk_utility_map
+    from surveysynth.evaluate.utility import distribution_utility
     from surveysynth.mechanism import ConfidentialFit, PrivateDraws
     from surveysynth.mechanism import run as run_mechanism
     from surveysynth.models import get_model
     from surveysynth.models.base import SamplingPlan
     from surveysynth.privacy.budget import MechanismSettings
+    from surveysynth.privacy.risk import (
+        CountBased,
+        Lipschitz,
+        NoRisk,
+        OwnRisk,
+        Pairwise,
+        Scalar,
+    )
     from surveysynth.privacy.statement import privacy_statement
     from surveysynth.release.run import release as run_release
     from surveysynth.spec import load_spec
@@ -39,64 +52,88 @@ if TYPE_CHECKING:
 __all__ = [
     "Confidential",
     "ConfidentialFit",
+    "CountBased",
+    "Lipschitz",
     "MechanismSettings",
+    "NoRisk",
+    "OwnRisk",
+    "Pairwise",
     "PrivateDraws",
     "PublicDesign",
     "ReplicateWeights",
     "SampleDesign",
     "SamplingPlan",
+    "Scalar",
     "Survey",
     "SyntheticDataset",
     "Transform",
     "agency_replicates",
     "balanced_half_samples",
     "build_domains",
+    "coefficient_utility",
     "combine",
+    "distribution_utility",
     "errors",
     "estimate_domains",
     "estimate_domains_replicated",
     "get_model",
+    "identification_risk",
     "jackknife",
     "load_spec",
     "preston_bootstrap",
     "privacy_statement",
+    "propensity_score",
     "rao_wu_yue_bootstrap",
     "read_survey",
+    "risk_utility_map",
     "run_mechanism",
     "run_release",
     "synthesise",
     "t_interval",
+    "topcode",
 ]
 
 _SOURCES = {
     "Confidential": ("survey", "Confidential"),
     "ConfidentialFit": ("mechanism", "ConfidentialFit"),
+    "CountBased": ("privacy.risk", "CountBased"),
+    "Lipschitz": ("privacy.risk", "Lipschitz"),
     "MechanismSettings": ("privacy.budget", "MechanismSettings"),
+    "NoRisk": ("privacy.risk", "NoRisk"),
+    "OwnRisk": ("privacy.risk", "OwnRisk"),
+    "Pairwise": ("privacy.risk", "Pairwise"),
     "PrivateDraws": ("mechanism", "PrivateDraws"),
     "PublicDesign": ("survey", "PublicDesign"),
     "ReplicateWeights": ("estimation.replicate_weights", "ReplicateWeights"),
     "SampleDesign": ("estimation.sample_design", "SampleDesign"),
     "SamplingPlan": ("models.base", "SamplingPlan"),
+    "Scalar": ("privacy.risk", "Scalar"),
     "Survey": ("survey", "Survey"),
     "SyntheticDataset": ("synthesis", "SyntheticDataset"),
     "Transform": ("transforms", "Transform"),
     "agency_replicates": ("estimation.replicate_weights", "agency_replicates"),
     "balanced_half_samples": ("estimation.replicate_weights", "balanced_half_samples"),
     "build_domains": ("estimation.domains", "build_domains"),
+    "coefficient_utility": ("evaluate.regression", "coefficient_utility"),
     "combine": ("estimation.combining", "combine"),
+    "distribution_utility": ("evaluate.utility", "distribution_utility"),
     "estimate_domains": ("estimation.taylor", "estimate_domains"),
     "estimate_domains_replicated": ("estimation.replication", "estimate_domains_replicated"),
     "get_model": ("models", "get_model"),
+    "identification_risk": ("evaluate.identification", "identification_risk"),
     "jackknife": ("estimation.replicate_weights", "jackknife"),
     "load_spec": ("spec", "load_spec"),
     "preston_bootstrap": ("estimation.replicate_weights", "preston_bootstrap"),
     "privacy_statement": ("privacy.statement", "privacy_statement"),
+    "propensity_score": ("evaluate.regression", "propensity_score"),
     "rao_wu_yue_bootstrap": ("estimation.replicate_weights", "rao_wu_yue_bootstrap"),
     "read_survey": ("survey", "read_survey"),
+    "risk_utility_map": ("evaluate.risk_utility", "risk_utility_map"),
     "run_mechanism": ("mechanism", "run"),
     "run_release": ("release.run", "release"),
     "synthesise": ("synthesis", "synthesise"),
     "t_interval": ("estimation.combining", "t_interval"),
+    "topcode": ("baselines.topcoding", "topcode"),
 }
 
 

@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli", "__main__"),
 )  # fmt: skip
 #: Beside the release, and allowed to see confidential data: no release may rest on them.
-BESIDE_RELEASE = ("baselines", "evaluate", "plots.confidential", "studies")
+BESIDE_RELEASE = ("baselines", "evaluate", "plots.confidential", "plots.risk", "studies")
 
 #: What these import comes from private draws and public inputs alone.
 PUBLIC_SIDE = ("debias", "synthesis", "estimation", "release")
