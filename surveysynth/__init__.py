@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from surveysynth import errors
+    from surveysynth.baselines.noisy_release import DeclaredBounds, noisy_release
     from surveysynth.baselines.topcoding import topcode
     from surveysynth.estimation.combining import combine, t_interval
     from surveysynth.estimation.domains import build_domains
@@ -53,6 +54,7 @@ __all__ = [
     "Confidential",
     "ConfidentialFit",
     "CountBased",
+    "DeclaredBounds",
     "Lipschitz",
     "MechanismSettings",
     "NoRisk",
@@ -80,6 +82,7 @@ __all__ = [
     "identification_risk",
     "jackknife",
     "load_spec",
+    "noisy_release",
     "preston_bootstrap",
     "privacy_statement",
     "propensity_score",
@@ -98,6 +101,7 @@ _SOURCES = {
     "ConfidentialFit": ("mechanism", "ConfidentialFit"),
     "CountBased": ("privacy.risk", "CountBased"),
     "Lipschitz": ("privacy.risk", "Lipschitz"),
+    "DeclaredBounds": ("baselines.noisy_release", "DeclaredBounds"),
     "MechanismSettings": ("privacy.budget", "MechanismSettings"),
     "NoRisk": ("privacy.risk", "NoRisk"),
     "OwnRisk": ("privacy.risk", "OwnRisk"),
@@ -123,6 +127,7 @@ _SOURCES = {
     "identification_risk": ("evaluate.identification", "identification_risk"),
     "jackknife": ("estimation.replicate_weights", "jackknife"),
     "load_spec": ("spec", "load_spec"),
+    "noisy_release": ("baselines.noisy_release", "noisy_release"),
     "preston_bootstrap": ("estimation.replicate_weights", "preston_bootstrap"),
     "privacy_statement": ("privacy.statement", "privacy_statement"),
     "propensity_score": ("evaluate.regression", "propensity_score"),
