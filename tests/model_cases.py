@@ -7,7 +7,7 @@ import numpy as np
 
 from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
-from surveysynth.models.counts import CountRecords
+from surveysynth.models.counts import count_records
 from surveysynth.models.gaussian import GaussianRecords
 
 #: Models of transformed outcomes with Gibbs samplers, and models that NUTS samples.
@@ -90,7 +90,7 @@ def make_case(name, q, *, weighting="random", n=300, k=3, seed=0, **options):
     alpha = weights(weighting, n, rng)
     if (name, q) in COUNTS:
         z[:, 0] = rng.poisson(np.exp(np.clip(z[:, 0] + 1.0, None, 4.0)))
-        records = CountRecords(x_cells, cell, z[:, 0], z[:, 1] if q > 1 else None)
+        records = count_records(x_cells, cell, z[:, 0], z[:, 1] if q > 1 else None)
     else:
         records = GaussianRecords(x_cells, cell, z)
     return Case(model, records, alpha, model.compress(records, alpha), z)

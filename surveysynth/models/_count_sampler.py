@@ -54,7 +54,8 @@ def find_mode(
     gradient = family.log_likelihood(sums, beta, log_phi)[1]
     curvature = family.curvature(np.exp(sums.x @ beta), sums, log_phi)
     hessian = (sums.x * curvature[:, None]).T @ sums.x
-    return Mode(Expansion(hessian, hessian @ beta + gradient), log_phi, sd)
+    expansion = Expansion(hessian[None], (hessian @ beta + gradient)[None])
+    return Mode(expansion, log_phi, sd)
 
 
 def _start(sums: CountSums, columns: int, ridge: float) -> FloatArray:
@@ -143,17 +144,17 @@ class WhitenedPosterior:
         k, extra = self.prior.columns, self.mode.log_phi.size
         z, log_phi, log_scale = v[:k], v[k : k + extra], v[k + extra : 2 * k + extra]
         omega = v[2 * k + extra :]
-        point = self.prior.at(z, log_scale, omega)
+        point = self.prior.at(z[None], log_scale, omega)
         if point is None:
             return -np.inf, np.zeros_like(v)
-        value, by_beta, by_log_phi = self.family.log_likelihood(self.sums, point.beta, log_phi)
-        by_z, by_log_scale, by_omega = self.prior.gradient(point, by_beta)
+        value, by_beta, by_log_phi = self.family.log_likelihood(self.sums, point.beta[0], log_phi)
+        by_z, by_log_scale, by_omega = self.prior.gradient(point, by_beta[None])
         total = float(value) + point.value
         if log_phi.size:
             scale = self.priors["overdispersion_scale"]
             prior, slope = overdispersion_log_prior(log_phi, scale)
             total, by_log_phi = total + float(prior[0]), by_log_phi + slope
-        return total, np.concatenate([by_z, by_log_phi, by_log_scale, by_omega])
+        return total, np.concatenate([by_z[0], by_log_phi, by_log_scale, by_omega])
 
     def start(self, rng: np.random.Generator) -> FloatArray:
         """An overdispersed first point (d,)."""
@@ -171,8 +172,8 @@ class WhitenedPosterior:
     def theta(self, v: FloatArray) -> Theta:
         """Parameters at v (..., d)."""
         z, log_phi, log_scale, omega = unconstrained.split(v, self.sizes)
-        beta, correlation = self.prior.coefficients(z, log_scale, omega)
-        theta = {"beta": beta}
+        beta, correlation = self.prior.coefficients(z[..., None, :], log_scale, omega)
+        theta = {"beta": beta[..., 0, :]}
         if log_phi.shape[-1]:
             theta["overdispersion"] = np.exp(log_phi)
         theta["coefficient_scale"] = np.exp(log_scale)

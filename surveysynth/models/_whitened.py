@@ -1,13 +1,14 @@
 """Coordinates without a funnel for coefficients under the hierarchical prior of methods 3.
 
-    beta ~ N(0, D Omega D),  D = diag(sigma_k), sigma_k ~ half-t3;  Omega ~ LKJ
+    beta_j ~ N(0, D Omega D), j = 1..q;  D = diag(sigma_k), sigma_k ~ half-t3;  Omega ~ LKJ
 
-One coefficient informs each scale. Centred, NUTS diverges where a coefficient's posterior reaches
+(q = 1 for a regression; a mixture has one vector a component, all of one D and Omega.) Few
+coefficients inform each scale. Centred, NUTS diverges where a coefficient's posterior reaches
 zero; non-centred, it crawls where the data pin the coefficients. Here
 
-    beta = m + C z,   C C' = (H + Q)^-1,   m = C C' h,   Q = (D Omega D)^-1
+    beta_j = m_j + C_j z_j,   C_j C_j' = (H_j + Q)^-1,   m_j = C_j C_j' h_j,   Q = (D Omega D)^-1
 
-where -beta' H beta / 2 + h' beta is a quadratic expansion of the log-likelihood, so that z is
+where -b' H_j b / 2 + h_j' b is a quadratic expansion of the log-likelihood in beta_j, so that z is
 nearly standard normal whatever scales and Omega are, with many records, few or none. H and h are
 constants of a fit; the density that is sampled is exact however poor the expansion.
 """
@@ -26,9 +27,9 @@ from surveysynth.sampling.unconstrained import CorrelationRoot
 
 @dataclass(frozen=True, repr=False)
 class Expansion:
-    """log-likelihood(beta) = -beta' hessian beta / 2 + linear' beta + constant, about.
+    """log-likelihood = sum over j of -beta_j' hessian_j beta_j / 2 + linear_j' beta_j, about.
 
-    hessian (K, K) positive semidefinite, linear (K,).
+    hessian (q, K, K) positive semidefinite, linear (q, K).
     """
 
     hessian: FloatArray
@@ -36,13 +37,13 @@ class Expansion:
 
 
 class _Point(NamedTuple):
-    """The coefficients beta (K,) at one point, the log prior there, and what its gradient needs."""
+    """The coefficients beta (q, K) at one point, the log prior there, and what its gradient needs."""
 
     beta: FloatArray
     value: float
     z: FloatArray
     mean: FloatArray
-    inverse: FloatArray  # of the Cholesky factor of H + Q
+    inverse: FloatArray  # (q, K, K) of the Cholesky factors of H + Q
     white: FloatArray  # T with Q = T'T
     precision: FloatArray  # Q
     ratio: FloatArray  # of a squared scale to df times the squared scale of its prior
@@ -62,7 +63,7 @@ class WhitenedPrior:
 
     def __init__(self, expansion: Expansion, prior_scale: float, lkj: float) -> None:
         self.expansion = expansion
-        self.columns = k = int(expansion.linear.size)
+        self.vectors, self.columns = q, k = expansion.linear.shape
         row, column = np.tril_indices(k, -1)
         self._below = row * k + column
         self._right = self._below + 1
@@ -73,16 +74,16 @@ class WhitenedPrior:
         # Half-t densities, LKJ, the normal's determinant and all Jacobians are linear in
         # log(1 - partial^2): these are its weights, then their constants.
         between = row - column - 1.0
-        of_diagonal = (k - 1.0 - row + 2.0 * (lkj - 1.0)) - 1.0
+        of_diagonal = (k - 1.0 - row + 2.0 * (lkj - 1.0)) - q
         self._weight = 1.0 + 0.5 * between + 0.5 * of_diagonal
         half_t = unconstrained.half_t_log_density(np.array(0.0), HALF_T_DF, prior_scale)[0]
         half_t = half_t + 0.5 * (HALF_T_DF + 1.0) * np.log1p(self._ratio_of)
         identity = CorrelationRoot.from_unconstrained(np.zeros(row.size), k)
         at_identity = unconstrained.lkj_log_density(identity, lkj)[0]
-        self._constant = float(k * half_t + at_identity - 0.5 * k * unconstrained.LOG_2PI)
+        self._constant = float(k * half_t + at_identity - 0.5 * q * k * unconstrained.LOG_2PI)
 
     def at(self, z: FloatArray, log_scale: FloatArray, u: FloatArray) -> _Point | None:
-        """beta and the log prior with all Jacobians at z (K,), log scales (K,) and the
+        """beta and the log prior with all Jacobians at z (q, K), log scales (K,) and the
         unconstrained Omega; None where a matrix is singular to working precision."""
         k = self.columns
         partial = np.tanh(u)
@@ -96,20 +97,24 @@ class WhitenedPrior:
         scale = np.exp(log_scale)
         white = root_inverse / scale
         precision = white.T @ white
-        root, failed_root = dpotrf(self.expansion.hessian + precision, lower=1, clean=1)
-        if failed or failed_root:
-            return None
-        inverse = dtrtri(root, lower=1)[0]
-        mean = (inverse @ self.expansion.linear) @ inverse
-        beta = mean + z @ inverse
-        length, ratio = white @ beta, self._ratio_of * scale * scale
-        # The Jacobian of the log scales and the determinant of D cancel.
+        inverse, log_determinant = np.empty_like(self.expansion.hessian), 0.0
+        for j, hessian in enumerate(self.expansion.hessian):
+            root, failed_root = dpotrf(hessian + precision, lower=1, clean=1)
+            if failed or failed_root:
+                return None
+            log_determinant += float(np.log(root.diagonal()).sum())
+            inverse[j] = dtrtri(root, lower=1)[0]
+        transposed = inverse.swapaxes(1, 2)
+        mean = _product(transposed, _product(inverse, self.expansion.linear))
+        beta = mean + _product(transposed, z)
+        length, ratio = beta @ white.T, self._ratio_of * scale * scale
         value = (
             self._constant
-            - 0.5 * (length @ length)
+            - 0.5 * np.vdot(length, length)
+            + (1 - self.vectors) * log_scale.sum()
             - 0.5 * (HALF_T_DF + 1.0) * np.log1p(ratio).sum()
             + self._weight @ np.log(rest)
-            - np.log(root.diagonal()).sum()
+            - log_determinant
         )
         return _Point(
             beta, float(value), z, mean, inverse, white, precision, ratio, partial, rest, left,
@@ -119,17 +124,19 @@ class WhitenedPrior:
     def gradient(
         self, at: _Point, by_beta: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Gradients in z (K,), log scales (K,) and the unconstrained Omega of the log prior plus a
-        function of beta whose gradient there is ``by_beta``."""
+        """Gradients in z (q, K), log scales (K,) and the unconstrained Omega of the log prior plus
+        a function of beta whose gradient there is ``by_beta``."""
         inverse, precision, white = at.inverse, at.precision, at.white
-        by_z = inverse @ (by_beta - precision @ at.beta)
+        transposed = inverse.swapaxes(1, 2)
+        by_z = _product(inverse, by_beta - at.beta @ precision)
         # d beta along a change of H + Q: through the Cholesky factor, and through the mean.
-        lower = at.z[:, None] * by_z * self._half_lower + self._half_identity
-        outer = at.mean[:, None] * (by_z @ inverse) + 0.5 * at.beta[:, None] * at.beta
-        half = inverse.T @ (lower @ inverse) + outer
+        lower = at.z[:, :, None] * by_z[:, None, :] * self._half_lower + self._half_identity
+        half = (transposed @ (lower @ inverse)).sum(0)
+        half += at.mean.T @ _product(transposed, by_z) + 0.5 * at.beta.T @ at.beta
         by_matrix = -0.5 * (half + half.T)
         moved = by_matrix @ precision
         by_log_scale = -(HALF_T_DF + 1.0) * at.ratio / (1.0 + at.ratio) - 2.0 * moved.diagonal()
+        by_log_scale += 1 - self.vectors
         by_root = -2.0 * (at.root_inverse.T @ (white @ by_matrix @ white.T))
         # An entry of the root moves itself and shrinks everything to its right in its row.
         product = by_root * at.root
@@ -141,11 +148,16 @@ class WhitenedPrior:
     def coefficients(
         self, z: FloatArray, log_scale: FloatArray, u: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """beta (..., K) and Omega (..., K, K) at any number of points."""
+        """beta (..., q, K) and Omega (..., K, K) at any number of points, z (..., q, K)."""
         omega = CorrelationRoot.from_unconstrained(u, self.columns)
         white = np.linalg.inv(omega.root) * np.exp(-log_scale)[..., None, :]
-        precision = self.expansion.hessian + white.swapaxes(-1, -2) @ white
-        inverse = np.linalg.inv(np.linalg.cholesky(precision))
-        target = inverse @ self.expansion.linear + z
-        beta: FloatArray = (inverse.swapaxes(-1, -2) @ target[..., None])[..., 0]
+        shared = (white.swapaxes(-1, -2) @ white)[..., None, :, :]
+        inverse = np.linalg.inv(np.linalg.cholesky(self.expansion.hessian + shared))
+        target = _product(inverse, self.expansion.linear) + z
+        beta = _product(inverse.swapaxes(-1, -2), target)
         return beta, omega.root @ omega.root.swapaxes(-1, -2)
+
+
+def _product(matrix: FloatArray, vector: FloatArray) -> FloatArray:
+    result: FloatArray = (matrix @ vector[..., None])[..., 0]
+    return result

@@ -7,7 +7,7 @@ The outcome enters as it is: whole numbers, no transform.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -16,10 +16,17 @@ from scipy.special import gammaln
 
 from surveysynth._types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models import _count_density, _count_sampler, gaussian, survey_weight
+from surveysynth.models import _count_density, _count_sampler, survey_weight
 from surveysynth.models._count_family import CountFamily, CountSums
-from surveysynth.models.base import SamplingPlan, Simulated, SimulationKind, require
-from surveysynth.models.gaussian import GaussianRecords, GaussianStats, QuadraticForm
+from surveysynth.models._pairs import PairRecords, log_lik_blocks, sum_by
+from surveysynth.models.base import (
+    SamplingPlan,
+    Simulated,
+    SimulationKind,
+    StanProgramSpec,
+    require,
+)
+from surveysynth.models.gaussian import GaussianStats
 from surveysynth.survey import Confidential, PublicDesign
 from surveysynth.transforms import Transform
 
@@ -28,46 +35,11 @@ PRIORS: Mapping[str, float] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, repr=False)
-class CountRecords:
-    """Records by cell of X: x_cells (G, K), cell (n,), y (n,) counts, log_weight (n,) or None.
-
-    ``values`` (D,) are the distinct counts, code (n,) the one of a record.
-    ``joint``: (log(1 + y), log w) by cell of X, if there is a weight. ``pairs``: log w (or nothing,
-    n x 0) by distinct pair of cell and count, whose rows are (y, log(1 + y), x): all records of a
-    pair share the log-likelihood of y, which is computed once.
-    """
-
-    x_cells: FloatArray
-    cell: IntArray
-    y: FloatArray
-    log_weight: FloatArray | None
-    values: FloatArray = field(init=False)
-    code: IntArray = field(init=False)
-    joint: GaussianRecords | None = field(init=False)
-    pairs: GaussianRecords = field(init=False)
-
-    def __post_init__(self) -> None:
-        values, code = np.unique(self.y, return_inverse=True)
-        keys, pair = np.unique(self.cell * values.size + code, return_inverse=True)
-        y, h = values[keys % values.size], np.log1p(self.y)
-        rows = np.column_stack([y, np.log1p(y), self.x_cells[keys // values.size]])
-        joint, log_weight = None, np.empty((self.y.size, 0))
-        if self.log_weight is not None:
-            log_weight = self.log_weight[:, None]
-            joint = GaussianRecords(
-                self.x_cells, self.cell, np.column_stack([h, self.log_weight])
-            )
-        set_field = object.__setattr__  # the dataclass is frozen
-        set_field(self, "values", values)
-        set_field(self, "code", code)
-        set_field(self, "joint", joint)
-        set_field(self, "pairs", GaussianRecords(rows, pair.astype(np.int64), log_weight))
-
-    @property
-    def n(self) -> int:
-        """Number of records."""
-        return int(self.cell.size)
+def count_records(
+    x_cells: FloatArray, cell: IntArray, y: FloatArray, log_weight: FloatArray | None
+) -> PairRecords:
+    """Records of counts y (n,); the weight is regressed on log(1 + y)."""
+    return PairRecords(x_cells, cell, y, np.log1p(y), log_weight)
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,12 +55,12 @@ class CountStats:
         return self.counts.x.shape[1], 1 if self.weight is None else 2
 
 
-def compress(records: CountRecords, risk_weights: FloatArray) -> CountStats:
+def compress(records: PairRecords, risk_weights: FloatArray) -> CountStats:
     """One pass over the records (methods 4); cells and counts without weight are left out."""
     n_cells = records.x_cells.shape[0]
-    mass = _sum_by(records.cell, risk_weights, n_cells)
-    sums = _sum_by(records.cell, risk_weights * records.y, n_cells)
-    value_mass = _sum_by(records.code, risk_weights, records.values.size)
+    mass = sum_by(records.cell, risk_weights, n_cells)
+    sums = sum_by(records.cell, risk_weights * records.y, n_cells)
+    value_mass = sum_by(records.code, risk_weights, records.values.size)
     inside, seen = mass > 0, value_mass > 0
     values, value_mass = records.values[seen], value_mass[seen]
     counts = CountSums(
@@ -99,12 +71,7 @@ def compress(records: CountRecords, risk_weights: FloatArray) -> CountStats:
         value_mass=value_mass,
         log_factorials=float(value_mass @ gammaln(values + 1.0)),
     )
-    joint = records.joint
-    return CountStats(counts, None if joint is None else gaussian.compress(joint, risk_weights))
-
-
-def _sum_by(code: IntArray, values: FloatArray, size: int) -> FloatArray:
-    return np.asarray(np.bincount(code, weights=values, minlength=size), dtype=np.float64)
+    return CountStats(counts, records.weight_stats(risk_weights))
 
 
 @dataclass(frozen=True)
@@ -114,6 +81,7 @@ class CountModel:
     priors: Mapping[str, float]
     name: str
     title: str
+    stan: StanProgramSpec | None = None
     requires: frozenset[str] = frozenset({"one_outcome"})
     batched: bool = False
     common_random_numbers: bool = False
@@ -122,10 +90,10 @@ class CountModel:
 
     family: ClassVar[CountFamily]
 
-    def records(self, design: PublicDesign, confidential: Confidential) -> CountRecords:
+    def records(self, design: PublicDesign, confidential: Confidential) -> PairRecords:
         """Raises ``InputError`` for an outcome that is transformed or not a count; the message
         says how many records, and shows no value."""
-        require(self, design)  # type: ignore[arg-type]
+        require(self, design)
         if design.transforms[0] != Transform("identity"):
             raise InputError(
                 f"The model {self.name!r} takes a count as it is: set transform = 'identity' and "
@@ -143,13 +111,13 @@ class CountModel:
         columns = [y] if weight is None else [y, np.log(weight)]
         return self.records_from_simulated(design, Simulated(np.stack(columns, axis=1)))
 
-    def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> CountRecords:
+    def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> PairRecords:
         """Records of a simulated dataset: the count, then the log weight if there is one."""
         z = simulated.z
         log_weight = z[:, 1] if z.shape[1] > 1 else None
-        return CountRecords(design.matrix.x_cells, design.matrix.cell, z[:, 0], log_weight)
+        return count_records(design.matrix.x_cells, design.matrix.cell, z[:, 0], log_weight)
 
-    def compress(self, records: CountRecords, risk_weights: FloatArray) -> CountStats:
+    def compress(self, records: PairRecords, risk_weights: FloatArray) -> CountStats:
         """Sums by cell and by distinct count (methods 4)."""
         return compress(records, risk_weights)
 
@@ -197,22 +165,13 @@ class CountModel:
         return result
 
     def log_lik_blocks(
-        self, theta: Theta, records: CountRecords
+        self, theta: Theta, records: PairRecords
     ) -> Iterator[tuple[IntArray, FloatArray]]:
         """Streams unweighted log-likelihoods, (rows, (S, rows)), of count and weight together."""
-        return gaussian.log_lik_blocks(self._form, theta, records.pairs)
+        return log_lik_blocks(self._log_mass, theta, records)
 
-    def _form(self, theta: Theta, rows: FloatArray, centre: FloatArray) -> QuadraticForm:
-        """log p(y, log w | x) at distinct pairs: rows (P, 2 + K) = (y, log(1 + y), x)."""
-        eta = theta["beta"] @ rows[:, 2:].T
-        log_mass = self.family.log_mass(rows[:, 0], eta, log_phi(theta))
-        if "weight_coefficients" not in theta:
-            draws, pairs = log_mass.shape
-            return QuadraticForm(log_mass, np.empty((draws, pairs, 0)), np.empty((draws, 0, 0)))
-        coefficients = theta["weight_coefficients"][:, :, None]
-        variance = theta["weight_variance"][:, :, None]
-        form = gaussian.normal_form(coefficients, variance, rows[:, 1:], centre)
-        return QuadraticForm(form.constant + log_mass, form.linear, form.precision)
+    def _log_mass(self, theta: Theta, y: FloatArray, x: FloatArray) -> FloatArray:
+        return self.family.log_mass(y, theta["beta"] @ x.T, log_phi(theta))
 
     def simulate(
         self,

@@ -9,14 +9,28 @@ and, where the design has a survey weight, log w | y, x ~ N(x gamma + delta log(
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from surveysynth.models import counts
 from surveysynth.models._count_family import NEGATIVE_BINOMIAL, CountFamily
 from surveysynth.models.base import StanProgramSpec
-from surveysynth.models.counts import CountModel
+from surveysynth.models.counts import CountModel, CountStats
 
 PRIORS: Mapping[str, float] = MappingProxyType({"overdispersion_scale": 5.0, **counts.PRIORS})
+
+
+def _stan_data(stats: CountStats, priors: Mapping[str, float]) -> dict[str, Any]:
+    values, mass = stats.counts.values, stats.counts.value_mass
+    return {
+        **counts.stan_data(stats, priors),
+        "D": values.size,
+        "values": values.tolist(),
+        "value_mass": mass.tolist(),
+        "overdispersion_scale": priors["overdispersion_scale"],
+    }
+
+
+STAN = StanProgramSpec("negative_binomial.stan", _stan_data, counts.stan_theta)
 
 
 @dataclass(frozen=True)
@@ -26,7 +40,7 @@ class NegativeBinomial(CountModel):
     priors: Mapping[str, float] = field(default_factory=lambda: PRIORS)
     name: str = "negative_binomial"
     title: str = "a negative binomial regression of the count"
-    stan: StanProgramSpec | None = None
+    stan: StanProgramSpec | None = STAN
 
     family: ClassVar[CountFamily] = NEGATIVE_BINOMIAL
 

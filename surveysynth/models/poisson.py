@@ -16,6 +16,7 @@ from surveysynth.models.base import StanProgramSpec
 from surveysynth.models.counts import CountModel
 
 PRIORS: Mapping[str, float] = counts.PRIORS
+STAN = StanProgramSpec("poisson.stan", counts.stan_data, counts.stan_theta)
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Poisson(CountModel):
     priors: Mapping[str, float] = field(default_factory=lambda: PRIORS)
     name: str = "poisson"
     title: str = "a Poisson regression of the count"
-    stan: StanProgramSpec | None = None
+    stan: StanProgramSpec | None = STAN
 
     family: ClassVar[CountFamily] = POISSON
 

@@ -16,7 +16,7 @@ from surveysynth.mechanism import run
 from surveysynth.models import _count_sampler, gaussian, get_model
 from surveysynth.models._count_family import log_rising
 from surveysynth.models.base import SamplingPlan, Simulated
-from surveysynth.models.counts import CountRecords
+from surveysynth.models.counts import count_records
 from surveysynth.privacy.budget import MechanismSettings
 from surveysynth.sampling.diagnostics import effective_sample_size
 from surveysynth.survey import Confidential
@@ -88,7 +88,7 @@ def test_log_likelihood_equals_scipy_whatever_the_order_and_the_blocks(name, q, 
     x = design.matrix.x_cells[design.matrix.cell]
     np.testing.assert_allclose(found, truth_of(name, theta, x, z), rtol=1e-10, atol=1e-10)
     order = np.random.default_rng(4).permutation(150)
-    moved = CountRecords(
+    moved = count_records(
         design.matrix.x_cells, design.matrix.cell[order], z[order, 0],
         z[order, 1] if q == 2 else None,
     )  # fmt: skip
@@ -106,7 +106,7 @@ def test_compression_changes_nothing(name, q):
     """Every record its own cell and count, against cells and distinct counts with summed weights:
     one density up to rounding."""
     case = make_case(name, q)
-    one_each = CountRecords(case.x, np.arange(300), case.z[:, 0], case.z[:, 1] if q == 2 else None)
+    one_each = count_records(case.x, np.arange(300), case.z[:, 0], case.z[:, 1] if q == 2 else None)
     points = case.points(8, np.random.default_rng(5))
     stats = case.model.compress(one_each, case.alpha)
     assert stats.counts.mass.size == 300 > case.stats.counts.mass.size
@@ -210,7 +210,7 @@ def test_posterior_of_a_single_mean_equals_quadrature(name, effective):
     y = rng.negative_binomial(2.0, 2.0 / (2.0 + 4.0), 60).astype(float)
     alpha = effective * rng.random(60)
     model = get_model(name)
-    stats = model.compress(CountRecords(np.ones((1, 1)), np.zeros(60, dtype=int), y, None), alpha)
+    stats = model.compress(count_records(np.ones((1, 1)), np.zeros(60, dtype=int), y, None), alpha)
     theta = model.sample(stats, SamplingPlan(4, 250, 750), np.random.default_rng(8))
     assert theta["divergent__"].mean() < 0.01
     truth = intercept_truth(name, y, alpha)

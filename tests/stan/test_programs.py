@@ -70,8 +70,11 @@ def test_density_and_gradient_equal_stans(name, q, weighting):
 
 @pytest.mark.parametrize(("name", "q"), MODELS)
 def test_densities_agree_with_one_column_of_x_and_other_priors(name, q):
-    priors = {"residual_scale": 0.7}
-    priors |= {"coefficient_sd": 3.0} if name == "fbp" else {"lkj": 1.0, "coefficient_scale": 3.0}
+    own = {"fbp": {"residual_scale": 0.7, "coefficient_sd": 3.0}}
+    hierarchical = {"lkj": 1.0, "coefficient_scale": 3.0}
+    own |= {model: {**hierarchical, "residual_scale": 0.7} for model in ("fbs", "normal")}
+    own["negative_binomial"] = {**hierarchical, "overdispersion_scale": 0.3}
+    priors = own.get(name, hierarchical)
     case = make_case(name, q, k=1, priors=priors)
     assert_same_density(case, program(case), case.points(5, np.random.default_rng(2)))
 
