@@ -1,7 +1,7 @@
 """Records by distinct pair of cell of X and outcome, with the survey weight beside them.
 
-All records of a pair share the log-likelihood of the outcome, which is computed once; the log weight
-is a Gaussian component given a function h of the outcome (``survey_weight``).
+All records of a pair share the log-likelihood of the outcome, which is computed once; the log
+weight is a Gaussian component given a function h of the outcome (``survey_weight``).
 """
 
 from collections.abc import Callable, Iterator

@@ -37,7 +37,7 @@ class Expansion:
 
 
 class _Point(NamedTuple):
-    """The coefficients beta (q, K) at one point, the log prior there, and what its gradient needs."""
+    """Coefficients beta (q, K) at one point, the log prior there, and what its gradient needs."""
 
     beta: FloatArray
     value: float
