@@ -32,16 +32,18 @@ def consistent_tables(domains: Domains, tables: Sequence[NoisyTable]) -> list[No
 
     Raises ``InputError`` for tables of more than 4,000 cells with records.
     """
-    counted = [table for table in tables if table.statistic == "count"]
-    cells = None
-    if counted:
-        count = np.nan_to_num(_consistent(domains, counted[0], None).estimate)
-        cells = np.maximum(count[interior_rows(domains)], 0.0)
+    sums = {
+        index: _consistent(domains, table, None)
+        for index, table in enumerate(tables)
+        if table.statistic in ("count", "total")
+    }
+    counts = [table.estimate for table in sums.values() if table.statistic == "count"]
     result = []
-    for table in tables:
-        if table.statistic in ("count", "total"):
-            result.append(_consistent(domains, table, None))
-        elif cells is not None:
+    for index, table in enumerate(tables):
+        if index in sums:
+            result.append(sums[index])
+        elif counts:
+            cells = np.maximum(np.nan_to_num(counts[0][interior_rows(domains)]), 0.0)
             result.append(_consistent(domains, table, cells))
     return result
 

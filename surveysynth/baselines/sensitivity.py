@@ -10,7 +10,7 @@ import numpy as np
 
 from surveysynth._types import FloatArray, IntArray
 from surveysynth.estimation.domains import Domains
-from surveysynth.estimation.margins import cell_of_record, level_counts, margin_set_of_row
+from surveysynth.estimation.margins import cell_of_record, margin_set_of_row
 from surveysynth.estimation.taylor import Statistic
 
 Rule: TypeAlias = Literal["paper", "honest"]
@@ -84,7 +84,7 @@ class _Grid:
     """Extremes and sums by interior cell, then by margin, for columns of values at once."""
 
     def __init__(self, domains: Domains) -> None:
-        self._levels = level_counts(domains)
+        self._levels = domains.level_counts
         cell = cell_of_record(domains)
         self._order = np.argsort(cell, kind="stable")
         self._cells, self._starts = _runs(cell[self._order])

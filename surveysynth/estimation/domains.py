@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 
 import numpy as np
@@ -43,6 +44,11 @@ class Domains:
     def n_rows(self) -> int:
         """Number of rows of the table, D."""
         return len(self.table)
+
+    @cached_property
+    def level_counts(self) -> tuple[int, ...]:
+        """Number of levels of each by variable, margins apart."""
+        return tuple(int(self.table[name].nunique()) - 1 for name in self.by)
 
 
 def build_domains(

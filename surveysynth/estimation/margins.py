@@ -13,22 +13,15 @@ from surveysynth.estimation.domains import Domains
 __all__ = [
     "cell_of_record",
     "interior_rows",
-    "level_counts",
     "margin_matrix",
     "margin_set_of_row",
     "sums_by_unit",
 ]
 
 
-def level_counts(domains: Domains) -> tuple[int, ...]:
-    """Number of levels of each by variable, margins apart."""
-    return tuple(int(domains.table[name].nunique()) - 1 for name in domains.by)
-
-
 def interior_rows(domains: Domains) -> IntArray:
     """Table rows (I,) of the interior cells, in the order of the table."""
-    interior = ~domains.table["is_margin"].to_numpy(dtype=bool)
-    return np.flatnonzero(interior if domains.by else [True])
+    return np.flatnonzero(margin_set_of_row(domains) == 2 ** len(domains.by) - 1)
 
 
 def cell_of_record(domains: Domains) -> IntArray:
@@ -42,10 +35,16 @@ def cell_of_record(domains: Domains) -> IntArray:
 
 def margin_set_of_row(domains: Domains) -> IntArray:
     """Position in ``domains.codes`` of the margin set that each row belongs to, shape (D,)."""
+    return _margin_sets(domains.level_counts)
+
+
+@lru_cache(maxsize=16)
+def _margin_sets(counts: tuple[int, ...]) -> IntArray:
     sets = np.zeros(1, dtype=np.int64)
-    for levels in level_counts(domains):
+    for levels in counts:
         kept = (np.arange(1 + levels) > 0).astype(np.int64)
         sets = (2 * sets[:, None] + kept).ravel()
+    sets.setflags(write=False)  # shared by all callers
     return sets
 
 
@@ -55,7 +54,7 @@ def margin_matrix(domains: Domains) -> Any:
     One by variable has its margin first, then its levels: a row of ones above an identity. With
     several, rows and cells run through all combinations, the last variable fastest.
     """
-    return _margin_matrix(level_counts(domains))
+    return _margin_matrix(domains.level_counts)
 
 
 @lru_cache(maxsize=16)

@@ -81,13 +81,14 @@ def preston_bootstrap(
     """
     n_h, n_psus = design.psus_in_stratum, design.psu_strata.size
     kept_number = n_h // 2
-    # Ranks in random order within strata: a half-sample is the first n* of them.
-    keys = design.psu_strata[:, None] + rng.random((n_psus, _at_least_two(replicates)))
-    order = np.argsort(keys, axis=0)
-    first = np.cumsum(n_h) - n_h
-    rank = np.empty_like(order)
-    np.put_along_axis(rank, order, np.arange(len(order))[:, None], axis=0)
-    kept = rank - first[design.psu_strata][:, None] < kept_number[design.psu_strata][:, None]
+    # Stratum by stratum, the first n* of its PSUs in random order are a half-sample.
+    place = np.arange(n_psus) - np.repeat(np.cumsum(n_h) - n_h, n_h)
+    is_first = place < np.repeat(kept_number, n_h)
+    kept = np.zeros((_at_least_two(replicates), n_psus), dtype=bool)
+    for half_sample in kept:
+        order = np.argsort(design.psu_strata + rng.random(n_psus))
+        half_sample[order[is_first]] = True
+    kept = kept.T
     single = n_h == 1
     ratio = n_h / np.where(single, 1, kept_number)
     root = np.sqrt(kept_number / np.where(single, 1, n_h - kept_number))

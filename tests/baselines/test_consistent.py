@@ -1,6 +1,7 @@
 """Consistent margins: sums, dense weighted least squares, and a simulation of the noise."""
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ LEVELS = {"a": ["1", "2", "3", "4"], "b": ["x", "y"], "c": ["u", "v", "w"]}
 N = 600
 
 
-def sample(by: list[str]) -> tuple[Domains, SampleDesign, FloatArray, FloatArray]:
+@cache
+def sample(by: tuple[str, ...]) -> tuple[Domains, SampleDesign, FloatArray, FloatArray]:
     """Level a = 4 has no record with b = y, and no cell has all of c's levels filled but most."""
     rng = np.random.default_rng(7)
     frame = pd.DataFrame({name: rng.choice(levels, N) for name, levels in LEVELS.items()})
@@ -28,7 +30,7 @@ def sample(by: list[str]) -> tuple[Domains, SampleDesign, FloatArray, FloatArray
 
 
 def noisy(by: list[str], epsilon: float, seed: int, **changes: Any) -> tuple[Domains, Any]:
-    domains, design, weight, outcomes = sample(by)
+    domains, design, weight, outcomes = sample(tuple(by))
     arguments: dict[str, Any] = {
         "weight": weight, "outcomes": outcomes, "epsilon": epsilon,
         "keys": [("count", None), ("mean", 0), ("total", 1)], "rng": np.random.default_rng(seed),
@@ -139,7 +141,7 @@ def test_means_need_counts() -> None:
 
 
 def test_equal_weights_have_no_noise_and_stay() -> None:
-    domains, design, _, outcomes = sample(["a", "b"])
+    domains, design, _, outcomes = sample(("a", "b"))
     (table,) = laplace_tables(
         domains, design, weight=np.full(N, 12.0), outcomes=outcomes, keys=[("count", None)],
         epsilon=1.0, rng=np.random.default_rng(1),

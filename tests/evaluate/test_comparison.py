@@ -225,8 +225,12 @@ def test_ticks_are_round_numbers_apart_from_each_other(
 
 @pytest.mark.usefixtures("stand_in")
 def test_a_model_that_does_not_fit_is_left_out_and_that_is_said(
-    spec: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spec: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("surveysynth.evaluate.run.make_pictures", lambda comparison: [])
     changed(spec, WITHOUT_SIZE)
     assert cli.main(["compare", str(spec), "--out", str(tmp_path / "out")]) == 0
     told = capsys.readouterr().out
@@ -254,6 +258,37 @@ def test_impossible_values_are_flagged(spec: Path) -> None:
     assert (frame.loc[~frame.index.isin(noisy.index[negative]), "flag"] != "impossible").all()
 
 
+@pytest.mark.usefixtures("stand_in")
+def test_odd_specifications_are_compared_and_drawn(spec: Path, tmp_path: Path) -> None:
+    """No by variable and no protection; two outcomes, one of them with zeros; three statistics."""
+    whole = tmp_path / "whole.toml"
+    whole.write_text(spec.read_text())
+    changed(whole, ('by = ["field", "gender"]', "by = []"), ('data = "', 'data = "in/'),
+            ("epsilon = 10.8", 'risk = "none"\nepsilon = 10.8'))  # fmt: skip
+    changed(whole, ("[labels.field]", "[labels.unused]"))
+    text = whole.read_text()
+    whole.write_text(text[: text.index("[labels.unused]")])
+    result = write_comparison(whole, tmp_path / "out")
+    assert result.comparison.tables["mean", "salary"]["fbs"].shape[0] == 1
+    assert "no protection at all" in (tmp_path / "out" / "report.html").read_text()
+
+    survey = pd.read_csv(spec.parent / "survey.csv")
+    survey["grants"] = np.where(survey["salary"] > 90_000, survey["salary"] / 20, 0.0)
+    survey.to_csv(spec.parent / "survey.csv", index=False)
+    changed(spec, ('outcome = "salary"', 'outcome = ["salary", "grants"]'),
+            ('transform = "log"', 'transform = ["log", "asinh"]\ntransform_scale = [1, 1000]'),
+            ('["count", "mean"]', '["count", "total", "mean"]'))  # fmt: skip
+    comparison = write_comparison(spec, tmp_path / "two").comparison
+    assert list(comparison.tables) == [
+        ("count", None), ("total", "salary"), ("total", "grants"), ("mean", "salary"),
+        ("mean", "grants"),
+    ]  # fmt: skip
+    assert "takes one outcome" in comparison.left_out["fbp"]
+    frame = pd.read_csv(tmp_path / "two" / "comparison.csv")
+    assert list(frame)[:3] == ["statistic", "outcome", "field"]
+    assert (tmp_path / "two" / "figures" / "outcome_against_weight_2.png").is_file()
+
+
 def refused(*arguments: Any, **options: Any) -> Any:
     raise RefusedError("The target epsilon was not reached.")
 
@@ -272,10 +307,11 @@ def test_nothing_is_written_when_every_synthesizer_is_refused(
 def test_whole_or_not_at_all(
     spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
-    def fail(*arguments: Any) -> Any:
+    def fail(*arguments: Any, **options: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(plots, "densities", fail)
+    monkeypatch.setattr("surveysynth.evaluate.run.make_pictures", lambda comparison: [])
+    monkeypatch.setattr("surveysynth.evaluate.report.render_report", fail)  # tables are written
     expected = InputError if isinstance(error, OSError) else type(error)
     with pytest.raises(expected):
         write_comparison(spec, tmp_path / "new" / "out")
