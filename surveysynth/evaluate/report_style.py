@@ -43,12 +43,20 @@ img { display: block; max-width: 100%; height: auto; }
   th.indent { padding-left: 16px; }
   .figure img { width: 34rem; max-width: none; }
 }
+@page { size: A4 landscape; margin: 12mm; }
 @media print {
-  .banner { position: fixed; left: 0; right: 0; top: 0; print-color-adjust: exact;
-    -webkit-print-color-adjust: exact; }
+  /* A table's header group is repeated on every page and keeps its own space. */
+  body { display: table; width: 100%; }
+  .banner { display: table-header-group; position: static; break-inside: avoid;
+    color: var(--warning); background: none; }
   .banner.end { display: none; }
-  main { padding-top: 40px; }
-  @page { margin: 16mm 12mm; }
+  main { display: table-row-group; }
+  .scroll { overflow: visible; }
+  table { font-size: 10px; }
+  th, td { padding: 2px 5px; }
+  th:first-child { position: static; }
+  .figure img { width: auto; max-width: 100%; max-height: 150mm; }
+  h2, caption { break-after: avoid; }
   .figure, tr { break-inside: avoid; }
 }
 """
