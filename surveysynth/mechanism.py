@@ -152,8 +152,12 @@ class _Fit:
 class _Run:
     """The search of one database: what it wants fitted, the fits so far, and how it ended."""
 
-    def __init__(self, model: Model, database: Database, settings: MechanismSettings) -> None:
+    def __init__(
+        self, model: Model, database: Database, settings: MechanismSettings, seed: IntArray
+    ) -> None:
         self.model, self.database, self.settings = model, database, settings
+        # Every fit starts the same stream, so that the bound moves smoothly with the weights.
+        self.seed = seed
         self.smooth = bool(getattr(model, "common_random_numbers", True))
         self.history: list[dict[str, float]] = []
         self.unweighted: _Fit | None = None
@@ -263,48 +267,46 @@ def run_batch(
 ) -> list[Result | RefusedError]:
     """``run`` for many databases side by side: one result each, or why it was refused.
 
-    A batched model fits all of them in one sweep of arrays. Every fit starts the same stream of
-    random numbers, so a bound moves smoothly with its weights; that holds while the batch stays
-    as it is, so databases that are done leave it only when half of it is done. The number of
-    columns of X must be the same for all.
+    A batched model fits all of them in one sweep of arrays; the number of columns of X must be
+    the same for all. Each database has random numbers of its own, whatever else is in the batch.
     """
     say = progress or (lambda stage: None)
-    runs = [_Run(model, database, settings) for database in databases]
-    seed = rng.integers(0, 2**63, size=4)
+    runs = [
+        _Run(model, database, settings, rng.integers(0, 2**63, size=4)) for database in databases
+    ]
     say("unweighted fit")
     for batch in [runs] if model.batched else [[each] for each in runs]:
-        slots = batch
-        while any(each.searching for each in slots):
-            for each, theta in zip(slots, _sample(model, slots, settings, seed), strict=True):
-                if not each.searching:
-                    continue
+        searching = batch
+        while searching:
+            for each, theta in zip(searching, _sample(model, searching, settings), strict=True):
                 if theta is None:
                     each.refusal = _broke_down()
                 else:
                     each.receive(theta)
-            if settings.private and all(len(each.history) == 1 for each in slots):
+            if settings.private and all(len(each.history) == 1 for each in searching):
                 say("risk weights for the target epsilon")
-            if 2 * sum(each.searching for each in slots) <= len(slots):
-                slots = [each for each in slots if each.searching]
+            searching = [each for each in searching if each.searching]
     say("convergence")
     return [_result(each) for each in runs]
 
 
 def _sample(
-    model: Model, runs: Sequence[_Run], settings: MechanismSettings, seed: IntArray
+    model: Model, runs: Sequence[_Run], settings: MechanismSettings
 ) -> list[Theta | None]:
     """One fit of each database in a batch, (chains, draws); None where the squares of far too
     large values overflow."""
+    generators = [np.random.default_rng(each.seed) for each in runs]
     try:
         with np.errstate(over="ignore", invalid="raise"):
             stats = stacked(
                 [model.compress(each.database.records, each.risk_weights) for each in runs]
             )
-            theta = model.sample(stats, settings.plan, np.random.default_rng(seed))
+            rng = generators if model.batched else generators[0]
+            theta = model.sample(stats, settings.plan, rng)
     except (np.linalg.LinAlgError, FloatingPointError):
         if len(runs) == 1:
             return [None]
-        return [part for each in runs for part in _sample(model, [each], settings, seed)]
+        return [part for each in runs for part in _sample(model, [each], settings)]
     return [{name: values[i] for name, values in theta.items()} for i in range(len(runs))]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from surveysynth._types import FloatArray
 from surveysynth.models._coefficient_prior import HALF_T_DF
 from surveysynth.sampling import primitives
+from surveysynth.sampling.streams import Streams
 
 
 class CoefficientBlocks:
@@ -26,7 +27,7 @@ class CoefficientBlocks:
         fit: FloatArray,
         spread: FloatArray,
         priors: Mapping[str, float],
-        rng: np.random.Generator,
+        rng: Streams,
     ) -> None:
         self.gram, self.cross, self.rng = gram, gram @ fit, rng
         self.prior = (HALF_T_DF, priors["coefficient_scale"])
@@ -35,8 +36,8 @@ class CoefficientBlocks:
         self.columns = round(k - 1 + 2 * priors["lkj"])
         self.beta = fit + overdispersion(gram, rng, q) @ np.linalg.cholesky(spread).swapaxes(-1, -2)
         size = np.abs(self.beta).swapaxes(-1, -2) + 1e-3
-        self.scale = size * np.exp(rng.normal(0.5, 0.5, (b, q, k)))
-        self.root = rng.standard_normal((b, k, self.columns))
+        self.scale = size * np.exp(0.5 + 0.5 * rng.standard_normal((b, q, k), 0))
+        self.root = rng.standard_normal((b, k, self.columns), 0)
         self._set_correlation()
 
     def _set_correlation(self) -> None:
@@ -44,27 +45,28 @@ class CoefficientBlocks:
         self.inverse_correlation = np.linalg.inv(self.correlation)
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps."""
+        """Random numbers of the next c sweeps, a multiple of 4."""
         b, k, q, rng = self.batch, self.k, self.q, self.rng
-        self.n_beta = rng.standard_normal((c, b, k * q))
-        self.n_root = rng.standard_normal((c, b, k, self.columns))
-        self.n_split = rng.standard_normal((c, b, k, q))
-        self.u_level = rng.random((c, b))
-        self.u_angle = rng.random((c, primitives.MAX_SHRINKS, b))
-        self.u_scale = rng.random((c, 2, b, q, k))
+        self.n_beta = rng.standard_normal((c, b, k * q), 1)
+        rounds = c // 4
+        self.n_root = rng.standard_normal((rounds, b, k, self.columns), 1)
+        self.n_split = rng.standard_normal((rounds, b, k, q), 1)
+        self.u_level = rng.random((rounds, b), 1)
+        self.u_angle = rng.random((rounds, primitives.MAX_SHRINKS, b), 2)
+        self.u_scale = rng.random((rounds, 2, b, q, k), 2)
 
     def update(self, i: int, inverse_covariance: FloatArray) -> None:
-        """beta, then either Omega or D, given the residual precision (B, q, q).
+        """beta and, every fourth sweep each, Omega and D, given the residual precision (B, q, q).
 
         i counts the sweeps since ``draw_random_numbers``.
         """
         self._coefficients(i, inverse_covariance)
-        # q coefficients inform each of these: half the updates lose next to nothing of the
-        # precision of beta and the residual scales, and are a third of the time of a sweep.
-        if i % 2 == 0:
-            self._correlation(i)
-        else:
-            self._scales(i)
+        # q coefficients inform each of these: with a quarter of the updates beta and the residual
+        # scales keep nearly all of their precision, and a sweep takes half of its time.
+        if i % 4 == 0:
+            self._correlation(i // 4)
+        elif i % 4 == 2:
+            self._scales(i // 4)
 
     def _coefficients(self, i: int, inverse_covariance: FloatArray) -> None:
         """vec(beta) | Sigma, D, Omega: normal, outcome by outcome in the vector."""
@@ -107,11 +109,11 @@ class CoefficientBlocks:
         )  # fmt: skip
 
 
-def overdispersion(gram: FloatArray, rng: np.random.Generator, q: int) -> FloatArray:
+def overdispersion(gram: FloatArray, rng: Streams, q: int) -> FloatArray:
     """(B, K, q) of twice the spread of least-squares coefficients at unit residual variance."""
     k = gram.shape[-1]
     trace = np.trace(gram, axis1=1, axis2=2)[:, None, None]
     ridged = gram + np.eye(k) * (1e-8 * trace + 1e-8)
-    noise = rng.standard_normal((*gram.shape[:-1], q))
+    noise = rng.standard_normal((*gram.shape[:-1], q), 0)
     result: FloatArray = 2.0 * np.linalg.cholesky(np.linalg.inv(ridged)) @ noise
     return result

@@ -13,6 +13,7 @@ from scipy.special import chdtri
 from surveysynth._types import FloatArray
 from surveysynth.models._coefficient_prior import HALF_T_DF
 from surveysynth.sampling import primitives
+from surveysynth.sampling.streams import Streams
 
 #: Effective records by column of Sigma below which slices help the inverse-Wishart proposal.
 FEW = 12.0
@@ -33,7 +34,7 @@ class CovarianceBlock:
         covariance: FloatArray,
         total: FloatArray,
         priors: Mapping[str, float],
-        rng: np.random.Generator,
+        rng: Streams,
     ) -> None:
         self.covariance, self.total, self.rng = covariance, total, rng
         self.batch, self.q = covariance.shape[:2]
@@ -52,17 +53,17 @@ class CovarianceBlock:
         """Random numbers of the next c sweeps."""
         b, q, rng, tries = self.batch, self.q, self.rng, primitives.MAX_SHRINKS
         if self.by_proposal:
-            normals, uniforms = rng.standard_normal((c, b, q, q)), rng.random((c, b, q + 1))
+            normals, uniforms = rng.standard_normal((c, b, q, q), 1), rng.random((c, b, q + 1), 1)
             self.wishart_root = primitives.inverse_wishart_root(
                 self.df, normals, uniforms[..., :q]
             )
             self.log_u = np.log(uniforms[..., q])
         if self.by_slice:
-            self.direction = rng.standard_normal((c, b, q, self.columns))
-            self.u_root = rng.random((c, b, q))
-            self.u_level = rng.random((c, b))
-            self.u_angle = rng.random((c, tries, b))
-            self.u_scale = rng.random((c, 2, b, q))
+            self.direction = rng.standard_normal((c, b, q, self.columns), 1)
+            self.u_root = rng.random((c, b, q), 1)
+            self.u_level = rng.random((c, b), 1)
+            self.u_angle = rng.random((c, tries, b), 2)
+            self.u_scale = rng.random((c, 2, b, q), 2)
 
     def update(self, i: int, squares: FloatArray) -> None:
         """Sigma given the weighted sum of squares (B, q, q); i counts the sweeps since

@@ -108,8 +108,10 @@ class Model(Protocol):
 
         Of a batched model: a dataclass of arrays with a leading axis of one database."""
 
-    def sample(self, stats: Any, plan: SamplingPlan, rng: np.random.Generator) -> Theta:
-        """Posterior draws, leading axes (databases, chains, draws)."""
+    def sample(self, stats: Any, plan: SamplingPlan, rng: Any) -> Theta:
+        """Posterior draws, leading axes (databases, chains, draws).
+
+        rng: a Generator; a batched model also takes a sequence of them, one a database."""
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
         """Unconstrained scalars for R-hat and ESS, by name: (..., chains, draws, d)."""

@@ -6,7 +6,7 @@ The sample is the population tilted by pi~; its likelihood is exact and stays Ga
 that weighted sufficient statistics and X'alpha are all that a draw needs (methods 4).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
@@ -27,6 +27,7 @@ from surveysynth.models.base import (
 )
 from surveysynth.models.gaussian import GaussianRecords, GaussianStats, QuadraticForm
 from surveysynth.sampling import primitives
+from surveysynth.sampling.streams import SWEEPS_AT_ONCE, Streams
 from surveysynth.survey import Confidential, PublicDesign
 
 PRIORS: Mapping[str, float] = MappingProxyType(
@@ -81,10 +82,16 @@ class FBP:
         """Weighted sufficient statistics (methods 4)."""
         return gaussian.compress(records, risk_weights)
 
-    def sample(self, stats: GaussianStats, plan: SamplingPlan, rng: np.random.Generator) -> Theta:
+    def sample(
+        self,
+        stats: GaussianStats,
+        plan: SamplingPlan,
+        rng: np.random.Generator | Sequence[np.random.Generator],
+    ) -> Theta:
         """Gibbs draws: beta (..., K), selection (..., 1 + K) = (k_y, k_x), variance (..., 2) =
         (s_y^2, s_pi^2), leading axes (databases, chains, draws)."""
-        return _Gibbs(stats.repeated(plan.chains), self.priors, rng).run(plan)
+        streams = Streams.of(rng, stats.total.shape[0], plan.chains)
+        return _Gibbs(stats.repeated(plan.chains), self.priors, streams).run(plan)
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
         """Coefficients of both parts and log residual SDs."""
@@ -190,9 +197,7 @@ class FBP:
 class _Gibbs:
     """State of a batch of chains, B = databases x chains; one method a block of the sweep."""
 
-    def __init__(
-        self, stats: GaussianStats, priors: Mapping[str, float], rng: np.random.Generator
-    ) -> None:
+    def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
         self.stats, self.rng = stats, rng
         self.residual_scale = priors["residual_scale"]
         self.coefficient_precision = priors["coefficient_sd"] ** -2
@@ -228,21 +233,20 @@ class _Gibbs:
         slope = guess[:, 0, 1] / guess[:, 0, 0]
         remaining = guess[:, 1, 1] - slope * guess[:, 0, 1]
         variance = np.stack([guess[:, 0, 0], remaining], axis=1)
-        self.variance = variance * np.exp(self.rng.normal(0.0, 0.2, (b, 2)))
+        self.variance = variance * np.exp(0.2 * self.rng.standard_normal((b, 2), 0))
         jitter = overdispersion(s.gram, self.rng, 2) * np.sqrt(variance)[:, None, :]
         self.beta = s.fit[:, :, 0] + jitter[:, :, 0]
-        k_y = slope + 0.1 * np.abs(slope) * self.rng.standard_normal(b)
+        k_y = slope + 0.1 * np.abs(slope) * self.rng.standard_normal((b,), 0)
         k_x = s.fit[:, :, 1] - k_y[:, None] * s.fit[:, :, 0] + jitter[:, :, 1]
         self.selection = np.concatenate([k_y[:, None], k_x], axis=1)
 
     def run(self, plan: SamplingPlan) -> Theta:
         """Runs the plan; leading axes of the result (databases, chains, draws)."""
         kept: dict[str, list[FloatArray]] = {"beta": [], "selection": [], "variance": []}
-        chunk = primitives.sweeps_at_once(2 * self.batch)
         for sweep in range(plan.warmup + plan.draws):
-            i = sweep % chunk
+            i = sweep % SWEEPS_AT_ONCE
             if i == 0:
-                self._draw_random_numbers(chunk)
+                self._draw_random_numbers(SWEEPS_AT_ONCE)
             self._sweep(i)
             if sweep >= plan.warmup:
                 kept["beta"].append(self.beta)
@@ -252,10 +256,10 @@ class _Gibbs:
 
     def _draw_random_numbers(self, c: int) -> None:
         b, k, tries = self.batch, self.k, primitives.MAX_SHRINKS
-        self.n_beta = self.rng.standard_normal((c, b, k))
-        self.n_selection = self.rng.standard_normal((c, b, k + 1))
-        self.u_level = self.rng.random((c, 2, b))
-        self.u_variance = self.rng.random((c, 2, tries, b))
+        self.n_beta = self.rng.standard_normal((c, b, k), 1)
+        self.n_selection = self.rng.standard_normal((c, b, k + 1), 1)
+        self.u_level = self.rng.random((c, 2, b), 2)
+        self.u_variance = self.rng.random((c, 2, tries, b), 3)
 
     def _sweep(self, i: int) -> None:
         if self.shift is not None and i % 2 == 1:

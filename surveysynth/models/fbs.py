@@ -6,7 +6,7 @@ for any number of outcomes: q = p + 1 columns, the log weight last. Blocked Gibb
 sufficient statistics (methods 4), batched over databases and chains.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -25,7 +25,7 @@ from surveysynth.models.base import (
     require,
 )
 from surveysynth.models.gaussian import GaussianRecords, GaussianStats, QuadraticForm
-from surveysynth.sampling import primitives
+from surveysynth.sampling.streams import SWEEPS_AT_ONCE, Streams
 from surveysynth.survey import Confidential, PublicDesign
 
 PRIORS: Mapping[str, float] = MappingProxyType(
@@ -70,10 +70,16 @@ class FBS:
         """Weighted sufficient statistics (methods 4)."""
         return gaussian.compress(records, risk_weights)
 
-    def sample(self, stats: GaussianStats, plan: SamplingPlan, rng: np.random.Generator) -> Theta:
+    def sample(
+        self,
+        stats: GaussianStats,
+        plan: SamplingPlan,
+        rng: np.random.Generator | Sequence[np.random.Generator],
+    ) -> Theta:
         """Gibbs draws: beta (..., K, q), covariance (..., q, q), coefficient_scale (..., q, K),
         coefficient_correlation (..., K, K), leading axes (databases, chains, draws)."""
-        return _Gibbs(stats.repeated(plan.chains), self.priors, rng).run(plan)
+        streams = Streams.of(rng, stats.total.shape[0], plan.chains)
+        return _Gibbs(stats.repeated(plan.chains), self.priors, streams).run(plan)
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
         """Coefficients, log residual SDs, residual correlations (Fisher's z)."""
@@ -167,14 +173,12 @@ class FBS:
 class _Gibbs:
     """State of a batch of chains, B = databases x chains; one method a block of the sweep."""
 
-    def __init__(
-        self, stats: GaussianStats, priors: Mapping[str, float], rng: np.random.Generator
-    ) -> None:
+    def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
         self.stats = stats
         self.q = stats.fit.shape[-1]
         # Overdispersed starts about the least-squares fit.
         spread = stats.start_covariance()
-        inflation = np.exp(rng.normal(0.0, 0.2, (spread.shape[0], 1, 1)))
+        inflation = np.exp(0.2 * rng.standard_normal((spread.shape[0], 1, 1), 0))
         self.residual = CovarianceBlock(spread * inflation, stats.total, priors, rng)
         self.coefficients = CoefficientBlocks(stats.gram, stats.fit, spread, priors, rng)
 
@@ -184,12 +188,11 @@ class _Gibbs:
             "beta": [], "covariance": [], "coefficient_scale": [], "coefficient_correlation": []
         }  # fmt: skip
         coefficients = self.coefficients
-        chunk = primitives.sweeps_at_once(coefficients.batch * self.q * coefficients.k)
         for sweep in range(plan.warmup + plan.draws):
-            if sweep % chunk == 0:
-                coefficients.draw_random_numbers(chunk)
-                self.residual.draw_random_numbers(chunk)
-            self._sweep(sweep % chunk)
+            if sweep % SWEEPS_AT_ONCE == 0:
+                coefficients.draw_random_numbers(SWEEPS_AT_ONCE)
+                self.residual.draw_random_numbers(SWEEPS_AT_ONCE)
+            self._sweep(sweep % SWEEPS_AT_ONCE)
             if sweep >= plan.warmup:
                 kept["beta"].append(coefficients.beta)
                 kept["covariance"].append(self.residual.covariance)

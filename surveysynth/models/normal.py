@@ -7,7 +7,7 @@ and, where the design has a survey weight, log w | y, x ~ N(x gamma + delta y~, 
 component (``survey_weight``). Without one it is the model of the outcome alone.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -27,6 +27,7 @@ from surveysynth.models.base import (
 )
 from surveysynth.models.gaussian import GaussianRecords, GaussianStats, QuadraticForm
 from surveysynth.sampling import primitives
+from surveysynth.sampling.streams import SWEEPS_AT_ONCE, Streams
 from surveysynth.survey import Confidential, PublicDesign
 
 PRIORS: Mapping[str, float] = MappingProxyType(
@@ -68,11 +69,17 @@ class Normal:
         """Weighted sufficient statistics (methods 4)."""
         return gaussian.compress(records, risk_weights)
 
-    def sample(self, stats: GaussianStats, plan: SamplingPlan, rng: np.random.Generator) -> Theta:
+    def sample(
+        self,
+        stats: GaussianStats,
+        plan: SamplingPlan,
+        rng: np.random.Generator | Sequence[np.random.Generator],
+    ) -> Theta:
         """Gibbs draws, leading axes (databases, chains, draws): beta (..., K), variance (..., q) =
         (sigma^2, s^2), coefficient_scale (..., K), coefficient_correlation (..., K, K) and, with a
         weight (q = 2), weight_coefficients (..., 1 + K) = (delta, gamma)."""
-        return _Gibbs(stats.repeated(plan.chains), self.priors, rng).run(plan)
+        streams = Streams.of(rng, stats.total.shape[0], plan.chains)
+        return _Gibbs(stats.repeated(plan.chains), self.priors, streams).run(plan)
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
         """Coefficients of both parts and log residual SDs."""
@@ -169,14 +176,12 @@ class Normal:
 class _Gibbs:
     """State of a batch of chains, B = databases x chains."""
 
-    def __init__(
-        self, stats: GaussianStats, priors: Mapping[str, float], rng: np.random.Generator
-    ) -> None:
+    def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
         self.stats, self.rng = stats, rng
         self.residual_scale = priors["residual_scale"]
         self.batch = stats.fit.shape[0]
         spread = stats.start_covariance()[:, :1, :1]
-        self.variance = spread[:, 0, 0] * np.exp(rng.normal(0.0, 0.2, self.batch))
+        self.variance = spread[:, 0, 0] * np.exp(0.2 * rng.standard_normal((self.batch,), 0))
         self.coefficients = CoefficientBlocks(stats.gram, stats.fit[:, :, :1], spread, priors, rng)
         has_weight = stats.fit.shape[-1] > 1
         self.weight = survey_weight.WeightBlocks(stats, priors, rng) if has_weight else None
@@ -184,11 +189,10 @@ class _Gibbs:
     def run(self, plan: SamplingPlan) -> Theta:
         """Runs the plan; leading axes of the result (databases, chains, draws)."""
         kept: dict[str, list[FloatArray]] = {}
-        chunk = primitives.sweeps_at_once(self.batch * self.coefficients.k)
         for sweep in range(plan.warmup + plan.draws):
-            if sweep % chunk == 0:
-                self._draw_random_numbers(chunk)
-            self._sweep(sweep % chunk)
+            if sweep % SWEEPS_AT_ONCE == 0:
+                self._draw_random_numbers(SWEEPS_AT_ONCE)
+            self._sweep(sweep % SWEEPS_AT_ONCE)
             if sweep >= plan.warmup:
                 for name, values in self._state().items():
                     kept.setdefault(name, []).append(values)
@@ -209,8 +213,8 @@ class _Gibbs:
 
     def _draw_random_numbers(self, c: int) -> None:
         self.coefficients.draw_random_numbers(c)
-        self.levels = self.rng.random((c, self.batch))
-        self.uniforms = self.rng.random((c, primitives.MAX_SHRINKS, self.batch))
+        self.levels = self.rng.random((c, self.batch), 1)
+        self.uniforms = self.rng.random((c, primitives.MAX_SHRINKS, self.batch), 2)
         if self.weight is not None:
             self.weight.draw_random_numbers(c)
 

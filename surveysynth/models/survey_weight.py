@@ -21,6 +21,7 @@ from surveysynth.models._coefficients import overdispersion
 from surveysynth.models.base import SamplingPlan, by_chain
 from surveysynth.models.gaussian import GaussianStats
 from surveysynth.sampling import primitives, unconstrained
+from surveysynth.sampling.streams import Streams
 
 PRIORS: Mapping[str, float] = MappingProxyType(
     {"weight_coefficient_sd": 10.0, "weight_residual_scale": 1.0}
@@ -77,9 +78,7 @@ def log_density(
 class WeightBlocks:
     """The component in a batch of B chains: coefficients (B, 1 + K) and variance (B,)."""
 
-    def __init__(
-        self, stats: GaussianStats, priors: Mapping[str, float], rng: np.random.Generator
-    ) -> None:
+    def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
         self.stats, self.rng = stats, rng
         self.prior_precision = priors["weight_coefficient_sd"] ** -2
         self.residual_scale = priors["weight_residual_scale"]
@@ -94,16 +93,16 @@ class WeightBlocks:
         slope = guess[:, 0, 1] / guess[:, 0, 0]
         variance = guess[:, 1, 1] - slope * guess[:, 0, 1]
         fit = np.concatenate([slope[:, None], s.fit[:, :, 1] - slope[:, None] * s.fit[:, :, 0]], 1)
-        self.variance = variance * np.exp(self.rng.normal(0.0, 0.2, b))
+        self.variance = variance * np.exp(0.2 * self.rng.standard_normal((b,), 0))
         jitter = overdispersion(self.gram, self.rng, 1)[:, :, 0]
         self.coefficients = fit + jitter * np.sqrt(variance)[:, None]
 
     def draw_random_numbers(self, c: int) -> None:
         """Random numbers of the next c sweeps."""
         b = self.batch
-        self.normals = self.rng.standard_normal((c, b, self.gram.shape[-1]))
-        self.levels = self.rng.random((c, b))
-        self.uniforms = self.rng.random((c, primitives.MAX_SHRINKS, b))
+        self.normals = self.rng.standard_normal((c, b, self.gram.shape[-1]), 1)
+        self.levels = self.rng.random((c, b), 1)
+        self.uniforms = self.rng.random((c, primitives.MAX_SHRINKS, b), 2)
 
     def update(self, i: int) -> None:
         """(delta, gamma) | s normal; s^2 by slice. i counts sweeps since the numbers were drawn."""

@@ -11,19 +11,13 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import chdtri
 
-from surveysynth._types import BoolArray, FloatArray
+from surveysynth._types import BoolArray, FloatArray, IntArray
 
 #: Shrink steps of a slice before the current point is kept; a bracket shrinks on average by a
 #: third a step, so 48 steps bring it to the rounding error of the current point.
 MAX_SHRINKS = 48
 #: Points of the grid of ``grid_independence_step``.
 GRID = 64
-
-
-def sweeps_at_once(slices: int) -> int:
-    """Sweeps whose random numbers are drawn together, an even number: fewer, larger calls within
-    about 16 MB. ``slices`` is the number of slice-sampled coordinates of a sweep."""
-    return 2 * max(1, min(16, 1_000_000 // (MAX_SHRINKS * slices)))
 
 
 def half_t_log_density(scale: FloatArray, df: float, prior_scale: float) -> FloatArray:
@@ -94,7 +88,7 @@ def update_scales(
     the half-t tail has below exp(-30).
     """
     df, prior_scale = prior
-    log_prior_scale = np.log(prior_scale)
+    log_prior_scale, unit = np.log(prior_scale), 1.0 / (df * prior_scale * prior_scale)
     root = np.sqrt(np.maximum(quadratic, 1e-300))
     # In x = root/s the exponential is a normal kernel about ``peak``: none of it is left 9 SDs
     # away, to the right (no scale so small) and, for a far peak, to the left (none so large).
@@ -113,10 +107,11 @@ def update_scales(
 
     def log_density(t: FloatArray) -> FloatArray:
         inverse = np.exp(-t)
-        tail = np.log1p(1.0 / (df * (prior_scale * inverse) ** 2))
         result: FloatArray = (linear - 0.5 * quadratic * inverse) * inverse
         result += (1.0 - power) * t
-        result -= 0.5 * (df + 1.0) * tail
+        # Not log1p, which is many times slower: an absolute error of 1e-16 is none.
+        inverse *= inverse
+        result -= 0.5 * (df + 1.0) * np.log(1.0 + unit / inverse)
         return result
 
     return np.exp(grid_independence_step(log_density, current, lower, upper, uniforms))
@@ -278,31 +273,32 @@ def elliptical_correlation(
     mixed = root @ transposed
     mixed = mixed + mixed.swapaxes(-1, -2)
 
-    def log_likelihood(cos: FloatArray, sin: FloatArray) -> FloatArray:
+    def log_likelihood(which: IntArray | slice, cos: FloatArray, sin: FloatArray) -> FloatArray:
         c, s = cos[:, None, None], sin[:, None, None]
-        cross = c * c * own + s * s * other + c * s * mixed
+        cross = c * c * own[which] + s * s * other[which] + c * s * mixed[which]
         squares = np.einsum("bkk->bk", cross)
         cholesky = np.linalg.cholesky(cross)
         log_root = np.log(np.einsum("bkk->bk", cholesky)).sum(1) - 0.5 * np.log(squares).sum(1)
-        whitened = np.linalg.solve(cholesky, np.sqrt(squares)[:, :, None] * factor)
-        result: FloatArray = -total * log_root - 0.5 * (whitened * whitened).sum((1, 2))
+        whitened = np.linalg.solve(cholesky, np.sqrt(squares)[:, :, None] * factor[which])
+        result: FloatArray = -total[which] * log_root - 0.5 * (whitened * whitened).sum((1, 2))
         return result
 
     batch = root.shape[0]
-    threshold = log_likelihood(np.ones(batch), np.zeros(batch)) + np.log(level)
+    threshold = log_likelihood(slice(None), np.ones(batch), np.zeros(batch)) + np.log(level)
     angle = 2.0 * np.pi * uniforms[0]
-    low, high = angle - 2.0 * np.pi, angle
+    low, high = angle - 2.0 * np.pi, angle.copy()
     accepted = np.zeros(batch)
-    pending: BoolArray = np.ones(batch, dtype=bool)
+    pending = np.arange(batch)
     for uniform in uniforms[1:]:
-        inside = pending & (log_likelihood(np.cos(angle), np.sin(angle)) >= threshold)
-        accepted = np.where(inside, angle, accepted)
-        pending &= ~inside
-        if not pending.any():
+        now = angle[pending]
+        inside = log_likelihood(pending, np.cos(now), np.sin(now)) >= threshold[pending]
+        accepted[pending[inside]] = now[inside]
+        pending, now = pending[~inside], now[~inside]
+        if not pending.size:
             break
-        low = np.where(angle < 0, angle, low)
-        high = np.where(angle < 0, high, angle)
-        angle = low + (high - low) * uniform
+        low[pending] = np.where(now < 0, now, low[pending])
+        high[pending] = np.where(now < 0, high[pending], now)
+        angle[pending] = low[pending] + (high[pending] - low[pending]) * uniform[pending]
     cos, sin = np.cos(accepted)[:, None, None], np.sin(accepted)[:, None, None]
     return cos * root + sin * direction
 

@@ -12,6 +12,7 @@ from scipy import stats
 from surveysynth._types import FloatArray, Theta
 from surveysynth.models._coefficients import CoefficientBlocks
 from surveysynth.models._covariance import CovarianceBlock
+from surveysynth.sampling.streams import Streams
 
 DATABASES = 4000
 LEVEL = 1e-4
@@ -49,7 +50,7 @@ def covariance_after(
     data = np.linalg.cholesky(covariance) @ noise
     squares = data @ data.swapaxes(-1, -2)
     total = np.full(DATABASES, float(records))
-    block = CovarianceBlock(covariance, total, PRIORS, rng)
+    block = CovarianceBlock(covariance, total, PRIORS, Streams((rng,), DATABASES))
     block.by_slice, block.by_proposal = ways
     block.power += power
     # Alone, with so few records, the proposal is accepted one time in seven: more updates.
@@ -102,18 +103,20 @@ def coefficients_after(q: int, wrong_copies: int = 0) -> float:
     root = np.linalg.cholesky(np.linalg.inv(gram))
     noise = root @ rng.standard_normal(theta["beta"].shape)
     fit = theta["beta"] + noise @ np.linalg.cholesky(theta["covariance"]).swapaxes(-1, -2)
-    block = CoefficientBlocks(gram, fit, theta["covariance"], PRIORS, rng)
+    block = CoefficientBlocks(
+        gram, fit, theta["covariance"], PRIORS, Streams((rng,), DATABASES)
+    )
     block.beta, block.scale = theta["beta"].copy(), theta["coefficient_scale"].copy()
     correlation = theta["coefficient_correlation"]
     block.root = np.zeros_like(block.root)
     chi = np.sqrt(rng.chisquare(block.columns, (DATABASES, k)))
     block.root[:, :, :k] = chi[:, :, None] * np.linalg.cholesky(correlation)
     block._set_correlation()
-    block.draw_random_numbers(16)
-    for i in range(16):
-        if wrong_copies and i % 2 == 0:
+    block.draw_random_numbers(32)
+    for i in range(32):
+        if wrong_copies and i % 4 == 0:
             block.q += wrong_copies
-            block._correlation(i)
+            block._correlation(i // 4)
             block.q -= wrong_copies
         else:
             block.update(i, inverse)

@@ -82,7 +82,7 @@ def test_without_any_record_the_draws_are_of_the_prior():
     case = make_case("normal", 2, priors={"coefficient_scale": 2.0, "weight_residual_scale": 0.5})
     stats = case.model.compress(case.records, np.zeros(case.records.n))
     # The last draws of many chains are independent, so that the KS test is exact.
-    draws = case.model.sample(stats, SamplingPlan(1500, 100, 4), np.random.default_rng(3))
+    draws = case.model.sample(stats, SamplingPlan(1500, 200, 4), np.random.default_rng(3))
     thin = {key: values[0, :, -1] for key, values in draws.items()}
     variance, weight = thin["variance"], thin["weight_coefficients"]
     white = np.linalg.solve(
