@@ -50,23 +50,24 @@ class CoefficientBlocks:
         self.n_beta = rng.standard_normal((c, b, k * q), 1)
         rounds = c // 4
         self.n_root = rng.standard_normal((rounds, b, k, self.columns), 1)
-        self.n_split = rng.standard_normal((rounds, b, k, q), 1)
+        self.n_split = rng.standard_normal((2 * rounds, b, k, q), 1)
         self.u_level = rng.random((rounds, b), 1)
         self.u_angle = rng.random((rounds, primitives.MAX_SHRINKS, b), 2)
-        self.u_scale = rng.random((rounds, 2, b, q, k), 2)
+        self.u_scale = rng.random((2 * rounds, 2, b, q, k), 2)
 
     def update(self, i: int, inverse_covariance: FloatArray) -> None:
-        """beta and, every fourth sweep each, Omega and D, given the residual precision (B, q, q).
+        """beta and, every fourth sweep, Omega, every second, D, given the residual precision
+        (B, q, q).
 
         i counts the sweeps since ``draw_random_numbers``.
         """
         self._coefficients(i, inverse_covariance)
-        # q coefficients inform each of these: with a quarter of the updates beta and the residual
-        # scales keep nearly all of their precision, and a sweep takes half of its time.
+        # q coefficients inform each of these: with fewer updates beta and the residual scales keep
+        # nearly all of their precision, and a sweep takes half of its time.
         if i % 4 == 0:
             self._correlation(i // 4)
-        elif i % 4 == 2:
-            self._scales(i // 4)
+        elif i % 2 == 1:
+            self._scales(i // 2)
 
     def _coefficients(self, i: int, inverse_covariance: FloatArray) -> None:
         """vec(beta) | Sigma, D, Omega: normal, outcome by outcome in the vector."""

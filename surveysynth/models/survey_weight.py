@@ -21,7 +21,7 @@ from surveysynth.models._coefficients import overdispersion
 from surveysynth.models.base import SamplingPlan, by_chain
 from surveysynth.models.gaussian import GaussianStats
 from surveysynth.sampling import primitives, unconstrained
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.streams import SWEEPS_AT_ONCE, Streams
 
 PRIORS: Mapping[str, float] = MappingProxyType(
     {"weight_coefficient_sd": 10.0, "weight_residual_scale": 1.0}
@@ -123,13 +123,13 @@ def sample(
 ) -> Theta:
     """The component alone, for models whose outcome has a sampler of its own: Gibbs draws,
     weight_coefficients (B, chains, draws, 1 + K) and weight_variance (B, chains, draws, 1)."""
-    blocks = WeightBlocks(stats.repeated(plan.chains), priors, rng)
+    streams = Streams.of(rng, stats.total.shape[0], plan.chains)
+    blocks = WeightBlocks(stats.repeated(plan.chains), priors, streams)
     kept: dict[str, list[FloatArray]] = {"weight_coefficients": [], "weight_variance": []}
-    chunk = primitives.sweeps_at_once(blocks.batch * blocks.gram.shape[-1])
     for sweep in range(plan.warmup + plan.draws):
-        if sweep % chunk == 0:
-            blocks.draw_random_numbers(chunk)
-        blocks.update(sweep % chunk)
+        if sweep % SWEEPS_AT_ONCE == 0:
+            blocks.draw_random_numbers(SWEEPS_AT_ONCE)
+        blocks.update(sweep % SWEEPS_AT_ONCE)
         if sweep >= plan.warmup:
             kept["weight_coefficients"].append(blocks.coefficients)
             kept["weight_variance"].append(blocks.variance[:, None])
