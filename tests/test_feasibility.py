@@ -12,7 +12,7 @@ from surveysynth.privacy.budget import MechanismSettings
 from surveysynth.studies.example import simulate_survey
 from surveysynth.survey import Survey
 
-PLAN = SamplingPlan(4, 60, 60)
+PLAN = SamplingPlan(4, 60, 100)
 
 
 def report(n, epsilon, **settings):

@@ -162,7 +162,9 @@ def _linear(
     if not settings.reweight:
         return fit
     base, bounds = fit.risk_weights, fit.bounds.lipschitz
-    delta, limit = float(bounds.max()), min(target, fit.bounds.realised)
+    delta = float(bounds.max())
+    # The bound stays what it was: the target, or what weights given by hand make of it.
+    limit = target if settings.scale is None else fit.bounds.realised
     return (
         yield from _by_factor(
             judge, lambda k: risk_weight_maps.reweighted(base, bounds, delta, k), limit, left

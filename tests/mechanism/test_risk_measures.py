@@ -74,7 +74,7 @@ def test_the_target_is_reached_by_weights_of_the_published_map(measure):
 def test_reweighting_lifts_weights_to_the_same_bound(measure):
     settings = {"risk": measure, "weights": "linear"}
     before, after = (fitted(**settings, reweight=each)[1] for each in (False, True))
-    assert after.realised_bound <= before.realised_bound
+    assert 0.9 * TARGET <= after.realised_bound <= TARGET
     assert after.risk_weights.mean() > before.risk_weights.mean()
     # Bounds of records that are still down-weighted lie near the largest, whatever their weight.
     held = (after.risk_weights > 0) & (after.risk_weights < 1)
