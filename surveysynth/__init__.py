@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         Scalar,
     )
     from surveysynth.privacy.statement import privacy_statement
+    from surveysynth.release.reading import Release, read_release
     from surveysynth.release.run import release as run_release
     from surveysynth.spec import load_spec
     from surveysynth.survey import Confidential, PublicDesign, Survey, read_survey
@@ -62,6 +63,7 @@ __all__ = [
     "Pairwise",
     "PrivateDraws",
     "PublicDesign",
+    "Release",
     "ReplicateWeights",
     "SampleDesign",
     "SamplingPlan",
@@ -87,6 +89,7 @@ __all__ = [
     "privacy_statement",
     "propensity_score",
     "rao_wu_yue_bootstrap",
+    "read_release",
     "read_survey",
     "risk_utility_map",
     "run_mechanism",
@@ -109,6 +112,7 @@ _SOURCES = {
     "PrivateDraws": ("mechanism", "PrivateDraws"),
     "PublicDesign": ("survey", "PublicDesign"),
     "ReplicateWeights": ("estimation.replicate_weights", "ReplicateWeights"),
+    "Release": ("release.reading", "Release"),
     "SampleDesign": ("estimation.sample_design", "SampleDesign"),
     "SamplingPlan": ("models.base", "SamplingPlan"),
     "Scalar": ("privacy.risk", "Scalar"),
@@ -132,6 +136,7 @@ _SOURCES = {
     "privacy_statement": ("privacy.statement", "privacy_statement"),
     "propensity_score": ("evaluate.regression", "propensity_score"),
     "rao_wu_yue_bootstrap": ("estimation.replicate_weights", "rao_wu_yue_bootstrap"),
+    "read_release": ("release.reading", "read_release"),
     "read_survey": ("survey", "read_survey"),
     "risk_utility_map": ("evaluate.risk_utility", "risk_utility_map"),
     "run_mechanism": ("mechanism", "run"),
