@@ -127,6 +127,38 @@ def release(
     print(f"Ledger: {result.confidential / LEDGER_NAME}; runs recorded elsewhere add up as well.")
 
 
+catalogue_app = typer.Typer(help="The catalogue of release specifications.", add_completion=False)
+app.add_typer(catalogue_app, name="tables")
+
+
+@catalogue_app.callback()
+def _catalogue() -> None:
+    """The catalogue of release specifications."""
+
+
+@catalogue_app.command("check")
+def check_tables(
+    update: Annotated[
+        bool,
+        typer.Option(help="Write what is made now as what is expected; in a checkout only."),
+    ] = False,
+) -> None:
+    """Rebuild the tables of the catalogue and compare them with what is expected."""
+    from surveysynth.release import catalogue
+
+    if update:
+        catalogue.update()
+        return
+    differing = [each for each in catalogue.check() if each.differences]
+    for outcome in differing:
+        print("\n".join([f"{outcome.name}:", *outcome.differences]))
+    if differing:
+        raise SurveySynthError(
+            f"{len(differing)} of the catalogue's specifications give other tables than expected; "
+            "the differences are shown above."
+        )
+
+
 @app.command()
 def compare(
     spec: SpecArgument,

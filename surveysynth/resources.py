@@ -40,6 +40,11 @@ def _data_folder(package: Path, name: str, inner: str) -> Path:
     )
 
 
+def is_checkout(package: Path = _PACKAGE) -> bool:
+    """Whether the data files are those of a checkout, which may be changed."""
+    return tables_directory(package) == package.parent / "tables"
+
+
 def literature_table(name: str, package: Path = _PACKAGE) -> Path:
     """Path of one published table, for example ``simulation_counts_table4.csv``."""
     return tables_directory(package) / "literature" / name

@@ -10,7 +10,7 @@ from surveysynth.release.bundle import PRIVACY_NAME, REALISED_NAME, RECORDS_STEM
 from surveysynth.release.codebook import make_codebook
 from surveysynth.release.example import make_example
 from surveysynth.release.facts import ReleaseFacts, rounding_of
-from surveysynth.release.formats import DOCUMENT_NAME, WORKBOOK_NAME
+from surveysynth.release.formats import DOCUMENT_NAME, FIGURES_FOLDER, WORKBOOK_NAME
 from surveysynth.release.layout import Presentation, lay_out
 from surveysynth.release.privacy_file import make_privacy_record
 from surveysynth.release.readme import make_readme
@@ -25,7 +25,7 @@ Tables = Mapping[Statistic, Sequence[ReleaseTable]]
 
 
 def write_tables(facts: ReleaseFacts, tables: Tables, folder: Path) -> None:
-    """One file a statistic and format; one workbook and one LaTeX document for all."""
+    """One file a statistic and format; one workbook and one LaTeX document for all; figures."""
     folder.mkdir()
     presentation = Presentation(
         title=facts.spec.tables.title,
@@ -52,6 +52,11 @@ def write_tables(facts: ReleaseFacts, tables: Tables, folder: Path) -> None:
         latex.write_document([FILE_STEMS[each] for each in tables], folder / DOCUMENT_NAME)
     if "xlsx" in formats:
         xlsx.write_workbook(tables, presentation, folder / WORKBOOK_NAME)
+    if facts.spec.tables.figures:
+        from surveysynth.plots.release import write_figures
+
+        figures = folder.with_name(FIGURES_FOLDER)
+        write_figures(tables, presentation, facts.spec.tables.figures, figures)
 
 
 def write_documents(

@@ -36,7 +36,7 @@ CELLS = {
     ".md": (re.compile(r"(\| )(\*\*|<sup>.</sup> )*[\d<,][^\n]*\|"), r"\1"),
     ".xlsx": (re.compile(r'(<c r="[C-F]\d+"[^>]*>)<v>[^<]*</v>(</c>)'), r"\1\2"),
 }
-EVERY_FORMAT = 'formats = ["csv", "html", "latex", "xlsx", "markdown"]'
+EVERY_FORMAT = 'formats = ["csv", "html", "latex", "xlsx", "markdown"]\nfigures = ["svg"]'
 
 SETTINGS = {
     "survey": "population_size = 30000",
@@ -187,6 +187,11 @@ def test_two_databases_one_record_apart_differ_in_synthetic_fields_alone(
             )
             assert synthetic <= set(left.columns)
             different |= not left.equals(right)
+        elif name.startswith("figures"):
+            texts = [re.findall(r"<text[^>]*>([^<]*)</text>", text_of(f / name)) for f in outs]
+            words = [[t for t in found if not re.fullmatch(r"[−\d,.]+", t)] for found in texts]
+            assert words[0] == words[1], name
+            assert len(words[0]) > 12
         elif name.startswith("tables"):
             cells, rest = CELLS[Path(name).suffix]
             left_page, right_page = (cells.sub(rest, text_of(f / name)) for f in outs)
