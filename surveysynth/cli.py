@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from surveysynth.doctor import THREAD_VARIABLES, version_of
-from surveysynth.errors import RefusedError, SurveySynthError
+from surveysynth.errors import InputError, RefusedError, SurveySynthError
 
 DEFECT, USAGE, INTERRUPTED = 1, 2, 130
 DEBUG_VARIABLE = "SURVEYSYNTH_DEBUG"
@@ -127,25 +127,21 @@ def release(
     print(f"Ledger: {result.confidential / LEDGER_NAME}; runs recorded elsewhere add up as well.")
 
 
-catalogue_app = typer.Typer(help="The catalogue of release specifications.", add_completion=False)
-app.add_typer(catalogue_app, name="tables")
-
-
-@catalogue_app.callback()
-def _catalogue() -> None:
-    """The catalogue of release specifications."""
-
-
-@catalogue_app.command("check")
-def check_tables(
+@app.command()
+def tables(
+    action: Annotated[str, typer.Argument(metavar="check", help="The one action there is.")],
     update: Annotated[
         bool,
-        typer.Option(help="Write what is made now as what is expected; in a checkout only."),
+        typer.Option(
+            "--update", help="Keep what is made now as what is expected; in a checkout only."
+        ),
     ] = False,
 ) -> None:
     """Rebuild the tables of the catalogue and compare them with what is expected."""
     from surveysynth.release import catalogue
 
+    if action != "check":
+        raise InputError(f"surveysynth tables knows the action 'check', got {action!r}.")
     if update:
         catalogue.update()
         return

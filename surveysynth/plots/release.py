@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth._types import FloatArray
+from surveysynth.plots import style
 from surveysynth.release.layout import ESTIMATE_HEADINGS, Presentation, describe
 from surveysynth.release.stub import StubRow, stub_rows
 from surveysynth.release.table import FILE_STEMS, ReleaseTable, Statistic
@@ -16,23 +17,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_INK, _FAINT, _COLOUR, _WARNING = "#1b1b1b", "#8a8a8a", "#0072B2", "#b00020"
+_COLOUR = "#0072B2"
 #: A taller figure would not be looked at, and image formats end somewhere.
 MOST_ROWS = 150
 _WIDTH, _ROW, _EXTRA = 7.6, 0.21, 1.0
 
 _RC: dict[str, Any] = {
-    "font.size": 9.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
+    **style.RC,
     "axes.spines.left": False,
-    "axes.edgecolor": _FAINT,
-    "axes.grid": True,
-    "axes.grid.axis": "x",
-    "grid.color": "#e6e6e6",
-    "axes.axisbelow": True,
     "ytick.left": False,
-    "figure.dpi": 160,
     # A dollar sign in a label is a dollar sign.
     "text.parse_math": False,
     # Text stays text, which screen readers and searches find; the same numbers, the same bytes.
@@ -88,11 +81,10 @@ def estimates_with_intervals(
         ha="left",
         fontsize=10.5,
         fontweight="bold",
-        color=_INK,
+        color=style.INK,
     )
-    figure.supxlabel(
-        notes, x=0.01, ha="left", fontsize=7.5, color=_WARNING if presentation.banner else _INK
-    )
+    colour = style.WARNING if presentation.banner else style.INK
+    figure.supxlabel(notes, x=0.01, ha="left", fontsize=7.5, color=colour)
     return figure
 
 
@@ -107,7 +99,7 @@ def _panel(panel: "Axes", table: ReleaseTable, presentation: Presentation) -> No
     )
     places = np.arange(len(rows), dtype=np.float64)
     strong = np.array([row.strong for row in rows])
-    for chosen, colour, marker in ((strong, _INK, "D"), (~strong, _COLOUR, "o")):
+    for chosen, colour, marker in ((strong, style.INK, "D"), (~strong, _COLOUR, "o")):
         panel.hlines(places[chosen], lower[chosen], upper[chosen], color=colour, linewidth=1.4)
         panel.plot(estimate[chosen], places[chosen], marker, color=colour, markersize=4)
     _axes(panel, rows, table, presentation)
@@ -144,7 +136,7 @@ def _say_missing(panel: "Axes", estimate: FloatArray, places: FloatArray) -> Non
             transform=panel.get_yaxis_transform(),
             va="center",
             fontsize=8,
-            color=_FAINT,
+            color=style.FAINT,
         )
 
 

@@ -43,6 +43,9 @@ by = ["field", "gender"]       # all cells and all margins are made
 statistics = ["count", "mean"]
 title = "Doctorate holders: number and mean salary by field and gender"
 source = "Simulated survey; population sizes and means as published for a simulation study."
+formats = ["csv", "html", "xlsx", "latex", "markdown"]
+figures = ["png"]              # png, svg, pdf: estimates with their intervals
+flags = "none"                 # nchs, statcan, or thresholds: mark or withhold unreliable numbers
 
 [labels.field]
 title = "Field"

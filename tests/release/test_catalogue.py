@@ -56,6 +56,7 @@ def test_a_changed_number_a_changed_word_and_missing_files_are_shown(
     assert "hours_by_sector: differs" in told.out
     assert "-| &emsp;Little" in told.out
     assert "other tables than expected" in told.err
+    assert cli.main(["tables", "chek"]) == 2
     catalogue.update(copy, say=lambda line: None)
     kept = TABLES / "hours_by_sector" / "expected" / "totals.md"
     assert page.read_bytes() == kept.read_bytes()
