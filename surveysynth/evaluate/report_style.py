@@ -40,6 +40,8 @@ img { display: block; max-width: 100%; height: auto; }
   .banner { padding: 6px 10px; font-size: 12px; }
   th, td { padding: 3px 6px; }
   table { font-size: 12px; }
+  thead th:first-child { white-space: normal; min-width: 5.5rem; }
+  table.summary th, table.summary td { padding: 3px 4px; }
   th.indent { padding-left: 16px; }
   .figure img { width: 34rem; max-width: none; }
 }
