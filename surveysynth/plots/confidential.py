@@ -168,7 +168,8 @@ def densities(comparison: "Comparison") -> "Figure":
         panel.set_yticks([])
         panel.spines["left"].set_visible(False)
         label = labels_of(comparison.spec).titled_with_unit(name)
-        panel.set_xlabel(f"{label}; axis on the scale {transform.describe(name)}")
+        scale = "" if transform.kind == "identity" else f"; axis as {transform.describe(name)}"
+        panel.set_xlabel(f"{label}{scale}")
         panel.set_title("Weighted density in the population (one synthetic dataset each)")
     return figure
 
