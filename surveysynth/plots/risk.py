@@ -139,8 +139,9 @@ def risk_utility(frame: pd.DataFrame, confidential: pd.DataFrame, estimand: str)
         )  # fmt: skip
         for _, row in rows[rows["scale"].notna()].iterrows():
             panel.annotate(
-                f"({row['scale']:g}, {row['shift']:g})", (row["bound"], row[f"{estimand}_upper"]),
-                xytext=(0, 3), textcoords="offset points", ha="center", fontsize=7.5, color=colour,
+                f"({row['scale']:g}, {row['shift']:g})", (row["bound"], row[f"{estimand}_lower"]),
+                xytext=(0, -11), textcoords="offset points", ha="center", fontsize=7.5,
+                color=colour,
             )  # fmt: skip
     panel.legend(title="risk (scale, shift)", frameon=False, fontsize=8.5)
     panel.grid(True, axis="both")
