@@ -76,22 +76,23 @@ def _variance(setting: ExampleSetting) -> list[str]:
     stratum = "data[[STRATA]]" if setting.strata else 'rep("", length(u))'
     fpc = "(1 - data[[FRACTION]][rows[1]]) * " if setting.fraction else ""
     totals = "tapply(u[rows], data[[PSU]][rows], sum)" if setting.psu else "u[rows]"
+    average = setting.lonely == "average"
     lines = [
         "variance <- function(data, u) {",
         f"  strata <- split(seq_along(u), {stratum})",
         "  total <- 0",
-        "  size <- c()",
+        *(["  size <- c()"] if average else []),
         "  for (rows in strata) {",
         f"    u_h <- as.vector({totals})",
         "    n <- length(u_h)",
-        "    size <- c(size, n)",
+        *(["    size <- c(size, n)"] if average else []),
     ]
     if setting.lonely == "adjust":
         lines.append(f"    if (n == 1) {{ total <- total + {fpc}sum(u_h^2); next }}")
     elif setting.lonely != "none":
         lines.append("    if (n == 1) next")
     lines += [f"    total <- total + {fpc}n / (n - 1) * sum((u_h - mean(u_h))^2)", "  }"]
-    if setting.lonely == "average":
+    if average:
         lines.append("  total <- total * length(size) / sum(size > 1)")
     return [*lines, "  total", "}", ""]
 

@@ -19,7 +19,7 @@ TABLES_FOLDER, FIGURES_FOLDER = "tables", "figures"
 
 @dataclass(frozen=True)
 class Format:
-    """``ending`` of its files; ``one_file`` holds all tables, if the format has such a file."""
+    """``ending`` of its files; ``one_file`` is for all tables, if the format has such a file."""
 
     ending: str
     meaning: str
@@ -32,7 +32,9 @@ _FIGURE = "estimates with their intervals"
 FORMATS: dict[str, Format] = {
     "csv": Format("csv", "unrounded numbers with codes, for programs"),
     "html": Format("html", "rounded numbers with labels, for reading in a browser"),
-    "latex": Format("tex", "the same for LaTeX (all_tables.tex reads them in)", DOCUMENT_NAME),
+    "latex": Format(
+        "tex", "the same for LaTeX; all_tables.tex reads the others in", DOCUMENT_NAME
+    ),
     "xlsx": Format(
         "xlsx", "the same as a workbook with contents and notes", WORKBOOK_NAME, file_each=False
     ),

@@ -39,8 +39,8 @@ def in_short(facts: ReleaseFacts) -> list[str]:
     factor = f"about {_round_number(epsilon)}" if epsilon < 100 else f"e to the power {epsilon:g}"
     return [
         "In short, it says: had the confidential values of one record (its outcomes and its "
-        "weight) been others, whatever can be computed from this folder would have come out with "
-        f"nearly the same probability, up to a factor of exp(epsilon) = {factor} and the "
+        "weight) been others, any result that can be computed from this folder would have had "
+        f"another probability by a factor of at most exp(epsilon) = {factor}, with the "
         "qualifications below. This limits what anyone can learn about a person because that "
         "person's answers were used, whatever else they know and however they compute. The larger "
         "epsilon is, the weaker is this promise.",

@@ -166,12 +166,14 @@ class _Table(HTMLParser):
         self.cells: list[list[str]] = []
         self.scopes: list[str | None] = []
         self.opened: list[str] = []
+        self.attributes: set[str] = set()
         self._header = ""
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given_attrs = dict(attrs)
         self.opened.append(tag)
+        self.attributes |= set(given_attrs)
         if tag == "th":
             self._header = str(given_attrs["id"])
             self.ids[self._header] = ""
@@ -222,6 +224,24 @@ def test_hostile_labels_stay_text_in_a_workbook(tmp_path: Path, text: str) -> No
     found = [str(cell).replace("\u2060", "") for row in rows for cell in row]
     assert " ".join(text.split()) in found
     assert any(cell.startswith("Source: ") and text in cell for cell in found)
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, '" onmouseover="alert(1)', "'><b>x", "a b\"c"])
+def test_group_headings_are_text_and_headers_of_their_cells(text: str) -> None:
+    cells = pd.DataFrame({"r": ["All", text, text], "f": "1", "g": ["All", "All", "m"]})
+    cells["is_margin"] = [True, True, False]
+    x = np.full(3, 10.0)
+    made = make_table("count", None, cells, TableNumbers(x, x, x, 9.0, x, x, np.full(3, 9)),
+                      level=0.95)  # fmt: skip
+    read = _Table(html.render_page(lay_out([made], presentation())))
+    ours = {each for each in read.attributes if not each.startswith("data-quarto")}
+    assert ours <= {"class", "colspan", "headers", "id", "lang", "charset", "name",
+                               "content", "rowspan", "scope", "style"}  # fmt: skip
+    for headers in read.cells:
+        assert set(headers) <= set(read.ids), "a header that does not exist"
+    last = [read.ids[each].strip() for each in read.cells[-1]]
+    assert last[1:] == ["1", "m", "Sample records"]
+    assert " ".join(last[0].split()) == f"r: {' '.join(text.split())}"
 
 
 def test_a_workbook_is_the_same_each_time(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,41 @@ def test_labels_reach_the_page_and_not_the_csv(make_spec: MakeSpec, tmp_path: Pa
     assert "&lt;script&gt;&amp;" in page
     assert "<script" not in page
     assert pd.read_csv(folder / "means.csv")["gender"].unique().tolist() == ["Both", "m", "f"]
+
+
+def test_labels_units_and_order_reach_every_format(make_spec: MakeSpec, tmp_path: Path) -> None:
+    labels = (
+        '[labels.field]\ntitle = "Subject"\nmargin = "Every subject"\n'
+        'levels = { c = "Chemistry", a = "Art", b = "Biology" }\n'
+        '[labels.salary]\ntitle = "Pay"\ncurrency = "EUR"'
+    )
+    tables = (
+        'title = "Pay of graduates"\nstatistics = ["mean"]\nfigures = ["svg"]\n'
+        'formats = ["csv", "html", "latex", "xlsx", "markdown"]'
+    )
+    release(make_spec(labels=labels, tables=tables), tmp_path / "out")
+    folder = tmp_path / "out" / "release"
+    with zipfile.ZipFile(folder / "tables" / "tables.xlsx") as parts:
+        texts = {"xlsx": parts.read("xl/sharedStrings.xml").decode()}
+    for name in ("means.html", "means.tex", "means.md"):
+        texts[name] = (folder / "tables" / name).read_text(encoding="utf-8")
+    texts["svg"] = (folder / "figures" / "means.svg").read_text(encoding="utf-8")
+    for name, text in texts.items():
+        places = [text.rindex(word) for word in ("Chemistry", "Art", "Biology")]
+        assert places == sorted(places), name
+        for word in ("Pay of graduates", "Subject", "Pay (EUR)"):
+            assert word in text, (name, word)
+    assert pd.read_csv(folder / "tables" / "means.csv")["field"].unique().tolist() == [
+        "Every subject", "c", "a", "b",
+    ]  # fmt: skip
+    codebook = json.loads((folder / "codebook.json").read_text())
+    columns = {column["name"]: column for column in codebook["columns"]}
+    assert columns["field"]["margin_in_tables"] == "Every subject"
+    assert (columns["salary"]["title"], columns["salary"]["unit"]) == ("Pay", "EUR")
+    readme = (folder / "README.md").read_text()
+    named = re.findall(r"^- `((?:tables|figures)/[^`]+)`", readme, re.MULTILINE)
+    made = [p.relative_to(folder).as_posix() for p in folder.glob("[tf]*/*")]
+    assert sorted(named) == sorted(made)
 
 
 def test_dropped_records_are_counted_in_the_notes(make_spec: MakeSpec, tmp_path: Path) -> None:

@@ -182,6 +182,7 @@ def _with_parent_headings(table: str, layout: Layout) -> str:
         if not row.stub.indent:
             parent = number
         elif parent:
-            both = f'headers="{layout.stem}-stub-{parent} {own} '
-            table = table.replace(f'headers="{own} ', both)
+            # Under a group heading its id comes first.
+            mine = re.compile(rf'(<td [^>]*headers="(?:[^" ]+ )?)({own} )')
+            table = mine.sub(rf"\g<1>{layout.stem}-stub-{parent} \g<2>", table)
     return table
