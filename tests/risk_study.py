@@ -5,7 +5,9 @@ Three studies, some minutes of processor time; the result is ``golden/risk_study
 
 mixture   0.2 NB(100, 5) + 0.8 NB(100, 20), n = 1000 ([R] 2.2): its Table 1 beside ours.
 poisson   Poisson(100), n = 1000 ([R], early version): weights at the same bound.
-income    ce2015q3 ([S]): identification risk of synthetic family income.
+income    ce2015q3 ([S]): identification risk of synthetic family income. The synthesizer is the
+          normal regression of asinh(income / 10,000); the slides have a mixture of regressions,
+          ``--model normal_mixture``, which takes far longer.
 """
 
 import os
