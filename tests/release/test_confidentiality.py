@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -82,8 +83,20 @@ def forbidden_numbers(frame: pd.DataFrame, confidential: Path) -> np.ndarray:
     return np.array([v for v in every if float(f"{v:.5g}") != v])
 
 
+def _inflated(stream: bytes) -> bytes:
+    try:
+        return zlib.decompressobj().decompress(stream)
+    except zlib.error:
+        return stream
+
+
 def text_of(path: Path) -> str:
-    """The text of a file; of a workbook that of its parts, one after the other."""
+    """The text of a file; of a workbook and a pdf that of its parts, one after the other."""
+    if path.suffix == ".png":
+        return ""  # pixels; its bytes are searched like those of every file
+    if path.suffix == ".pdf":
+        streams = re.findall(rb"stream\r?\n(.*?)endstream", path.read_bytes(), re.DOTALL)
+        return "\n".join(_inflated(each).decode("latin-1") for each in streams)
     if path.suffix != ".xlsx":
         return path.read_text(encoding="utf-8")
     with zipfile.ZipFile(path) as parts:
@@ -118,7 +131,8 @@ def test_planted_values_and_realised_values_reach_no_public_byte(
     make_spec: MakeSpec, tmp_path: Path, data: str
 ) -> None:
     frame = planted_survey()
-    spec = make_spec(frame, data=data, **SETTINGS)
+    every = EVERY_FORMAT.replace('["svg"]', '["svg", "png", "pdf"]')
+    spec = make_spec(frame, data=data, **{**SETTINGS, "tables": every})
     out = tmp_path / "out"
     done = subprocess.run(
         [
@@ -140,9 +154,10 @@ def test_planted_values_and_realised_values_reach_no_public_byte(
     assert forbidden.size > 60
     assert_nothing_leaks(out / "release", forbidden)
     files = [p for p in (out / "release").rglob("*") if p.is_file()]
-    assert {".csv", ".html", ".tex", ".xlsx", ".md", ".json"} <= {p.suffix for p in files}
+    endings = {".csv", ".html", ".tex", ".xlsx", ".md", ".json", ".svg", ".png", ".pdf"}
+    assert endings <= {p.suffix for p in files}
     public = [p.read_bytes() for p in files]
-    public += [text_of(p).encode() for p in files if p.suffix == ".xlsx"]
+    public += [text_of(p).encode() for p in files if p.suffix in (".xlsx", ".pdf")]
     for value in [*CANARY_OUTCOMES, *CANARY_WEIGHTS]:
         needles = [repr(value).encode(), f"{value:.6f}".encode(), f"{value:,.5f}".encode()]
         needles += [struct.pack("<d", value), struct.pack(">d", value)]
