@@ -255,7 +255,7 @@ def _nchs_proportion(table: Published) -> tuple[BoolArray, BoolArray, BoolArray]
     p, n = table.estimate, table.n.astype(np.float64)
     extreme = (p == 0) | (p == 1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        effective = np.where(extreme, n, np.minimum(p * (1 - p) / table.se**2, n))
+        effective = np.where(extreme, n, p * (1 - p) / table.se**2)
         lower, upper = korn_graubard(p, effective, n, table.df)
         width = np.where(extreme, 0.0, upper - lower)
         between = (width > 0.05) & (width < 0.30)

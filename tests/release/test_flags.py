@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom
+from scipy.stats import beta, binom
 
 from surveysynth.release import flags
 from surveysynth.release.flags import FlagPolicy, Published, korn_graubard, policy_of
@@ -84,6 +84,17 @@ def test_korn_graubard_is_the_exact_binomial_interval_at_the_effective_size() ->
     assert (wide[0] < lower).all()
     assert (wide[1] > upper).all()
     assert np.allclose(korn_graubard(p, n, n, infinite), (lower, upper))
+
+
+def test_an_effective_size_above_the_sample_s_counts_as_the_sample_s() -> None:
+    p, n, df = np.array([0.3]), np.array([50.0]), np.array([20.0])
+    # A design twice as good as simple sampling: 100 x (t_49 / t_20)^2 = 92.8, cut at 50.
+    limits = korn_graubard(p, 2 * n, n, df)
+    assert limits == korn_graubard(p, n, n, n - 1)
+    # Half as good: not cut, and smaller by the factor for 20 degrees of freedom.
+    lower, _ = korn_graubard(p, n / 2, n, df)
+    size = 25 * (2.0095752 / 2.0859634) ** 2
+    assert lower == pytest.approx(beta.ppf(0.025, 0.3 * size, 0.7 * size + 1), rel=1e-6)
 
 
 def test_thresholds_of_the_caller() -> None:

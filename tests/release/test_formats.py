@@ -157,6 +157,20 @@ def test_every_format_shows_every_part(tmp_path: Path) -> None:
     assert numbers[0][0] == "All"
 
 
+def test_an_error_below_one_unit_is_shown_as_that_in_every_format(tmp_path: Path) -> None:
+    cells = pd.DataFrame({"g": ["All"], "is_margin": [True]})
+    one = np.ones(1)
+    numbers = TableNumbers(7 * one, 0.04 * one, 9 * one, 9.0, 7 * one, 7 * one, np.array([50]))
+    made = make_table("mean", "y", cells, numbers, level=0.95)
+    layout = lay_out([made], presentation())
+    assert [cell.text for cell in layout.rows[0].cells[:2]] == ["7.0", "<0.1"]
+    assert ">&lt;0.1<" in html.render_page(layout)
+    assert r"\textless{}0.1" in latex.render_fragment(layout)
+    assert "\\<0.1" in markdown.render_page(layout)
+    parts = workbook_parts([made], presentation(), tmp_path / "t.xlsx")
+    assert sheet_rows(parts, 4)[-1][1:3] == [7.0, "<0.1"]
+
+
 class _Table(HTMLParser):
     """Header ids and the headers that each data cell names."""
 
