@@ -47,6 +47,16 @@ PRIOR_DEFAULTS: dict[str, dict[str, float]] = {
         "weight_coefficient_sd": 10.0,
         "weight_residual_scale": 1.0,
     },
+    "normal_mixture": {
+        "coefficient_scale": 1.0,
+        "residual_scale": 1.0,
+        "lkj": 6.0,
+        "concentration_shape": 1.0,
+        "concentration_rate": 20.0,
+        "least_sd": 0.1,
+        "weight_coefficient_sd": 10.0,
+        "weight_residual_scale": 1.0,
+    },
     "negative_binomial": {
         "overdispersion_scale": 5.0,
         "coefficient_scale": 1.0,
@@ -58,7 +68,6 @@ PRIOR_DEFAULTS: dict[str, dict[str, float]] = {
 #: Models of a count, which enters as it is.
 COUNT_MODELS = ("poisson", "negative_binomial")
 
-_PLANNED_MODELS = ("normal_mixture",)
 
 
 def _built(planned: Sequence[str], works: str) -> BeforeValidator:
@@ -143,17 +152,14 @@ class SurveySection(Section):
 class SynthesizerSection(Section):
     """``[synthesizer]``: the model of outcome and weight, and how it is fitted."""
 
-    model: Annotated[
-        str,
-        _built(_PLANNED_MODELS, ", ".join(repr(name) for name in PRIOR_DEFAULTS)),
-        AfterValidator(_model),
-    ] = "fbs"
+    model: Annotated[str, AfterValidator(_model)] = "fbs"
     outcome: OneOrMoreNames
     predictors: Name | None = None
     transform: OneOrMoreKinds = ("log",)
     transform_scale: OneOrMoreNumbers = (1.0,)
     transform_shift: OneOrMoreNumbers = (0.0,)
     smoothing: Literal["default", "outcome"] = "default"
+    components: Annotated[int, Field(ge=1, le=50)] = 5
     engine: Literal["auto", "embedded", "cmdstan"] = "auto"
     inference: Annotated[Literal["paper"], _built(("debiased",), "'paper'")] = "paper"
     chains: Annotated[int, Field(ge=MIN_CHAINS, le=1000)] = 4
@@ -179,6 +185,8 @@ class SynthesizerSection(Section):
             )
         if self.model != "fbp" and self.smoothing != "default":
             raise ValueError("smoothing: 'outcome' is for model = 'fbp'; leave it out.")
+        if self.model != "normal_mixture" and self.components != 5:
+            raise ValueError("components: this is for model = 'normal_mixture'; leave it out.")
         self._check_count()
         for key in ("transform", "transform_scale", "transform_shift"):
             given = len(getattr(self, key))

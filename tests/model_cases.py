@@ -9,12 +9,15 @@ from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
 from surveysynth.models.counts import count_records
 from surveysynth.models.gaussian import GaussianRecords
+from surveysynth.models.normal_mixture import mixture_records
 
 #: Models of transformed outcomes with Gibbs samplers, and models that NUTS samples.
 GAUSSIAN = (("fbs", 2), ("fbs", 3), ("fbp", 2), ("normal", 1), ("normal", 2))
 COUNTS = (("poisson", 1), ("poisson", 2), ("negative_binomial", 1), ("negative_binomial", 2))
 #: Name of the model and columns of z: outcomes and, if there is one, the log weight.
-MODELS = GAUSSIAN + COUNTS
+MODELS = (*GAUSSIAN, *COUNTS, ("normal_mixture", 1), ("normal_mixture", 2))
+#: Components of the mixtures.
+COMPONENTS = 3
 WEIGHTINGS = ("ones", "random", "zeros")
 
 
@@ -47,6 +50,7 @@ class Case:
             "normal": 2 * k + 1 + pairs + (k + 2) * (q - 1),
             "poisson": 2 * k + pairs + (k + 2) * (q - 1),
             "negative_binomial": 2 * k + 1 + pairs + (k + 2) * (q - 1),
+            "normal_mixture": COMPONENTS * (k + 2) + k + pairs + (k + 2) * (q - 1),
         }[self.model.name]
 
     def points(self, count, rng):
@@ -86,11 +90,17 @@ def make_case(name, q, *, weighting="random", n=300, k=3, seed=0, **options):
     mixing = 0.5 * np.eye(q) - 0.15 * np.tri(q, k=-1)
     coefficients = 0.7 * rng.standard_normal((k, q))
     z = (x_cells @ coefficients)[cell] + rng.standard_normal((n, q)) @ mixing.T
+    if name == "normal_mixture":
+        options = {"components": COMPONENTS, **options}
     model = get_model(name, **options)
     alpha = weights(weighting, n, rng)
     if (name, q) in COUNTS:
         z[:, 0] = rng.poisson(np.exp(np.clip(z[:, 0] + 1.0, None, 4.0)))
         records = count_records(x_cells, cell, z[:, 0], z[:, 1] if q > 1 else None)
+    elif name == "normal_mixture":
+        z[:, 0] += np.where(rng.random(n) < 0.3, 2.5, 0.0)
+        z[: n // 10, 0] = 1.0  # a value that occurs many times
+        records = mixture_records(x_cells, cell, z[:, 0], z[:, 1] if q > 1 else None)
     else:
         records = GaussianRecords(x_cells, cell, z)
     return Case(model, records, alpha, model.compress(records, alpha), z)

@@ -43,6 +43,7 @@ transform = "log"
 transform_scale = 1
 transform_shift = 0
 smoothing = "default"
+components = 5
 engine = "auto"
 inference = "paper"
 chains = 4
@@ -193,7 +194,8 @@ def test_linear_weights_take_their_keys() -> None:
         ("survey", "public_columns = 'a'", ["survey.public_columns", "a list"]),
         ("survey", "public_columns = ['a', 3]", ["survey.public_columns[2]", "text"]),
         ("synthesizer", "model = 'fbx'", ["synthesizer.model", "Did you mean 'fb"]),
-        ("synthesizer", "model = 'normal_mixture'", ["model", "not built yet", "'fbs'"]),
+        ("synthesizer", "components = 3", ["components", "normal_mixture"]),
+        ("synthesizer", "components = 0", ["synthesizer.components", "not less than 1"]),
         ("synthesizer", "model = 'poisson'\ntransform = 'log'", ["transform: model 'poisson'"]),
         ("synthesizer", "model = 'poisson'\ntransform_scale = 2", ["transform_scale: model"]),
         ("synthesizer", "model = 'poisson'\npriors = {residual_scale = 1}", ["residual_scale"]),

@@ -11,6 +11,7 @@ _REGISTRY = {
     "fbp": ("surveysynth.models.fbp", "FBP"),
     "normal": ("surveysynth.models.normal", "Normal"),
     "poisson": ("surveysynth.models.poisson", "Poisson"),
+    "normal_mixture": ("surveysynth.models.normal_mixture", "NormalMixture"),
     "negative_binomial": ("surveysynth.models.negative_binomial", "NegativeBinomial"),
 }
 
@@ -21,7 +22,8 @@ def model_names() -> tuple[str, ...]:
 
 
 def get_model(name: str, **options: Any) -> Model:
-    """The synthesizer ``name`` with its options (``priors``; for fbp ``smoothing``).
+    """The synthesizer ``name`` with its options (``priors``; for fbp ``smoothing``, for
+    normal_mixture ``components``).
 
     Raises ``InputError`` for a name that is not registered.
     """

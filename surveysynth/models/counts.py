@@ -243,13 +243,7 @@ def log_phi(theta: Theta) -> FloatArray:
 
 def stan_data(stats: CountStats, priors: Mapping[str, float]) -> dict[str, Any]:
     """What the Stan programs of both models take of one database, JSON-ready."""
-    counts, (k, q) = stats.counts, stats.shape
-    weight = {
-        "total": 0.0,
-        "gram": np.zeros((k, k)).tolist(),
-        "fit": np.zeros((k, 2)).tolist(),
-        "residual": np.zeros((2, 2)).tolist(),
-    }
+    counts, k = stats.counts, stats.shape[0]
     return {
         "K": k,
         "G": counts.mass.size,
@@ -257,12 +251,9 @@ def stan_data(stats: CountStats, priors: Mapping[str, float]) -> dict[str, Any]:
         "mass": counts.mass.tolist(),
         "sums": counts.sums.tolist(),
         "log_factorials": counts.log_factorials,
-        "has_weight": q - 1,
-        **(weight if stats.weight is None else stats.weight.stan_data()),
         "coefficient_scale_prior": priors["coefficient_scale"],
         "lkj": priors["lkj"],
-        "weight_coefficient_sd": priors["weight_coefficient_sd"],
-        "weight_residual_scale": priors["weight_residual_scale"],
+        **survey_weight.stan_data(stats.weight, k, priors),
     }
 
 
@@ -274,9 +265,4 @@ def stan_theta(draws: Mapping[str, FloatArray]) -> Theta:
     root = draws["coefficient_root"]
     theta["coefficient_scale"] = draws["coefficient_scale"]
     theta["coefficient_correlation"] = root @ root.swapaxes(-1, -2)
-    # Without a weight these have no elements, and some interfaces then leave them out.
-    weight_sd = draws.get("weight_sd")
-    if weight_sd is not None and weight_sd.size:
-        theta["weight_coefficients"] = draws["weight_coefficients"]
-        theta["weight_variance"] = weight_sd**2
-    return theta
+    return {**theta, **survey_weight.stan_theta(draws)}

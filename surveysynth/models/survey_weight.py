@@ -12,6 +12,7 @@ Statistics are those of Z = (h(y), log w) on X.
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -134,3 +135,34 @@ def sample(
             kept["weight_coefficients"].append(blocks.coefficients)
             kept["weight_variance"].append(blocks.variance[:, None])
     return by_chain(kept, plan.chains)
+
+
+def stan_data(
+    stats: GaussianStats | None, columns: int, priors: Mapping[str, float]
+) -> dict[str, Any]:
+    """What the Stan programs of models without other Gaussian parts take of the component,
+    JSON-ready; zeros where there is no weight."""
+    zeros = {
+        "total": 0.0,
+        "gram": np.zeros((columns, columns)).tolist(),
+        "fit": np.zeros((columns, 2)).tolist(),
+        "residual": np.zeros((2, 2)).tolist(),
+    }
+    return {
+        "has_weight": int(stats is not None),
+        **(zeros if stats is None else stats.stan_data()),
+        "weight_coefficient_sd": priors["weight_coefficient_sd"],
+        "weight_residual_scale": priors["weight_residual_scale"],
+    }
+
+
+def stan_theta(draws: Mapping[str, FloatArray]) -> Theta:
+    """Stan's draws of the component by name as Theta; nothing where there is no weight."""
+    # Without a weight these have no elements, and some interfaces then leave them out.
+    weight_sd = draws.get("weight_sd")
+    if weight_sd is None or not weight_sd.size:
+        return {}
+    return {
+        "weight_coefficients": draws["weight_coefficients"],
+        "weight_variance": weight_sd**2,
+    }

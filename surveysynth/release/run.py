@@ -229,6 +229,8 @@ def model_of(spec: "Spec") -> "Model":
     options: dict[str, Any] = {"priors": dict(synthesizer.priors)}
     if synthesizer.model == "fbp":
         options["smoothing"] = synthesizer.smoothing
+    if synthesizer.model == "normal_mixture":
+        options["components"] = synthesizer.components
     return get_model(synthesizer.model, **options)
 
 

@@ -22,6 +22,11 @@ OPTIONS = {
         "coefficient_scale": 2.0, "residual_scale": 0.8, "lkj": 1.0,
         "weight_coefficient_sd": 5.0, "weight_residual_scale": 0.6,
     },
+    "normal_mixture": {
+        "coefficient_scale": 2.0, "residual_scale": 0.8, "lkj": 2.5, "least_sd": 0.2,
+        "concentration_shape": 1.5, "concentration_rate": 0.7, "weight_coefficient_sd": 5.0,
+        "weight_residual_scale": 0.6,
+    },
     "poisson": {
         "coefficient_scale": 2.0, "lkj": 1.0, "weight_coefficient_sd": 5.0,
         "weight_residual_scale": 0.6,
@@ -126,7 +131,34 @@ def count_posterior(case, theta):
     return value, coordinates
 
 
+def mixture_posterior(case, theta):
+    priors, y = case.model.priors, case.z[:, 0]
+    share, sd = np.exp(theta["log_shares"]), theta["residual_sd"]
+    density = st.norm.pdf(y[:, None], case.x @ theta["beta"].T, sd) @ share
+    value = case.alpha @ np.log(density)
+    a, count = theta["concentration"][0], share.size
+    value += st.dirichlet.logpdf(share / share.sum(), np.full(count, a / count))
+    value += st.gamma.logpdf(
+        a, priors["concentration_shape"], scale=1 / priors["concentration_rate"]
+    )
+    value += half_t(sd - priors["least_sd"], 3, priors["residual_scale"])
+    # One D for all components: its half-t priors count once.
+    scale, omega = theta["coefficient_scale"], theta["coefficient_correlation"]
+    repeated = np.tile(scale, (count, 1))
+    value += coefficient_prior(theta["beta"].T, repeated, omega, priors)
+    value -= half_t(repeated[1:], 3, priors["coefficient_scale"])
+    coordinates = [share[1:], [a], theta["beta"], sd, scale, lower(omega)]
+    if case.shape[1] == 2:
+        (delta, *gamma), s = theta["weight_coefficients"], np.sqrt(theta["weight_variance"])
+        value += case.alpha @ st.norm.logpdf(case.z[:, 1], delta * y + case.x @ gamma, s[0])
+        value += st.norm.logpdf([delta, *gamma], 0, priors["weight_coefficient_sd"]).sum()
+        value += half_t(s, 3, priors["weight_residual_scale"])
+        coordinates += [[delta, *gamma], s]
+    return value, coordinates
+
+
 POSTERIOR = {
+    "normal_mixture": mixture_posterior,
     "fbs": fbs_posterior,
     "fbp": fbp_posterior,
     "normal": normal_posterior,

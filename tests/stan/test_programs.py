@@ -73,6 +73,7 @@ def test_densities_agree_with_one_column_of_x_and_other_priors(name, q):
     own = {"fbp": {"residual_scale": 0.7, "coefficient_sd": 3.0}}
     hierarchical = {"lkj": 1.0, "coefficient_scale": 3.0}
     own |= {model: {**hierarchical, "residual_scale": 0.7} for model in ("fbs", "normal")}
+    own["normal_mixture"] = {**hierarchical, "least_sd": 0.3, "concentration_rate": 2.0}
     own["negative_binomial"] = {**hierarchical, "overdispersion_scale": 0.3}
     priors = own.get(name, hierarchical)
     case = make_case(name, q, k=1, priors=priors)
@@ -100,7 +101,7 @@ def test_records_and_sufficient_statistics_give_one_density(name, q, weighting):
 
 
 def stan_draws(case, chains=4, draws=1000):
-    """Unconstrained draws (chains, draws, d) of Stan's NUTS, through the model's own Theta.
+    """Scalars of draws (chains, draws, d) of Stan's NUTS, through the model's own Theta.
 
     In a process of its own: PyStan forks to sample, which a process that has run JAX must not.
     """
@@ -118,8 +119,14 @@ def stan_draws(case, chains=4, draws=1000):
     divergent = np.mean(run.divergent)
     assert divergent < 0.05, f"{divergent:.1%} of the draws diverged"
     by_draw = {name: v.reshape(chains * draws, *v.shape[2:]) for name, v in run.draws.items()}
-    u = case.model.unconstrain(spec.theta(by_draw))
-    return u.reshape(chains, draws, -1)
+    return scalars(case, spec.theta(by_draw)).reshape(chains, draws, -1)
+
+
+def scalars(case, theta):
+    """Unconstrained parameters (..., d); of a model whose labels switch, what is free of them."""
+    if case.model.identified:
+        return case.model.unconstrain(theta)
+    return np.concatenate(list(case.model.monitored(theta).values()), axis=-1)
 
 
 def moments(u):
@@ -141,7 +148,7 @@ def test_nuts_and_gibbs_draw_from_one_posterior(name, q):
     case = make_case(name, q, seed=2)
     nuts, nuts_error = moments(stan_draws(case))
     draws = case.draw(case.plan(4, 300, 3000), np.random.default_rng(4))
-    u = case.model.unconstrain(draws)
+    u = scalars(case, draws)
     gibbs, gibbs_error = moments(u)
     z = (nuts - gibbs) / np.sqrt(nuts_error + gibbs_error)
     # Monte Carlo errors of a variance are themselves estimates, and log scales have long tails.
