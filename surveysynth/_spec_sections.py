@@ -161,7 +161,7 @@ class SynthesizerSection(Section):
     smoothing: Literal["default", "outcome"] = "default"
     components: Annotated[int, Field(ge=1, le=50)] = 5
     engine: Literal["auto", "embedded", "cmdstan"] = "auto"
-    inference: Annotated[Literal["paper"], _built(("debiased",), "'paper'")] = "paper"
+    inference: Literal["debiased", "paper"] = "debiased"
     chains: Annotated[int, Field(ge=MIN_CHAINS, le=1000)] = 4
     draws: Annotated[int, Field(ge=MIN_DRAWS, le=MAX_DRAWS)] = 250
     warmup: Annotated[int, Field(ge=MIN_DRAWS, le=MAX_DRAWS)] = 250

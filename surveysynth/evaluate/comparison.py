@@ -257,6 +257,7 @@ def _run_model(
     from surveysynth import mechanism
     from surveysynth.models.base import require
     from surveysynth.release import run
+    from surveysynth.release.inference import datasets_of, published_draws
     from surveysynth.synthesis import synthesise
 
     design = survey.design
@@ -269,7 +270,8 @@ def _run_model(
     settings = run.settings_of(spec)
     private, fit = mechanism.run(model, design, survey.confidential, settings, mechanism_rng)
     estimates = Estimates(spec, design)
-    for dataset in run.datasets_of(spec, design, model, private, synthesis_rng):
+    private = published_draws(spec, design, model, private, synthesis_rng).draws
+    for dataset in datasets_of(spec, design, model, private, synthesis_rng):
         estimates.add(dataset)
     shown = next(
         synthesise(

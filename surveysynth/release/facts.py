@@ -1,13 +1,15 @@
 """What the files of a release say about it: public facts only, gathered once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from surveysynth.release.inference import inference_words
 from surveysynth.release.labels import ColumnLabel, Labels
 from surveysynth.release.rounding import Rounding, to_digits, to_multiples, to_percent
 from surveysynth.release.writers.csv import MicrodataFormat
 
 if TYPE_CHECKING:
+    from surveysynth.debias import DebiasRecord
     from surveysynth.privacy.budget import MechanismSettings
     from surveysynth.privacy.statement import Statement
     from surveysynth.spec import Spec
@@ -38,6 +40,13 @@ class ReleaseFacts:
     labels: Labels
     df_design: float
     test: bool
+    debias: "DebiasRecord | None" = None
+
+    def with_inference(self, record: "DebiasRecord") -> "ReleaseFacts":
+        """The same facts, once it is known how the synthetic data came from the draws."""
+        words = inference_words(record)
+        statement = replace(self.statement, guarantee=(*self.statement.guarantee, words))
+        return replace(self, statement=statement, debias=record)
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from surveysynth.doctor import version_of
 from surveysynth.release.facts import ReleaseFacts
+from surveysynth.release.inference import debias_facts
 
 _LIBRARIES = ("surveysynth", "numpy", "scipy", "pandas")
 
@@ -35,6 +36,7 @@ def make_privacy_record(facts: ReleaseFacts, model_title: str) -> dict[str, Any]
         "model_title": model_title,
         "risk": settings.measure.name,
         "settings": _settings(facts),
+        "debiasing": None if facts.debias is None else debias_facts(facts.debias),
         **facts.statement.as_dict(),
         "versions": library_versions(),
     }

@@ -1,6 +1,6 @@
 """From a specification file to a release folder: the one path that writes published files."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from surveysynth.release.facts import ReleaseFacts
     from surveysynth.spec import Spec
     from surveysynth.survey import PublicDesign
-    from surveysynth.synthesis import SyntheticDataset
 
 Progress = Callable[[str], None]
 """Called with the name of each stage as it begins; never with anything computed from the data."""
@@ -107,12 +106,15 @@ def _write(
     """Synthesise, estimate each dataset as it streams by, and fill the temporary folders."""
     from surveysynth.release import files
     from surveysynth.release.estimates import Estimates
+    from surveysynth.release.inference import datasets_of, published_draws
     from surveysynth.release.microdata import MicrodataWriter
 
+    debiased = published_draws(facts.spec, facts.design, model, private, rng, say)
+    facts = facts.with_inference(debiased.record)
     say("synthetic data")
     estimates = Estimates(facts.spec, facts.design)
     writer = MicrodataWriter(facts.design, staging.release / "microdata", facts.microdata_format)
-    for dataset in datasets_of(facts.spec, facts.design, model, private, rng):
+    for dataset in datasets_of(facts.spec, facts.design, model, debiased.draws, rng):
         estimates.add(dataset)
         writer.write(dataset)
     say("tables and documents")
@@ -123,30 +125,6 @@ def _write(
     )
     files.write_confidential(fit, facts.settings, staging.confidential, facts.microdata_format)
     return tables
-
-
-def datasets_of(
-    spec: "Spec",
-    design: "PublicDesign",
-    model: "Model",
-    private: "PrivateDraws",
-    rng: np.random.Generator,
-) -> "Iterator[SyntheticDataset]":
-    """The synthetic datasets that a release of these draws is made of, one at a time.
-
-    Comparisons and studies call it too, so that they judge what would be published.
-    """
-    from surveysynth.synthesis import synthesise
-
-    return synthesise(
-        model,
-        design,
-        private,
-        replicates_per_draw=spec.privacy.replicates_per_draw,
-        rng=rng,
-        scale_to=design.population_size,
-        variance="release",
-    )
 
 
 def _facts(
