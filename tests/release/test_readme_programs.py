@@ -173,7 +173,7 @@ def test_programs_bear_odd_names_and_codes(tmp_path: Path) -> None:
     (folder / "spec.toml").write_text(
         f"[survey]\ndata = 'survey.csv'\nweight = {json.dumps(weight)}\n"
         f"strata = {json.dumps(stratum)}\n"
-        f"[synthesizer]\noutcome = {json.dumps(outcome)}\n"
+        f"[synthesizer]\noutcome = {json.dumps(outcome)}\ninference = 'paper'\n"
         f"[tables]\nby = [{json.dumps(group)}, {json.dumps(stratum)}]\n",
         encoding="utf-8",
     )
