@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from surveysynth import errors
     from surveysynth.baselines.noisy_release import DeclaredBounds, noisy_release
     from surveysynth.baselines.topcoding import topcode
+    from surveysynth.debias import Debiased, DebiasRecord, debias_draws
     from surveysynth.estimation.combining import combine, t_interval
     from surveysynth.estimation.domains import build_domains
     from surveysynth.estimation.replicate_weights import (
@@ -55,6 +56,8 @@ __all__ = [
     "Confidential",
     "ConfidentialFit",
     "CountBased",
+    "DebiasRecord",
+    "Debiased",
     "DeclaredBounds",
     "Lipschitz",
     "MechanismSettings",
@@ -76,6 +79,7 @@ __all__ = [
     "build_domains",
     "coefficient_utility",
     "combine",
+    "debias_draws",
     "distribution_utility",
     "errors",
     "estimate_domains",
@@ -103,6 +107,8 @@ _SOURCES = {
     "Confidential": ("survey", "Confidential"),
     "ConfidentialFit": ("mechanism", "ConfidentialFit"),
     "CountBased": ("privacy.risk", "CountBased"),
+    "DebiasRecord": ("debias", "DebiasRecord"),
+    "Debiased": ("debias", "Debiased"),
     "Lipschitz": ("privacy.risk", "Lipschitz"),
     "DeclaredBounds": ("baselines.noisy_release", "DeclaredBounds"),
     "MechanismSettings": ("privacy.budget", "MechanismSettings"),
@@ -123,6 +129,7 @@ _SOURCES = {
     "balanced_half_samples": ("estimation.replicate_weights", "balanced_half_samples"),
     "build_domains": ("estimation.domains", "build_domains"),
     "coefficient_utility": ("evaluate.regression", "coefficient_utility"),
+    "debias_draws": ("debias", "debias_draws"),
     "combine": ("estimation.combining", "combine"),
     "distribution_utility": ("evaluate.utility", "distribution_utility"),
     "estimate_domains": ("estimation.taylor", "estimate_domains"),

@@ -70,7 +70,7 @@ class Debiased:
     record: DebiasRecord
 
 
-def debias(
+def debias_draws(
     model: Model,
     design: PublicDesign,
     private_draws: PrivateDraws,
@@ -103,7 +103,7 @@ def debias_many(
     rounds: int = ROUNDS,
     plan: SamplingPlan | None = None,
 ) -> list[Debiased]:
-    """``debias`` for many releases with the same settings, their simulated runs in one batch.
+    """``debias_draws`` for many releases with the same settings, their simulated runs in one batch.
 
     ``plan``: of the simulated fits, as many kept draws as in the release; None: the release's own.
     """

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from surveysynth import debias as module
-from surveysynth.debias import debias, debias_many, thinned
+from surveysynth.debias import debias_draws, debias_many, thinned
 from surveysynth.errors import InputError
 from surveysynth.mechanism import Database, PrivateDraws, run_batch
 from surveysynth.models import get_model
@@ -71,7 +71,7 @@ def test_scales_come_back_to_those_of_the_unweighted_fit(name):
 
 
 def test_confidential_data_cannot_reach_it():
-    names = set(inspect.signature(debias).parameters)
+    names = set(inspect.signature(debias_draws).parameters)
     public = {"model", "design", "private_draws", "rng", "databases", "rounds", "progress"}
     assert names == public
     source = inspect.getsource(module)
@@ -80,7 +80,7 @@ def test_confidential_data_cannot_reach_it():
     first, second = design_of(seed=1), design_of(seed=7)
     private = draws_of(model, first.design)
     one, other = (
-        debias(model, survey.design, private, np.random.default_rng(3), databases=3)
+        debias_draws(model, survey.design, private, np.random.default_rng(3), databases=3)
         for survey in (first, second)
     )
     assert one.record == other.record
@@ -92,7 +92,7 @@ def test_a_release_is_debiased_the_same_in_a_batch():
     model, design = get_model("fbs"), design_of().design
     releases = [(design, draws_of(model, design, spread)) for spread in (0.3, 0.6)]
     narrow, wide = debias_many(model, releases, np.random.default_rng(4), databases=3, rounds=1)
-    alone = debias(model, design, releases[0][1], np.random.default_rng(4), databases=3, rounds=1)
+    alone = debias_draws(model, design, releases[0][1], np.random.default_rng(4), databases=3, rounds=1)
     np.testing.assert_allclose(narrow.record.log_shift, alone.record.log_shift, atol=0.03)
     assert wide.record.log_shift[0] > narrow.record.log_shift[0]
 
@@ -101,7 +101,7 @@ def test_where_it_does_not_converge_the_draws_come_back_as_they_were():
     model, design = get_model("fbs"), design_of().design
     settings = replace(SETTINGS, epsilon=0.6)  # a bound of 0.1: nearly all weights are 0
     private = draws_of(model, design, settings=settings)
-    result = debias(model, design, private, np.random.default_rng(5), databases=3)
+    result = debias_draws(model, design, private, np.random.default_rng(5), databases=3)
     assert result.record.status == "not converged"
     assert result.record.reason
     assert result.draws is private
@@ -111,12 +111,12 @@ def test_nothing_to_debias():
     design, rng = design_of().design, np.random.default_rng(6)
     model = get_model("fbs")
     not_private = draws_of(model, design, settings=replace(SETTINGS, risk="none"))
-    assert debias(model, design, not_private, rng).record.status == "nothing to debias"
+    assert debias_draws(model, design, not_private, rng).record.status == "nothing to debias"
     labels_switch = replace(model, identified=False)
-    result = debias(labels_switch, design, draws_of(model, design), rng)
+    result = debias_draws(labels_switch, design, draws_of(model, design), rng)
     assert (result.record.status, result.record.databases) == ("nothing to debias", 0)
     with pytest.raises(InputError, match="at least 1"):
-        debias(model, design, draws_of(model, design), rng, databases=0)
+        debias_draws(model, design, draws_of(model, design), rng, databases=0)
 
 
 def test_a_thinned_design_keeps_the_shares_of_cells():

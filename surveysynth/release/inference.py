@@ -24,11 +24,11 @@ def published_draws(
     progress: Callable[[str], None] | None = None,
 ) -> "Debiased":
     """The draws that synthetic data come from: debiased where the specification asks for it."""
-    from surveysynth.debias import Debiased, DebiasRecord, debias
+    from surveysynth.debias import Debiased, DebiasRecord, debias_draws
 
     if spec.synthesizer.inference == "paper":
         return Debiased(private, DebiasRecord("not asked for"))
-    return debias(model, design, private, rng, progress=progress)
+    return debias_draws(model, design, private, rng, progress=progress)
 
 
 def datasets_of(
