@@ -119,7 +119,7 @@ def debias_many(
         simulated = [database for work in active for database in work.simulate()]
         settings = active[0].draws.settings
         settings = replace(settings, plan=plan or settings.plan)
-        results = run_batch(model, simulated, settings, rng)
+        results = run_batch(model, simulated, settings, rng, protects=False)
         for work in active:
             work.receive(results[: work.databases])
             results = results[work.databases :]

@@ -65,6 +65,14 @@ class Judge(Protocol):
     def smooth(self) -> bool:
         """Whether the bound moves smoothly with the weights (common random numbers)."""
 
+    @property
+    def tolerance(self) -> float:
+        """How close, on the log scale, weights must come to their fixed point."""
+
+    @property
+    def by_record(self) -> bool:
+        """Whether ``tolerance`` is for every single weight, not for their root mean square."""
+
     def on_target(self, realised: float, target: float) -> bool:
         """Whether a realised bound counts as having reached the target; never above it."""
 
@@ -103,14 +111,14 @@ def _fixed_point(judge: Judge, unweighted: FitT, target: float) -> Search[FitT]:
     that c is too large. Near the end c follows the bound, and noise is averaged out.
     """
     aim = AIM * target
-    cap, tolerance, averaged = aim, FIXED_POINT_TOLERANCE, 0
+    cap, tolerance, averaged = aim, judge.tolerance, 0
     alpha = risk_weight_maps.capped(unweighted.extremes.risk, cap)
     per_unit = alpha / cap
     for step in count():
         fit = yield alpha
         realised, risks = fit.bounds.realised, fit.extremes.risk
         gaps = _log_gaps(alpha, risk_weight_maps.capped(risks, cap))
-        gap = gaps.max(initial=0.0) if judge.smooth else np.sqrt(np.mean(gaps**2))
+        gap = gaps.max(initial=0.0) if judge.by_record else np.sqrt(np.mean(gaps**2))
         if gap <= tolerance and judge.on_target(realised, target):
             return fit
         if realised <= target and bool(np.all(alpha == 1.0)):
@@ -118,7 +126,7 @@ def _fixed_point(judge: Judge, unweighted: FitT, target: float) -> Search[FitT]:
         averaging = step >= FULL_STEPS and gap <= NEAR
         if averaging or gap <= tolerance:
             cap = min(aim, cap * np.sqrt(aim / realised))
-        tolerance = AVERAGED_TOLERANCE if averaging else FIXED_POINT_TOLERANCE
+        tolerance = AVERAGED_TOLERANCE if averaging else judge.tolerance
         averaged = min(averaged + 1, MEMORY) if averaging else 1
         # Means of 1/r: a risk that is infinite once counts as a weight of zero in that fit.
         recent = 1.0 / np.maximum(risks, 1e-300)

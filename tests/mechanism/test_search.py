@@ -9,7 +9,7 @@ import pytest
 from surveysynth.errors import RefusedError
 from surveysynth.privacy.budget import MechanismSettings
 from surveysynth.privacy.lipschitz import LikelihoodExtremes, RecordBounds, weighted_bounds
-from surveysynth.privacy.search import search_target
+from surveysynth.privacy.search import FIXED_POINT_TOLERANCE, search_target
 
 TARGET = 1.8
 BASE = np.random.default_rng(1).gamma(1.0, 1.5, 400)
@@ -25,7 +25,8 @@ class Fit:
 class Fitter:
     """f_i as ``risks`` of the weights gives them, the oscillation a share of them."""
 
-    smooth = True
+    smooth = by_record = True
+    tolerance = FIXED_POINT_TOLERANCE
 
     def __init__(self, risks, oscillation=0.5):
         self.risks, self.oscillation, self.fits = risks, oscillation, 0
