@@ -158,7 +158,7 @@ class _Work:
             )
         elif not self.bias.size:
             self.record = DebiasRecord(
-                "nothing to debias", reason="the model has no residual scale"
+                "nothing to debias", reason="the model names no residual scale"
             )
 
     def shifted(self) -> PrivateDraws:

@@ -24,7 +24,8 @@
     smooth_weight = "w_smooth"         # optional (n), in the units of the weight
     # instead of these three:
     simulate = "student_t.py:simulate"            # f(theta, design, rng) -> z (n, p + 1)
-    scales = ["sigma"]                            # optional: residual scales, mended by debiasing
+    scales = ["sigma"]                            # optional: positive parameters, debiased by
+                                                  # hundreds of fits to simulated databases
     smooth_weight = "student_t.py:smooth_weight"  # optional: f(theta, design, z) -> weight (n,)
 
 The program must raise each record's likelihood to its risk weight, ``target += alpha[i] * ..``, for

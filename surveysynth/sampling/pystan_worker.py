@@ -21,6 +21,9 @@ import numpy as np
 
 #: PyStan gives the translation to C++ one second.
 TRANSLATIONS = 20
+#: httpstan's own flags, and no debug information, which many Pythons ask for: without it a program
+#: compiles in two thirds of the time and of the memory.
+COMPILER_FLAGS = ("-O3", "-std=c++14", "-Wno-sign-compare", "-g0")
 
 
 def main(folder: Path) -> int:
@@ -71,7 +74,9 @@ def _compile(code: str) -> None:
             try:
                 _, messages = compiler.compile(code, f"model_{name.split('/')[1]}")
                 cache.dump_stanc_warnings(messages, name)
-                output = asyncio.run(models.build_services_extension_module(code))
+                output = asyncio.run(
+                    models.build_services_extension_module(code, list(COMPILER_FLAGS))
+                )
                 break
             except subprocess.TimeoutExpired:  # after one second: the machine is busy
                 if attempt == TRANSLATIONS - 1:

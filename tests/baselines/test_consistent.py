@@ -14,6 +14,8 @@ from surveysynth.baselines.laplace import NoisyTable, laplace_tables
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.taylor import SampleDesign
 
+pytestmark = pytest.mark.xdist_group("consistent")  # what its tests share is made once
+
 LEVELS = {"a": ["1", "2", "3", "4"], "b": ["x", "y"], "c": ["u", "v", "w"]}
 N = 600
 

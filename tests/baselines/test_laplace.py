@@ -21,6 +21,8 @@ from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.replicate_weights import preston_bootstrap
 from surveysynth.estimation.taylor import SampleDesign, estimate_domains
 
+pytestmark = pytest.mark.xdist_group("laplace")  # what its tests share is made once
+
 N = 400
 LEVELS = {"a": ["1", "2", "3", "4"], "b": ["x", "y"], "c": ["u", "v"]}
 KEYS: list[Any] = [("count", None), ("mean", 0), ("total", 1)]

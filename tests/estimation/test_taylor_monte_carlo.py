@@ -14,6 +14,8 @@ from surveysynth._types import BoolArray, FloatArray, IntArray
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.taylor import SampleDesign, Statistic, estimate_domains
 
+pytestmark = pytest.mark.xdist_group("taylor")  # what its tests share is made once
+
 SIZES = np.array([120, 60, 40])
 TAKEN = np.array([36, 24, 20])
 SAMPLES = 3000

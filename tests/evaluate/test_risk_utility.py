@@ -13,6 +13,8 @@ from surveysynth.models.base import SamplingPlan
 from surveysynth.privacy.risk import CountBased
 from surveysynth.survey import Survey
 
+pytestmark = pytest.mark.xdist_group("risk-utility")  # what its tests share is made once
+
 PLAN = SamplingPlan(4, 50, 100)
 
 

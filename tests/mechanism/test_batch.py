@@ -11,6 +11,8 @@ from surveysynth.mechanism import Database, run, run_batch
 from surveysynth.models import get_model
 from surveysynth.privacy.budget import MechanismSettings
 
+pytestmark = pytest.mark.xdist_group("mechanism")  # what its tests share is made once
+
 SETTINGS = MechanismSettings(plan=PLAN)
 
 

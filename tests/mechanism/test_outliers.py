@@ -13,6 +13,8 @@ from surveysynth.errors import RefusedError
 from surveysynth.models import get_model
 from surveysynth.privacy.budget import MechanismSettings
 
+pytestmark = pytest.mark.xdist_group("mechanism")  # what its tests share is made once
+
 RECORD = 500
 
 

@@ -15,6 +15,8 @@ from surveysynth.privacy.budget import MechanismSettings
 from surveysynth.privacy.risk import CountBased, Lipschitz, NoRisk, OwnRisk, Pairwise, Scalar
 from surveysynth.survey import Survey
 
+pytestmark = pytest.mark.xdist_group("mechanism")  # what its tests share is made once
+
 PLAN = SamplingPlan(4, 50, 100)
 TARGET = 10.8 / 6
 N = 400

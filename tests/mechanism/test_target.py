@@ -13,6 +13,8 @@ from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
 from surveysynth.privacy.budget import MechanismSettings
 
+pytestmark = pytest.mark.xdist_group("mechanism")  # what its tests share is made once
+
 KINDS = {
     "fixed_point": {},
     "linear": {"weights": "linear"},

@@ -1,5 +1,5 @@
 """A CmdStan that needs no compiler: the real CmdStanPy and make drive it, only the compiled
-program is a stand-in, a script that draws from the closed posterior of ``location.stan``.
+program is a stand-in, a script that draws from the closed posterior of ``means.stan``.
 
 The script does what the data say in "act": "sample", "kill" (the chain dies), "fail" (an error
 that quotes a value, as Stan's do), "diverge" (every draw diverged), "truncate" (output cut short).
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 PROGRAMS = Path(__file__).parent / "programs"
-LOCATION = PROGRAMS / "location.stan"
+MEANS = PROGRAMS / "means.stan"
 
 SCRIPT = r"""#!{python}
 import json, math, os, random, signal, sys
@@ -22,26 +22,26 @@ if "info" in sys.argv[1:]:
 files = [a.split("=", 1)[1] for a in sys.argv[1:] if a.startswith("file=")]
 data, output = json.load(open(files[0])), files[1]
 act, chain = data.get("act", "sample"), int(arguments["id"])
-y, alpha = data["y"], data["alpha"]
+y, log_w, alpha = data["y"], data["log_w"], data["alpha"]
 if act == "fail":
-    print(f"Exception: location: y[3] is {{y[2]}}, but must be finite! "
-          "(in 'location.stan', line 19, column 4 to column 50)")
+    print(f"Exception: means: y[3] is {{y[2]}}, but must be finite! "
+          "(in 'means.stan', line 19, column 4 to column 50)")
     sys.exit(70)
 if act == "kill" and chain == 2:
     os.kill(os.getpid(), signal.SIGKILL)
 print("Informational Message: rejected because y is", y[0])
 print("Exception: y is", y[0])
 rng = random.Random(1000 * int(arguments["seed"]) + chain)
-precision = 0.01 + sum(alpha)
-mean = sum(a * v for a, v in zip(alpha, y)) / precision
+precision = data["prior_sd"] ** -2 + sum(alpha)
+means = [sum(a * v for a, v in zip(alpha, z)) / precision for z in (y, log_w)]
 names = ["lp__", "accept_stat__", "stepsize__", "treedepth__", "n_leapfrog__", "divergent__",
-         "energy__", "mu"]
+         "energy__", "mu.1", "mu.2"]
 names += [f"layout.{{i}}.{{j}}" for j in (1, 2, 3) for i in (1, 2)]
 names += [f"log_lik.{{i + 1}}" for i in range(len(y))]
 draws = int(arguments["num_samples"])
 with open(output, "w") as csv:
     csv.write("# stan_version_major = 2\n# stan_version_minor = 38\n# stan_version_patch = 0\n")
-    csv.write(f"# model = location\n# method = sample (Default)\n#   num_samples = {{draws}}\n")
+    csv.write(f"# model = means\n# method = sample (Default)\n#   num_samples = {{draws}}\n")
     csv.write("#   algorithm = hmc (Default)\n")
     csv.write("#   save_warmup = 0 (Default)\n#     metric = diag_e (Default)\n")
     csv.write("#     max_depth = 10 (Default)\n")
@@ -49,10 +49,11 @@ with open(output, "w") as csv:
     csv.write("# Adaptation terminated\n# Step size = 0.9\n")
     csv.write("# Diagonal elements of inverse mass matrix:\n# 1\n")
     for s in range(draws // 2 if act == "truncate" else draws):
-        mu = rng.gauss(mean, precision ** -0.5)
-        row = [0, 0.9, 0.9, 2, 3, int(act == "diverge"), 0, mu]
-        row += [mu + 10 * i + j for j in (1, 2, 3) for i in (1, 2)]
-        row += [-0.5 * math.log(2 * math.pi) - 0.5 * (v - mu) ** 2 for v in y]
+        mu = [rng.gauss(mean, precision ** -0.5) for mean in means]
+        row = [0, 0.9, 0.9, 2, 3, int(act == "diverge"), 0, *mu]
+        row += [mu[0] + 10 * i + j for j in (1, 2, 3) for i in (1, 2)]
+        row += [-math.log(2 * math.pi) - 0.5 * ((v - mu[0]) ** 2 + (w - mu[1]) ** 2)
+                for v, w in zip(y, log_w)]
         csv.write(",".join(map(repr, row)) + "\n")
     csv.write("# \n#  Elapsed Time: 0.1 seconds (Warm-up)\n")
     csv.write("#                0.1 seconds (Sampling)\n")

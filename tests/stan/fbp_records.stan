@@ -18,15 +18,14 @@ parameters {
 model {
   real k_y = selection[1];
   vector[K] k_x = selection[2 : K + 1];
-  for (i in 1 : n) {
-    real mean_y = x[i] * beta;
-    real mean_pi = x[i] * k_x;
-    target += alpha[i]
-              * (normal_lpdf(log_pi[i] | k_y * y[i] + mean_pi, residual_sd[2])
-                 + normal_lpdf(y[i] | mean_y, residual_sd[1])
-                 - (mean_pi + 0.5 * square(residual_sd[2]) + k_y * mean_y
-                    + 0.5 * square(k_y) * square(residual_sd[1])));
-  }
+  vector[n] mean_y = x * beta;
+  vector[n] mean_pi = x * k_x;
+  vector[n] log_lik = -log(2 * pi()) - sum(log(residual_sd))
+                      - 0.5 * square((log_pi - k_y * y - mean_pi) / residual_sd[2])
+                      - 0.5 * square((y - mean_y) / residual_sd[1])
+                      - (mean_pi + 0.5 * square(residual_sd[2]) + k_y * mean_y
+                         + 0.5 * square(k_y) * square(residual_sd[1]));
+  target += dot_product(alpha, log_lik);
   for (k in 1 : K) {
     target += normal_lpdf(beta[k] | 0, coefficient_sd) + normal_lpdf(selection[k] | 0, selection_sd);
   }

@@ -1,4 +1,4 @@
-"""What runs Stan programs. Truth: the closed posterior of ``location.stan``, listings of the file
+"""What runs Stan programs. Truth: the closed posterior of ``means.stan``, listings of the file
 system, and planted values searched for in all that is told. The real CmdStanPy and make run, with
 a script in the place of the compiled program; marked tests run the real thing."""
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_cmdstan import LOCATION, compilations, fake_program, install_fake_cmdstan
+from fake_cmdstan import MEANS, compilations, fake_program, install_fake_cmdstan
 
 from surveysynth.errors import InputError, RefusedError, SurveySynthError
 from surveysynth.sampling import stan_cache
@@ -46,28 +46,32 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     assert list(folder.iterdir()) == []
 
 
-def location() -> StanSource:
-    return StanSource.read(LOCATION)
+def means() -> StanSource:
+    return StanSource.read(MEANS)
 
 
 def data_of(n: int = 30, **more: Any) -> dict[str, Any]:
     rng = np.random.default_rng(2)
-    return {"n": n, "y": rng.normal(3.0, 1.0, n), "alpha": rng.random(n), **more}
+    y, log_w = rng.normal(3.0, 1.0, n), rng.normal(-1.0, 1.0, n)
+    return {"n": n, "y": y, "log_w": log_w, "alpha": rng.random(n), "prior_sd": 10.0, **more}
 
 
 def assert_is_the_posterior(run: StanRun, data: dict[str, Any]) -> None:
     """Mean and SD of mu within Monte Carlo error; shapes and order of the rest."""
-    y, alpha = np.asarray(data["y"]), np.asarray(data["alpha"])
+    z, alpha = np.stack([data["y"], data["log_w"]]), data["alpha"]
     mu, shape = run.draws["mu"], (SETTINGS["chains"], SETTINGS["draws"])
-    assert mu.shape == run.divergent.shape == shape
-    precision = 0.01 + alpha.sum()
-    # NUTS draws of one location are worth about a third of independent ones.
-    error = precision**-0.5 / np.sqrt(mu.size / 3)
-    assert abs(mu.mean() - (alpha @ y) / precision) < 4 * error
-    assert abs(mu.std() * precision**0.5 - 1) < 4 / np.sqrt(2 * mu.size / 3)
-    layout = mu[..., None, None] + np.array([[11.0, 12, 13], [21, 22, 23]])
+    assert mu.shape == (*shape, 2)
+    assert run.divergent.shape == shape
+    precision = data["prior_sd"] ** -2 + alpha.sum()
+    # NUTS draws of a location are worth about a third of independent ones.
+    worth = mu[..., 0].size / 3
+    error = (precision * worth) ** -0.5
+    np.testing.assert_array_less(abs(mu.mean((0, 1)) - z @ alpha / precision), 4 * error)
+    spread = mu.std((0, 1)) * precision**0.5
+    np.testing.assert_array_less(abs(spread - 1), 4 / np.sqrt(2 * worth))
+    layout = mu[..., :1, None] + np.array([[11.0, 12, 13], [21, 22, 23]])
     np.testing.assert_allclose(run.draws["layout"], layout, rtol=1e-12)
-    log_lik = -0.5 * np.log(2 * np.pi) - 0.5 * (y - mu[..., None]) ** 2
+    log_lik = -np.log(2 * np.pi) - 0.5 * ((z - mu[..., None]) ** 2).sum(axis=-2)
     np.testing.assert_allclose(run.draws["log_lik"], log_lik, rtol=1e-12)
     assert len(np.unique(mu)) > mu.size / 2
     assert run.n_divergent == 0
@@ -79,12 +83,12 @@ def test_a_compiled_program_needs_no_cmdstan(
     monkeypatch.setenv("CMDSTAN", str(tmp_path / "nowhere"))
     backend = CmdStanBackend(fake_program(tmp_path / "anything"))
     data = data_of()
-    backend.prepare(location())
-    run = backend.run(location(), data, **SETTINGS)
+    backend.prepare(means())
+    run = backend.run(means(), data, **SETTINGS)
     assert_is_the_posterior(run, data)
-    again = backend.run(location(), data, **SETTINGS)
+    again = backend.run(means(), data, **SETTINGS)
     np.testing.assert_array_equal(again.draws["mu"], run.draws["mu"])
-    other = backend.run(location(), data, **{**SETTINGS, "seed": 6})
+    other = backend.run(means(), data, **{**SETTINGS, "seed": 6})
     assert not np.isin(other.draws["mu"], run.draws["mu"]).any()
 
 
@@ -92,7 +96,7 @@ def test_an_executable_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not executable")
     for name in ("gone", "text"):
         with pytest.raises(InputError, match=f"{name} is not there or may not be executed"):
-            CmdStanBackend(tmp_path / name).prepare(location())
+            CmdStanBackend(tmp_path / name).prepare(means())
 
 
 def test_without_cmdstan_one_command_is_named(
@@ -100,7 +104,7 @@ def test_without_cmdstan_one_command_is_named(
 ) -> None:
     monkeypatch.setenv("CMDSTAN", str(tmp_path / "nowhere"))
     with pytest.raises(InputError, match=r"'python -m cmdstanpy\.install_cmdstan'"):
-        CmdStanBackend(cache=tmp_path / "cache").prepare(location())
+        CmdStanBackend(cache=tmp_path / "cache").prepare(means())
     assert not (tmp_path / "cache").exists()
 
 
@@ -109,17 +113,17 @@ def test_compiled_once_under_a_key_of_text_and_cmdstan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cmdstan = install_fake_cmdstan(tmp_path / "cmdstan", monkeypatch)
-    cache, before = tmp_path / "cache", sorted(LOCATION.parent.iterdir())
-    first = compiled_program(location(), cache)
-    assert compiled_program(location(), cache) == first
+    cache, before = tmp_path / "cache", sorted(MEANS.parent.iterdir())
+    first = compiled_program(means(), cache)
+    assert compiled_program(means(), cache) == first
     assert compilations(cmdstan) == 1
     assert first.parent.parent == cache
-    assert sorted(LOCATION.parent.iterdir()) == before
-    changed = StanSource("location", location().code + "// another text\n")
+    assert sorted(MEANS.parent.iterdir()) == before
+    changed = StanSource("means", means().code + "// another text\n")
     assert compiled_program(changed, cache) != first
     makefile = cmdstan / "makefile"
     makefile.write_text(makefile.read_text().replace("2.38.0", "2.38.1"))
-    assert compiled_program(location(), cache) != first
+    assert compiled_program(means(), cache) != first
     assert compilations(cmdstan) == 3
     assert not [path for path in cache.iterdir() if path.name.startswith(".")]
 
@@ -141,7 +145,7 @@ def test_programs_compiled_at_once_do_no_harm(
     found: list[Path] = []
     threads = [
         threading.Thread(
-            target=lambda: found.append(compiled_program(location(), tmp_path / "cache"))
+            target=lambda: found.append(compiled_program(means(), tmp_path / "cache"))
         )
         for _ in range(2)
     ]
@@ -200,7 +204,7 @@ def test_a_failure_tells_no_value_and_leaves_no_file(
     data = data_of(act=act)
     data["y"][:3] = CANARY
     with pytest.raises(kind, match=words) as caught:
-        CmdStanBackend(fake_program(tmp_path / "program")).run(location(), data, **SETTINGS)
+        CmdStanBackend(fake_program(tmp_path / "program")).run(means(), data, **SETTINGS)
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
     told = [str(caught.value), *capfd.readouterr(), *(str(r.getMessage()) for r in caplog.records)]
@@ -232,7 +236,7 @@ def test_data_are_private_while_the_program_runs_and_nothing_is_logged(
     monkeypatch.setattr(cmdstanpy.CmdStanModel, "sample", spy)
     data = data_of()
     data["y"][0] = CANARY
-    CmdStanBackend(fake_program(tmp_path / "program")).run(location(), data, **SETTINGS)
+    CmdStanBackend(fake_program(tmp_path / "program")).run(means(), data, **SETTINGS)
     assert seen == [(0o700, 0o600)]
     assert capfd.readouterr() == ("", "")
     assert not caplog.records
@@ -254,14 +258,14 @@ def test_a_folder_that_stays_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_draw_that_diverged_is_counted(tmp_path: Path, temporary: Path) -> None:
     backend = CmdStanBackend(fake_program(tmp_path / "program"))
-    assert backend.run(location(), data_of(act="diverge"), **SETTINGS).n_divergent == 3 * 400
+    assert backend.run(means(), data_of(act="diverge"), **SETTINGS).n_divergent == 3 * 400
 
 
 def test_too_little_warmup_is_an_error(tmp_path: Path) -> None:
     backends: list[StanBackend] = [CmdStanBackend(fake_program(tmp_path / "p")), PyStanBackend()]
     for backend in backends:
         with pytest.raises(InputError, match="warmup must be at least 20"):
-            backend.run(location(), data_of(), **{**SETTINGS, "warmup": 3})
+            backend.run(means(), data_of(), **{**SETTINGS, "warmup": 3})
 
 
 def test_the_cache_is_where_the_platform_keeps_caches() -> None:
@@ -292,32 +296,34 @@ def test_pystan_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_
     (tmp_path / "httpstan.py").write_text("raise ImportError")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(InputError, match="install the extra 'stan'"):
-        PyStanBackend().prepare(location())
+        PyStanBackend().prepare(means())
 
 
 @pytest.mark.pystan
+@pytest.mark.xdist_group("stan means")
 def test_pystan_draws_the_posterior_and_keeps_no_fit(temporary: Path) -> None:
     appdirs = pytest.importorskip("appdirs")
     fits = Path(appdirs.user_cache_dir("httpstan"))
     before = set(fits.rglob("*.gz"))
     backend, data = PyStanBackend(), data_of()
-    backend.prepare(location())
-    run = backend.run(location(), data, **SETTINGS)
+    backend.prepare(means())
+    run = backend.run(means(), data, **SETTINGS)
     assert_is_the_posterior(run, data)
-    again = backend.run(location(), data, **SETTINGS)
+    again = backend.run(means(), data, **SETTINGS)
     np.testing.assert_array_equal(again.draws["mu"], run.draws["mu"])
     assert set(fits.rglob("*.gz")) == before
 
 
 @pytest.mark.pystan
+@pytest.mark.xdist_group("stan means")
 def test_pystan_fails_without_a_value(temporary: Path, capfd: pytest.CaptureFixture[str]) -> None:
     broken = StanSource("broken", "data { int n }")
     with pytest.raises(InputError, match=r"does not compile:\nSyntax error in the program, line 1"):
         PyStanBackend().prepare(broken)
     data = data_of()
     data["alpha"][4] = CANARY
-    with pytest.raises(InputError, match="Stan names line 5 of it") as caught:
-        PyStanBackend().run(location(), data, **SETTINGS)
+    with pytest.raises(InputError, match="Stan names line 6 of it") as caught:
+        PyStanBackend().run(means(), data, **SETTINGS)
     assert not any("7319" in text for text in [str(caught.value), *capfd.readouterr()])
 
 
@@ -334,25 +340,25 @@ def test_cmdstan_compiles_once_and_draws_the_posterior(
     import cmdstanpy
 
     backend, data = CmdStanBackend(cache=cmdstan_cache), data_of()
-    run = backend.run(location(), data, **SETTINGS)
+    run = backend.run(means(), data, **SETTINGS)
     assert_is_the_posterior(run, data)
-    program = compiled_program(location(), cmdstan_cache)
+    program = compiled_program(means(), cmdstan_cache)
 
     def no_compiler(*given: Any, **named: Any) -> None:
         raise AssertionError("the second run compiled again")
 
     monkeypatch.setattr(cmdstanpy, "compile_stan_file", no_compiler)
-    again = CmdStanBackend(cache=cmdstan_cache).run(location(), data, **SETTINGS)
+    again = CmdStanBackend(cache=cmdstan_cache).run(means(), data, **SETTINGS)
     np.testing.assert_array_equal(again.draws["mu"], run.draws["mu"])
     # The executable alone, as on a machine without CmdStan.
     monkeypatch.setenv("CMDSTAN", str(cmdstan_cache / "nowhere"))
-    alone = CmdStanBackend(program).run(location(), data, **SETTINGS)
+    alone = CmdStanBackend(program).run(means(), data, **SETTINGS)
     np.testing.assert_array_equal(alone.draws["mu"], run.draws["mu"])
 
 
 @pytest.mark.cmdstan
 def test_cmdstan_tells_where_a_program_is_broken(cmdstan_cache: Path, temporary: Path) -> None:
-    code = location().code.replace("real mu;", "real mu")
+    code = means().code.replace("vector[2] mu;", "vector[2] mu")
     with pytest.raises(InputError, match=r"(?s)does not compile.*Syntax error in 'broken\.stan'"):
         compiled_program(StanSource("broken", code), cmdstan_cache)
 
@@ -363,8 +369,8 @@ def test_cmdstan_fails_on_data_without_a_value(
 ) -> None:
     data = data_of()
     data["alpha"][4] = CANARY
-    with pytest.raises(InputError, match="'location' failed on these data") as caught:
-        CmdStanBackend(cache=cmdstan_cache).run(location(), data, **SETTINGS)
+    with pytest.raises(InputError, match="'means' failed on these data") as caught:
+        CmdStanBackend(cache=cmdstan_cache).run(means(), data, **SETTINGS)
     assert not any("7319" in text for text in [str(caught.value), *capfd.readouterr()])
 
 
@@ -387,7 +393,7 @@ def test_cmdstan_chain_that_is_killed(
     monkeypatch.setattr(subprocess, "Popen", Killed)
     with pytest.raises(RefusedError, match=r"was killed \(signal 9"):
         CmdStanBackend(cache=cmdstan_cache).run(
-            location(), data_of(), **{**SETTINGS, "draws": 1_000_000}
+            means(), data_of(), **{**SETTINGS, "draws": 1_000_000}
         )
 
 

@@ -235,6 +235,31 @@ def test_a_python_function_makes_any_number_of_datasets(tmp_path: Path) -> None:
     np.testing.assert_allclose(datasets[0].weight, np.exp(private.theta["mu"][0, 1] + 0.5))
 
 
+def with_scales(folder: Path, names: str) -> StanProgram:
+    (folder / "f.py").write_text(FUNCTIONS)
+    lines = BY_FUNCTION[1] + f"\nscales = {names}"
+    more = ('parameters = ["mu"]', 'parameters = ["mu", "tau"]')
+    stan = ("vector[2] mu;", "vector[2] mu; real<lower=0> tau;")
+    return program(path=edited(folder, (BY_FUNCTION[0], lines), more, stan=stan))
+
+
+def test_declared_scales_are_what_debiasing_shifts(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    theta = {"mu": np.exp(rng.standard_normal((5, 2))), "tau": np.exp(rng.standard_normal(5))}
+    model = with_scales(tmp_path, '["tau", "mu"]')
+    expected = np.log(np.column_stack([theta["tau"], theta["mu"]]))
+    np.testing.assert_allclose(model.log_scales(theta), expected)
+    moved = model.with_log_scales(theta, expected + np.log([2.0, 3.0, 5.0]))
+    np.testing.assert_allclose(moved["tau"], 2.0 * theta["tau"])
+    np.testing.assert_allclose(moved["mu"], theta["mu"] * [3.0, 5.0])
+    one = with_scales(tmp_path, '["tau"]')
+    kept = one.with_log_scales(theta, one.log_scales(theta))["mu"]
+    np.testing.assert_array_equal(kept, theta["mu"])
+    assert program().log_scales(theta).shape == (5, 0)
+    with pytest.raises(InputError, match="means: scales: 'mu' is not always positive"):
+        model.log_scales({**theta, "mu": theta["mu"] - 3.0})
+
+
 @pytest.mark.parametrize(
     ("reference", "words"),
     [
@@ -295,6 +320,10 @@ def test_priors_can_be_overridden_by_name() -> None:
         (('outcome = "y_rep"', ""), ("", ""), "give outcome and log_weight"),
         (('"y_rep"', '"y_repp"'), ("", ""), "no generated quantity 'y_repp'. Did you mean 'y_rep'"),
         (("[output]", '[output]\nsimulate = "a.py:f"'), ("", ""), "give one or the other"),
+        (("[output]", '[output]\nscales = ["mu"]'), ("", ""), "scales needs simulate = 'file.py"),
+        (("[output]", '[output]\nscales = ["nu"]'), ("", ""), "'nu' must be one of the parameters"),
+        (("[output]", '[output]\nscales = ["mu__"]'), ("", ""), "output.scales.*Stan variable"),
+        (("[output]", '[output]\nscales = "mu"'), ("", ""), "output.scales: expected a list"),
         (("[output]", "[output]"), ("log_lik", "ll"), "has no generated quantity 'log_lik'.*each"),
         (("[output]", "[output]"), ("real<lower=0> prior_sd;", ""), "no such variable"),
         (("[output]", "[output"), ("", ""), "is not valid TOML"),
@@ -330,7 +359,7 @@ def test_any_text_is_a_declaration_or_an_input_error(text: str) -> None:
 
 @given(
     section=st.sampled_from(["program", "data", "priors", "output", "more"]),
-    key=st.sampled_from(["file", "title", "y", "alpha", "parameters", "simulate", "x__"]),
+    key=st.sampled_from(["file", "title", "y", "alpha", "parameters", "simulate", "scales", "x__"]),
     value=values,
 )
 def test_any_value_is_a_declaration_or_an_input_error(section: str, key: str, value: Any) -> None:
@@ -459,17 +488,22 @@ def test_without_cmdstan_nothing_is_read_from_the_records(
         release(write_spec(tmp_path), tmp_path / "out")
 
 
+class Unweighted(PyStanBackend):
+    """The compiled program as it would be without its risk weights: no other compilation."""
+
+    def run(self, source: StanSource, data: Mapping[str, Any], **plan: Any) -> StanRun:
+        return super().run(source, {**data, "alpha": np.ones(data["n"])}, **plan)
+
+
 @pytest.mark.pystan
-def test_pystan_keeps_the_contract_and_finds_its_breach(tmp_path: Path) -> None:
+@pytest.mark.xdist_group("stan means")
+def test_pystan_keeps_the_contract_and_finds_its_breach() -> None:
     data = survey()
     model = StanProgram.load(MEANS, backend=PyStanBackend())
     model.prepare()
     model.records(data.design, data.confidential)
-    unused = ("alpha[i] * (", "(1 + 0 * alpha[i]) * (")
-    broken = StanProgram.load(edited(tmp_path, stan=unused), backend=PyStanBackend())
-    broken.prepare()
     with pytest.raises(InputError, match="risk weights are not used"):
-        broken.records(data.design, data.confidential)
+        model.with_backend(Unweighted()).records(data.design, data.confidential)
 
 
 @pytest.mark.cmdstan

@@ -15,6 +15,8 @@ from surveysynth.privacy.budget import MechanismSettings
 from surveysynth.survey import Survey
 from surveysynth.transforms import Transform
 
+pytestmark = pytest.mark.xdist_group("risk study")  # what its tests share is made once
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "risk_study.json"
 ESTIMANDS = ("mean", "median", "q15", "q90")
 

@@ -9,6 +9,14 @@ data {
 parameters {
   vector[2] mu;
 }
+transformed parameters {
+  matrix[2, 3] layout; // tells the order in which elements are written
+  for (i in 1:2) {
+    for (j in 1:3) {
+      layout[i, j] = mu[1] + 10 * i + j;
+    }
+  }
+}
 model {
   for (i in 1:n) {
     target += alpha[i] * (normal_lpdf(y[i] | mu[1], 1) + normal_lpdf(log_w[i] | mu[2], 1));
