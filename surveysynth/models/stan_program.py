@@ -25,7 +25,7 @@
     # instead of these three:
     simulate = "student_t.py:simulate"            # f(theta, design, rng) -> z (n, p + 1)
     scales = ["sigma"]                            # optional: positive parameters, debiased by
-                                                  # hundreds of fits to simulated databases
+                                                  # about a hundred fits more
     smooth_weight = "student_t.py:smooth_weight"  # optional: f(theta, design, z) -> weight (n,)
 
 The program must raise each record's likelihood to its risk weight, ``target += alpha[i] * ..``, for
