@@ -21,3 +21,15 @@ class RefusedError(SurveySynthError):
     """The input is valid but a release would not hold what it states, so none is made."""
 
     exit_code = 3
+
+
+class IncompleteError(SurveySynthError):
+    """A study in which batches failed; the others were written."""
+
+    exit_code = 4
+
+
+class StoppedError(SurveySynthError):
+    """Long work that was interrupted and can go on where it stopped."""
+
+    exit_code = 130

@@ -1,6 +1,7 @@
-"""Sample designs: proportional allocation and stratified PPS with replacement (methods 7)."""
+"""Sample designs of simulation studies: stratified PPS, simple random, two-stage (methods 7)."""
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -10,8 +11,18 @@ from surveysynth.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from surveysynth.studies.population import Population
 
-def proportional_allocation(stratum_sizes: IntArray, n: int, minimum: int = 2) -> IntArray:
+DesignKind: TypeAlias = Literal["pps_wr", "pps", "srs", "two_stage"]
+Allocation: TypeAlias = Literal["proportional", "equal", "power"]
+WEIGHT = "weight"
+#: Units of a stratum's sample that variance estimation needs.
+MINIMUM = 2
+
+
+def proportional_allocation(
+    stratum_sizes: IntArray | FloatArray, n: int, minimum: int = 2
+) -> IntArray:
     """Sample sizes (H,) in proportion to ``stratum_sizes`` (H,), each >= minimum, that sum to n.
 
     Largest remainders decide the rounding; what the minimum adds is taken from the stratum that
@@ -69,3 +80,137 @@ def stratified_pps_sample(
         )
         parts.append(group.iloc[index].assign(weight=weight))
     return pd.concat(parts, ignore_index=True)
+
+
+def allocate(rule: Allocation, stratum_sizes: IntArray, n: int) -> IntArray:
+    """Sample sizes (H,) that sum to n, each at least 2: in proportion to the sizes of the strata,
+    equal, or in proportion to the square roots of the sizes ("power", between the two)."""
+    exponent = {"proportional": 1.0, "equal": 0.0, "power": 0.5}[rule]
+    sizes = np.asarray(stratum_sizes, dtype=np.float64)
+    return proportional_allocation(sizes**exponent, n, MINIMUM)
+
+
+def select_pps_systematic(
+    size: FloatArray, n: int, rng: np.random.Generator
+) -> tuple[IntArray, FloatArray]:
+    """n distinct units with inclusion probabilities pi_i = n size_i / sum, and weights 1/pi_i.
+
+    Systematic selection from a random order; units of so large a size that pi_i would pass 1 are
+    taken with certainty. Returns indices (n,) in ascending order and weights (n,). Raises
+    ``InputError`` for more than all units.
+    """
+    if n > size.size:
+        raise InputError(f"n = {n} distinct units cannot be drawn from {size.size}.")
+    probability = inclusion_probabilities(size, n)
+    order = rng.permutation(size.size)
+    # The running sum ends at n up to rounding: rounded there, so that n units are hit.
+    ends = np.cumsum(probability[order])
+    ends *= n / ends[-1]
+    hits = np.searchsorted(ends, rng.random() + np.arange(n), side="right")
+    index = np.sort(order[np.minimum(hits, size.size - 1)])
+    return index.astype(np.int64), 1.0 / probability[index]
+
+
+def inclusion_probabilities(size: FloatArray, n: int) -> FloatArray:
+    """pi (N,) in proportion to ``size`` (N,), at most 1, that sum to n."""
+    certain = np.zeros(size.size, dtype=bool)
+    while True:
+        rest = np.where(certain, 0.0, size)
+        left = n - int(certain.sum())
+        probability = np.where(certain, 1.0, left * rest / rest.sum() if left else 0.0)
+        more = (probability >= 1.0) & ~certain
+        if not more.any():
+            return probability
+        certain |= more
+
+
+@dataclass(frozen=True)
+class SamplingDesign:
+    """How samples are drawn, by stratum where the population has strata.
+
+    kind: "pps_wr" (PPS with replacement), "pps" (systematic, without), "srs" (simple random,
+    without replacement), "two_stage" (clusters by PPS with replacement to their number of units,
+    then ``per_cluster`` units of each, simple random: equal weights within a stratum). n counts
+    records. Raises ``InputError`` for unknown words and sizes below 2.
+    """
+
+    kind: DesignKind = "pps_wr"
+    n: int = 1000
+    allocation: Allocation = "proportional"
+    per_cluster: int = 5
+
+    def __post_init__(self) -> None:
+        for name, word, known in (
+            ("design", self.kind, get_args(DesignKind)),
+            ("allocation", self.allocation, get_args(Allocation)),
+        ):
+            if word not in known:
+                raise InputError(f"{name} must be one of {', '.join(known)}, got {word!r}.")
+        if self.n < MINIMUM or self.per_cluster < 1:
+            raise InputError("n must be at least 2 and per_cluster at least 1.")
+
+    def check(self, population: "Population") -> None:
+        """Raises ``InputError`` if the design does not fit the population."""
+        if self.kind in ("pps_wr", "pps") and population.size is None:
+            raise InputError(f"design {self.kind!r} needs a measure of size; name its column.")
+        if self.kind == "two_stage" and population.psu is None:
+            raise InputError("design 'two_stage' needs clusters; name the column of PSUs.")
+        sizes = self._sizes(population)
+        units = [rows.size for rows in population.stratum_rows]
+        if self.kind in ("pps", "srs") and (sizes > units).any():
+            raise InputError(
+                f"n = {self.n} distinct records cannot be drawn: a stratum has fewer units than "
+                "its share. Lower n or choose another allocation."
+            )
+
+    def draw(self, population: "Population", rng: np.random.Generator) -> "pd.DataFrame":
+        """One sample: rows of the population, stratum by stratum, plus the column ``weight``.
+
+        A cluster that was drawn twice is two PSUs, so those of a sample are numbered anew."""
+        rows, weights, draws = [], [], []
+        sizes = self._sizes(population)
+        for stratum, n in zip(population.stratum_rows, sizes, strict=True):
+            index, weight, draw = self._draw_stratum(population, stratum, int(n), rng)
+            rows.append(stratum[index])
+            weights.append(weight)
+            draws.append(draw)
+        frame = population.frame.take(np.concatenate(rows)).reset_index(drop=True)
+        frame[WEIGHT] = np.concatenate(weights)
+        if self.kind == "two_stage" and population.psu is not None:
+            frame[population.psu] = np.concatenate(draws).astype(str)
+        return frame
+
+    def _sizes(self, population: "Population") -> IntArray:
+        units = np.array([rows.size for rows in population.stratum_rows])
+        return allocate(self.allocation, units, self.n)
+
+    def _draw_stratum(
+        self, population: "Population", stratum: IntArray, n: int, rng: np.random.Generator
+    ) -> tuple[IntArray, FloatArray, IntArray]:
+        """Positions within the stratum, weights, and the draw that each record came with."""
+        if self.kind == "two_stage":
+            clusters = population.frame[population.psu].to_numpy()[stratum]
+            return _two_stage(np.unique(clusters, return_inverse=True)[1], n, self.per_cluster, rng)
+        if self.kind == "srs":
+            index = np.sort(rng.choice(stratum.size, n, replace=False))
+            weight = np.full(n, stratum.size / n)
+        else:
+            size = population.frame[population.size].to_numpy(dtype=np.float64)[stratum]
+            select = select_pps_systematic if self.kind == "pps" else select_pps_with_replacement
+            index, weight = select(size, n, rng)
+        return index, weight, np.arange(n)
+
+
+def _two_stage(
+    cluster: IntArray, n: int, per_cluster: int, rng: np.random.Generator
+) -> tuple[IntArray, FloatArray, IntArray]:
+    """Clusters of one stratum by PPS to their size, at least two, then equal numbers of units."""
+    drawn = max(MINIMUM, round(n / per_cluster))
+    sizes = np.bincount(cluster).astype(np.float64)
+    chosen, _ = select_pps_with_replacement(sizes, drawn, rng)
+    members = [np.flatnonzero(cluster == code) for code in chosen]
+    index = [rng.choice(each, min(per_cluster, each.size), replace=False) for each in members]
+    # 1 / (clusters p_c) times size / taken, with p_c = size / N: N / (clusters taken).
+    weights = [np.full(each.size, cluster.size / (drawn * each.size)) for each in index]
+    draws = np.repeat(np.arange(drawn), [each.size for each in index])
+    return np.concatenate(index), np.concatenate(weights), draws

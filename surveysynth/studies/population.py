@@ -5,12 +5,17 @@ within a cell the salary is log-normal and the measure of size is a noisy multip
 makes the sampling informative: people who earn more are more likely to be sampled.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from surveysynth._types import IntArray
+from surveysynth.errors import InputError
 from surveysynth.resources import literature_table
+from surveysynth.transforms import Transform
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,3 +71,105 @@ def simulate_population(cells: Cells, rng: np.random.Generator) -> "pd.DataFrame
     population["salary"] = np.exp(log_salary)
     population["size"] = np.exp(log_size)
     return population
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """A finite population to draw samples from; what a study estimates is computed from all of it.
+
+    frame: one row a unit. outcome, by, strata, psu and size (measure of size for PPS) name its
+    columns; strata and psu None: none. transforms: one per outcome. predictors: a formula, None:
+    the default of methods 3. Raises ``InputError`` for a column that is missing.
+    """
+
+    frame: "pd.DataFrame"
+    outcome: tuple[str, ...]
+    by: tuple[str, ...]
+    strata: str | None = None
+    size: str | None = None
+    psu: str | None = None
+    transforms: tuple[Transform, ...] = (Transform(),)
+    predictors: str | None = None
+
+    def __post_init__(self) -> None:
+        used = (*self.outcome, *self.by, self.strata, self.size, self.psu)
+        for name in used:
+            if name is not None and name not in self.frame.columns:
+                raise InputError(
+                    f"the population has no column {name!r}; its columns are "
+                    f"{', '.join(map(str, self.frame.columns))}."
+                )
+        if self.size is not None:
+            size = self.frame[self.size].to_numpy(dtype=np.float64)
+            if not (np.isfinite(size).all() and (size > 0).all()):
+                raise InputError(f"the measure of size {self.size!r} must be positive everywhere.")
+
+    @property
+    def n_units(self) -> int:
+        """N, the number of units."""
+        return len(self.frame)
+
+    @cached_property
+    def levels(self) -> dict[str, tuple[str, ...]]:
+        """Levels of each by column that occur, in the order of their codes as text."""
+        return {name: tuple(sorted(set(self.frame[name].astype(str)))) for name in self.by}
+
+    @cached_property
+    def stratum_rows(self) -> tuple[IntArray, ...]:
+        """Row numbers of each stratum, in the order of the labels; all rows without strata."""
+        if self.strata is None:
+            return (np.arange(self.n_units),)
+        grouped = self.frame.groupby(self.strata, sort=True).indices
+        return tuple(np.asarray(rows, dtype=np.int64) for rows in grouped.values())
+
+
+def paper_population(rng: np.random.Generator) -> Population:
+    """The published simulation's population, ready for a study (methods 7)."""
+    frame = simulate_population(published_cells(), rng)
+    return Population(frame, ("salary",), ("field", "gender"), strata="field", size="size")
+
+
+def superpopulation(
+    rng: np.random.Generator,
+    *,
+    sizes: Sequence[int] = (4000, 2500, 1500, 1000, 600, 400),
+    informativeness: float = 1.0,
+    spread: float = SPREAD,
+    size_spread: float = SPREAD,
+    clusters: int | None = None,
+) -> Population:
+    """A population drawn from a model: log outcome ~ N(mu_group, spread^2) by stratum and group.
+
+    The measure of size is exp(informativeness x residual of the log outcome + N(0, size_spread^2)):
+    0 is a design that tells nothing of the outcome given X, 1 one as informative as the published
+    simulation's. ``sizes``: units of each stratum. ``clusters``: of about so many units, with a
+    share of 0.2 of the residual variance between them, in a column psu.
+    Raises ``InputError`` for sizes below 8 or a spread that is not positive.
+    """
+    import pandas as pd
+
+    if min(sizes, default=0) < 8:
+        raise InputError("every stratum of a superpopulation needs at least 8 units.")
+    if not (spread > 0 and size_spread > 0):
+        raise InputError("spread and size_spread must be positive.")
+    stratum = np.repeat(np.arange(len(sizes)), sizes)
+    group = rng.integers(0, 2, stratum.size)
+    residual = rng.normal(0.0, spread, stratum.size)
+    columns = {"stratum": np.char.add("s", (stratum + 1).astype(str)), "group": _GROUPS[group]}
+    if clusters is not None:
+        within = rng.permutation(stratum.size) // clusters
+        codes, psu = np.unique(stratum * (within.max() + 1) + within, return_inverse=True)
+        shared = rng.normal(0.0, spread, codes.size)[psu]
+        residual = np.sqrt(0.8) * residual + np.sqrt(0.2) * shared
+        columns["psu"] = np.char.add("c", (psu + 1).astype(str))
+    frame = pd.DataFrame(columns)
+    frame["outcome"] = np.exp(10.0 + 0.1 * stratum - 0.2 * group + residual)
+    noise = rng.normal(0.0, size_spread, stratum.size)
+    frame["size"] = np.exp(informativeness * residual + noise)
+    return Population(
+        frame, ("outcome",), ("stratum", "group"), strata="stratum", size="size",
+        psu=None if clusters is None else "psu",
+    )  # fmt: skip
+
+
+_GROUPS = np.array(["a", "b"])

@@ -1,0 +1,288 @@
+"""What one task of a study does: a batch of samples by one group of methods."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+
+from surveysynth.baselines.consistent import consistent_tables
+from surveysynth.baselines.laplace import laplace_tables
+from surveysynth.errors import InputError, RefusedError
+from surveysynth.estimation.combining import Combined, combine, t_interval
+from surveysynth.estimation.domains import Domains
+from surveysynth.estimation.taylor import Linearisation, SampleDesign, Statistic, estimate_domains
+from surveysynth.privacy.budget import MechanismSettings
+from surveysynth.studies.measures import SAMPLE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from surveysynth._types import FloatArray
+    from surveysynth.mechanism import PrivateDraws
+    from surveysynth.models.base import Model
+    from surveysynth.studies.coverage import CoverageStudy, Inference, Task
+    from surveysynth.survey import PublicDesign, Survey
+
+LAPLACE, CONSISTENT = "laplace", "laplace_consistent"
+_NOISE, _MODEL = 2, 3
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """Replicates (see ``measures``), and how often each method gave none, by reason."""
+
+    replicates: "pd.DataFrame"
+    refusals: "pd.DataFrame"
+
+
+def estimated(
+    domains: Domains,
+    design: SampleDesign,
+    weight: "FloatArray",
+    outcome: "FloatArray | None",
+    statistic: Statistic,
+    linearisation: Linearisation,
+    population_size: float | None,
+) -> "tuple[FloatArray, FloatArray]":
+    """Estimates and Taylor variances (D,) of one dataset."""
+    made = estimate_domains(
+        domains,
+        design,
+        weight=weight,
+        outcome=outcome,
+        statistic=statistic,
+        linearisation=linearisation,
+        population_size=population_size,
+    )
+    return made.estimate, made.variance
+
+
+class _Work:
+    """Collects the replicates of one task."""
+
+    def __init__(self, study: "CoverageStudy") -> None:
+        self.study = study
+        self.frames: list[pd.DataFrame] = []
+        self.refused: list[dict[str, Any]] = []
+
+    def add(
+        self,
+        sample: int,
+        method: str,
+        m: int,
+        statistic: Statistic,
+        column: int | None,
+        combined: Combined,
+    ) -> None:
+        """One table of one sample."""
+        lower, upper = t_interval(combined, self.study.level)
+        epsilon = np.inf if method == SAMPLE else 2.0 * m * self.study.bound
+        values = {
+            "method": method,
+            "m": 0 if method == SAMPLE else m,
+            "epsilon": epsilon,
+            "sample": sample,
+            "estimate": combined.estimate,
+            "se": combined.standard_error,
+            "df": combined.df,
+            "ci_lower": lower,
+            "ci_upper": upper,
+        }
+        self.frames.append(self.study.frame(statistic, column, {**_arrays(values)}))
+
+    def refuse(self, samples: Sequence[int], methods: Sequence[str], reason: object) -> None:
+        """Samples without a table by these methods."""
+        self.refused += [
+            {"sample": sample, "method": method, "reason": str(reason)}
+            for sample in samples
+            for method in methods
+        ]
+
+    def made(self) -> TaskResult:
+        """All that was collected."""
+        import pandas as pd
+
+        refusals = pd.DataFrame(self.refused, columns=["sample", "method", "reason"])
+        if not self.frames:  # a file without rows, but with all columns and their types
+            blank = np.zeros(1)
+            self.add(0, SAMPLE, 0, "count", None, Combined(blank, blank, blank, 1.0, blank, blank))
+            return TaskResult(self.frames.pop().iloc[:0], refusals)
+        return TaskResult(pd.concat(self.frames, ignore_index=True), refusals)
+
+
+def _arrays(values: dict[str, Any]) -> dict[str, Any]:
+    """The columns that are arrays first: they settle the number of rows."""
+    return dict(sorted(values.items(), key=lambda item: not isinstance(item[1], np.ndarray)))
+
+
+class NoiseTask(_Work):
+    """The sample itself and the noisy tables."""
+
+    def result(self, samples: Sequence[int]) -> TaskResult:
+        """Tables of all samples."""
+        for sample in samples:
+            survey = self.study.survey(sample)
+            self._one(sample, survey)
+        return self.made()
+
+    def _one(self, sample: int, survey: "Survey") -> None:
+        study, design = self.study, survey.design
+        domains, sample_design = study.domains(design.frame), SampleDesign.from_public(design)
+        weight, outcomes = survey.confidential.sampling_weight, survey.confidential.outcome
+        if weight is None:
+            raise InputError("a sample without weights.")
+        for statistic, column in study.table_keys():
+            estimate, variance = estimated(
+                domains, sample_design, weight, None if column is None else outcomes[:, column],
+                statistic, study.linearisation, design.population_size,
+            )  # fmt: skip
+            alone = combine(
+                estimate[None, None], variance[None, None], sample_design.degrees_of_freedom
+            )
+            self.add(sample, SAMPLE, 0, statistic, column, alone)
+        if not {LAPLACE, CONSISTENT} & set(study.methods):
+            return
+        for m in study.draws:
+            noisy = laplace_tables(
+                domains, sample_design, weight=weight, outcomes=outcomes, keys=study.table_keys(),
+                epsilon=2.0 * m * study.bound, rng=study.generator(_NOISE, sample, m),
+                linearisation=study.linearisation, population_size=design.population_size,
+            )  # fmt: skip
+            for method, tables in ((LAPLACE, noisy), (CONSISTENT, None)):
+                if method in study.methods:
+                    made = consistent_tables(domains, noisy) if tables is None else tables
+                    for each in made:
+                        combined = each.combined()
+                        self.add(sample, method, m, each.statistic, each.outcome, combined)
+
+
+class SynthesisTask(_Work):
+    """One synthesizer on a batch of samples, with every inference that is asked for."""
+
+    def __init__(self, study: "CoverageStudy", task: "Task") -> None:
+        from surveysynth.models import get_model
+
+        super().__init__(study)
+        self.methods = study.inferences[task.group]
+        self.model: Model = get_model(task.group, **study.options.get(task.group, {}))
+        self.key = (_MODEL, crc32(task.group.encode()), task.batch)
+
+    def result(self, samples: Sequence[int]) -> TaskResult:
+        """Tables of all samples that were not refused."""
+        # Databases of one batch have as many columns of X as each other; a sample without a
+        # level of some variable has fewer.
+        surveys = {sample: self.study.survey(sample) for sample in samples}
+        groups: dict[tuple[str, ...], list[int]] = {}
+        for sample, survey in surveys.items():
+            groups.setdefault(survey.design.matrix.columns, []).append(sample)
+        for number, group in enumerate(groups.values()):
+            self._group({sample: surveys[sample] for sample in group}, number)
+        return self.made()
+
+    def _group(self, surveys: "dict[int, Survey]", number: int) -> None:
+        from surveysynth.mechanism import Database, run_batch
+
+        settings = self._widest()
+        databases = [
+            Database(
+                self.model.records(survey.design, survey.confidential),
+                survey.design.n,
+                survey.confidential.outcome,
+                survey.design.frame,
+            )
+            for survey in surveys.values()
+        ]
+        rng = self.study.generator(*self.key, number)
+        results = run_batch(self.model, databases, settings, rng)
+        released: dict[int, tuple[PublicDesign, PrivateDraws]] = {}
+        for (sample, survey), result in zip(surveys.items(), results, strict=True):
+            if isinstance(result, RefusedError):
+                self.refuse([sample], list(self.methods), result)
+            else:
+                released[sample] = survey.design, result[0]
+        for m in self.study.draws if released else ():
+            nested = {sample: (design, first(draws, m, self.study.bound))
+                      for sample, (design, draws) in released.items()}  # fmt: skip
+            for method, inference in self.methods.items():
+                self._infer(nested, m, method, inference, number)
+
+    def _widest(self) -> MechanismSettings:
+        """The mechanism at the largest number of draws; fewer are its first ones."""
+        m = max(self.study.draws)
+        return replace(self.study.settings, m=m, epsilon=2.0 * m * self.study.bound)
+
+    def _infer(
+        self,
+        releases: "dict[int, tuple[PublicDesign, PrivateDraws]]",
+        m: int,
+        method: str,
+        inference: "Inference",
+        number: int,
+    ) -> None:
+        """Tables of every release of a batch with one kind of inference."""
+        if inference == "debiased":
+            from surveysynth.debias import debias_many
+
+            rng = self.study.generator(*self.key, number, m, 1)
+            plan = self.study.debias_plan
+            made = debias_many(self.model, list(releases.values()), rng, plan=plan)
+            pairs = zip(releases.items(), made, strict=True)
+            releases = {sample: (design, each.draws) for (sample, (design, _)), each in pairs}
+            failed = [sample for sample, each in zip(releases, made, strict=True)
+                      if each.record.status == "not converged"]  # fmt: skip
+            self.refuse(failed, [f"{method}: debiasing"], "not converged: draws as released")
+        for sample, (design, draws) in releases.items():
+            try:
+                tables = list(self._tables(sample, design, draws, inference))
+            except RefusedError as refusal:
+                self.refuse([sample], [method], refusal)
+                continue
+            for statistic, column, combined in tables:
+                self.add(sample, method, m, statistic, column, combined)
+
+    def _tables(
+        self, sample: int, design: "PublicDesign", draws: "PrivateDraws", inference: "Inference"
+    ) -> Iterator[tuple[Statistic, int | None, Combined]]:
+        """The tables of one release."""
+        from surveysynth.synthesis import synthesise
+
+        study, m, r = self.study, draws.settings.m, self.study.replicates_per_draw
+        domains, sample_design = study.domains(design.frame), SampleDesign.from_public(design)
+        estimates = {key: np.full((2, m, r, domains.n_rows), np.nan) for key in study.table_keys()}
+        # The same stream for both kinds of inference: they differ by what they do alone.
+        rng = study.generator(*self.key[:2], sample, m, 2)
+        datasets = synthesise(
+            self.model, design, draws, replicates_per_draw=r, rng=rng,
+            scale_to=design.population_size,
+            variance="release" if inference == "paper" else "sample",
+        )  # fmt: skip
+        for data in datasets:
+            released = data.outcome, data.weight
+            pair = data.variance_outcome, data.variance_weight
+            same = all(a is b for a, b in zip(released, pair, strict=True))
+            for (statistic, column), values in estimates.items():
+                for part, (outcome, weight) in enumerate((released,) if same else (released, pair)):
+                    one = estimated(
+                        domains, sample_design, weight,
+                        None if column is None else outcome[:, column], statistic,
+                        study.linearisation, design.population_size,
+                    )  # fmt: skip
+                    place = (data.draw - 1, data.replicate - 1)
+                    if part == 0:
+                        values[0][place] = one[0]
+                    values[1][place] = one[1]
+        for (statistic, column), (estimate, variance) in estimates.items():
+            combined = combine(estimate, variance, sample_design.degrees_of_freedom)
+            yield statistic, column, combined
+
+
+def first(draws: "PrivateDraws", m: int, bound: float) -> "PrivateDraws":
+    """The first m of released draws, a release of its own at epsilon = 2 m bound."""
+    from surveysynth.mechanism import PrivateDraws
+
+    settings = replace(draws.settings, m=m, epsilon=2.0 * m * bound)
+    return PrivateDraws(
+        draws.model, {name: values[:m] for name, values in draws.theta.items()}, settings
+    )

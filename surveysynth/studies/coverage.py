@@ -1,0 +1,233 @@
+"""Coverage studies: repeated samples of a population, every method at one epsilon (methods 7).
+
+A study is cut into tasks, one batch of samples and one group of methods each: "noise" is the
+sample and the noisy tables, the others are synthesizers. A batch runs in sweeps of arrays. What a
+task draws depends on the seed, the samples' numbers and the method alone, so that tasks may run
+anywhere, in any order, and again.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from surveysynth.errors import InputError
+from surveysynth.estimation.domains import Domains, build_domains
+from surveysynth.estimation.taylor import Linearisation, SampleDesign, Statistic
+from surveysynth.models.base import SamplingPlan
+from surveysynth.privacy.budget import MechanismSettings
+from surveysynth.studies.batches import (
+    CONSISTENT,
+    LAPLACE,
+    NoiseTask,
+    SynthesisTask,
+    TaskResult,
+    estimated,
+)
+from surveysynth.studies.designs import WEIGHT, SamplingDesign
+from surveysynth.studies.measures import SAMPLE
+from surveysynth.studies.population import Population, paper_population
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from surveysynth._types import FloatArray
+    from surveysynth.survey import Survey
+
+NOISE = "noise"
+NOISE_METHODS = (SAMPLE, LAPLACE, CONSISTENT)
+Inference = Literal["debiased", "paper"]
+_SUFFIXES: dict[str, Inference] = {"_paper": "paper", "_debiased": "debiased"}
+
+#: Simulated fits, many at once: two long chains take less work than four short ones for as many
+#: draws. One that does not converge is one of nine, where a release's own would be refused.
+BATCH_PLAN = SamplingPlan(2, 150, 500)
+BATCH = 25
+#: Streams of random numbers; those from 2 on are of the tasks.
+_POPULATION, _DRAWN = 0, 1
+
+
+@dataclass(frozen=True, order=True)
+class Task:
+    """Samples of one batch (from 0), by one group: "noise" or the name of a synthesizer."""
+
+    batch: int
+    group: str
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return f"{self.batch:05d}_{self.group}"
+
+
+@dataclass(frozen=True, eq=False)
+class CoverageStudy:
+    """Repeated samples of a population, every method with the same epsilon on each of them.
+
+    methods: "sample", "laplace", "laplace_consistent" and synthesizers, with "_paper" or
+    "_debiased" for the inference, debiased where neither is said. The sample is always there,
+    since the others are held against it. settings: of the mechanism; its epsilon is for m draws,
+    and ``draws`` are the numbers of draws m' that tables are made from, nested draws of one fit,
+    each at epsilon 2 m' times the same bound; () stands for m alone. options: of a model by name.
+    batch: samples that run side by side; it is part of what makes a study repeatable.
+    debias_plan: of the simulated fits of debiasing, with as many kept draws as ``settings.plan``.
+    """
+
+    population: Population
+    design: SamplingDesign = field(default_factory=SamplingDesign)
+    methods: tuple[str, ...] = (*NOISE_METHODS, "fbs", "fbp")
+    replicates: int = 100
+    seed: int = 0
+    settings: MechanismSettings = field(default_factory=MechanismSettings)
+    draws: tuple[int, ...] = ()
+    replicates_per_draw: int = 4
+    statistics: tuple[Statistic, ...] = ("count", "mean")
+    linearisation: Linearisation = "ratio"
+    level: float = 0.95
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    batch: int = BATCH
+    debias_plan: SamplingPlan = BATCH_PLAN
+
+    def __post_init__(self) -> None:
+        if self.replicates < 1 or self.batch < 1 or self.replicates_per_draw < 1:
+            raise InputError("replicates, batch and replicates_per_draw must be at least 1.")
+        if self.seed < 0:
+            raise InputError(f"the seed must be 0 or a positive whole number, got {self.seed}.")
+        if self.debias_plan.kept != self.settings.plan.kept:
+            raise InputError(
+                f"debias_plan must keep as many draws as the mechanism ({self.settings.plan.kept}):"
+                f" a bound over more draws is larger; got {self.debias_plan.kept}."
+            )
+        if not self.settings.private:
+            raise InputError("a study compares methods at one epsilon; risk 'none' has none.")
+        self.design.check(self.population)
+        given = self.draws or (self.settings.m,)
+        if min(given) < 1 or len(set(given)) < len(given):
+            raise InputError("draws must be distinct whole numbers of at least 1.")
+        object.__setattr__(self, "draws", tuple(sorted(given)))
+        methods = tuple(dict.fromkeys((SAMPLE, *self.methods)))
+        object.__setattr__(self, "methods", methods)
+        _ = self.inferences  # raises for a method that is not known
+
+    @cached_property
+    def inferences(self) -> dict[str, dict[str, Inference]]:
+        """Of each synthesizer the methods that it serves, and their inference."""
+        from surveysynth.models import model_names
+
+        result: dict[str, dict[str, Inference]] = {}
+        for method in self.methods:
+            if method in NOISE_METHODS:
+                continue
+            model: str = method
+            inference: Inference = "debiased"
+            for suffix, word in _SUFFIXES.items():
+                if method.endswith(suffix) and method not in model_names():
+                    model, inference = method.removesuffix(suffix), word
+            if model not in model_names():
+                known = ", ".join((*NOISE_METHODS, *model_names()))
+                raise InputError(
+                    f"there is no method {method!r}; known: {known}, synthesizers also with "
+                    "_paper or _debiased."
+                )
+            result.setdefault(model, {})[method] = inference
+        return result
+
+    @property
+    def bound(self) -> float:
+        """The target of max(Delta, max osc) of one draw, the same for any number of draws."""
+        return self.settings.target_bound
+
+    @property
+    def n_batches(self) -> int:
+        """Number of batches."""
+        return -(-self.replicates // self.batch)
+
+    def tasks(self) -> list[Task]:
+        """All tasks, noise first."""
+        groups = (NOISE, *self.inferences)
+        return [Task(batch, group) for group in groups for batch in range(self.n_batches)]
+
+    def samples_of(self, task: Task) -> range:
+        """Numbers of the samples of a task's batch, from 0."""
+        first = task.batch * self.batch
+        return range(first, min(first + self.batch, self.replicates))
+
+    def generator(self, *key: int) -> np.random.Generator:
+        """A stream of its own for each key."""
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))
+
+    def survey(self, sample: int) -> "Survey":
+        """Sample number ``sample`` as a survey."""
+        from surveysynth.survey import Survey
+
+        population = self.population
+        frame = self.design.draw(population, self.generator(_DRAWN, sample))
+        return Survey.from_frame(
+            frame,
+            outcome=population.outcome,
+            weight=WEIGHT,
+            by=population.by,
+            strata=population.strata,
+            psu=population.psu if self.design.kind == "two_stage" else None,
+            population_size=population.n_units,
+            predictors=population.predictors,
+            transforms=population.transforms,
+            level_order=population.levels,
+            source="the sample",
+        )
+
+    def domains(self, frame: "pd.DataFrame") -> Domains:
+        """The rows of the tables."""
+        return build_domains(frame, self.population.by, self.population.levels)
+
+    def table_keys(self) -> list[tuple[Statistic, int | None]]:
+        """Statistics with the column of the outcome that they are of."""
+        columns = range(len(self.population.outcome))
+        return [
+            (statistic, column)
+            for statistic in self.statistics
+            for column in ([None] if statistic == "count" else columns)
+        ]
+
+    def truth(self) -> "pd.DataFrame":
+        """Every cell of the population itself: statistic, outcome, row, truth."""
+        import pandas as pd
+
+        frame = self.population.frame
+        domains = self.domains(frame)
+        parts = []
+        for statistic, column in self.table_keys():
+            outcome = None if column is None else self._values(frame, column)
+            whole = SampleDesign(np.zeros(len(frame), dtype=np.int64))
+            values = estimated(
+                domains, whole, np.ones(len(frame)), outcome, statistic, "plain", None
+            )[0]
+            parts.append(self.frame(statistic, column, {"truth": values}))
+        return pd.concat(parts, ignore_index=True)
+
+    def _values(self, frame: "pd.DataFrame", column: int) -> "FloatArray":
+        return frame[self.population.outcome[column]].to_numpy(dtype=np.float64)
+
+    def frame(
+        self, statistic: Statistic, column: int | None, values: dict[str, Any]
+    ) -> "pd.DataFrame":
+        """A column each of ``values``, beside statistic, outcome and row."""
+        import pandas as pd
+
+        rows = len(next(iter(values.values())))
+        name = "" if column is None else self.population.outcome[column]
+        columns = {"statistic": statistic, "outcome": name, "row": np.arange(rows), **values}
+        return pd.DataFrame(columns)
+
+    def run(self, task: Task) -> TaskResult:
+        """Everything of one task."""
+        work = NoiseTask(self) if task.group == NOISE else SynthesisTask(self, task)
+        return work.result(self.samples_of(task))
+
+
+def paper_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
+    """The published simulation (methods 7) at epsilon 10.8, m = 3, or with ``changes`` of it."""
+    stream = np.random.SeedSequence(seed, spawn_key=(_POPULATION,))
+    population = paper_population(np.random.default_rng(stream))
+    return CoverageStudy(population, seed=seed, **changes)

@@ -1,0 +1,159 @@
+"""What repeated samples say of a method: bias, RMSE, coverage and their Monte Carlo errors.
+
+Replicates are a frame with one row a sample, method and row of a table: the columns of ``KEYS``,
+then sample, estimate, se, df, ci_lower, ci_upper.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surveysynth._types import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SAMPLE = "sample"
+#: What a cell is: a method at a number of draws and an epsilon, a statistic, a row of its table.
+METHOD_KEYS = ("method", "m", "epsilon")
+KEYS = (*METHOD_KEYS, "statistic", "outcome", "row")
+#: A public total is known to rounding, and its interval is a point.
+ROUNDING = 1e-9
+
+
+def measure_cells(replicates: "pd.DataFrame", truth: "pd.DataFrame") -> "pd.DataFrame":
+    """The measures of methods 7 for every cell, one row each, with Monte Carlo standard errors.
+
+    truth: columns statistic, outcome, row, truth. bias, sd (empirical), se (mean), rmse against
+    the truth, rmse_ratio to the confidential sample's over the same samples, coverage of the
+    nominal intervals, ci_length (mean), cv (mean SE over truth); ``replicates`` counts samples
+    with an estimate. A ratio is NaN where the sample has no error.
+    """
+    frame = replicates.merge(truth, on=["statistic", "outcome", "row"], how="left")
+    frame["error"] = frame["estimate"] - frame["truth"]
+    frame["covered"] = _covered(frame)
+    frame["length"] = frame["ci_upper"] - frame["ci_lower"]
+    reference = frame.loc[frame["method"] == SAMPLE, ["statistic", "outcome", "row", "sample",
+                                                      "error"]]  # fmt: skip
+    frame = frame.merge(
+        reference.rename(columns={"error": "sample_error"}),
+        on=["statistic", "outcome", "row", "sample"],
+        how="left",
+    )
+    grouped = frame.groupby(list(KEYS), sort=False)
+    return grouped[list(frame.columns)].apply(_measures).reset_index()
+
+
+def _covered(frame: "pd.DataFrame") -> "pd.Series[float]":
+    """1 where the interval holds the truth, 0 where not, NaN where there is no interval."""
+    slack = ROUNDING * frame["truth"].abs()
+    inside = (frame["ci_lower"] <= frame["truth"] + slack) & (
+        frame["truth"] - slack <= frame["ci_upper"]
+    )
+    return inside.astype(float).where(frame["ci_lower"].notna() & frame["ci_upper"].notna())
+
+
+def _measures(cell: "pd.DataFrame") -> "pd.Series[Any]":
+    import pandas as pd
+
+    cell = cell[cell["estimate"].notna()]
+    error = cell["error"].to_numpy()
+    truth = float(cell["truth"].iloc[0]) if len(cell) else np.nan
+    coverage, covered = mean_with_error(cell["covered"].to_numpy())
+    length, length_error = mean_with_error(cell["length"].to_numpy())
+    bias, bias_error = mean_with_error(error)
+    ratio, ratio_error = root_ratio(error, cell["sample_error"].to_numpy(), abs(truth))
+    se = float(cell["se"].mean())
+    # The binomial error where coverage is 0 or 1 would be nothing: one more sample of each kind.
+    counted = int(cell["covered"].notna().sum())
+    shrunk = (coverage * counted + 1) / (counted + 2)
+    return pd.Series(
+        {
+            "truth": truth,
+            "bias": bias,
+            "sd": float(np.std(error, ddof=1)) if error.size > 1 else np.nan,
+            "se": se,
+            "rmse": float(np.sqrt(np.mean(error**2))) if error.size else np.nan,
+            "rmse_ratio": ratio,
+            "coverage": coverage,
+            "coverage_mcse": covered
+            if 0 < coverage < 1
+            else float(np.sqrt(shrunk * (1 - shrunk) / max(counted, 1))),
+            "ci_length": length,
+            "cv": se / abs(truth) if truth else np.nan,
+            "replicates": int(error.size),
+            "bias_mcse": bias_error,
+            "rmse_ratio_mcse": ratio_error,
+            "ci_length_mcse": length_error,
+        }
+    )
+
+
+def mean_with_error(values: FloatArray) -> tuple[float, float]:
+    """The mean of the finite values and its standard error; NaN where there are too few."""
+    values = values[np.isfinite(values)]
+    if values.size == 0:
+        return np.nan, np.nan
+    error = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else np.nan
+    return float(values.mean()), error
+
+
+def root_ratio(errors: FloatArray, reference: FloatArray, size: float) -> tuple[float, float]:
+    """Root of mean squares of ``errors`` over that of ``reference``, pairs of the same samples, and
+    its standard error by the delta method; NaN where the reference has none but rounding."""
+    both = np.isfinite(errors) & np.isfinite(reference)
+    a, b = errors[both] ** 2, reference[both] ** 2
+    if b.size == 0 or np.sqrt(b.mean()) <= ROUNDING * size:
+        return np.nan, np.nan
+    ratio = a.mean() / b.mean()
+    if b.size < 2:
+        return float(np.sqrt(ratio)), np.nan
+    influence = (a - ratio * b) / b.mean()
+    error = influence.std(ddof=1) / np.sqrt(b.size)
+    # The root of a ratio r has the error of r over 2 sqrt(r).
+    return float(np.sqrt(ratio)), float(error / (2 * np.sqrt(ratio))) if ratio else 0.0
+
+
+def summarise_methods(
+    replicates: "pd.DataFrame", cells: "pd.DataFrame", methods: Sequence[str] | None = None
+) -> "pd.DataFrame":
+    """One row a method and statistic, over all cells that have sampling error (methods 8).
+
+    coverage: mean over cells, with its standard error over samples (the cells of one sample are
+    not independent), minimum and maximum; rmse_ratio: of the median cell; length_ratio: mean
+    length over the sample's, of the median cell.
+    """
+    import pandas as pd
+
+    # A public total, which the sample meets without error, is left out.
+    place = ["statistic", "outcome", "row"]
+    sample = cells[cells["method"] == SAMPLE].drop_duplicates(place).set_index(place)
+    used = sample[sample["rmse"] > ROUNDING * sample["truth"].abs()]
+    cells = cells[pd.MultiIndex.from_frame(cells[place]).isin(used.index)]
+    covered = replicates.merge(cells[[*KEYS, "truth"]], on=list(KEYS), how="inner")
+    covered["covered"] = _covered(covered)
+    lines = []
+    keys = [*METHOD_KEYS, "statistic"]
+    by_sample = covered.groupby([*keys, "sample"])["covered"].mean()
+    for key, group in cells.groupby(keys, sort=False):
+        if methods is not None and group["method"].iloc[0] not in methods:
+            continue
+        means = by_sample.loc[key].to_numpy(dtype=np.float64)  # type: ignore[index]
+        _, error = mean_with_error(means)
+        lengths = used["ci_length"].reindex(pd.MultiIndex.from_frame(group[place]))
+        ratio = group["ci_length"].to_numpy() / lengths.to_numpy()
+        lines.append(
+            {
+                **dict(zip(keys, key, strict=True)),
+                "cells": len(group),
+                "coverage": group["coverage"].mean(),
+                "coverage_mcse": error,
+                "coverage_min": group["coverage"].min(),
+                "coverage_max": group["coverage"].max(),
+                "rmse_ratio": group["rmse_ratio"].median(),
+                "length_ratio": float(np.nanmedian(ratio)),
+                "replicates": int(group["replicates"].max()),
+            }
+        )
+    return pd.DataFrame(lines)
