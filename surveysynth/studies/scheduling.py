@@ -215,7 +215,7 @@ def _run_on_cluster(
             for task in tasks
         }
         try:
-            for future in as_completed(list(running)):  # type: ignore[no-untyped-call]
+            for future in as_completed(list(running), loop=client.loop):  # type: ignore[no-untyped-call]
                 failure = future.exception()
                 task = running[future]
                 finished(task, future.result() if failure is None else _words(failure))

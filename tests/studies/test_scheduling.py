@@ -1,5 +1,6 @@
 """Truth: the same study in this process. Files and frames must be equal to the bit."""
 
+import json
 import os
 import signal
 import subprocess
@@ -42,21 +43,16 @@ def test_files(plain):
     assert not list(plain.rglob("*.partial"))
 
 
-def test_processes_give_the_same(plain, tmp_path):
-    lines = []
-    out = write_study(
-        small_study(), tmp_path / "out", workers=2, progress=lambda *each: lines.append(each)
-    ).out
-    assert_same(plain, out)
-    assert [done for _, done, _ in lines] == [0, 1, 2, 3]
-
-
 def test_a_worker_that_dies_has_its_batch_run_again(plain, tmp_path):
     deaths = tmp_path / "deaths"
     deaths.mkdir()
     study = small_study(Deadly, folder=str(deaths), deaths=1)
-    out = write_study(study, tmp_path / "out", workers=2).out
+    lines = []
+    out = write_study(
+        study, tmp_path / "out", workers=2, progress=lambda *each: lines.append(each)
+    ).out
     assert len(list(deaths.iterdir())) == 1
+    assert [done for _, done, _ in lines] == [0, 1, 2, 3]
     assert_same(plain, out)
 
 
@@ -70,7 +66,7 @@ def test_a_batch_that_fails_twice_leaves_the_others(plain, tmp_path):
     left = pd.read_parquet(tmp_path / "out" / "replicates.parquet")
     assert sorted(set(left["sample"])) == [0, 1, 4, 5]
     # The third time it goes well.
-    out = write_study(study, tmp_path / "out", workers=2, resume=True).out
+    out = write_study(study, tmp_path / "out", workers=1, resume=True).out
     assert_same(plain, out)
 
 
@@ -92,7 +88,7 @@ sys.path.insert(0, sys.argv[1])
 from study_cases import small_study
 from surveysynth.studies.run import write_study
 if __name__ == "__main__":
-    write_study(small_study(replicates=60), sys.argv[2], workers=2)
+    write_study(small_study(replicates=30), sys.argv[2], workers=2)
 """
 
 
@@ -102,13 +98,16 @@ def test_kill_9_then_resume_is_the_uninterrupted_study(tmp_path):
     here = str(Path(__file__).parent)
     process = subprocess.Popen([sys.executable, str(program), here, str(out)])
     try:
-        wait_for(lambda: len(list(out.glob("batches/*.replicates.parquet"))) >= 3)
+        wait_for(
+            lambda: len(list(out.glob("batches/*.replicates.parquet"))) >= 3
+            or process.poll() is not None
+        )
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
     there = len(list(out.glob("batches/*.replicates.parquet")))
-    assert 3 <= there < 30
-    study = small_study(replicates=60)
+    assert 3 <= there < 15
+    study = small_study(replicates=30)
     resumed = write_study(study, out, workers=1, resume=True)
     whole = write_study(study, tmp_path / "whole", workers=1)
     for name in NAMES:
@@ -116,7 +115,7 @@ def test_kill_9_then_resume_is_the_uninterrupted_study(tmp_path):
     pd.testing.assert_frame_equal(resumed.cells, whole.cells)
 
 
-def wait_for(condition, seconds=60):
+def wait_for(condition, seconds=150):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited too long"
@@ -155,8 +154,6 @@ def cluster(tmp_path):
                   "--local-directory", str(tmp_path))
             for number in range(2)
         ]  # fmt: skip
-        import json
-
         yield json.loads(file.read_text())["address"], processes[1:]
     finally:
         for process in processes:
