@@ -59,12 +59,14 @@ def _named(names: Sequence[str]) -> str:
 def _what_this_is(facts: ReleaseFacts, replicates: int) -> list[str]:
     design, m = facts.design, facts.settings.m
     count = m * replicates
+    debiased = facts.debias is not None and facts.debias.debiased
+    draws = "draws after debiasing them (see the privacy guarantee)" if debiased else "draws"
     paragraphs = [
         f"These tables describe a population through a sample of {design.n:,} records. The "
         "published values are not those of the people in the sample: a statistical model of the "
         f"confidential values was fitted under a privacy mechanism, m = {m} parameter draws were "
-        f"released from it, and {count} synthetic datasets were simulated from the draws "
-        f"({replicates} each). Tables and microdata come from the synthetic datasets alone.",
+        f"released from it, and {count} synthetic datasets were simulated from the {draws}, "
+        f"{replicates} each. Tables and microdata come from the synthetic datasets alone.",
         f"Synthetic are {_named(synthetic_column_names(design, separate_pair=False))}. Classifying "
         f"and design columns ({_named(public_column_names(design)) or 'none'}) and the numbers of "
         "sample records are public and published as they are.",
