@@ -69,3 +69,8 @@ class StageReporter:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+def report_count(line: str, done: int, total: int) -> None:
+    """One plain line a finished part of long work, on stderr."""
+    print(f"surveysynth: {done}/{total} {line}", file=sys.stderr, flush=True)

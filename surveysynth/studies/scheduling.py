@@ -139,8 +139,12 @@ def _run_side_by_side(
         while waiting or running:
             # No more than there are workers, so that a death takes few tasks with it.
             while waiting and len(running) < workers:
-                task = waiting.pop(0)
-                running[executor.submit(_run_in_worker, task)] = task
+                try:
+                    future = executor.submit(_run_in_worker, waiting[0])
+                except BrokenExecutor:  # a worker died a moment ago
+                    lost = _rest(running, finished)
+                    return (waiting, lost) if lost else (waiting[1:], waiting[:1])
+                running[future] = waiting.pop(0)
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 task = running.pop(future)
