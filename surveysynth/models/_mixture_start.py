@@ -15,6 +15,11 @@ from surveysynth.models._whitened import Expansion
 STEPS = 40
 #: Of more pairs than this a part, evenly spaced, is enough to start from.
 ENOUGH = 4000
+#: Least SD of a component that is begun with, in units of the least that it may have.
+_ABOVE = 1.02
+#: Least scale of a coefficient, in units of the widest: that of a regression of all records tells
+#: how far the coefficients of a small component can be from zero.
+_SMALL = 0.03
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,16 +50,22 @@ def find_mode(
     ``ridge``: prior precision of a coefficient; ``least_sd``: SDs stay above it."""
     part = _part(sums)
     columns = sums.x.shape[1]
+    ridges = np.full(columns, ridge)
+    if part.total > 0:
+        one = _weighted(part, np.ones((1, part.y.size)), least_sd, ridges).beta[0]
+        ridges = 1.0 / (one * one + _SMALL * _SMALL / ridge)
     best, least = None, np.inf
-    for fitted in _candidates(part, components, least_sd, ridge):
-        parameters = fitted.sd.size * (columns + 2) - 1
-        criterion = -2.0 * fitted.log_lik + parameters * np.log(max(part.total, 2.0))
+    for fitted in _candidates(part, components, least_sd, ridges):
+        # The coefficients of a component cost what the prior takes for them.
+        parameters = columns + 3 * fitted.sd.size - 1
+        criterion = parameters * np.log(max(part.total, 2.0)) - 2.0 * fitted.log_lik
+        criterion += float((fitted.beta**2 @ ridges).sum())
         if criterion < least:
             best, least = fitted, criterion
     if best is None:  # no weight at all: the prior
         fitted = _Fitted(np.zeros(1), np.zeros((1, columns)), np.ones(1), np.zeros(1), 0.0)
         return _mode(sums, fitted, components)
-    best = _maximise(sums, best, least_sd, ridge, 5)
+    best = _maximise(sums, best, least_sd, ridges, 5)
     return _mode(sums, best, components)
 
 
@@ -69,20 +80,41 @@ def _part(sums: MixtureSums) -> MixtureSums:
 
 
 def _candidates(
-    sums: MixtureSums, components: int, least_sd: float, ridge: float
+    sums: MixtureSums, components: int, least_sd: float, ridge: FloatArray
 ) -> list[_Fitted]:
-    """One to ``components`` components, begun by cutting the residuals, or their sizes, of a
-    regression into groups of equal weight."""
+    """One to ``components`` components. Begun by cutting the residuals, or their sizes, of a
+    regression into groups of equal weight; and by adding to the best of one fewer a component for
+    the records that it fits worst, or for those in its middle."""
     if not sums.total > 0:
         return []
     one = _weighted(sums, np.ones((1, sums.y.size)), least_sd, ridge)
     found = [_maximise(sums, one, least_sd, ridge, 1)]
     residual = sums.y - (one.beta @ sums.x.T)[0, sums.cell]
+    best = found[0]
     for count in range(2, components + 1):
-        for score in (residual, np.abs(residual)):
-            begun = _weighted(sums, _groups(score, sums.mass, count), least_sd, ridge)
-            found.append(_maximise(sums, begun, least_sd, ridge, STEPS))
+        shares = [_groups(score, sums.mass, count) for score in (residual, np.abs(residual))]
+        shares += _split_off(sums, best)
+        fitted = [
+            _maximise(sums, _weighted(sums, share, least_sd, ridge), least_sd, ridge, STEPS)
+            for share in shares
+        ]
+        best = max(fitted, key=lambda each: each.log_lik)
+        found.append(best)
     return found
+
+
+def _split_off(sums: MixtureSums, fitted: _Fitted) -> list[FloatArray]:
+    """Shares (1 + H, P) with one more component: for the hundredth or the tenth of the weight that
+    fits worst, or for what lies about the centre of the largest component."""
+    share, residual, log_lik = responsibilities(sums, fitted.log_pi, fitted.beta, fitted.sd)
+    largest = int(fitted.mass.argmax())
+    order = np.argsort(log_lik, kind="stable")
+    reached = np.cumsum(sums.mass[order]) / sums.total
+    own = np.zeros((3, sums.y.size))  # of each pair, what moves over
+    own[0, order[reached < 0.01]] = 0.9
+    own[1, order[reached < 0.1]] = 0.9
+    own[2] = 0.9 * share[largest] * (np.abs(residual[largest]) < 0.7)
+    return [np.concatenate([share * (1.0 - each), each[None]]) for each in own]
 
 
 def _groups(score: FloatArray, mass: FloatArray, count: int) -> FloatArray:
@@ -97,7 +129,7 @@ def _groups(score: FloatArray, mass: FloatArray, count: int) -> FloatArray:
 
 
 def _maximise(
-    sums: MixtureSums, fitted: _Fitted, least_sd: float, ridge: float, steps: int
+    sums: MixtureSums, fitted: _Fitted, least_sd: float, ridge: FloatArray, steps: int
 ) -> _Fitted:
     for _ in range(steps):
         share, _, log_lik = responsibilities(sums, fitted.log_pi, fitted.beta, fitted.sd)
@@ -111,18 +143,18 @@ def _maximise(
 
 
 def _weighted(
-    sums: MixtureSums, share: FloatArray, least_sd: float, ridge: float
+    sums: MixtureSums, share: FloatArray, least_sd: float, ridge: FloatArray
 ) -> _Fitted:
     """Weighted regressions, one a component, given its shares (H, P) of the pairs."""
     weight = share * sums.mass
     of_cell, of_y = sums.by_cell(weight), sums.by_cell(weight * sums.y)
     mass = of_cell.sum(axis=1)
     gram = np.einsum("hg,gk,gl->hkl", of_cell, sums.x, sums.x, optimize=True)
-    gram += ridge * np.eye(sums.x.shape[1])
+    gram += np.diag(ridge)
     beta = np.linalg.solve(gram, (of_y @ sums.x)[..., None])[..., 0]
     residual = sums.y - np.take(beta @ sums.x.T, sums.cell, axis=1)
     squares = np.einsum("hp,hp->h", weight, residual * residual)
-    sd = np.sqrt(squares / np.maximum(mass, 1e-12) + (1.2 * least_sd) ** 2)
+    sd = np.sqrt(np.maximum(squares / np.maximum(mass, 1e-12), (_ABOVE * least_sd) ** 2))
     log_pi = np.log((mass + 1e-6) / (mass.sum() + 1e-6 * mass.size))
     return _Fitted(log_pi, beta, sd, mass, -np.inf)
 
