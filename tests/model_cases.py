@@ -11,7 +11,7 @@ from surveysynth.models.counts import count_records
 from surveysynth.models.gaussian import GaussianRecords
 from surveysynth.models.normal_mixture import mixture_records
 
-#: Models of transformed outcomes with Gibbs samplers, and models that NUTS samples.
+#: Models of transformed outcomes, and of counts: both with samplers of our own.
 GAUSSIAN = (("fbs", 2), ("fbs", 3), ("fbp", 2), ("normal", 1), ("normal", 2))
 COUNTS = (("poisson", 1), ("poisson", 2), ("negative_binomial", 1), ("negative_binomial", 2))
 #: Name of the model and columns of z: outcomes and, if there is one, the log weight.
@@ -82,7 +82,7 @@ class Case:
     def plan(self, chains, warmup, draws):
         """A plan of this size, or of an eighth of it for a model that NUTS samples: its draws cost
         more and are nearly independent."""
-        if (self.model.name, self.shape[1]) in GAUSSIAN:
+        if (self.model.name, self.shape[1]) in GAUSSIAN + COUNTS:
             return SamplingPlan(chains, warmup, draws)
         return SamplingPlan(2, 150, max(4, chains * draws // 16))
 

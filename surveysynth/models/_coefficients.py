@@ -62,6 +62,10 @@ class CoefficientBlocks:
         i counts the sweeps since ``draw_random_numbers``.
         """
         self._coefficients(i, inverse_covariance)
+        self.update_prior(i)
+
+    def update_prior(self, i: int) -> None:
+        """Omega and D alone, given beta."""
         # q coefficients inform each of these: with fewer updates beta and the residual scales keep
         # nearly all of their precision, and a sweep takes half of its time.
         if i % 4 == 0:

@@ -14,7 +14,7 @@ from surveysynth._types import FloatArray, Theta
 from surveysynth.models import survey_weight
 from surveysynth.models._coefficient_prior import coefficient_log_prior
 from surveysynth.models._count_family import CountFamily
-from surveysynth.models._count_sampler import overdispersion_log_prior
+from surveysynth.models._overdispersion import overdispersion_log_prior
 from surveysynth.sampling import unconstrained
 from surveysynth.sampling.unconstrained import CorrelationRoot
 
@@ -38,7 +38,9 @@ def log_density(
     """
     flat = u.reshape(-1, u.shape[-1])
     beta, log_phi, log_scale, correlation, weight = _split(family, flat, stats.shape)
-    value, by_beta, by_log_phi = family.log_likelihood(stats.counts, beta, log_phi)
+    value, by_beta, by_log_phi = (
+        part[0] for part in family.log_likelihood(stats.counts, beta[None], log_phi[None])
+    )
     prior = coefficient_log_prior(
         beta[:, :, None], log_scale[:, :, None], correlation,
         priors["coefficient_scale"], priors["lkj"],

@@ -1,197 +1,209 @@
-"""Draws of a count regression by NUTS, in coordinates without a funnel (``_whitened``).
+"""Draws of a count regression: chains of many databases side by side, as one batch.
 
-v = (z (K), log phi (1 or 0), log coefficient scales (K), unconstrained Omega). The survey weight
-needs no NUTS: given the data its parameters are independent of these (``survey_weight``).
+    beta | phi, D, Omega    from the normal that the likelihood, expanded at the mode, and the prior
+                            make together: Metropolis-Hastings, and an elliptical slice now and then
+    log phi | beta          from a grid at the mode: Metropolis-Hastings, and a slice now and then
+    D, Omega | beta         ``CoefficientBlocks``
+
+The slices move whatever the expansion is worth: with few records, or none, or no count above zero.
+The point of expansion depends on the data alone, so all of it is exact, and a sweep uses as many
+random numbers whatever is accepted (``sampling.primitives``). The survey weight is independent of
+all this given the data (``survey_weight``).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
 
-from surveysynth._types import DIVERGENT, FloatArray, Theta
+from surveysynth._types import FloatArray, Theta
+from surveysynth.models._coefficients import CoefficientBlocks
 from surveysynth.models._count_family import CountFamily, CountSums
-from surveysynth.models._whitened import Expansion, WhitenedPrior
-from surveysynth.models.base import SamplingPlan
-from surveysynth.sampling import nuts, unconstrained
+from surveysynth.models._count_mode import Mode, find_mode
+from surveysynth.models._overdispersion import overdispersion_log_prior
+from surveysynth.models.base import SamplingPlan, by_chain
+from surveysynth.sampling import primitives
+from surveysynth.sampling.streams import SWEEPS_AT_ONCE, Streams
 
-#: The mode serves as a point of expansion alone: a few steps and a wide normal prior will do.
-_MODE_STEPS = 25
-_ROUNDS = 4
-_WIDE = 3.0
-#: Where log phi is looked for.
-_LOG_PHI_RANGE = (-12.0, 25.0)
-
-
-def overdispersion_log_prior(log_phi: FloatArray, scale: float) -> tuple[FloatArray, FloatArray]:
-    """Log density of log phi, elementwise, and its slope: 1/phi ~ half-Cauchy(0, scale)."""
-    value, slope = unconstrained.half_t_log_density(-log_phi, 1.0, scale)
-    return value, -slope
-
-
-@dataclass(frozen=True, repr=False)
-class Mode:
-    """Where the posterior is, about: the expansion in beta, and log phi with its SD (1 or 0,)."""
-
-    expansion: Expansion
-    log_phi: FloatArray
-    log_phi_sd: FloatArray
-
-
-def find_mode(
-    family: CountFamily, sums: CountSums, columns: int, priors: Mapping[str, float]
-) -> Mode:
-    """Newton steps for beta and, in turn, the root of the slope in log phi."""
-    ridge = (_WIDE * priors["coefficient_scale"]) ** -2
-    beta = _start(sums, columns, ridge)
-    log_phi = np.zeros(1 if family.overdispersed else 0)
-    sd = np.ones_like(log_phi)
-    for _ in range(_ROUNDS if family.overdispersed else 1):
-        if family.overdispersed:
-            log_phi, sd = _overdispersion(family, sums, beta, priors)
-        beta = _newton(family, sums, beta, log_phi, ridge)
-    gradient = family.log_likelihood(sums, beta, log_phi)[1]
-    curvature = family.curvature(np.exp(sums.x @ beta), sums, log_phi)
-    hessian = (sums.x * curvature[:, None]).T @ sums.x
-    expansion = Expansion(hessian[None], (hessian @ beta + gradient)[None])
-    return Mode(expansion, log_phi, sd)
-
-
-def _start(sums: CountSums, columns: int, ridge: float) -> FloatArray:
-    """Least squares of the log of the cells' means."""
-    target = np.log((sums.sums + 0.1) / (sums.mass + 0.1))
-    weighted = sums.x * sums.mass[:, None]
-    gram = weighted.T @ sums.x + ridge * np.eye(columns)
-    return np.asarray(np.linalg.solve(gram, weighted.T @ target), dtype=np.float64)
-
-
-def _newton(
-    family: CountFamily, sums: CountSums, beta: FloatArray, log_phi: FloatArray, ridge: float
-) -> FloatArray:
-    """Fisher scoring with halved steps, under beta ~ N(0, 1 / ridge)."""
-
-    def penalised(at: FloatArray) -> tuple[float, FloatArray]:
-        value, gradient, _ = family.log_likelihood(sums, at, log_phi)
-        return float(value) - 0.5 * ridge * float(at @ at), gradient - ridge * at
-
-    value, gradient = penalised(beta)
-    for _ in range(_MODE_STEPS):
-        curvature = family.curvature(np.exp(sums.x @ beta), sums, log_phi)
-        hessian = (sums.x * curvature[:, None]).T @ sums.x + ridge * np.eye(beta.size)
-        step = np.linalg.solve(hessian, gradient)
-        expected = float(step @ gradient)
-        if not expected > 1e-10:
-            break
-        for _ in range(20):
-            new_value, new_gradient = penalised(beta + step)
-            if new_value >= value:  # false for nan
-                break
-            step = 0.5 * step
-        else:
-            break
-        beta, value, gradient = beta + step, new_value, new_gradient
-    return beta
-
-
-def _overdispersion(
-    family: CountFamily, sums: CountSums, beta: FloatArray, priors: Mapping[str, float]
-) -> tuple[FloatArray, FloatArray]:
-    """Mode of log phi given beta, with its SD, (1,) each."""
-
-    def slope(log_phi: float) -> float:
-        at = np.array([log_phi])
-        prior = overdispersion_log_prior(at, priors["overdispersion_scale"])[1]
-        return float((family.log_likelihood(sums, beta, at)[2] + prior)[0])
-
-    low, high = _LOG_PHI_RANGE
-    if not slope(low) > 0 > slope(high):
-        return np.zeros(1), np.ones(1)
-    mode = float(brentq(slope, low, high, xtol=1e-3))
-    curvature = (slope(mode - 0.05) - slope(mode + 0.05)) / 0.1
-    sd = 1.0 / np.sqrt(curvature) if curvature > 0.25 else 2.0
-    return np.array([mode]), np.array([sd])
-
-
-@dataclass(frozen=True, repr=False)
-class WhitenedPosterior:
-    """The weighted posterior in the coordinates that NUTS moves in."""
-
-    family: CountFamily
-    sums: CountSums
-    priors: Mapping[str, float]
-    mode: Mode
-    prior: WhitenedPrior
-
-    @classmethod
-    def of(
-        cls, family: CountFamily, sums: CountSums, columns: int, priors: Mapping[str, float]
-    ) -> "WhitenedPosterior":
-        """Expanded about the mode."""
-        with np.errstate(all="ignore"):
-            mode = find_mode(family, sums, columns, priors)
-        prior = WhitenedPrior(mode.expansion, priors["coefficient_scale"], priors["lkj"])
-        return cls(family, sums, priors, mode, prior)
-
-    @property
-    def sizes(self) -> tuple[int, int, int, int]:
-        """Lengths of z, log phi, log scales and Omega."""
-        k = self.prior.columns
-        return k, self.mode.log_phi.size, k, unconstrained.correlation_size(k)
-
-    def log_density(self, v: FloatArray) -> tuple[float, FloatArray]:
-        """Value and gradient at v (d,); not finite where it cannot be computed."""
-        k, extra = self.prior.columns, self.mode.log_phi.size
-        z, log_phi, log_scale = v[:k], v[k : k + extra], v[k + extra : 2 * k + extra]
-        omega = v[2 * k + extra :]
-        point = self.prior.at(z[None], log_scale, omega)
-        if point is None:
-            return -np.inf, np.zeros_like(v)
-        value, by_beta, by_log_phi = self.family.log_likelihood(self.sums, point.beta[0], log_phi)
-        by_z, by_log_scale, by_omega = self.prior.gradient(point, by_beta[None])
-        total = float(value) + point.value
-        if log_phi.size:
-            scale = self.priors["overdispersion_scale"]
-            prior, slope = overdispersion_log_prior(log_phi, scale)
-            total, by_log_phi = total + float(prior[0]), by_log_phi + slope
-        return total, np.concatenate([by_z[0], by_log_phi, by_log_scale, by_omega])
-
-    def start(self, rng: np.random.Generator) -> FloatArray:
-        """An overdispersed first point (d,)."""
-        noise = rng.standard_normal(sum(self.sizes))
-        z, log_phi, log_scale, omega = unconstrained.split(noise, self.sizes)
-        return np.concatenate(
-            [
-                1.5 * z,
-                self.mode.log_phi + 1.5 * self.mode.log_phi_sd * log_phi,
-                np.log(self.priors["coefficient_scale"]) + log_scale,
-                0.3 * omega,
-            ]
-        )
-
-    def theta(self, v: FloatArray) -> Theta:
-        """Parameters at v (..., d)."""
-        z, log_phi, log_scale, omega = unconstrained.split(v, self.sizes)
-        beta, correlation = self.prior.coefficients(z[..., None, :], log_scale, omega)
-        theta = {"beta": beta[..., 0, :]}
-        if log_phi.shape[-1]:
-            theta["overdispersion"] = np.exp(log_phi)
-        theta["coefficient_scale"] = np.exp(log_scale)
-        theta["coefficient_correlation"] = correlation
-        return theta
+#: A slice in so many sweeps.
+SLICE_EVERY = 4
+#: Beyond, nothing is left of log phi, whose tails fall at least as fast as exp(-|log phi|).
+LOG_PHI_BRACKET = 50.0
 
 
 def sample(
     family: CountFamily,
     sums: CountSums,
-    columns: int,
     priors: Mapping[str, float],
     plan: SamplingPlan,
-    rng: np.random.Generator,
+    rng: Streams,
 ) -> Theta:
-    """Draws (1, chains, draws, ...) of beta, phi, coefficient scales and Omega, and ``divergent__``
-    where a draw diverged."""
-    posterior = WhitenedPosterior.of(family, sums, columns, priors)
-    drawn = nuts.sample(posterior.log_density, posterior.start, sum(posterior.sizes), plan, rng)
-    theta = {name: values[None] for name, values in posterior.theta(drawn.u).items()}
-    return {**theta, DIVERGENT: drawn.divergent[None].astype(np.float64)}
+    """Draws (databases, chains, draws, ...) of beta, phi, coefficient scales and Omega.
+
+    Raises ``FloatingPointError`` for counts that are not finite: simulated ones can be."""
+    if not (np.isfinite(sums.sums).all() and np.isfinite(sums.log_factorials).all()):
+        raise FloatingPointError("the sums of the counts are not finite")
+    with np.errstate(over="ignore", under="ignore"):
+        return _Sampler(family, sums, priors, rng).run(plan)
+
+
+class _Sampler:
+    """State of B x C chains, databases first: values of the likelihood are (B, C)."""
+
+    def __init__(
+        self, family: CountFamily, sums: CountSums, priors: Mapping[str, float], rng: Streams
+    ) -> None:
+        self.family, self.sums, self.rng = family, sums, rng
+        self.mode: Mode = find_mode(family, sums, priors)
+        self.lead = sums.mass.shape[0], rng.chains
+        self.batch, self.k = self.lead[0] * rng.chains, self.mode.beta.shape[1]
+        self.eta_at_mode = sums.eta(self.mode.beta[:, None])
+        self._start(priors)
+
+    def _start(self, priors: Mapping[str, float]) -> None:
+        """Overdispersed starts about the mode."""
+        chains = self.rng.chains
+        self.log_phi = np.repeat(self.mode.log_phi[:, None], chains, axis=1)
+        if self.family.overdispersed:
+            self.phi_scale = priors["overdispersion_scale"]
+            noise = self.rng.standard_normal((self.batch,), 0).reshape(*self.lead, 1)
+            self.log_phi = self.log_phi + 1.5 * self.mode.log_phi_sd[:, None] * noise
+        self._expand()
+        gram = self.hessian + self.mode.ridge * np.eye(self.k)
+        fit = np.repeat(self.mode.beta, chains, axis=0)[:, :, None]
+        ones = np.ones((self.batch, 1, 1))
+        self.coefficients = CoefficientBlocks(gram, fit, ones, priors, self.rng)
+        self.value = self._kernel(self.coefficients.beta, self.log_phi)
+
+    def run(self, plan: SamplingPlan) -> Theta:
+        """Runs the plan; leading axes of the result (databases, chains, draws)."""
+        kept: dict[str, list[FloatArray]] = {}
+        for sweep in range(plan.warmup + plan.draws):
+            if sweep % SWEEPS_AT_ONCE == 0:
+                self._draw_random_numbers(SWEEPS_AT_ONCE)
+            self._sweep(sweep % SWEEPS_AT_ONCE)
+            if sweep >= plan.warmup:
+                for name, values in self._state().items():
+                    kept.setdefault(name, []).append(values)
+        return by_chain(kept, plan.chains)
+
+    def _state(self) -> Theta:
+        blocks = self.coefficients
+        state = {"beta": blocks.beta[:, :, 0]}
+        if self.family.overdispersed:
+            state["overdispersion"] = np.exp(self.log_phi).reshape(self.batch, 1)
+        state["coefficient_scale"] = blocks.scale[:, 0]
+        state["coefficient_correlation"] = blocks.correlation
+        return state
+
+    def _draw_random_numbers(self, c: int) -> None:
+        b, rng, tries = self.batch, self.rng, primitives.MAX_SHRINKS
+        slices = c // SLICE_EVERY
+        self.coefficients.draw_random_numbers(c)
+        self.log_u = np.log(rng.random((c, b), 1))
+        self.direction = rng.standard_normal((slices, b, self.k), 1)
+        self.u_level = rng.random((slices, b), 1)
+        self.u_angle = rng.random((slices, tries, b), 2)
+        if self.family.overdispersed:
+            self.u_phi = rng.random((c, 2, b), 2)
+            self.u_phi_level = rng.random((slices, b), 1)
+            self.u_phi_slice = rng.random((slices, tries, b), 2)
+
+    def _sweep(self, i: int) -> None:
+        if self.family.overdispersed:
+            self._overdispersion(i)
+        self._coefficients(i)
+        self.coefficients.update_prior(i)
+
+    def _kernel(self, beta: FloatArray, log_phi: FloatArray) -> FloatArray:
+        """The part of the log-likelihood with beta (B x C, K, 1): (B, C)."""
+        eta = self.sums.eta(beta.reshape(*self.lead, self.k))
+        return self.family.kernel(self.sums, eta, log_phi)
+
+    # --- overdispersion ---------------------------------------------------------------------
+
+    def _overdispersion(self, i: int) -> None:
+        """log phi | beta: a proposal from the grid at the mode, and every fourth sweep a slice."""
+        proposal = self.mode.proposal
+        assert proposal is not None
+        eta = self.sums.eta(self.coefficients.beta.reshape(*self.lead, self.k))
+
+        def log_density(log_phi: FloatArray) -> FloatArray:
+            value = self.family.kernel(self.sums, eta, log_phi[..., None])
+            value = value + self.family.rising(self.sums, log_phi[..., None])
+            return value + overdispersion_log_prior(log_phi, self.phi_scale)[0]
+
+        current = self.log_phi[..., 0]
+        uniforms = self.u_phi[i].reshape(2, *self.lead)
+        new, of_new = proposal.draw(uniforms[0])
+        ratio = log_density(new) - log_density(current) + proposal.log_density(current) - of_new
+        current = np.where(np.log(uniforms[1]) < ratio, new, current)
+        if i % SLICE_EVERY == 2:
+            edge = np.full(self.lead, LOG_PHI_BRACKET)
+            level = self.u_phi_level[i // SLICE_EVERY].reshape(self.lead)
+            tries = self.u_phi_slice[i // SLICE_EVERY].reshape(-1, *self.lead)
+            current = primitives.slice_sample(log_density, current, -edge, edge, level, tries)
+        self.log_phi = current[..., None]
+        self.value = self.family.kernel(self.sums, eta, self.log_phi)
+        self._expand()
+
+    # --- coefficients -----------------------------------------------------------------------
+
+    def _expand(self) -> None:
+        """-b' hessian b / 2 + linear' b, (B x C, ...): the likelihood in beta about the mode."""
+        slope, curvature = self.family.slopes(self.sums, self.eta_at_mode, self.log_phi)
+        hessian = self.sums.gram(curvature)
+        linear = hessian @ self.mode.beta[:, None, :, None] + (slope @ self.sums.x)[..., None]
+        # Without phi all chains of a database share it.
+        shape = (*self.lead, self.k)
+        self.hessian = np.broadcast_to(hessian, (*shape, self.k)).reshape(-1, self.k, self.k)
+        self.linear = np.broadcast_to(linear[..., 0], shape).reshape(-1, self.k)
+
+    def _excess(self, beta: FloatArray, value: FloatArray) -> FloatArray:
+        """The log-likelihood (B, C) over its expansion at beta (B x C, K): (B x C,)."""
+        quadratic = 0.5 * (self.hessian @ beta[:, :, None])[..., 0] - self.linear
+        return np.asarray(value.reshape(-1) + (beta * quadratic).sum(-1), dtype=np.float64)
+
+    def _coefficients(self, i: int) -> None:
+        """beta | phi, D, Omega: the normal times exp(excess)."""
+        blocks = self.coefficients
+        inverse_scale = 1.0 / blocks.scale[:, 0]
+        prior = blocks.inverse_correlation * inverse_scale[:, :, None] * inverse_scale[:, None, :]
+        precision = self.hessian + prior
+        root = np.linalg.cholesky(precision).swapaxes(-1, -2)
+        mean = np.linalg.solve(precision, self.linear[:, :, None])[..., 0]
+        current = blocks.beta[:, :, 0]
+        proposal = mean + np.linalg.solve(root, blocks.n_beta[i][:, :, None])[..., 0]
+        value = self._kernel(proposal, self.log_phi)
+        old, new = self._excess(current, self.value), self._excess(proposal, value)
+        accept = self.log_u[i] < new - old
+        current = np.where(accept[:, None], proposal, current)
+        self.value = np.where(accept.reshape(self.lead), value, self.value)
+        if i % SLICE_EVERY == 1:
+            deviation = np.linalg.solve(root, self.direction[i // SLICE_EVERY][:, :, None])[..., 0]
+            current = self._slice(i // SLICE_EVERY, current, mean, deviation)
+        blocks.beta = current[:, :, None]
+
+    def _slice(
+        self, i: int, current: FloatArray, mean: FloatArray, direction: FloatArray
+    ) -> FloatArray:
+        """Elliptical slice (Murray et al. 2010) about the normal's mean, whole batch at a time."""
+        threshold = self._excess(current, self.value) + np.log(self.u_level[i])
+        centred = current - mean
+        angle = 2.0 * np.pi * self.u_angle[i, 0]
+        low, high = angle - 2.0 * np.pi, angle.copy()
+        result, result_value = current, self.value
+        pending = np.ones(self.batch, dtype=bool)
+        for uniform in self.u_angle[i, 1:]:
+            turned = np.cos(angle)[:, None] * centred + np.sin(angle)[:, None] * direction
+            proposal = mean + turned
+            value = self._kernel(proposal, self.log_phi)
+            taken = pending & (self._excess(proposal, value) >= threshold)
+            result = np.where(taken[:, None], proposal, result)
+            result_value = np.where(taken.reshape(self.lead), value, result_value)
+            pending &= ~taken
+            if not pending.any():
+                break
+            low, high = np.where(angle < 0, angle, low), np.where(angle < 0, high, angle)
+            angle = low + (high - low) * uniform
+        self.value = result_value
+        return result

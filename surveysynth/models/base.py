@@ -106,7 +106,8 @@ class Model(Protocol):
     def compress(self, records: Any, risk_weights: FloatArray) -> Any:
         """Weighted sufficient statistics of one database; risk_weights alpha (n,).
 
-        Of a batched model: a dataclass of arrays with a leading axis of one database."""
+        Of a batched model: a dataclass of arrays with a leading axis of one database, or one with
+        a class method ``stacked`` that joins those of several."""
 
     def sample(self, stats: Any, plan: SamplingPlan, rng: Any) -> Theta:
         """Posterior draws, leading axes (databases, chains, draws).
@@ -174,9 +175,12 @@ class DensityModel(Model, Protocol):
 
 
 def stacked(stats: Sequence[Any]) -> Any:
-    """The statistics of several databases as one, along the leading axis of every array."""
+    """The statistics of several databases as one, along the leading axis of every array; by their
+    own ``stacked`` where they have one."""
     if len(stats) == 1:
         return stats[0]
+    if hasattr(stats[0], "stacked"):
+        return type(stats[0]).stacked(stats)
     names = [each.name for each in fields(stats[0])]
     arrays = (np.concatenate([getattr(each, name) for each in stats]) for name in names)
     return type(stats[0])(*arrays)

@@ -6,7 +6,7 @@
 The outcome enters as it is: whole numbers, no transform.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -25,8 +25,10 @@ from surveysynth.models.base import (
     SimulationKind,
     StanProgramSpec,
     require,
+    stacked,
 )
 from surveysynth.models.gaussian import GaussianStats
+from surveysynth.sampling.streams import Streams
 from surveysynth.survey import Confidential, PublicDesign
 from surveysynth.transforms import Transform
 
@@ -44,7 +46,7 @@ def count_records(
 
 @dataclass(frozen=True, repr=False)
 class CountStats:
-    """Weighted data of one database: of the counts, and of the weight component if there is one."""
+    """Weighted data of B databases: of the counts, and of the weight component if there is one."""
 
     counts: CountSums
     weight: GaussianStats | None
@@ -52,24 +54,31 @@ class CountStats:
     @property
     def shape(self) -> tuple[int, int]:
         """Columns of X, and 2 with a weight or 1 without."""
-        return self.counts.x.shape[1], 1 if self.weight is None else 2
+        return self.counts.x.shape[-1], 1 if self.weight is None else 2
+
+    @classmethod
+    def stacked(cls, parts: Sequence["CountStats"]) -> "CountStats":
+        """Those of several databases, all with a weight or all without."""
+        weights = [part.weight for part in parts if part.weight is not None]
+        counts = CountSums.stacked([part.counts for part in parts])
+        return cls(counts, stacked(weights) if weights else None)
 
 
 def compress(records: PairRecords, risk_weights: FloatArray) -> CountStats:
-    """One pass over the records (methods 4); cells and counts without weight are left out."""
+    """One pass over the records (methods 4); counts without weight are left out."""
     n_cells = records.x_cells.shape[0]
     mass = sum_by(records.cell, risk_weights, n_cells)
     sums = sum_by(records.cell, risk_weights * records.y, n_cells)
     value_mass = sum_by(records.code, risk_weights, records.values.size)
-    inside, seen = mass > 0, value_mass > 0
+    seen = value_mass > 0
     values, value_mass = records.values[seen], value_mass[seen]
     counts = CountSums(
-        x=records.x_cells[inside],
-        mass=mass[inside],
-        sums=sums[inside],
-        values=values,
-        value_mass=value_mass,
-        log_factorials=float(value_mass @ gammaln(values + 1.0)),
+        x=records.x_cells[None],
+        mass=mass[None],
+        sums=sums[None],
+        values=values[None],
+        value_mass=value_mass[None],
+        log_factorials=np.array([value_mass @ gammaln(values + 1.0)]),
     )
     return CountStats(counts, records.weight_stats(risk_weights))
 
@@ -83,8 +92,7 @@ class CountModel:
     title: str
     stan: StanProgramSpec | None = None
     requires: frozenset[str] = frozenset({"one_outcome"})
-    batched: bool = False
-    common_random_numbers: bool = False
+    batched: bool = True
     identified: bool = True
     tilted: bool = False
 
@@ -121,18 +129,24 @@ class CountModel:
         """Sums by cell and by distinct count (methods 4)."""
         return compress(records, risk_weights)
 
-    def sample(self, stats: CountStats, plan: SamplingPlan, rng: np.random.Generator) -> Theta:
-        """Draws, leading axes (1, chains, draws): beta (..., K), overdispersion (..., 1) where the
-        model has it, coefficient_scale (..., K), coefficient_correlation (..., K, K) and, with a
-        weight, weight_coefficients (..., 1 + K) = (delta, gamma) and weight_variance (..., 1).
+    def sample(
+        self,
+        stats: CountStats,
+        plan: SamplingPlan,
+        rng: np.random.Generator | Sequence[np.random.Generator],
+    ) -> Theta:
+        """Draws, leading axes (databases, chains, draws): beta (..., K), overdispersion (..., 1)
+        where the model has it, coefficient_scale (..., K), coefficient_correlation (..., K, K) and,
+        with a weight, weight_coefficients (..., 1 + K) = (delta, gamma) and weight_variance
+        (..., 1).
 
-        The count's parameters by NUTS; those of the weight, of which they are independent given
-        the data, by Gibbs. ``divergent__`` tells divergent draws.
+        The count's parameters first, then those of the weight, of which they are independent given
+        the data.
         """
-        k = stats.shape[0]
-        theta = _count_sampler.sample(self.family, stats.counts, k, self.priors, plan, rng)
+        streams = Streams.of(rng, stats.counts.mass.shape[0], plan.chains)
+        theta = _count_sampler.sample(self.family, stats.counts, self.priors, plan, streams)
         if stats.weight is not None:
-            theta |= survey_weight.sample(stats.weight, self.priors, plan, rng)
+            theta |= survey_weight.sample(stats.weight, self.priors, plan, streams)
         return theta
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
@@ -244,13 +258,14 @@ def log_phi(theta: Theta) -> FloatArray:
 def stan_data(stats: CountStats, priors: Mapping[str, float]) -> dict[str, Any]:
     """What the Stan programs of both models take of one database, JSON-ready."""
     counts, k = stats.counts, stats.shape[0]
+    inside = counts.mass[0] > 0
     return {
         "K": k,
-        "G": counts.mass.size,
-        "x": counts.x.tolist(),
-        "mass": counts.mass.tolist(),
-        "sums": counts.sums.tolist(),
-        "log_factorials": counts.log_factorials,
+        "G": int(inside.sum()),
+        "x": counts.x[0, inside].tolist(),
+        "mass": counts.mass[0, inside].tolist(),
+        "sums": counts.sums[0, inside].tolist(),
+        "log_factorials": float(counts.log_factorials[0]),
         "coefficient_scale_prior": priors["coefficient_scale"],
         "lkj": priors["lkj"],
         **survey_weight.stan_data(stats.weight, k, priors),

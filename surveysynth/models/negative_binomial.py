@@ -20,7 +20,7 @@ PRIORS: Mapping[str, float] = MappingProxyType({"overdispersion_scale": 5.0, **c
 
 
 def _stan_data(stats: CountStats, priors: Mapping[str, float]) -> dict[str, Any]:
-    values, mass = stats.counts.values, stats.counts.value_mass
+    values, mass = stats.counts.values[0], stats.counts.value_mass[0]
     return {
         **counts.stan_data(stats, priors),
         "D": values.size,

@@ -120,12 +120,16 @@ class WeightBlocks:
 
 
 def sample(
-    stats: GaussianStats, priors: Mapping[str, float], plan: SamplingPlan, rng: np.random.Generator
+    stats: GaussianStats,
+    priors: Mapping[str, float],
+    plan: SamplingPlan,
+    rng: np.random.Generator | Streams,
 ) -> Theta:
     """The component alone, for models whose outcome has a sampler of its own: Gibbs draws,
     weight_coefficients (B, chains, draws, 1 + K) and weight_variance (B, chains, draws, 1)."""
-    streams = Streams.of(rng, stats.total.shape[0], plan.chains)
-    blocks = WeightBlocks(stats.repeated(plan.chains), priors, streams)
+    if isinstance(rng, np.random.Generator):
+        rng = Streams.of(rng, stats.total.shape[0], plan.chains)
+    blocks = WeightBlocks(stats.repeated(plan.chains), priors, rng)
     kept: dict[str, list[FloatArray]] = {"weight_coefficients": [], "weight_variance": []}
     for sweep in range(plan.warmup + plan.draws):
         if sweep % SWEEPS_AT_ONCE == 0:

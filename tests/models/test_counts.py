@@ -13,7 +13,7 @@ from scipy.special import gammaln, psi
 
 from surveysynth.errors import InputError
 from surveysynth.mechanism import run
-from surveysynth.models import _count_sampler, gaussian, get_model
+from surveysynth.models import gaussian, get_model
 from surveysynth.models._count_family import log_rising
 from surveysynth.models.base import SamplingPlan, Simulated
 from surveysynth.models.counts import count_records
@@ -128,32 +128,6 @@ def test_rising_factorials_keep_their_digits_for_any_overdispersion():
     assert abs(wrong[0] / 7e-12 - 1.0) > 1e-6
 
 
-@each_model
-def test_the_sampled_density_is_that_of_the_model_in_other_coordinates(name):
-    """log p(v) = log p(u(v)) + log |du/dv| by finite differences: one constant difference, zero."""
-    case = make_case(name, 1, n=60)
-    model, k = case.model, 3
-    posterior = _count_sampler.WhitenedPosterior.of(
-        model.family, case.stats.counts, k, model.priors
-    )
-
-    def u_of(v):
-        return model.unconstrain(posterior.theta(v))
-
-    rng, h = np.random.default_rng(6), 1e-5
-    for _ in range(5):
-        v = posterior.start(rng)
-        jacobian = np.array([(u_of(v + h * e) - u_of(v - h * e)) / (2 * h) for e in np.eye(v.size)])
-        expected = model.log_density(u_of(v), case.stats)[0] + np.linalg.slogdet(jacobian)[1]
-        value, gradient = posterior.log_density(v)
-        np.testing.assert_allclose(value, expected, rtol=1e-8, atol=1e-6)
-        slopes = [
-            (posterior.log_density(v + h * e)[0] - posterior.log_density(v - h * e)[0]) / (2 * h)
-            for e in np.eye(v.size)
-        ]
-        np.testing.assert_allclose(gradient, slopes, rtol=1e-5, atol=1e-5 * np.abs(gradient).max())
-
-
 def intercept_truth(name, y, alpha):
     """Posterior means and variances of (beta, log phi) for a single mean, by quadrature."""
 
@@ -211,8 +185,7 @@ def test_posterior_of_a_single_mean_equals_quadrature(name, effective):
     alpha = effective * rng.random(60)
     model = get_model(name)
     stats = model.compress(count_records(np.ones((1, 1)), np.zeros(60, dtype=int), y, None), alpha)
-    theta = model.sample(stats, SamplingPlan(4, 250, 750), np.random.default_rng(8))
-    assert theta["divergent__"].mean() < 0.01
+    theta = model.sample(stats, SamplingPlan(4, 200, 2000), np.random.default_rng(8))
     truth = intercept_truth(name, y, alpha)
     draws = {"beta": theta["beta"][0, :, :, 0]}
     if name == "negative_binomial":
@@ -295,10 +268,10 @@ def test_scales_are_read_and_replaced(name, q):
 def test_the_mechanism_reaches_its_target_and_synthesis_follows(name):
     design, rng = design_of(500, 2), np.random.default_rng(14)
     confidential = confidential_of(design, name, 2)
-    settings = MechanismSettings(epsilon=12.0, m=3, plan=SamplingPlan(4, 125, 75))
+    settings = MechanismSettings(epsilon=12.0, m=3, plan=SamplingPlan(4, 100, 150))
     model = get_model(name)
     private, fit = run(model, design, confidential, settings, rng)
-    assert 0.8 * 2.0 <= fit.realised_bound <= 2.0
+    assert 0.97 * 2.0 <= fit.realised_bound <= 2.0
     assert not any(key.endswith("__") for key in private.theta)
     synthetic = synthesise(model, design, private, replicates_per_draw=2, rng=rng, scale_to=1e5)
     outcome = []
@@ -350,13 +323,13 @@ def test_far_too_large_means_become_infinite_counts_and_no_error(name):
 @each_q
 @each_model
 @pytest.mark.parametrize("weighting", ["none", "few", "zero counts"])
-def test_next_to_no_data_give_finite_draws_without_many_divergences(name, q, weighting):
+def test_next_to_no_data_give_finite_draws_that_move(name, q, weighting):
     design, model = design_of(60, q), get_model(name)
     z = model.simulate(theta_of(name, q), design, np.random.default_rng(17)).z
     alpha = np.full(60, {"none": 0.0, "few": 0.01, "zero counts": 1.0}[weighting])
     if weighting == "zero counts":
         z[:, 0] = 0.0
     stats = model.compress(model.records_from_simulated(design, Simulated(z)), alpha)
-    theta = model.sample(stats, SamplingPlan(2, 150, 100), np.random.default_rng(18))
+    theta = model.sample(stats, SamplingPlan(2, 100, 200), np.random.default_rng(18))
     assert all(np.isfinite(values).all() for values in theta.values())
-    assert theta["divergent__"].mean() <= 0.02
+    assert np.mean(np.diff(theta["beta"][0, :, :, 0], axis=1) != 0) > 0.4
