@@ -168,18 +168,18 @@ class _Sampler:
         blocks = self.coefficients
         inverse_scale = 1.0 / blocks.scale[:, 0]
         prior = blocks.inverse_correlation * inverse_scale[:, :, None] * inverse_scale[:, None, :]
-        precision = self.hessian + prior
-        root = np.linalg.cholesky(precision).swapaxes(-1, -2)
-        mean = np.linalg.solve(precision, self.linear[:, :, None])[..., 0]
-        current = blocks.beta[:, :, 0]
-        proposal = mean + np.linalg.solve(root, blocks.n_beta[i][:, :, None])[..., 0]
+        precision = np.asarray(self.hessian + prior, dtype=np.float64)
+        root = np.asarray(np.linalg.cholesky(precision).swapaxes(-1, -2), dtype=np.float64)
+        mean = _solved(precision, self.linear)
+        current: FloatArray = blocks.beta[:, :, 0]
+        proposal: FloatArray = mean + _solved(root, blocks.n_beta[i])
         value = self._kernel(proposal, self.log_phi)
         old, new = self._excess(current, self.value), self._excess(proposal, value)
         accept = self.log_u[i] < new - old
         current = np.where(accept[:, None], proposal, current)
         self.value = np.where(accept.reshape(self.lead), value, self.value)
         if i % SLICE_EVERY == 1:
-            deviation = np.linalg.solve(root, self.direction[i // SLICE_EVERY][:, :, None])[..., 0]
+            deviation = _solved(root, self.direction[i // SLICE_EVERY])
             current = self._slice(i // SLICE_EVERY, current, mean, deviation)
         blocks.beta = current[:, :, None]
 
@@ -207,3 +207,8 @@ class _Sampler:
             angle = low + (high - low) * uniform
         self.value = result_value
         return result
+
+
+def _solved(matrix: FloatArray, vector: FloatArray) -> FloatArray:
+    """(B, K) of matrices (B, K, K) and vectors (B, K)."""
+    return np.asarray(np.linalg.solve(matrix, vector[:, :, None])[..., 0], dtype=np.float64)

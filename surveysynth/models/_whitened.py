@@ -2,7 +2,7 @@
 
     beta_j ~ N(0, D Omega D), j = 1..q;  D = diag(sigma_k), sigma_k ~ half-t3;  Omega ~ LKJ
 
-(q = 1 for a regression; a mixture has one vector a component, all of one D and Omega.) Few
+(A mixture has one vector a component, all of one D and Omega.) Few
 coefficients inform each scale. Centred, NUTS diverges where a coefficient's posterior reaches
 zero; non-centred, it crawls where the data pin the coefficients. Here
 

@@ -11,13 +11,16 @@ from scipy import integrate
 from scipy import stats as st
 from scipy.special import gammaln, psi
 
-from surveysynth.errors import InputError
-from surveysynth.mechanism import run
-from surveysynth.models import gaussian, get_model
+from surveysynth.errors import InputError, RefusedError
+from surveysynth.mechanism import Database, run, run_batch
+from surveysynth.models import _overdispersion, gaussian, get_model
 from surveysynth.models._count_family import log_rising
-from surveysynth.models.base import SamplingPlan, Simulated
+from surveysynth.models._count_mode import find_mode
+from surveysynth.models._overdispersion import GridProposal, overdispersion_log_prior
+from surveysynth.models.base import SamplingPlan, Simulated, stacked
 from surveysynth.models.counts import count_records
 from surveysynth.privacy.budget import MechanismSettings
+from surveysynth.sampling import nuts
 from surveysynth.sampling.diagnostics import effective_sample_size
 from surveysynth.survey import Confidential
 from surveysynth.synthesis import synthesise
@@ -136,14 +139,16 @@ def intercept_truth(name, y, alpha):
 
     def prior(beta):
         """The normal with a half-t3 scale, integrated over the log of the scale."""
-        log_scale = np.linspace(-12, 12, 2001)
+        log_scale = np.linspace(-12, 12, 801)
         scale = np.exp(log_scale)
         return integrate.trapezoid(st.norm.pdf(beta, 0, scale) * half_t(scale) * scale, log_scale)
 
     centre = np.log(y.mean())
-    beta = np.linspace(centre - 5.0, centre + 4.0, 361)
+    y, code = np.unique(y, return_inverse=True)
+    alpha = np.bincount(code, alpha)
+    beta = np.linspace(centre - 5.0, centre + 4.0, 181)
     log_prior = np.log([prior(b) for b in beta])
-    log_phi = np.linspace(-7.0, 18.0, 301) if name == "negative_binomial" else np.zeros(1)
+    log_phi = np.linspace(-7.0, 18.0, 201) if name == "negative_binomial" else np.zeros(1)
     log_post = np.empty((beta.size, log_phi.size))
     for j, value in enumerate(log_phi):
         mu, phi = np.exp(beta)[:, None], np.exp(value)
@@ -197,6 +202,137 @@ def test_posterior_of_a_single_mean_equals_quadrature(name, effective):
     # Risk weights as counts of records, and not as powers, are found out.
     wrong = intercept_truth(name, y, np.ceil(alpha))
     assert max(z_scores(draws[key], wrong[key]).max() for key in draws) > 8.0
+
+
+def columns_of(theta):
+    """Scalars (chains, draws) by name of what both samplers draw."""
+    result = {f"beta {j}": values for j, values in enumerate(np.moveaxis(theta["beta"], -1, 0))}
+    for j, values in enumerate(np.moveaxis(np.log(theta["coefficient_scale"]), -1, 0)):
+        result[f"log scale {j}"] = values
+    if "overdispersion" in theta:
+        result["log phi"] = np.log(theta["overdispersion"])[..., 0]
+    return result
+
+
+@pytest.mark.slow
+@each_model
+def test_draws_are_those_of_nuts_on_the_density(name):
+    """The density of ``test_density``, by nutpie: down-weighted records, three coefficients."""
+    case = make_case(name, 1, n=120)
+    model = case.model
+    first = case.draw(SamplingPlan(1, 50, 4), np.random.default_rng(19))
+    start = model.unconstrain(first)[0, -1]
+    theirs = nuts.sample(
+        lambda u: tuple(part[0] for part in model.log_density(u[None], case.stats)),
+        lambda rng: start + 0.1 * rng.standard_normal(start.size),
+        start.size, SamplingPlan(2, 300, 500), np.random.default_rng(19), target_accept=0.95,
+    )  # fmt: skip
+    theirs = columns_of(model.constrain(theirs.u, case.shape))
+    ours = columns_of(case.draw(SamplingPlan(4, 200, 2000), np.random.default_rng(20)))
+
+    def z(x, y):
+        error = [v.std() / np.sqrt(effective_sample_size(v[:, :, None])[0]) for v in (x, y)]
+        return abs(x.mean() - y.mean()) / np.hypot(*error)
+
+    for key, values in ours.items():
+        middle = theirs[key].mean()
+        assert z(values, theirs[key]) < 4.0, key
+        assert z((values - middle) ** 2, (theirs[key] - middle) ** 2) < 4.0, key
+    wide = 1.3 * (ours["beta 0"] - ours["beta 0"].mean())
+    assert z(wide**2, (theirs["beta 0"] - theirs["beta 0"].mean()) ** 2) > 4.0
+
+
+@each_q
+@each_model
+def test_a_batch_equals_its_databases_one_by_one(name, q):
+    """Of other cells, sizes, counts and weights: padding plays no part."""
+    sizes = ((90, "ones"), (200, "zeros"))
+    cases = [make_case(name, q, n=n, seed=n, weighting=weighting) for n, weighting in sizes]
+    plan = SamplingPlan(2, 30, 30)
+    together = cases[0].model.sample(
+        stacked([case.stats for case in cases]), plan, [np.random.default_rng(s) for s in (1, 2)]
+    )
+    for index, case in enumerate(cases):
+        alone = case.model.sample(case.stats, plan, np.random.default_rng(index + 1))
+        assert alone.keys() == together.keys()
+        for key, values in alone.items():
+            assert values.shape[:3] == (1, 2, 30)
+            np.testing.assert_allclose(together[key][index], values[0], rtol=1e-5, atol=1e-7)
+
+
+@each_model
+def test_draws_move_smoothly_with_the_weights(name):
+    """Common random numbers: a slightly other alpha moves nearly no draw by much."""
+    case, plan = make_case(name, 2), SamplingPlan(4, 50, 100)
+
+    def draws(alpha, seed=21):
+        stats = case.model.compress(case.records, alpha)
+        theta = case.model.sample(stats, plan, np.random.default_rng(seed))
+        return columns_of({key: values[0] for key, values in theta.items()})
+
+    base, other = draws(case.alpha), draws(case.alpha, seed=22)
+    alpha = case.alpha.copy()
+    alpha[:30] *= 1.001
+    moved = draws(alpha)
+    for key, values in base.items():
+        if key.startswith("log scale"):
+            continue  # funnels: a scale takes longer to forget a step that one chain rejected
+        assert np.median(np.abs(moved[key] - values)) < 0.02 * values.std(), key
+        assert np.median(np.abs(other[key] - values)) > 0.5 * values.std(), key
+
+
+def test_the_grid_proposes_from_the_density_that_it_states():
+    """Exact where the density is log-linear between knots, so against its own integral."""
+    rng = np.random.default_rng(23)
+    mode, sd = np.array([[1.0], [-2.0]]), np.array([[0.3], [1.5]])
+
+    def log_density(points):
+        return -0.5 * ((points - mode) / sd) ** 2
+
+    grid = GridProposal.about(log_density, mode, sd)
+    points, stated = grid.draw(rng.random((2, 20_000)))
+    np.testing.assert_allclose(grid.log_density(points), stated, atol=1e-6)
+    for which in range(2):
+        centre, spread = mode[which, 0], sd[which, 0]
+        flatter = st.norm(centre, spread / np.sqrt(_overdispersion._TEMPER))
+        assert st.kstest(points[which], flatter.cdf).pvalue > 1e-4
+        assert st.kstest(points[which], st.norm(centre, spread).cdf).pvalue < 1e-6
+    difference = grid.log_density(mode + sd) - grid.log_density(mode)
+    np.testing.assert_allclose(difference, -0.5 * _overdispersion._TEMPER, atol=2e-3)
+    assert np.all(grid.log_density(mode + 200.0 * sd) == -np.inf)
+
+
+@each_model
+def test_the_mode_of_log_phi_and_of_beta_is_found(name):
+    case = make_case(name, 1, n=400)
+    model, sums = case.model, case.stats.counts
+    mode = find_mode(model.family, sums, model.priors)
+
+    def value(beta, log_phi):
+        lik = model.family.log_likelihood(sums, beta[None, None], log_phi[None, None])[0][0, 0]
+        prior = 0.0
+        if log_phi.size:
+            prior = overdispersion_log_prior(log_phi, model.priors["overdispersion_scale"])[0][0]
+        return lik + prior - 0.5 * mode.ridge * beta @ beta
+
+    best = value(mode.beta[0], mode.log_phi[0])
+    for step in (-0.05, 0.05):
+        for j in range(3):
+            assert value(mode.beta[0] + step * np.eye(3)[j], mode.log_phi[0]) < best
+        if mode.log_phi.size:
+            assert value(mode.beta[0], mode.log_phi[0] + 3 * step) < best
+
+
+@each_model
+def test_a_database_with_infinite_counts_leaves_the_others(name):
+    design, model = design_of(300, 1), get_model(name)
+    good = model.simulate(theta_of(name, 1), design, np.random.default_rng(24))
+    bad = Simulated(np.where(np.arange(300)[:, None] == 7, np.inf, good.z))
+    databases = [Database(model.records_from_simulated(design, s), 300) for s in (good, bad)]
+    settings = MechanismSettings(epsilon=12.0, m=3, plan=SamplingPlan(4, 60, 150))
+    fine, refused = run_batch(model, databases, settings, np.random.default_rng(25))
+    assert isinstance(refused, RefusedError)
+    assert 0.97 * 2.0 <= fine[1].realised_bound <= 2.0
 
 
 @each_model
