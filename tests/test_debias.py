@@ -1,8 +1,10 @@
 """Debiasing against databases whose unweighted posterior is known, and what may not reach it."""
 
 import inspect
+import json
 from dataclasses import replace
 
+import debias_study
 import numpy as np
 import pandas as pd
 import pytest
@@ -128,3 +130,28 @@ def test_a_thinned_design_keeps_the_shares_of_cells():
     np.testing.assert_allclose(shares[0], shares[1], atol=0.01)
     np.testing.assert_array_equal(np.bincount(small.strata), [100] * 4)
     assert thinned(design, 5000) is design
+
+
+def test_the_study_of_counts_leaves_nothing_of_the_bias():
+    """``python -m tests.debias_study``: within 1.5%, of what is many times that before."""
+    cases = json.loads(debias_study.GOLDEN.read_text(encoding="utf-8"))["cases"]
+    assert {"Negative binomial", "Poisson"} <= cases.keys()
+    for name, case in cases.items():
+        assert case["released"] >= 20
+        assert case["largest_change_of_a_coefficient"] == 0.0
+        assert list(case["scales"]) == debias_study.names_of(debias_study.CASES[name])
+        for scale in case["scales"].values():
+            assert abs(scale["after"]["mean"]) < 0.015
+            assert abs(scale["before"]["mean"]) > 10.0 * scale["before"]["standard_error"]
+    assert cases["Negative binomial"]["scales"]["log phi"]["before"]["mean"] > 0.2
+    assert cases["Poisson"]["status"] == ["nothing to debias"]
+
+
+def test_overdispersion_comes_back_to_that_of_the_unweighted_fit():
+    """One release of the study's negative binomial, smaller."""
+    case = replace(debias_study.CASES["Negative binomial"], databases=2, n=400, simulated=3)
+    found = debias_study.study(case)
+    scale = found["scales"]["log phi"]
+    assert found["status"] == ["debiased"]
+    assert scale["before"]["mean"] > 0.15
+    assert abs(scale["after"]["mean"]) < 0.5 * scale["before"]["mean"]
