@@ -10,7 +10,7 @@ import pytest
 from surveysynth import mechanism
 from surveysynth._types import DIVERGENT, Theta
 from surveysynth.errors import RefusedError
-from surveysynth.mechanism import ConfidentialFit, PrivateDraws
+from surveysynth.mechanism import ConfidentialFit, Database, PrivateDraws
 from surveysynth.models.base import SamplingPlan
 from surveysynth.models.fbs import FBS
 from surveysynth.privacy.budget import MechanismSettings
@@ -87,15 +87,27 @@ def test_a_noisy_bound_ends_on_the_safe_side(settings: dict[str, Any], seed: int
         assert recomputed_bound(model, fit, 400) == pytest.approx(fit.realised_bound, rel=1e-9)
 
 
-def test_a_loose_bound_is_taken_only_after_the_stated_number_of_fits() -> None:
-    shares = []
-    for seed in range(0, 1000, 100):
-        Noisy.fits = seed
-        private, fit = run(Noisy())
-        shares.append((len(fit.search), fit.realised_bound / private.settings.target_bound))
-    for fits, share in shares:
-        assert fits >= mechanism.NOISY_FITS or share >= 0.97
-    assert any(share < 0.97 for _, share in shares), "no run tried the safe side"
+@pytest.mark.parametrize(
+    ("model", "protects", "fits", "low", "high"),
+    [
+        (Noisy(), True, mechanism.NOISY_FITS - 1, 0.97, 1.0),
+        (Noisy(), True, mechanism.NOISY_FITS, 0.8, 1.0),
+        (FBS(), True, 50, 0.97, 1.0),
+        (FBS(), False, mechanism.SIMULATED_FITS - 1, 0.97, 1.0),
+        (FBS(), False, mechanism.SIMULATED_FITS, 0.94, 1.03),
+    ],
+)
+def test_what_counts_as_on_target(
+    model: FBS, protects: bool, fits: int, low: float, high: float
+) -> None:
+    """Only after the stated number of fits, and above the target only where nobody is protected."""
+    data = survey(60)
+    database = Database(model.records(data.design, data.confidential), 60)
+    seed = np.arange(4, dtype=np.int64)
+    judge = mechanism._Run(model, database, MechanismSettings(plan=PLAN), seed, protects)
+    judge.history = [{}] * fits
+    for share, wanted in ((low - 0.01, False), (low + 0.01, True), (high + 0.01, False)):
+        assert judge.on_target(share * 1.8, 1.8) is wanted
 
 
 def test_common_random_numbers_keep_the_narrow_window() -> None:
