@@ -174,13 +174,17 @@ def _weighting(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
 def _combining(facts: ReleaseFacts, replicates: int) -> list[str]:
     """From the datasets to one estimate, its standard error and interval."""
     m = facts.settings.m
+    averaged = (
+        f"Average estimates and variances over the {replicates} replicates of a draw to q_l and v_l"
+        if replicates > 1
+        else "Call the estimate and the variance from draw l q_l and v_l"
+    )
     single = [
         "Only one draw was released (m = 1): the variance of the synthesis cannot be estimated, "
         "and the standard errors leave it out."
     ]
     return [
-        f"Average estimates and variances over the {replicates} replicates of a draw to q_l and "
-        f"v_l (l = 1..{m}). Then:",
+        f"{averaged} (l = 1..{m}). Then:",
         "- estimate: q = mean of the q_l\n"
         "- between draws: b = variance of the q_l, divisor m - 1\n"
         "- variance: T = mean of the v_l + b/m (partial synthesis; not Rubin's rule for missing "
