@@ -20,9 +20,10 @@ from surveysynth.models._coefficients import CoefficientBlocks
 from surveysynth.models._count_family import CountFamily, CountSums
 from surveysynth.models._count_mode import Mode, find_mode
 from surveysynth.models._overdispersion import overdispersion_log_prior
-from surveysynth.models.base import SamplingPlan, by_chain
+from surveysynth.models._sweeps import run_sweeps
+from surveysynth.models.base import SamplingPlan
 from surveysynth.sampling import primitives
-from surveysynth.sampling.streams import SWEEPS_AT_ONCE, Streams
+from surveysynth.sampling.streams import Streams
 
 #: A slice in so many sweeps.
 SLICE_EVERY = 4
@@ -43,7 +44,7 @@ def sample(
     if not (np.isfinite(sums.sums).all() and np.isfinite(sums.log_factorials).all()):
         raise FloatingPointError("the sums of the counts are not finite")
     with np.errstate(over="ignore", under="ignore"):
-        return _Sampler(family, sums, priors, rng).run(plan)
+        return run_sweeps(_Sampler(family, sums, priors, rng), plan)
 
 
 class _Sampler:
@@ -74,19 +75,7 @@ class _Sampler:
         self.coefficients = CoefficientBlocks(gram, fit, ones, priors, self.rng)
         self.value = self._kernel(self.coefficients.beta, self.log_phi)
 
-    def run(self, plan: SamplingPlan) -> Theta:
-        """Runs the plan; leading axes of the result (databases, chains, draws)."""
-        kept: dict[str, list[FloatArray]] = {}
-        for sweep in range(plan.warmup + plan.draws):
-            if sweep % SWEEPS_AT_ONCE == 0:
-                self._draw_random_numbers(SWEEPS_AT_ONCE)
-            self._sweep(sweep % SWEEPS_AT_ONCE)
-            if sweep >= plan.warmup:
-                for name, values in self._state().items():
-                    kept.setdefault(name, []).append(values)
-        return by_chain(kept, plan.chains)
-
-    def _state(self) -> Theta:
+    def state(self) -> Theta:
         blocks = self.coefficients
         state = {"beta": blocks.beta[:, :, 0]}
         if self.family.overdispersed:
@@ -95,7 +84,7 @@ class _Sampler:
         state["coefficient_correlation"] = blocks.correlation
         return state
 
-    def _draw_random_numbers(self, c: int) -> None:
+    def draw_random_numbers(self, c: int) -> None:
         b, rng, tries = self.batch, self.rng, primitives.MAX_SHRINKS
         slices = c // SLICE_EVERY
         self.coefficients.draw_random_numbers(c)
@@ -108,7 +97,7 @@ class _Sampler:
             self.u_phi_level = rng.random((slices, b), 1)
             self.u_phi_slice = rng.random((slices, tries, b), 2)
 
-    def _sweep(self, i: int) -> None:
+    def sweep(self, i: int) -> None:
         if self.family.overdispersed:
             self._overdispersion(i)
         self._coefficients(i)

@@ -17,17 +17,17 @@ from surveysynth._types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
 from surveysynth.models import _fbp_density, gaussian
 from surveysynth.models._coefficients import overdispersion
+from surveysynth.models._sweeps import run_sweeps
 from surveysynth.models.base import (
     SamplingPlan,
     Simulated,
     SimulationKind,
     StanProgramSpec,
-    by_chain,
     require,
 )
 from surveysynth.models.gaussian import GaussianRecords, GaussianStats, QuadraticForm
 from surveysynth.sampling import primitives
-from surveysynth.sampling.streams import SWEEPS_AT_ONCE, Streams
+from surveysynth.sampling.streams import Streams
 from surveysynth.survey import Confidential, PublicDesign
 
 PRIORS: Mapping[str, float] = MappingProxyType(
@@ -91,7 +91,7 @@ class FBP:
         """Gibbs draws: beta (..., K), selection (..., 1 + K) = (k_y, k_x), variance (..., 2) =
         (s_y^2, s_pi^2), leading axes (databases, chains, draws)."""
         streams = Streams.of(rng, stats.total.shape[0], plan.chains)
-        return _Gibbs(stats.repeated(plan.chains), self.priors, streams).run(plan)
+        return run_sweeps(_Gibbs(stats.repeated(plan.chains), self.priors, streams), plan)
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
         """Coefficients of both parts and log residual SDs."""
@@ -240,28 +240,18 @@ class _Gibbs:
         k_x = s.fit[:, :, 1] - k_y[:, None] * s.fit[:, :, 0] + jitter[:, :, 1]
         self.selection = np.concatenate([k_y[:, None], k_x], axis=1)
 
-    def run(self, plan: SamplingPlan) -> Theta:
-        """Runs the plan; leading axes of the result (databases, chains, draws)."""
-        kept: dict[str, list[FloatArray]] = {"beta": [], "selection": [], "variance": []}
-        for sweep in range(plan.warmup + plan.draws):
-            i = sweep % SWEEPS_AT_ONCE
-            if i == 0:
-                self._draw_random_numbers(SWEEPS_AT_ONCE)
-            self._sweep(i)
-            if sweep >= plan.warmup:
-                kept["beta"].append(self.beta)
-                kept["selection"].append(self.selection)
-                kept["variance"].append(self.variance)
-        return by_chain(kept, plan.chains)
+    def state(self) -> Theta:
+        """The parameters of the population."""
+        return {"beta": self.beta, "selection": self.selection, "variance": self.variance}
 
-    def _draw_random_numbers(self, c: int) -> None:
+    def draw_random_numbers(self, c: int) -> None:
         b, k, tries = self.batch, self.k, primitives.MAX_SHRINKS
         self.n_beta = self.rng.standard_normal((c, b, k), 1)
         self.n_selection = self.rng.standard_normal((c, b, k + 1), 1)
         self.u_level = self.rng.random((c, 2, b), 2)
         self.u_variance = self.rng.random((c, 2, tries, b), 3)
 
-    def _sweep(self, i: int) -> None:
+    def sweep(self, i: int) -> None:
         if self.shift is not None and i % 2 == 1:
             self._sweep_of_sample(i, self.shift)
         else:

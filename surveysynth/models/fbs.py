@@ -16,16 +16,16 @@ from surveysynth._types import FloatArray, IntArray, Theta
 from surveysynth.models import _fbs_density, gaussian
 from surveysynth.models._coefficients import CoefficientBlocks
 from surveysynth.models._covariance import CovarianceBlock
+from surveysynth.models._sweeps import run_sweeps
 from surveysynth.models.base import (
     SamplingPlan,
     Simulated,
     SimulationKind,
     StanProgramSpec,
-    by_chain,
     require,
 )
 from surveysynth.models.gaussian import GaussianRecords, GaussianStats, QuadraticForm
-from surveysynth.sampling.streams import SWEEPS_AT_ONCE, Streams
+from surveysynth.sampling.streams import Streams
 from surveysynth.survey import Confidential, PublicDesign
 
 PRIORS: Mapping[str, float] = MappingProxyType(
@@ -79,7 +79,7 @@ class FBS:
         """Gibbs draws: beta (..., K, q), covariance (..., q, q), coefficient_scale (..., q, K),
         coefficient_correlation (..., K, K), leading axes (databases, chains, draws)."""
         streams = Streams.of(rng, stats.total.shape[0], plan.chains)
-        return _Gibbs(stats.repeated(plan.chains), self.priors, streams).run(plan)
+        return run_sweeps(_Gibbs(stats.repeated(plan.chains), self.priors, streams), plan)
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
         """Coefficients, log residual SDs, residual correlations (Fisher's z)."""
@@ -182,25 +182,21 @@ class _Gibbs:
         self.residual = CovarianceBlock(spread * inflation, stats.total, priors, rng)
         self.coefficients = CoefficientBlocks(stats.gram, stats.fit, spread, priors, rng)
 
-    def run(self, plan: SamplingPlan) -> Theta:
-        """Runs the plan; leading axes of the result (databases, chains, draws)."""
-        kept: dict[str, list[FloatArray]] = {
-            "beta": [], "covariance": [], "coefficient_scale": [], "coefficient_correlation": []
-        }  # fmt: skip
-        coefficients = self.coefficients
-        for sweep in range(plan.warmup + plan.draws):
-            if sweep % SWEEPS_AT_ONCE == 0:
-                coefficients.draw_random_numbers(SWEEPS_AT_ONCE)
-                self.residual.draw_random_numbers(SWEEPS_AT_ONCE)
-            self._sweep(sweep % SWEEPS_AT_ONCE)
-            if sweep >= plan.warmup:
-                kept["beta"].append(coefficients.beta)
-                kept["covariance"].append(self.residual.covariance)
-                kept["coefficient_scale"].append(coefficients.scale)
-                kept["coefficient_correlation"].append(coefficients.correlation)
-        return by_chain(kept, plan.chains)
+    def state(self) -> Theta:
+        """The parameters of both blocks."""
+        return {
+            "beta": self.coefficients.beta,
+            "covariance": self.residual.covariance,
+            "coefficient_scale": self.coefficients.scale,
+            "coefficient_correlation": self.coefficients.correlation,
+        }
 
-    def _sweep(self, i: int) -> None:
+    def draw_random_numbers(self, c: int) -> None:
+        """Random numbers of the next c sweeps of both blocks."""
+        self.coefficients.draw_random_numbers(c)
+        self.residual.draw_random_numbers(c)
+
+    def sweep(self, i: int) -> None:
         squares = self.stats.sum_of_squares(self.coefficients.beta)
         self.residual.update(i, squares)
         inverse = np.asarray(np.linalg.inv(self.residual.covariance), dtype=np.float64)

@@ -17,17 +17,17 @@ from surveysynth._types import FloatArray, IntArray, Theta
 from surveysynth.models import _normal_density, gaussian, survey_weight
 from surveysynth.models._coefficient_prior import HALF_T_DF
 from surveysynth.models._coefficients import CoefficientBlocks
+from surveysynth.models._sweeps import run_sweeps
 from surveysynth.models.base import (
     SamplingPlan,
     Simulated,
     SimulationKind,
     StanProgramSpec,
-    by_chain,
     require,
 )
 from surveysynth.models.gaussian import GaussianRecords, GaussianStats, QuadraticForm
 from surveysynth.sampling import primitives
-from surveysynth.sampling.streams import SWEEPS_AT_ONCE, Streams
+from surveysynth.sampling.streams import Streams
 from surveysynth.survey import Confidential, PublicDesign
 
 PRIORS: Mapping[str, float] = MappingProxyType(
@@ -79,7 +79,7 @@ class Normal:
         (sigma^2, s^2), coefficient_scale (..., K), coefficient_correlation (..., K, K) and, with a
         weight (q = 2), weight_coefficients (..., 1 + K) = (delta, gamma)."""
         streams = Streams.of(rng, stats.total.shape[0], plan.chains)
-        return _Gibbs(stats.repeated(plan.chains), self.priors, streams).run(plan)
+        return run_sweeps(_Gibbs(stats.repeated(plan.chains), self.priors, streams), plan)
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
         """Coefficients of both parts and log residual SDs."""
@@ -186,19 +186,7 @@ class _Gibbs:
         has_weight = stats.fit.shape[-1] > 1
         self.weight = survey_weight.WeightBlocks(stats, priors, rng) if has_weight else None
 
-    def run(self, plan: SamplingPlan) -> Theta:
-        """Runs the plan; leading axes of the result (databases, chains, draws)."""
-        kept: dict[str, list[FloatArray]] = {}
-        for sweep in range(plan.warmup + plan.draws):
-            if sweep % SWEEPS_AT_ONCE == 0:
-                self._draw_random_numbers(SWEEPS_AT_ONCE)
-            self._sweep(sweep % SWEEPS_AT_ONCE)
-            if sweep >= plan.warmup:
-                for name, values in self._state().items():
-                    kept.setdefault(name, []).append(values)
-        return by_chain(kept, plan.chains)
-
-    def _state(self) -> Theta:
+    def state(self) -> Theta:
         blocks, variance = self.coefficients, self.variance[:, None]
         state = {
             "beta": blocks.beta[:, :, 0],
@@ -211,14 +199,14 @@ class _Gibbs:
             state["variance"] = np.concatenate([variance, self.weight.variance[:, None]], axis=1)
         return state
 
-    def _draw_random_numbers(self, c: int) -> None:
+    def draw_random_numbers(self, c: int) -> None:
         self.coefficients.draw_random_numbers(c)
         self.levels = self.rng.random((c, self.batch), 1)
         self.uniforms = self.rng.random((c, primitives.MAX_SHRINKS, self.batch), 2)
         if self.weight is not None:
             self.weight.draw_random_numbers(c)
 
-    def _sweep(self, i: int) -> None:
+    def sweep(self, i: int) -> None:
         self.coefficients.update(i, 1.0 / self.variance[:, None, None])
         squares = self.stats.outcome_squares(self.coefficients.beta[:, :, 0])
         total = self.stats.total
@@ -227,4 +215,4 @@ class _Gibbs:
             self.levels[i], self.uniforms[i], df=HALF_T_DF,
         )  # fmt: skip
         if self.weight is not None:
-            self.weight.update(i)
+            self.weight.sweep(i)

@@ -19,10 +19,11 @@ import numpy as np
 from surveysynth._types import FloatArray, Theta
 from surveysynth.models._coefficient_prior import HALF_T_DF
 from surveysynth.models._coefficients import overdispersion
-from surveysynth.models.base import SamplingPlan, by_chain
+from surveysynth.models._sweeps import run_sweeps
+from surveysynth.models.base import SamplingPlan
 from surveysynth.models.gaussian import GaussianStats
 from surveysynth.sampling import primitives, unconstrained
-from surveysynth.sampling.streams import SWEEPS_AT_ONCE, Streams
+from surveysynth.sampling.streams import Streams
 
 PRIORS: Mapping[str, float] = MappingProxyType(
     {"weight_coefficient_sd": 10.0, "weight_residual_scale": 1.0}
@@ -105,7 +106,14 @@ class WeightBlocks:
         self.levels = self.rng.random((c, b), 1)
         self.uniforms = self.rng.random((c, primitives.MAX_SHRINKS, b), 2)
 
-    def update(self, i: int) -> None:
+    def state(self) -> Theta:
+        """weight_coefficients (B, 1 + K) and weight_variance (B, 1)."""
+        return {
+            "weight_coefficients": self.coefficients,
+            "weight_variance": self.variance[:, None],
+        }
+
+    def sweep(self, i: int) -> None:
         """(delta, gamma) | s normal; s^2 by slice. i counts sweeps since the numbers were drawn."""
         precision = self.gram / self.variance[:, None, None]
         precision = precision + self.prior_precision * np.eye(precision.shape[-1])
@@ -129,16 +137,7 @@ def sample(
     weight_coefficients (B, chains, draws, 1 + K) and weight_variance (B, chains, draws, 1)."""
     if isinstance(rng, np.random.Generator):
         rng = Streams.of(rng, stats.total.shape[0], plan.chains)
-    blocks = WeightBlocks(stats.repeated(plan.chains), priors, rng)
-    kept: dict[str, list[FloatArray]] = {"weight_coefficients": [], "weight_variance": []}
-    for sweep in range(plan.warmup + plan.draws):
-        if sweep % SWEEPS_AT_ONCE == 0:
-            blocks.draw_random_numbers(SWEEPS_AT_ONCE)
-        blocks.update(sweep % SWEEPS_AT_ONCE)
-        if sweep >= plan.warmup:
-            kept["weight_coefficients"].append(blocks.coefficients)
-            kept["weight_variance"].append(blocks.variance[:, None])
-    return by_chain(kept, plan.chains)
+    return run_sweeps(WeightBlocks(stats.repeated(plan.chains), priors, rng), plan)
 
 
 def stan_data(
