@@ -29,6 +29,12 @@ T = TypeVar("T")
 MIN_CHAINS = 2
 MIN_DRAWS = 20
 MAX_DRAWS = 1_000_000
+#: A declared design effect of clustering is at most the size of a PSU, about.
+MAX_DESIGN_EFFECT = 1000
+EFFECT_WITHOUT_PSU = (
+    "design_effect: this is of primary sampling units; name their column as psu, or leave "
+    "design_effect out."
+)
 
 #: Names and defaults of the prior scales of each model (methods 3).
 PRIOR_DEFAULTS: dict[str, dict[str, float]] = {
@@ -137,6 +143,7 @@ class SurveySection(Section):
     psu: Name | None = None
     fpc: Name | None = None
     lonely_psu: Literal["fail", "remove", "certainty", "adjust", "average"] = "fail"
+    design_effect: Annotated[float, Field(ge=1, le=MAX_DESIGN_EFFECT)] | None = None
     population_size: Annotated[float, Field(gt=0)] | None = None
     missing: Literal["fail", "drop"] = "fail"
     public_columns: Names = ()
@@ -147,6 +154,12 @@ class SurveySection(Section):
         if not value.lower().endswith((".csv", ".parquet")):
             raise ValueError(f"expected a file ending in .csv or .parquet, got {value!r}.")
         return value
+
+    @model_validator(mode="after")
+    def _agree(self) -> "SurveySection":
+        if self.design_effect is not None and self.psu is None:
+            raise ValueError(EFFECT_WITHOUT_PSU)
+        return self
 
 
 class SynthesizerSection(Section):

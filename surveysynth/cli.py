@@ -69,16 +69,17 @@ def example(
 def check(spec: SpecArgument) -> None:
     """Dry run: validate, tell cell sizes and feasibility, list what would be published."""
     from surveysynth import feasibility
+    from surveysynth.release.clusters import refuse_clusters
     from surveysynth.release.preview import preview_lines
-    from surveysynth.release.run import model_of, refuse_clusters, settings_of
+    from surveysynth.release.run import model_of, settings_of
     from surveysynth.spec import load_spec
     from surveysynth.survey import read_survey
 
     specification = load_spec(spec)
     model, settings = model_of(specification), settings_of(specification)
     design = read_survey(specification).design
-    print("\n".join(preview_lines(specification, design)), flush=True)
-    refuse_clusters(design)
+    print("\n".join(preview_lines(specification, design, model)), flush=True)
+    refuse_clusters(design, model)
     report = feasibility.check(design, model, settings)
     print("\n".join(report.lines()))
     if not report.feasible:

@@ -28,6 +28,7 @@ from surveysynth._formula import parse_formula
 from surveysynth._messages import nearest, raise_problems
 from surveysynth._reading import open_table
 from surveysynth._records import Records, read_records
+from surveysynth._spec_sections import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT
 from surveysynth._types import FloatArray, IntArray
 from surveysynth.design_matrix import DesignMatrix, build_design_matrix
 from surveysynth.errors import InputError
@@ -47,6 +48,7 @@ class PublicDesign:
     - ``strata``: (n,) codes 0..H-1; ``psu``: (n,) codes unique across strata (a label in two
       strata is two PSUs, as R's ``nest = TRUE``); ``fpc``: (H,) sampling fractions n_h/N_h of
       PSUs, or of records where there are none; each ``None`` when not given.
+    - ``design_effect``: the declared factor by which clustering raises variances, or ``None``.
     - ``population_size``: the public N or ``None``; ``transforms``: one per outcome.
     - ``predictors``: raw columns used by the formula; ``public_columns``: shipped besides.
     - ``dropped``: records left out because a cell was blank (``missing = "drop"``).
@@ -70,6 +72,7 @@ class PublicDesign:
     strata_name: str | None = None
     psu_name: str | None = None
     fpc_name: str | None = None
+    design_effect: float | None = None
 
     @property
     def n(self) -> int:
@@ -121,6 +124,7 @@ class Survey:
         psu: str | None = None,
         fpc: str | None = None,
         lonely_psu: str = "fail",
+        design_effect: float | None = None,
         population_size: float | None = None,
         predictors: str | None = None,
         transforms: Transform | Sequence[Transform] = Transform(),  # noqa: B008  (frozen)
@@ -136,7 +140,9 @@ class Survey:
         ``predictors``: formula over public columns, or ``None`` for the default of methods 3.
         ``level_order``: levels of by columns in table order (all that occur). ``margin_labels``:
         name of the margin of a by column, "All" unless given. ``statistics``: tables to be made
-        ("proportion" needs a 0/1 outcome). ``source``: what messages call the data.
+        ("proportion" needs a 0/1 outcome). ``design_effect``: public factor by which the PSUs
+        raise variances, for models without effects of PSUs (methods 3). ``source``: what messages
+        call the data.
 
         Raises ``InputError`` for anything that the methods cannot take; the message counts
         confidential cells and never shows one.
@@ -153,9 +159,11 @@ class Survey:
         check_by_levels(records.text, roles.by, orders, margin_labels or {}, source)
         _check_values(records, roles, tuple(each), statistics, source)
         n_public = _population_size(population_size, records.n, source)
+        _check_design_effect(design_effect, psu)
         return _assemble(
-            records, roles, tuple(each), predictors, lonely_psu, n_public, orders, source
-        )
+            records, roles, tuple(each), predictors, lonely_psu, n_public, orders, source,
+            design_effect,
+        )  # fmt: skip
 
 
 def read_survey(spec: Spec) -> Survey:
@@ -189,6 +197,7 @@ def read_survey(spec: Spec) -> Survey:
         psu=section.psu,
         fpc=section.fpc,
         lonely_psu=section.lonely_psu,
+        design_effect=section.design_effect,
         population_size=section.population_size,
         predictors=synthesizer.predictors,
         transforms=synthesizer.transforms,
@@ -281,6 +290,17 @@ def _population_size(size: float | None, n: int, source: str) -> float | None:
     return float(size)
 
 
+def _check_design_effect(design_effect: float | None, psu: str | None) -> None:
+    if design_effect is None:
+        return
+    if psu is None:
+        raise InputError(EFFECT_WITHOUT_PSU)
+    if not 1.0 <= design_effect <= MAX_DESIGN_EFFECT:
+        raise InputError(
+            f"design_effect must lie between 1 and {MAX_DESIGN_EFFECT}, got {design_effect!r}."
+        )
+
+
 def _assemble(
     records: Records,
     roles: Roles,
@@ -290,6 +310,7 @@ def _assemble(
     population_size: float | None,
     orders: Mapping[str, Sequence[str]],
     source: str,
+    design_effect: float | None,
 ) -> Survey:
     """Codes, matrix and the checks that need them; then the two halves."""
     strata, psu, fpc = _sample_codes(records, roles, lonely_psu, source)
@@ -329,6 +350,7 @@ def _assemble(
         strata_name=roles.strata,
         psu_name=roles.psu,
         fpc_name=roles.fpc,
+        design_effect=None if design_effect is None else float(design_effect),
     )
     return Survey(design, Confidential(outcome, weight))
 

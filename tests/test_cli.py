@@ -1,6 +1,7 @@
 """The command line as users meet it: exit codes, one message, no values, quick to start."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -118,15 +119,18 @@ def test_refusal_is_exit_code_3(example: Path) -> None:
     frame = pd.read_csv(example.parent / "survey.csv")
     frame["psu"] = frame.groupby("field").cumcount() // 2
     frame.to_csv(example.parent / "survey.csv", index=False)
-    example.write_text(example.read_text().replace("[survey]", '[survey]\npsu = "psu"'))
+    text = example.read_text().replace("[survey]", '[survey]\npsu = "psu"')
+    example.write_text(re.sub('model = "fb."', 'model = "normal"', text))
     out = example.parent / "out"
     done = _run("release", example, "--out", out)
     assert done.returncode == 3
-    assert "cluster effects" in done.stderr
+    assert "no effects of them" in done.stderr
+    assert "survey.design_effect" in done.stderr
     assert not out.exists()
     checked = _run("check", example)
     assert checked.returncode == 3
     assert "Cells: 16" in checked.stdout
+    assert "no design effect is declared: refused" in checked.stdout
 
 
 @pytest.mark.parametrize(("feasible", "code"), [(True, 0), (False, 3)])

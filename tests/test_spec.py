@@ -172,6 +172,16 @@ def test_risk_measures_take_their_keys() -> None:
         assert privacy.weight_map == weights
 
 
+@given(st.floats())
+def test_a_design_effect_is_a_factor_that_raises_variances(value: float) -> None:
+    text = with_key("survey", f"psu = 'school'\ndesign_effect = {value!r}")
+    if 1 <= value <= 1000:
+        assert parse_spec(text).survey.design_effect == value
+    else:
+        assert "design_effect" in message(text)
+    assert parse_spec(MINIMAL).survey.design_effect is None
+
+
 def test_linear_weights_take_their_keys() -> None:
     privacy = parse_spec(
         with_key("privacy", 'weights = "linear"\nscale = 0.8\nshift = 0.1\nreweight = true')
@@ -187,6 +197,11 @@ def test_linear_weights_take_their_keys() -> None:
         ("survey", "strata = 3", ["survey.strata", "a text in quotes", "got 3"]),
         ("survey", "strata = ''", ["survey.strata", "not empty"]),
         ("survey", "lonely_psu = 'adust'", ["survey.lonely_psu", "Did you mean 'adjust'"]),
+        ("survey", "design_effect = 1.6", ["survey: design_effect: ", "name their column as psu"]),
+        ("survey", "psu = 's'\ndesign_effect = 0.9", ["survey.design_effect", "not less than 1"]),
+        ("survey", "psu = 's'\ndesign_effect = 1001", ["design_effect", "not greater than 1000"]),
+        ("survey", "psu = 's'\ndesign_effect = '2'", ["survey.design_effect", "a number", "'2'"]),
+        ("survey", "design_efect = 2", ["Did you mean 'design_effect'"]),
         ("survey", "population_size = 0", ["survey.population_size", "greater than 0"]),
         ("survey", "population_size = inf", ["survey.population_size", "finite number"]),
         ("survey", "population_size = '9'", ["survey.population_size", "a number", "'9'"]),

@@ -1,6 +1,6 @@
 """The sample design as variance estimation needs it: strata, PSUs, fpc, lonely PSUs (methods 5)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
@@ -35,6 +35,9 @@ class SampleDesign:
         What a stratum with a single PSU contributes, in R's words: "remove" and "certainty"
         nothing, "adjust" the square of its value around zero, "average" the average of the other
         strata, "fail" an error. A completely sampled stratum is not lonely: it contributes nothing.
+    design_effect
+        A declared factor of clustering: variances are then those of a one-stage sample of the
+        records, times this factor, with the degrees of freedom of the PSUs. None: by PSU.
 
     Raises
     ------
@@ -46,6 +49,7 @@ class SampleDesign:
     psu: IntArray | None = None
     fpc: FloatArray | None = None
     lonely_psu: LonelyPsu = "fail"
+    design_effect: float | None = None
 
     def __post_init__(self) -> None:
         _check_design(self)
@@ -59,7 +63,18 @@ class SampleDesign:
             psu=design.psu,
             fpc=design.fpc,
             lonely_psu=cast(LonelyPsu, design.lonely_psu),  # the word is checked above
+            design_effect=design.design_effect,
         )
+
+    @property
+    def by_psu(self) -> "SampleDesign":
+        """The same design without a declared design effect: for a sample whose values are real."""
+        return replace(self, design_effect=None)
+
+    @property
+    def one_stage(self) -> "SampleDesign":
+        """The records as a one-stage sample; the sampling fractions stay those of the PSUs."""
+        return replace(self, psu=None, design_effect=None)
 
     @property
     def n(self) -> int:
@@ -121,6 +136,10 @@ def _check_design(design: SampleDesign) -> None:
             f"but got '{design.lonely_psu}'."
         )
     _check_codes("strata", design.strata)
+    if design.design_effect is not None and not 0 < design.design_effect < np.inf:
+        raise InputError(
+            f"A design effect must be a positive number, but got {design.design_effect}."
+        )
     if design.psu is not None:
         if design.psu.shape != design.strata.shape:
             raise InputError(

@@ -82,6 +82,9 @@ def estimate_domains(
         If shapes disagree, an outcome is missing or a word is unknown.
     """
     check_arguments(sample_design.n, domains, weight, outcome, statistic, linearisation)
+    design_effect = sample_design.design_effect
+    if design_effect is not None:
+        sample_design = sample_design.one_stage
     is_mean = statistic in ("mean", "proportion")
     is_ratio = linearisation == "ratio"
     if is_ratio and population_size is not None:
@@ -105,6 +108,7 @@ def estimate_domains(
             if sample_design.lonely_psu == "average":
                 squares *= _averaging(pairs, sample_design, every_stratum=is_ratio)
             variance += squares
+    variance *= 1.0 if design_effect is None else design_effect
     variance[domains.n < (2 if is_mean else 1)] = np.nan
     return DomainEstimates(np.where(domains.n > 0, estimate, np.nan), variance)
 

@@ -5,7 +5,7 @@ made with sensitivities read from the data.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from surveysynth.baselines.laplace import NoisyTable, laplace_tables
 from surveysynth.baselines.sensitivity import Rule
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.combining import t_interval
+from surveysynth.release.clusters import refuse_clusters
 from surveysynth.release.estimates import Estimates, Key
 from surveysynth.release.run import method_name
 from surveysynth.synthesis import SyntheticDataset
@@ -185,7 +186,9 @@ def _sample_tables(spec: "Spec", survey: "Survey") -> dict[Key, pd.DataFrame]:
     if weight is None:
         raise InputError("a comparison of survey tables needs sampling weights; give weight.")
     alone = spec.privacy.model_copy(update={"m": 1, "replicates_per_draw": 1})
-    estimates = Estimates(spec.model_copy(update={"privacy": alone}), survey.design)
+    # Its values are real, so that its variances are by PSU also where a design effect is declared.
+    by_psu = replace(survey.design, design_effect=None)
+    estimates = Estimates(spec.model_copy(update={"privacy": alone}), by_psu)
     outcome = survey.confidential.outcome
     estimates.add(SyntheticDataset(1, 1, outcome, weight, outcome, weight))
     return _frames(estimates)
@@ -262,8 +265,8 @@ def _run_model(
 
     design = survey.design
     mechanism_rng, synthesis_rng, figure_rng = map(np.random.default_rng, stream.spawn(3))
-    run.refuse_clusters(design)
     model: Model = run.engine_of(spec, run.model_of(spec))
+    refuse_clusters(design, model)
     require(model, design)
     if hasattr(model, "prepare"):
         model.prepare()

@@ -14,6 +14,7 @@ from surveysynth.baselines.laplace import REPLICATES
 from surveysynth.evaluate.comparison import IMPOSSIBLE_FLAG, SAMPLE, Comparison
 from surveysynth.evaluate.report_style import PAGE_CSS
 from surveysynth.plots.style import MARK, colour_of, label_of
+from surveysynth.release.clusters import clusters_of
 from surveysynth.release.facts import labels_of, rounding_of
 from surveysynth.release.labels import listed
 from surveysynth.release.rounding import ABSENT
@@ -183,6 +184,7 @@ def _notes(comparison: Comparison) -> str:
         "Most of the error of noisy tables lies in their standard errors: every replicate has but "
         "a small part of epsilon. The distance tells how far the estimates themselves are off.",
         "Consistent Laplace: the same noisy numbers, made to add up by generalised least squares.",
+        *_clusters(comparison),
         "Synthesizers: what a release with this specification would publish; those that the "
         "specification does not name ran with default options.",
         "RMSE: the root of the squared difference from the sample plus the squared standard error. "
@@ -191,6 +193,25 @@ def _notes(comparison: Comparison) -> str:
     ]
     items = "".join(f"<li>{escape(note)}</li>" for note in notes)
     return f"<h2>How to read this</h2><ul>{items}</ul>"
+
+
+def _clusters(comparison: Comparison) -> list[str]:
+    """Of a sample with PSUs: which variances are by PSU."""
+    clusters = clusters_of(comparison.survey.design)
+    if clusters is None:
+        return []
+    of_synthetic = (
+        "synthesizers have an effect of each unit, and their standard errors are by unit too"
+        if clusters.design_effect is None
+        else "synthesizers have no effects of them: their standard errors are those of a one-stage "
+        f"sample times the square root of the declared design effect of {clusters.design_effect:g}"
+    )
+    return [
+        f"Clusters: the sample has {clusters.units:,} primary sampling units ({clusters.column}) "
+        f"in {clusters.strata:,} strata, which leaves {clusters.df_design:,} degrees of freedom "
+        "for its intervals. The sample's standard errors and the half-samples of the noisy tables "
+        f"are by unit; {of_synthetic}."
+    ]
 
 
 def _heading(comparison: Comparison, statistic: str, outcome: str | None) -> str:

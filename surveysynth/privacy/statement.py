@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from surveysynth.models.base import Model
+from surveysynth.models.base import Model, has_psu_effects
 from surveysynth.privacy.budget import MechanismSettings
 from surveysynth.survey import PublicDesign
 
@@ -39,9 +39,13 @@ def privacy_statement(
 ) -> Statement:
     """The statement of a release with these settings; ``test``: a seed was given."""
     return Statement(
-        guarantee=(*_warnings(settings, test), *_guarantee(settings, model)),
+        guarantee=(
+            *_warnings(settings, test),
+            *_guarantee(settings, model),
+            *_effects(design, model),
+        ),
         assumptions=_assumptions(design),
-        not_covered=_not_covered(settings),
+        not_covered=_not_covered(design, settings),
     )
 
 
@@ -90,6 +94,18 @@ def _guarantee(settings: MechanismSettings, model: Model) -> tuple[str, ...]:
     )
 
 
+def _effects(design: PublicDesign, model: Model) -> tuple[str, ...]:
+    """What the data show of PSUs where the model has an effect of each."""
+    if not has_psu_effects(model, design):
+        return ()
+    return (
+        f"The records of a primary sampling unit ({design.psu_name}) share an effect in the model. "
+        "The effects of the sampled units were fitted with it and are not released: synthetic "
+        "data have fresh effects, drawn from the distribution of effects that belongs to each "
+        "draw.",
+    )
+
+
 def _risk(settings: MechanismSettings) -> str:
     """Which records lose more weight than others, where the bound itself does not say it."""
     if settings.weights == "fixed_point":
@@ -109,6 +125,10 @@ def _assumptions(design: PublicDesign) -> tuple[str, ...]:
         items.append("the design variables of each record: " + ", ".join(map(str, columns)))
     if design.fpc is not None:
         items.append("the sampling fractions of the strata")
+    if design.design_effect is not None:
+        items.append(
+            f"the design effect of clustering, {design.design_effect:g}, declared by the publisher"
+        )
     if design.population_size is not None:
         items.append(f"the population size, {design.population_size:,.10g}")
     constants = ", ".join(
@@ -128,7 +148,7 @@ def _assumptions(design: PublicDesign) -> tuple[str, ...]:
     return tuple(items)
 
 
-def _not_covered(settings: MechanismSettings) -> tuple[str, ...]:
+def _not_covered(design: PublicDesign, settings: MechanismSettings) -> tuple[str, ...]:
     if not settings.private:
         return ("Nothing is covered: there is no epsilon.",)
     items = [
@@ -136,8 +156,8 @@ def _not_covered(settings: MechanismSettings) -> tuple[str, ...]:
         "though they were computed from the confidential data.",
         "That a release was made at all: fits that had not converged or missed the target would "
         "have been refused, and that decision depends on the confidential data.",
-        "Clusters: protection is of single records. A household, an employer or a primary "
-        "sampling unit with several records is not protected as a whole.",
+        f"Clusters: protection is of single records{_not_units(design)}. A household, an employer "
+        "or a primary sampling unit with several records is not protected as a whole.",
         "Other releases from the same survey: their epsilons add up.",
     ]
     if settings.weights == "linear":
@@ -149,6 +169,11 @@ def _not_covered(settings: MechanismSettings) -> tuple[str, ...]:
             "epsilon takes as fixed like the weights themselves.",
         )
     return tuple(items)
+
+
+def _not_units(design: PublicDesign) -> str:
+    """The survey's own PSUs, by name."""
+    return "" if design.psu_name is None else f", not of primary sampling units ({design.psu_name})"
 
 
 #: How one record reaches the weights of others, by measure: epsilon covers none of it.

@@ -9,6 +9,7 @@ from surveysynth._types import FloatArray
 from surveysynth.estimation.combining import combine, t_interval
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.taylor import SampleDesign, estimate_domains
+from surveysynth.release.clusters import clusters_of
 from surveysynth.release.flags import policy_of
 from surveysynth.release.microdata import has_separate_pair
 from surveysynth.release.table import ReleaseTable, Statistic, TableNumbers, make_table
@@ -107,6 +108,8 @@ class Estimates:
             notes.append(
                 "Counts add up to the public population size, which has no sampling error."
             )
+        if clusters := clusters_of(self._design):
+            notes.append(clusters.note)
         if m == 1:
             notes.append(
                 "With a single draw (m = 1) the variance of the synthesis cannot be estimated: "

@@ -45,7 +45,7 @@ class ExampleSetting:
 
     cell: codes of the by-columns that the row is restricted to; codes: columns to read as text;
     variance_pair: outcome and weight that variances are taken from, None where they are the same;
-    rule: linearisation of this statistic.
+    rule: linearisation of this statistic; psu: where variances are by PSU.
     """
 
     statistic: Statistic
@@ -60,6 +60,7 @@ class ExampleSetting:
     population: float | None
     lonely: LonelyRule
     parquet: bool
+    design_effect: float | None = None
 
     @property
     def codes(self) -> list[str]:
@@ -100,9 +101,9 @@ def make_example(
 
 
 def _units_by_stratum(design: "PublicDesign") -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Numbers of records, or of PSUs, of each stratum."""
+    """Numbers of records of each stratum, or of PSUs where variances are by PSU."""
     strata = np.zeros(design.n, dtype=np.int64) if design.strata is None else design.strata
-    if design.psu is not None:
+    if design.psu is not None and design.design_effect is None:
         strata = np.unique(np.stack([strata, design.psu]), axis=1)[0]
     return np.bincount(strata)
 
@@ -154,11 +155,12 @@ def _setting(
         if separate_pair
         else None,
         strata=column(design.strata_name),
-        psu=column(design.psu_name),
+        psu=column(design.psu_name) if design.design_effect is None else None,
         fraction=column(fraction_name(design)),
         population=design.population_size,
         lonely=lonely.get(design.lonely_psu, "skip") if has_lonely_stratum(design) else "none",
         parquet=parquet,
+        design_effect=design.design_effect,
     )
 
 
@@ -195,8 +197,8 @@ def _header(setting: ExampleSetting) -> list[str]:
     lines.append(f"CODES = {literal(setting.codes)}")
     given = (("STRATA", setting.strata), ("PSU", setting.psu), ("FRACTION", setting.fraction))
     lines += [f"{name} = {literal(value)}" for name, value in given if value is not None]
-    if setting.population is not None:
-        lines.append(f"POPULATION = {setting.population!r}")
+    numbers = (("POPULATION", setting.population), ("DESIGN_EFFECT", setting.design_effect))
+    lines += [f"{name} = {value!r}" for name, value in numbers if value is not None]
     return lines
 
 
@@ -249,7 +251,8 @@ def _variance(setting: ExampleSetting) -> list[str]:
     lines.append(f"        total += {fpc}n / (n - 1) * ((u_h - u_h.mean()) ** 2).sum()")
     if setting.lonely == "average":
         lines += ["    size = groups.size()", "    total *= len(size) / (size > 1).sum()"]
-    return [*lines, "    return total", "", ""]
+    factor = "DESIGN_EFFECT * " if setting.design_effect is not None else ""
+    return [*lines, f"    return {factor}total", "", ""]
 
 
 def _estimate(setting: ExampleSetting) -> list[str]:

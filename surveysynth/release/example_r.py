@@ -53,8 +53,8 @@ def _header(setting: ExampleSetting) -> list[str]:
     names += [("STRATA", setting.strata), ("PSU", setting.psu), ("FRACTION", setting.fraction)]
     lines += [f"{name} <- {r_text(value)}" for name, value in names if value is not None]
     lines.append(f"CODES <- {_vector(setting.codes)}")
-    if setting.population is not None:
-        lines.append(f"POPULATION <- {setting.population!r}")
+    numbers = (("POPULATION", setting.population), ("DESIGN_EFFECT", setting.design_effect))
+    lines += [f"{name} <- {value!r}" for name, value in numbers if value is not None]
     return [*lines, ""]
 
 
@@ -94,7 +94,8 @@ def _variance(setting: ExampleSetting) -> list[str]:
     lines += [f"    total <- total + {fpc}n / (n - 1) * sum((u_h - mean(u_h))^2)", "  }"]
     if average:
         lines.append("  total <- total * length(size) / sum(size > 1)")
-    return [*lines, "  total", "}", ""]
+    factor = "DESIGN_EFFECT * " if setting.design_effect is not None else ""
+    return [*lines, f"  {factor}total", "}", ""]
 
 
 def _estimate(setting: ExampleSetting) -> list[str]:

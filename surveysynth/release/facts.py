@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from surveysynth.debias import DebiasRecord
     from surveysynth.privacy.budget import MechanismSettings
     from surveysynth.privacy.statement import Statement
+    from surveysynth.release.clusters import Clusters
     from surveysynth.spec import Spec
     from surveysynth.survey import PublicDesign
 
@@ -40,6 +41,7 @@ class ReleaseFacts:
     labels: Labels
     df_design: float
     test: bool
+    clusters: "Clusters | None" = None
     debias: "DebiasRecord | None" = None
 
     def with_inference(self, record: "DebiasRecord") -> "ReleaseFacts":

@@ -5,25 +5,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surveysynth.estimation.domains import Domains, build_domains
+from surveysynth.release.clusters import cluster_lines
 from surveysynth.release.facts import labels_of
 from surveysynth.release.formats import table_files
 from surveysynth.release.labels import Labels
 from surveysynth.release.table import SMALL_SAMPLE
 
 if TYPE_CHECKING:
+    from surveysynth.models.base import Model
     from surveysynth.spec import Spec
     from surveysynth.survey import PublicDesign
 
 _SHOWN_CELLS = 40
 
 
-def preview_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
+def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
     """Validation results, cell sizes n_d and the files of a release, one line each."""
     margins = {column: spec.margin_label(column) for column in design.by}
     domains = build_domains(design.frame, design.by, design.levels, margins)
     return [
         f"{spec.path}: valid.",
-        *_survey_lines(spec, design),
+        *_survey_lines(spec, design, model),
         "",
         *_cell_lines(domains, labels_of(spec)),
         "",
@@ -32,10 +34,11 @@ def preview_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
     ]
 
 
-def _survey_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
+def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
     lines = [f"Survey: {design.n:,} records, {design.dropped:,} dropped for missing values."]
     if design.strata is not None:
         lines.append(f"Design: {int(design.strata.max()) + 1:,} strata ({design.strata_name}).")
+    lines += cluster_lines(design, model)
     if design.population_size is not None:
         lines.append(f"Population size: {design.population_size:,.10g}.")
     lines.append(

@@ -73,6 +73,7 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
         "round_counts": spec.tables.round_counts,
         "digits_mean": spec.tables.digits_mean,
         "lonely_psu": spec.survey.lonely_psu,
+        "clusters": None if facts.clusters is None else facts.clusters.as_dict(),
         "population_size": spec.survey.population_size,
         "records": facts.design.n,
         "records_dropped": facts.design.dropped,

@@ -150,11 +150,12 @@ def _weighting(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
         else "u = w d for a count, u = w y d for a total"
     )
     fpc = "(1 - f_h) " if design.fpc is not None else ""
-    units = "primary sampling units" if design.psu_name else "records"
+    by_unit = design.psu_name is not None and design.design_effect is None
+    units = "primary sampling units" if by_unit else "records"
     strata = f"{units} of stratum h" if design.strata_name else f"{units} (one stratum)"
     clusters = (
         f" u is summed within each primary sampling unit (**{plain(design.psu_name)}**) first."
-        if design.psu_name
+        if by_unit and design.psu_name
         else ""
     )
     lonely = f' A stratum with one of them follows the rule "{design.lonely_psu}" of R\'s survey.'
@@ -168,12 +169,35 @@ def _weighting(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
         f"all n_h {strata}, inside the cell or not, where {linearised}, "
         f"u = w d (y - mean) / N_d for a mean.{clusters}{pair if separate_pair else ''}"
         f"{lonely if has_lonely_stratum(design) else ''}",
+        *_clusters(facts),
+    ]
+
+
+def _clusters(facts: ReleaseFacts) -> list[str]:
+    """How the data and the variances take account of PSUs."""
+    clusters = facts.clusters
+    if clusters is None:
+        return []
+    units = f"primary sampling units (**{plain(clusters.column)}**)"
+    if clusters.design_effect is None:
+        return [
+            f"The sample was drawn in {units}. Synthetic records of a unit resemble each other as "
+            "those of the survey do, through an effect that each dataset draws afresh: who belongs "
+            "to a unit is real, what its records have in common is not. A variance that ignores "
+            "the units is too small."
+        ]
+    return [
+        f"The sample was drawn in {units}, but synthetic records of one unit are independent. V is "
+        f"therefore multiplied by {clusters.design_effect:g}, the design effect that the publisher "
+        "declared: the factor by which clustering raises variances, the same for every number. "
+        "Variances by unit would be too small, and so would any that leave the factor out."
     ]
 
 
 def _combining(facts: ReleaseFacts, replicates: int) -> list[str]:
     """From the datasets to one estimate, its standard error and interval."""
     m = facts.settings.m
+    counted = " (primary sampling units less strata)" if facts.clusters is not None else ""
     averaged = (
         f"Average estimates and variances over the {replicates} replicates of a draw to q_l and v_l"
         if replicates > 1
@@ -190,7 +214,7 @@ def _combining(facts: ReleaseFacts, replicates: int) -> list[str]:
         "- variance: T = mean of the v_l + b/m (partial synthesis; not Rubin's rule for missing "
         "data)\n"
         "- degrees of freedom: (m - 1) (1 + mean(v_l) / (b/m))^2, at most the design's "
-        f"{facts.df_design:g}; interval: q ± t · sqrt(T)",
+        f"{facts.df_design:g}{counted}; interval: q ± t · sqrt(T)",
         "Do not pool the datasets into one file, and do not take the spread of a synthetic dataset "
         "alone for the uncertainty: both give standard errors that are too small.",
         *(single if m == 1 else []),

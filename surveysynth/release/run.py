@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surveysynth.errors import InputError, RefusedError
+from surveysynth.errors import InputError
 from surveysynth.release.bundle import Staging, plan_bundle, publish, staged
+from surveysynth.release.clusters import clusters_of, refuse_clusters
 from surveysynth.release.ledger import LedgerEntry, LedgerSummary, file_sha256, summarise
 from surveysynth.release.table import ReleaseTable, Statistic
 
@@ -80,7 +81,7 @@ def release(
         model.prepare()
     say("reading the survey")
     survey = read_survey(spec)
-    refuse_clusters(survey.design)
+    refuse_clusters(survey.design, model)
     facts = _facts(spec, survey.design, settings, model, test=seed is not None)
     entry = ledger_entry(spec, model=method_name(spec.synthesizer.model), test=facts.test)
     private, fit = mechanism.run(
@@ -147,6 +148,7 @@ def _facts(
         labels=labels_of(spec),
         df_design=float(SampleDesign.from_public(design).degrees_of_freedom),
         test=test,
+        clusters=clusters_of(design, model),
     )
 
 
@@ -179,17 +181,6 @@ def _streams(seed: int | None) -> tuple[np.random.Generator, np.random.Generator
         raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")
     mechanism, synthesis = np.random.SeedSequence(seed).spawn(2)
     return np.random.default_rng(mechanism), np.random.default_rng(synthesis)
-
-
-def refuse_clusters(design: "PublicDesign") -> None:
-    """Raises ``RefusedError`` for a design with PSUs (methods 3, clusters)."""
-    if design.psu is not None:
-        raise RefusedError(
-            f"the survey has primary sampling units (psu = {design.psu_name!r}), but the models "
-            "have no cluster effects yet: synthetic records would be independent within a unit, "
-            "and the standard errors far too small. Nothing was fitted. A release without the psu "
-            "key treats the sample as one-stage: make one only where that holds."
-        )
 
 
 def model_of(spec: "Spec") -> "Model":

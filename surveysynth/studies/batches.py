@@ -129,7 +129,9 @@ class NoiseTask(_Work):
 
     def _one(self, sample: int, survey: "Survey") -> None:
         study, design = self.study, survey.design
-        domains, sample_design = study.domains(design.frame), SampleDesign.from_public(design)
+        # Real values, whose variances are by PSU also where a design effect is declared.
+        sample_design = SampleDesign.from_public(design).by_psu
+        domains = study.domains(design.frame)
         weight, outcomes = survey.confidential.sampling_weight, survey.confidential.outcome
         if weight is None:
             raise InputError("a sample without weights.")

@@ -72,6 +72,7 @@ class CoverageStudy:
     each at epsilon 2 m' times the same bound; () stands for m alone. options: of a model by name.
     batch: samples that run side by side; it is part of what makes a study repeatable.
     debias_plan: of the simulated fits of debiasing, with as many kept draws as ``settings.plan``.
+    design_effect: declared for synthetic data of a two-stage design, in place of effects of PSUs.
     """
 
     population: Population
@@ -88,6 +89,7 @@ class CoverageStudy:
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
     batch: int = BATCH
     debias_plan: SamplingPlan = BATCH_PLAN
+    design_effect: float | None = None
 
     def __post_init__(self) -> None:
         if self.replicates < 1 or self.batch < 1 or self.replicates_per_draw < 1:
@@ -170,6 +172,7 @@ class CoverageStudy:
             by=population.by,
             strata=population.strata,
             psu=population.psu if self.design.kind == "two_stage" else None,
+            design_effect=self.design_effect,
             population_size=population.n_units,
             predictors=population.predictors,
             transforms=population.transforms,

@@ -166,6 +166,7 @@ def fingerprint(study: CoverageStudy) -> dict[str, Any]:
         "options": study.options,
         "batch": study.batch,
         "debias_plan": asdict(study.debias_plan),
+        "design_effect": study.design_effect,
     }
 
 

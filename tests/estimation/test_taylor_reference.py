@@ -4,7 +4,7 @@ The reference below follows methods 5 literally in O(records x rows) and shares 
 package; it is itself held to R's results, since both are compared with the same functions.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -183,19 +183,47 @@ def test_lonely_strata_are_refused_by_count() -> None:
     assert complete.degrees_of_freedom == 1
 
 
+@pytest.mark.parametrize("statistic", ["count", "total", "mean"])
+@pytest.mark.parametrize("linearisation", ["plain", "ratio"])
+def test_a_design_effect_multiplies_one_stage_variances(
+    statistic: Statistic, linearisation: Linearisation
+) -> None:
+    sample = random_sample(11, clustered=True, fpc=True, lonely_psu="adjust")
+    clustered = sample.design
+
+    def variance(design: SampleDesign) -> FloatArray:
+        return estimate_domains(
+            sample.domains, design, weight=sample.weight, outcome=sample.outcome,
+            statistic=statistic, linearisation=linearisation,
+        ).variance  # fmt: skip
+
+    declared = replace(clustered, design_effect=2.25)
+    alone = SampleDesign(clustered.strata, None, clustered.fpc, "adjust")
+    np.testing.assert_allclose(variance(declared), 2.25 * variance(alone), rtol=1e-12)
+    np.testing.assert_array_equal(variance(declared.by_psu), variance(clustered))
+    # The degrees of freedom are those of the PSUs: with a factor the records are no more numerous.
+    assert declared.degrees_of_freedom == clustered.degrees_of_freedom < alone.degrees_of_freedom
+    inside = np.isfinite(variance(clustered)) & (sample.domains.n > 1)
+    assert not np.allclose(variance(clustered)[inside], variance(alone)[inside], rtol=0.01)
+
+
 def test_public_design_without_strata_is_one_stratum() -> None:
-    public = SimpleNamespace(n=5, strata=None, psu=None, fpc=None, lonely_psu="fail")
+    public = SimpleNamespace(
+        n=5, strata=None, psu=None, fpc=None, lonely_psu="fail", design_effect=None
+    )
     design = SampleDesign.from_public(public)  # type: ignore[arg-type]
     assert design.strata.tolist() == [0] * 5
     assert design.degrees_of_freedom == 4
     public = SimpleNamespace(
-        n=4, strata=np.array([1, 1, 0, 0]), psu=np.arange(4), fpc=np.zeros(2), lonely_psu="adjust"
-    )
+        n=4, strata=np.array([1, 1, 0, 0]), psu=np.arange(4), fpc=np.zeros(2), lonely_psu="adjust",
+        design_effect=1.5,
+    )  # fmt: skip
     design = SampleDesign.from_public(public)  # type: ignore[arg-type]
     assert design.strata is public.strata
     assert design.psu is public.psu
     assert design.fpc is public.fpc
-    assert design.lonely_psu == "adjust"
+    assert (design.lonely_psu, design.design_effect) == ("adjust", 1.5)
+    assert design.by_psu.design_effect is None
 
 
 @pytest.mark.parametrize(
@@ -212,6 +240,8 @@ def test_public_design_without_strata_is_one_stratum() -> None:
         ({"strata": np.array([0, 0]), "fpc": np.array([120.0])}, "between 0 and 1, but 1 of 1"),
         ({"strata": np.array([0, 0]), "fpc": np.array([np.nan])}, "between 0 and 1, but 1 of 1"),
         ({"strata": np.array([0, 0]), "lonely_psu": "ignore"}, "but got 'ignore'"),
+        ({"strata": np.array([0, 0]), "design_effect": 0.0}, "positive number, but got 0"),
+        ({"strata": np.array([0, 0]), "design_effect": np.inf}, "positive number, but got inf"),
     ],
 )
 def test_designs_that_do_not_fit_together(arguments: dict[str, object], message: str) -> None:

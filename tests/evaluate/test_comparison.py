@@ -18,6 +18,7 @@ from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.taylor import SampleDesign, estimate_domains
 from surveysynth.evaluate.comparison import Comparison, compare
+from surveysynth.evaluate.report import render_report
 from surveysynth.evaluate.run import sensitivity_of, write_comparison
 from surveysynth.mechanism import ConfidentialFit, PrivateDraws
 from surveysynth.plots import confidential as plots
@@ -144,6 +145,46 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.text.append(data)
+
+
+def test_with_a_declared_design_effect_the_sample_alone_is_by_unit(
+    tmp_path: Path, stand_in: None
+) -> None:
+    path = write_example(tmp_path / "in", n=300)[1]
+    changed(path, ("m = 3", "m = 2\nreplicates_per_draw = 1"), PAPER,
+            ("[survey]", '[survey]\npsu = "unit"\ndesign_effect = 4'))  # fmt: skip
+    file = tmp_path / "in" / "survey.csv"
+    frame = pd.read_csv(file)
+    frame["unit"] = frame.groupby("field")["salary"].rank(pct=True).mul(2.99).astype(int)
+    frame.to_csv(file, index=False)
+
+    def run() -> Comparison:
+        spec = load_spec(path)
+        return compare(spec, read_survey(spec), seed=5)
+
+    made = run()
+    design = made.survey.design
+    strata = pd.factorize(frame["field"])[0]
+    units = frame.groupby(["field", "unit"]).ngroup().to_numpy()
+    domains = build_domains(design.frame, design.by, design.levels)
+    salary, weight = frame["salary"].to_numpy(), frame["weight"].to_numpy()
+    by_unit, one_stage = (
+        estimate_domains(domains, plan, weight=weight, outcome=salary, statistic="mean",
+                         linearisation="ratio", population_size=1e5).variance
+        for plan in (SampleDesign(strata, units), SampleDesign(strata))
+    )  # fmt: skip
+    sample = made.tables["mean", "salary"]["sample"]
+    np.testing.assert_allclose(sample["se"], np.sqrt(by_unit), rtol=1e-9)
+    assert not np.allclose(by_unit, 4 * one_stage, rtol=0.05)
+    report = render_report(made, [], test=True)
+    assert f"{len(set(units))} primary sampling units (unit)" in report
+    assert "declared design effect of 4" in report
+    # Of the model: one-stage, times the factor. Without the factor it is half as large.
+    changed(path, ("design_effect = 4", "design_effect = 1"))
+    table, without = (each.tables["count", None]["fbs"] for each in (made, run()))
+    np.testing.assert_array_equal(table["estimate"], without["estimate"])
+    inner = ~table["is_margin"]
+    assert (table["se"][inner] / without["se"][inner]).median() > 1.6
 
 
 @pytest.mark.usefixtures("stand_in")

@@ -87,3 +87,27 @@ def test_the_statement_is_the_same_for_other_confidential_data():
         privacy_statement(design_of(frame), settings, get_model("fbs")) for frame in (good(), other)
     )
     assert first == second
+
+
+def test_units_of_the_design_are_not_protected_and_their_effects_not_released():
+    settings = MechanismSettings()
+
+    def told(model, **changes):
+        survey = Survey.from_frame(
+            good(), outcome="salary", weight="weight", by=["gender"], strata="field",
+            psu="school", **changes,
+        )  # fmt: skip
+        return "\n".join(privacy_statement(survey.design, settings, model).paragraphs)
+
+    class Clustered(type(get_model("fbs"))):
+        clustered = True
+
+    for words in (told(Clustered()), told(get_model("normal"), design_effect=1.5)):
+        assert "not of primary sampling units (school)" in words
+    assert "primary sampling unit (school) share an effect" in told(Clustered())
+    assert "are not released: synthetic data have fresh effects" in told(Clustered())
+    assert "design effect" not in told(Clustered())
+    declared = told(Clustered(), design_effect=1.5)
+    assert "share an effect" not in declared
+    assert "the design effect of clustering, 1.5, declared" in declared
+    assert "not of primary sampling units" not in text()

@@ -153,11 +153,37 @@ def test_programs_sum_within_primary_sampling_units(
     frame = small_survey()
     # Labels repeat from stratum to stratum; the third stratum has a single unit.
     frame["psu"] = np.where(frame["field"] == "c", 1, np.arange(len(frame)) // 20 % 4)
-    monkeypatch.setattr(run, "refuse_clusters", lambda design: None)
+    monkeypatch.setattr(run, "refuse_clusters", lambda design, model: None)
     release(
         make_spec(frame, survey=f'psu = "psu"\nlonely_psu = "adjust"\n{fpc}'), tmp_path / "out"
     )
     assert_recomputes(tmp_path / "out" / "release", r=True)
+
+
+@pytest.mark.parametrize(
+    ("survey", "statistic"),
+    [
+        (f'{RATIO}\nfpc = "fraction"', "mean"),
+        (RATIO, "count"),
+        ('lonely_psu = "average"', "total"),
+    ],
+)
+def test_programs_multiply_by_a_declared_design_effect(
+    make_spec: MakeSpec, tmp_path: Path, survey: str, statistic: str
+) -> None:
+    frame = small_survey()
+    frame["psu"] = np.where(frame["field"] == "c", frame.index % 2, np.arange(len(frame)) // 20 % 4)
+    effect = 'psu = "psu"\ndesign_effect = 2.25\n'
+    tables = f'statistics = ["{statistic}"]'
+    release(make_spec(frame, survey=effect + survey, tables=tables), tmp_path / "out")
+    folder = tmp_path / "out" / "release"
+    assert_recomputes(folder, r=True)
+    # Without the factor the standard error is two thirds, but for what varies between draws.
+    readme = (folder / "README.md").read_text()
+    (folder / "README.md").write_text(readme.replace("DESIGN_EFFECT * ", ""))
+    for numbers in (run_python(folder), run_r(folder)):
+        assert numbers[0] == pytest.approx(published(folder)[0], rel=1e-9)
+        assert numbers[1] < 0.9 * published(folder)[1]
 
 
 def test_programs_bear_odd_names_and_codes(tmp_path: Path) -> None:

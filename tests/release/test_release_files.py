@@ -14,6 +14,7 @@ import pytest
 from release_surveys import small_survey
 
 from surveysynth.errors import InputError, RefusedError
+from surveysynth.models import get_model
 from surveysynth.release import files
 from surveysynth.release.example import literal
 from surveysynth.release.preview import preview_lines
@@ -104,7 +105,7 @@ def test_privacy_json_has_the_settings_of_the_risk_measure(
     assert {key: record["settings"][key] for key in settings} == settings
     assert told in " ".join([*record["statement"], *record["not_covered"]])
     loaded = load_spec(spec)
-    lines = " ".join(preview_lines(loaded, read_survey(loaded).design))
+    lines = " ".join(preview_lines(loaded, read_survey(loaded).design, get_model("fbs")))
     assert f"Risk: {record['risk']}" in lines
     assert "linear weights." in lines
 
@@ -282,9 +283,47 @@ def test_clusters_are_refused_before_any_fit(
     frame = small_survey()
     frame["psu"] = np.arange(len(frame)) // 8
     monkeypatch.setattr("surveysynth.mechanism.run", None)
-    with pytest.raises(RefusedError, match="cluster effects"):
-        release(make_spec(frame, survey='psu = "psu"'), tmp_path / "out")
+    spec = make_spec(frame, survey='psu = "psu"', synthesizer='model = "normal"')
+    with pytest.raises(RefusedError, match=r"no effects of them.*survey\.design_effect"):
+        release(spec, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_declared_design_effect_is_in_every_file(make_spec: MakeSpec, tmp_path: Path) -> None:
+    frame = small_survey()
+    frame["psu"] = [f"{number:03d}" for number in np.arange(len(frame)) // 8]
+    spec = make_spec(
+        frame, survey='psu = "psu"\ndesign_effect = 1.6', synthesizer='model = "normal"'
+    )
+    release(spec, tmp_path / "out")
+    folder = tmp_path / "out" / "release"
+    record = json.loads((folder / "privacy.json").read_text())
+    assert record["settings"]["clusters"] == {
+        "column": "psu", "units": 90, "strata": 3, "df_design": 87, "effects": False,
+        "design_effect": 1.6,
+    }  # fmt: skip
+    told = " ".join([*record["statement"], *record["assumptions"], *record["not_covered"]])
+    assert "the design effect of clustering, 1.6, declared" in told
+    assert "of single records, not of primary sampling units (psu)" in told
+    assert "share an effect" not in told
+    readme = (folder / "README.md").read_text()
+    for words in ("multiplied by 1.6", "over all n_h records", "at most the design's 87 (primary"):
+        assert words in readme
+    assert "summed within each primary sampling unit" not in readme
+    assert "declared design effect of 1.6" in (folder / "tables" / "means.html").read_text()
+    table = pd.read_csv(folder / "tables" / "means.csv")
+    assert (table["df_design"] == 87).all()
+    # Codes of PSUs as in the survey file, zeros and all.
+    data = pd.read_csv(folder / "microdata" / "draw_01_rep_01.csv", dtype={"psu": str})
+    pd.testing.assert_series_equal(
+        data.groupby(["field", "psu"]).size(), frame.groupby(["field", "psu"]).size()
+    )
+    columns = json.loads((folder / "codebook.json").read_text())["columns"]
+    assert {each["name"]: each["roles"] for each in columns}["psu"] == ["psu"]
+    loaded = load_spec(spec)
+    lines = " ".join(preview_lines(loaded, read_survey(loaded).design, get_model("normal")))
+    assert "90 primary sampling units (psu), 87 degrees of freedom; no effects" in lines
+    assert "square root of the declared design effect of 1.6" in lines
 
 
 def test_reruns_add_up(make_spec: MakeSpec, tmp_path: Path) -> None:
