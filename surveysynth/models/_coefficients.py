@@ -61,7 +61,14 @@ class CoefficientBlocks:
 
         i counts the sweeps since ``draw_random_numbers``.
         """
-        self._coefficients(i, inverse_covariance)
+        precision = inverse_covariance[:, :, None, :, None] * self.gram[:, None, :, None, :]
+        linear = (self.cross @ inverse_covariance).swapaxes(-1, -2)
+        self.update_given(i, precision, linear)
+
+    def update_given(self, i: int, precision: FloatArray, linear: FloatArray) -> None:
+        """The same given the likelihood of beta, normal with this precision (B, q, K, q, K), which
+        is overwritten, and linear term (B, q, K)."""
+        self._coefficients(i, precision, linear)
         self.update_prior(i)
 
     def update_prior(self, i: int) -> None:
@@ -73,17 +80,15 @@ class CoefficientBlocks:
         elif i % 2 == 1:
             self._scales(i // 2)
 
-    def _coefficients(self, i: int, inverse_covariance: FloatArray) -> None:
-        """vec(beta) | Sigma, D, Omega: normal, outcome by outcome in the vector."""
+    def _coefficients(self, i: int, precision: FloatArray, linear: FloatArray) -> None:
+        """vec(beta) | D, Omega: normal, outcome by outcome in the vector."""
         b, k, q = self.batch, self.k, self.q
-        precision = inverse_covariance[:, :, None, :, None] * self.gram[:, None, :, None, :]
         inverse_scale = 1.0 / self.scale
         for j in range(q):
             d = inverse_scale[:, j]
             precision[:, j, :, j, :] += self.inverse_correlation * d[:, :, None] * d[:, None, :]
-        linear = (self.cross @ inverse_covariance).swapaxes(-1, -2).reshape(b, q * k)
         draw = primitives.normal_from_precision(
-            precision.reshape(b, q * k, q * k), linear, self.n_beta[i]
+            precision.reshape(b, q * k, q * k), linear.reshape(b, q * k), self.n_beta[i]
         )
         self.beta = draw.reshape(b, q, k).swapaxes(-1, -2)
 

@@ -1,19 +1,22 @@
-"""Gibbs block of a residual covariance under separate priors for scales and correlations.
+"""Gibbs block of a covariance under separate priors for scales and correlations.
 
     Sigma = D Omega D,  D = diag(sigma), sigma_j ~ half-t3;  Omega ~ LKJ(eta)      (methods 3)
 
-given the weighted sum of squares of A effective records.
+given the weighted sum of squares of A effective records, or of the effects of A PSUs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
 import numpy as np
 from scipy.special import chdtri
 
-from surveysynth._types import FloatArray
+from surveysynth._types import BoolArray, FloatArray
 from surveysynth.models._coefficient_prior import HALF_T_DF
 from surveysynth.sampling import primitives
 from surveysynth.sampling.streams import Streams
+
+#: Log of a further factor of the conditional, up to a constant: (..., B, q, q) to (..., B).
+LogTie = Callable[[FloatArray], FloatArray]
 
 #: Effective records by column of Sigma below which slices help the inverse-Wishart proposal.
 FEW = 12.0
@@ -26,24 +29,28 @@ class CovarianceBlock:
 
     With many effective records Sigma is proposed from an inverse Wishart whose mode is that of
     the conditional and accepted by Metropolis-Hastings, nearly always. With few, where the shapes
-    differ, scales and correlations are drawn by slices besides, exact for any A >= 0.
+    differ, scales and correlations are drawn by slices besides, exact for any A >= 0. ``tied``:
+    whether ``update`` is given a further factor of the conditional.
     """
 
     def __init__(
         self,
         covariance: FloatArray,
         total: FloatArray,
-        priors: Mapping[str, float],
+        prior_scale: float,
+        lkj: float,
         rng: Streams,
+        *,
+        tied: bool = False,
     ) -> None:
-        self.covariance, self.total, self.rng = covariance, total, rng
+        self.covariance, self.total, self.rng, self.tied = covariance, total, rng, tied
         self.batch, self.q = covariance.shape[:2]
-        self.prior = (HALF_T_DF, priors["residual_scale"])
+        self.prior = (HALF_T_DF, prior_scale)
         # In the density of Sigma the LKJ prior leaves |Omega| to this power over an inverse
         # Wishart with A - 1 degrees of freedom: eta - 1, and q/2 for the Jacobian.
-        self.power = priors["lkj"] - 1.0 + 0.5 * self.q
+        self.power = lkj - 1.0 + 0.5 * self.q
         # LKJ(eta) is the correlation of a Wishart with q - 1 + 2 eta degrees of freedom.
-        self.columns = round(self.q - 1 + 2 * priors["lkj"])
+        self.columns = round(self.q - 1 + 2 * lkj)
         self.by_slice = bool(np.any(total <= FEW * self.q))
         self.by_proposal = bool(np.all(total > self.q + 2))
         # Heavier tails than the conditional's, to cover it.
@@ -64,21 +71,24 @@ class CovarianceBlock:
             self.u_level = rng.random((c, b), 1)
             self.u_angle = rng.random((c, tries, b), 2)
             self.u_scale = rng.random((c, 2, b, q), 2)
+            if self.tied:
+                self.log_u_tie = np.log(rng.random((c, q + 1, b), 2))
 
-    def update(self, i: int, squares: FloatArray) -> None:
+    def update(self, i: int, squares: FloatArray, log_tie: LogTie | None = None) -> None:
         """Sigma given the weighted sum of squares (B, q, q); i counts the sweeps since
-        ``draw_random_numbers``."""
+        ``draw_random_numbers``. log_tie: what else depends on Sigma, for a block that is tied."""
         if self.by_slice:
-            self._scales_and_correlation(i, squares)
+            self._scales_and_correlation(i, squares, log_tie)
         if self.by_proposal:
-            self._proposal(i, squares)
+            self._proposal(i, squares, log_tie)
 
-    def _proposal(self, i: int, squares: FloatArray) -> None:
+    def _proposal(self, i: int, squares: FloatArray, log_tie: LogTie | None) -> None:
         scale = self._mode(squares) * (self.df + self.q + 1.0)[:, None, None]
         root = np.linalg.cholesky(scale) @ self.wishart_root[i]
         proposal = root @ root.swapaxes(-1, -2)
         rest = squares - scale
-        new, old = self._log_ratio(np.stack([proposal, self.covariance]), rest)
+        both = np.stack([proposal, self.covariance])
+        new, old = self._log_ratio(both, rest) + (0.0 if log_tie is None else log_tie(both))
         accept = self.log_u[i] < new - old
         self.covariance = np.where(accept[:, None, None], proposal, self.covariance)
 
@@ -115,16 +125,21 @@ class CovarianceBlock:
             mode = solution / (root[:, :, None] * root[:, None, :])
         return np.asarray(mode, dtype=np.float64)
 
-    def _scales_and_correlation(self, i: int, squares: FloatArray) -> None:
+    def _scales_and_correlation(
+        self, i: int, squares: FloatArray, log_tie: LogTie | None
+    ) -> None:
         scale = np.sqrt(np.einsum("bkk->bk", self.covariance))
         correlation = self.covariance / (scale[:, :, None] * scale[:, None, :])
         weighted = np.linalg.inv(correlation) * squares
         for j in range(self.q):
             others = (weighted[:, j] / scale).sum(1) - weighted[:, j, j] / scale[:, j]
-            scale[:, j] = primitives.update_scales(
+            moved = scale.copy()
+            moved[:, j] = primitives.update_scales(
                 scale[:, j], self.total, weighted[:, j, j], -others, self.prior,
                 self.u_scale[i, :, :, j],
             )  # fmt: skip
+            accept = self._tie_accepts(i, j, (moved, correlation), (scale, correlation), log_tie)
+            scale = np.where(accept, moved, scale)
         values, vectors = np.linalg.eigh(squares)
         factor = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :] / scale[:, :, None]
         # A root G of a Wishart matrix with this correlation: its scales are independent chi, and
@@ -135,5 +150,25 @@ class CovarianceBlock:
         root = primitives.elliptical_correlation(
             root, self.direction[i], self.total, factor, self.u_level[i], self.u_angle[i]
         )
-        correlation = primitives.wishart_correlation(root)
-        self.covariance = correlation * scale[:, :, None] * scale[:, None, :]
+        turned = primitives.wishart_correlation(root)
+        accept = self._tie_accepts(i, self.q, (scale, turned), (scale, correlation), log_tie)
+        self.covariance = _scaled(scale, np.where(accept[..., None], turned, correlation))
+
+    def _tie_accepts(
+        self,
+        i: int,
+        step: int,
+        new: tuple[FloatArray, FloatArray],
+        old: tuple[FloatArray, FloatArray],
+        log_tie: LogTie | None,
+    ) -> BoolArray:
+        """Whether (B, 1) a step that is reversible without the tie is taken with it: scales and
+        correlations, new and old."""
+        if log_tie is None:
+            return np.ones((self.batch, 1), dtype=bool)
+        after, before = log_tie(np.stack([_scaled(*new), _scaled(*old)]))
+        return np.asarray(self.log_u_tie[i, step] < after - before)[:, None]
+
+
+def _scaled(scale: FloatArray, correlation: FloatArray) -> FloatArray:
+    return correlation * scale[:, :, None] * scale[:, None, :]

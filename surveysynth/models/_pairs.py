@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from surveysynth._types import FloatArray, IntArray, Theta
-from surveysynth.models import gaussian
-from surveysynth.models.gaussian import GaussianRecords, GaussianStats, QuadraticForm
+from surveysynth.models import _log_lik, gaussian
+from surveysynth.models._log_lik import QuadraticForm
+from surveysynth.models.gaussian import GaussianRecords, GaussianStats
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,15 +82,17 @@ def log_lik_blocks(
     outcome(theta, y (P,), x (P, K)): log-likelihoods (S, P) of distinct pairs.
     """
 
-    def form(theta: Theta, rows: FloatArray, centre: FloatArray) -> QuadraticForm:
+    def form(
+        theta: Theta, rows: FloatArray, centre: FloatArray, psu: IntArray | None
+    ) -> QuadraticForm:
         log_lik = outcome(theta, rows[:, 0], rows[:, 2:])
         if "weight_coefficients" not in theta:
             draws, pairs = log_lik.shape
             return QuadraticForm(log_lik, np.empty((draws, pairs, 0)), np.empty((draws, 0, 0)))
         coefficients = theta["weight_coefficients"][:, :, None]
         variance = theta["weight_variance"][:, :, None]
-        of_weight = gaussian.normal_form(coefficients, variance, rows[:, 1:], centre)
+        of_weight = _log_lik.normal_form(coefficients, variance, rows[:, 1:], centre)
         constant = of_weight.constant + log_lik
         return QuadraticForm(constant, of_weight.linear, of_weight.precision)
 
-    return gaussian.log_lik_blocks(form, theta, records.pairs)
+    return _log_lik.log_lik_blocks(form, theta, records.pairs)

@@ -94,6 +94,11 @@ class Model(Protocol):
         is released: FBP releases the population, which selection has tilted in the sample."""
 
     @property
+    def clustered(self) -> bool:
+        """Whether the PSUs of a design have effects, drawn afresh in every simulated dataset
+        (methods 3, clusters); see ``psu_codes``."""
+
+    @property
     def stan(self) -> StanProgramSpec | None:
         """Its Stan program, if it has one."""
 
@@ -193,6 +198,12 @@ def by_chain(kept: Mapping[str, list[FloatArray]], chains: int) -> Theta:
         stacked = np.stack(values, axis=1)
         result[name] = stacked.reshape(-1, chains, *stacked.shape[1:])
     return result
+
+
+def psu_codes(model: Model, design: PublicDesign) -> IntArray | None:
+    """PSU codes (n,) from 0 on if the model has effects of them in this design: where it can have
+    them, PSUs are given, and no design effect is declared to stand for them."""
+    return design.psu if model.clustered and design.design_effect is None else None
 
 
 def require(model: Model, design: PublicDesign) -> None:

@@ -95,6 +95,7 @@ class CountModel:
     batched: bool = True
     identified: bool = True
     tilted: bool = False
+    clustered: bool = False
 
     family: ClassVar[CountFamily]
 

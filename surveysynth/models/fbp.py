@@ -15,8 +15,9 @@ import numpy as np
 
 from surveysynth._types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models import _fbp_density, gaussian
+from surveysynth.models import _fbp_density, _log_lik, gaussian
 from surveysynth.models._coefficients import overdispersion
+from surveysynth.models._log_lik import QuadraticForm
 from surveysynth.models._sweeps import run_sweeps
 from surveysynth.models.base import (
     SamplingPlan,
@@ -25,7 +26,7 @@ from surveysynth.models.base import (
     StanProgramSpec,
     require,
 )
-from surveysynth.models.gaussian import GaussianRecords, GaussianStats, QuadraticForm
+from surveysynth.models.gaussian import GaussianRecords, GaussianStats
 from surveysynth.sampling import primitives
 from surveysynth.sampling.streams import Streams
 from surveysynth.survey import Confidential, PublicDesign
@@ -54,6 +55,7 @@ class FBP:
     batched: bool = True
     identified: bool = True
     tilted: bool = True
+    clustered: bool = False
     stan: StanProgramSpec | None = _fbp_density.STAN
 
     def __post_init__(self) -> None:
@@ -102,12 +104,12 @@ class FBP:
         }
 
     def quadratic_form(
-        self, theta: Theta, x_cells: FloatArray, centre: FloatArray
+        self, theta: Theta, x_cells: FloatArray, centre: FloatArray, psu: IntArray | None = None
     ) -> QuadraticForm:
         """Coefficients of the sample density of (y~, pi~) about ``centre`` (no Jacobian:
         it is the density in pi~, methods 3)."""
         beta, selection, variance = theta["beta"], theta["selection"], theta["variance"]
-        form = gaussian.conditional_form(beta, selection, variance, x_cells, centre)
+        form = _log_lik.conditional_form(beta, selection, variance, x_cells, centre)
         k_y, (v_y, v_pi) = selection[:, 0], variance.T
         # Minus log E(pi | x).
         tilt = (selection[:, 1:] + k_y[:, None] * beta) @ x_cells.T
@@ -118,7 +120,7 @@ class FBP:
         self, theta: Theta, records: GaussianRecords
     ) -> Iterator[tuple[IntArray, FloatArray]]:
         """Streams unweighted log-likelihoods, (rows, (S, rows)) (methods 4)."""
-        return gaussian.log_lik_blocks(self.quadratic_form, theta, records)
+        return _log_lik.log_lik_blocks(self.quadratic_form, theta, records)
 
     def simulate(
         self,

@@ -13,9 +13,10 @@ from types import MappingProxyType
 import numpy as np
 
 from surveysynth._types import FloatArray, IntArray, Theta
-from surveysynth.models import _fbs_density, gaussian
+from surveysynth.models import _fbs_density, _log_lik, gaussian
 from surveysynth.models._coefficients import CoefficientBlocks
 from surveysynth.models._covariance import CovarianceBlock
+from surveysynth.models._log_lik import QuadraticForm
 from surveysynth.models._sweeps import run_sweeps
 from surveysynth.models.base import (
     SamplingPlan,
@@ -24,7 +25,7 @@ from surveysynth.models.base import (
     StanProgramSpec,
     require,
 )
-from surveysynth.models.gaussian import GaussianRecords, GaussianStats, QuadraticForm
+from surveysynth.models.gaussian import GaussianRecords, GaussianStats
 from surveysynth.sampling.streams import Streams
 from surveysynth.survey import Confidential, PublicDesign
 
@@ -44,6 +45,7 @@ class FBS:
     batched: bool = True
     identified: bool = True
     tilted: bool = False
+    clustered: bool = False
     stan: StanProgramSpec | None = _fbs_density.STAN
 
     def __post_init__(self) -> None:
@@ -96,16 +98,16 @@ class FBS:
         }
 
     def quadratic_form(
-        self, theta: Theta, x_cells: FloatArray, centre: FloatArray
+        self, theta: Theta, x_cells: FloatArray, centre: FloatArray, psu: IntArray | None = None
     ) -> QuadraticForm:
         """Coefficients of log N(z | x beta, Sigma) about ``centre``: S draws, the cells given."""
-        return gaussian.normal_form(theta["beta"], theta["covariance"], x_cells, centre)
+        return _log_lik.normal_form(theta["beta"], theta["covariance"], x_cells, centre)
 
     def log_lik_blocks(
         self, theta: Theta, records: GaussianRecords
     ) -> Iterator[tuple[IntArray, FloatArray]]:
         """Streams unweighted log-likelihoods, (rows, (S, rows)) (methods 4)."""
-        return gaussian.log_lik_blocks(self.quadratic_form, theta, records)
+        return _log_lik.log_lik_blocks(self.quadratic_form, theta, records)
 
     def simulate(
         self,
@@ -179,7 +181,9 @@ class _Gibbs:
         # Overdispersed starts about the least-squares fit.
         spread = stats.start_covariance()
         inflation = np.exp(0.2 * rng.standard_normal((spread.shape[0], 1, 1), 0))
-        self.residual = CovarianceBlock(spread * inflation, stats.total, priors, rng)
+        self.residual = CovarianceBlock(
+            spread * inflation, stats.total, priors["residual_scale"], priors["lkj"], rng
+        )
         self.coefficients = CoefficientBlocks(stats.gram, stats.fit, spread, priors, rng)
 
     def state(self) -> Theta:

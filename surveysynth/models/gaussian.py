@@ -1,54 +1,100 @@
-"""What the Gaussian models share: records by cell of X, weighted sufficient statistics, and the
-log-likelihood of a record as a quadratic form.
+"""What the Gaussian models share: records by cell of X, and weighted sufficient statistics.
 
 All of z (transformed outcomes and log weight or log inclusion probability) is confidential here.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from surveysynth._types import FloatArray, IntArray, Theta
-
-#: Doubles in one block of log-likelihoods (draws x records): 2 MB stays in a core's cache.
-BLOCK = 1 << 18
-#: Mean records a cell from which a matrix product a cell beats elementwise work.
-SMALL_CELL = 16
+from surveysynth._types import FloatArray, IntArray
 
 
 @dataclass(frozen=True, repr=False)
 class GaussianRecords:
-    """Records of a Gaussian model, sorted by cell of X.
+    """Records of a Gaussian model, sorted into blocks that share a linear predictor.
 
-    x_cells (G, K) distinct rows of X; cell (n,) the cell of a record; z (n, q) in file order.
-    ``order`` (n,) sorts the records by cell and ``starts`` (G + 1,) bounds the cells in it;
-    ``centre`` (G, q) is a point near the records of a cell: log-likelihoods are expanded about it.
+    x_cells (G, K) distinct rows of X; cell (n,) the cell of a record; z (n, q) in file order; psu
+    (n,) codes 0..C-1 where PSUs have effects, else None. A block is a cell of X, or of a cell the
+    records of one PSU: ``order`` (n,) sorts the records by block, ``starts`` (P + 1,) bounds the
+    blocks in it, ``block_cell`` and ``block_psu`` (P,) say which they are. ``centre`` (G, q) is a
+    point near the records of a cell: log-likelihoods are expanded about it.
     """
 
     x_cells: FloatArray
     cell: IntArray
     z: FloatArray
+    psu: IntArray | None = None
     order: IntArray = field(init=False)
     starts: IntArray = field(init=False)
+    block_cell: IntArray = field(init=False)
+    block_psu: IntArray | None = field(init=False)
     centre: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
         n_cells = self.x_cells.shape[0]
-        sizes = np.bincount(self.cell, minlength=n_cells)
+        cell_sizes = np.bincount(self.cell, minlength=n_cells)
         sums = np.empty((n_cells, self.z.shape[1]))
         for j, column in enumerate(self.z.T):
             sums[:, j] = np.bincount(self.cell, weights=column, minlength=n_cells)
+        if self.psu is None:
+            blocks, block_psu = np.arange(n_cells), None
+            order, sizes = np.argsort(self.cell, kind="stable"), cell_sizes
+        else:
+            pairs = self.cell * self.n_psu + self.psu
+            found, sizes = np.unique(pairs, return_counts=True)
+            order = np.argsort(pairs, kind="stable")
+            blocks, block_psu = found // self.n_psu, found % self.n_psu
         set_field = object.__setattr__  # the dataclass is frozen
-        set_field(self, "order", np.argsort(self.cell, kind="stable"))
+        set_field(self, "order", order)
         set_field(self, "starts", np.concatenate([[0], np.cumsum(sizes)]))
-        set_field(self, "centre", sums / np.maximum(sizes, 1)[:, None])
+        set_field(self, "block_cell", blocks)
+        set_field(self, "block_psu", block_psu)
+        set_field(self, "centre", sums / np.maximum(cell_sizes, 1)[:, None])
 
     @property
     def n(self) -> int:
         """Number of records."""
         return int(self.cell.shape[0])
+
+    @property
+    def n_psu(self) -> int:
+        """C, the number of PSUs with effects."""
+        return 0 if self.psu is None else int(self.psu.max(initial=-1)) + 1
+
+
+@dataclass(frozen=True, repr=False)
+class PsuStats:
+    """Weighted sums by PSU, of B databases with C PSUs each, for effects of PSUs (methods 4).
+
+    total (B, C) sum of alpha; x_sum (B, C, K) X'alpha; residual (B, C, q) sum of alpha times
+    z - x fit, about the same fit as the statistics that they belong to.
+    """
+
+    total: FloatArray
+    x_sum: FloatArray
+    residual: FloatArray
+
+    def repeated(self, chains: int) -> "PsuStats":
+        """The same sums for ``chains`` chains a database."""
+        parts = (self.total, self.x_sum, self.residual)
+        return PsuStats(*(np.repeat(part, chains, axis=0) for part in parts))
+
+    @classmethod
+    def stacked(cls, parts: Sequence["PsuStats"]) -> "PsuStats":
+        """The sums of several databases; raises ``ValueError`` unless they have as many PSUs."""
+        sizes = {each.total.shape[1] for each in parts}
+        if len(sizes) > 1:
+            raise ValueError(f"databases of one batch have as many PSUs each, got {sorted(sizes)}")
+        names = ("total", "x_sum", "residual")
+        return cls(*(np.concatenate([getattr(each, name) for each in parts]) for name in names))
+
+    def residual_at(self, shift: FloatArray) -> FloatArray:
+        """Sums of alpha (z - x beta), (B, C, q), for shift = beta - fit (B, K, q)."""
+        return np.asarray(self.residual - self.x_sum @ shift, dtype=np.float64)
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,7 +103,8 @@ class GaussianStats:
 
     total (B,) sum of alpha; x_sum (B, K) X'alpha; gram (B, K, K) X'AX; fit (B, K, q) a solution of
     X'AX b = X'AZ; residual (B, q, q) = (Z - X fit)'A(Z - X fit), free of the cancellation that
-    Z'AZ suffers. The weighted sum of squares at b is residual + (b - fit)'X'AX(b - fit).
+    Z'AZ suffers. The weighted sum of squares at b is residual + (b - fit)'X'AX(b - fit). psu: sums
+    by PSU, where PSUs have effects.
     """
 
     total: FloatArray
@@ -65,6 +112,7 @@ class GaussianStats:
     gram: FloatArray
     fit: FloatArray
     residual: FloatArray
+    psu: PsuStats | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -74,8 +122,25 @@ class GaussianStats:
 
     def repeated(self, chains: int) -> "GaussianStats":
         """The same statistics for ``chains`` chains a database: leading axis B * chains."""
-        parts = (self.total, self.x_sum, self.gram, self.fit, self.residual)
-        return GaussianStats(*(np.repeat(part, chains, axis=0) for part in parts))
+        total, x_sum, gram, fit, residual = (
+            np.repeat(part, chains, axis=0)
+            for part in (self.total, self.x_sum, self.gram, self.fit, self.residual)
+        )
+        psu = None if self.psu is None else self.psu.repeated(chains)
+        return GaussianStats(total, x_sum, gram, fit, residual, psu)
+
+    @classmethod
+    def stacked(cls, stats: Sequence["GaussianStats"]) -> "GaussianStats":
+        """Several databases with as many columns of X and as many PSUs as one batch."""
+        total, x_sum, gram, fit, residual = (
+            np.concatenate([getattr(each, name) for each in stats])
+            for name in ("total", "x_sum", "gram", "fit", "residual")
+        )
+        by_psu = [each.psu for each in stats if each.psu is not None]
+        if len(by_psu) not in (0, len(stats)):
+            raise ValueError("databases of one batch must all have PSUs, or none of them")
+        psu = PsuStats.stacked(by_psu) if by_psu else None
+        return cls(total, x_sum, gram, fit, residual, psu)
 
     def cross(self) -> FloatArray:
         """X'AZ, (B, K, q)."""
@@ -179,13 +244,30 @@ def compress(records: GaussianRecords, risk_weights: FloatArray) -> GaussianStat
     fit = _least_squares(root * x, root * means)
     between = root * (means - x @ fit)
     residual = (within * risk_weights[:, None]).T @ within + between.T @ between
-    return GaussianStats(
+    stats = GaussianStats(
         total=np.array([mass.sum()]),
         x_sum=(x * mass[:, None]).sum(0)[None],
         gram=gram[None],
         fit=fit[None],
         residual=residual[None],
     )
+    if records.psu is None:
+        return stats
+    return replace(stats, psu=_psu_stats(records, risk_weights, fit))
+
+
+def _psu_stats(records: GaussianRecords, risk_weights: FloatArray, fit: FloatArray) -> PsuStats:
+    psu, size = records.psu, records.n_psu
+    assert psu is not None  # only asked for where PSUs have effects
+    deviation = (records.z - (records.x_cells @ fit)[records.cell]) * risk_weights[:, None]
+    residual = np.empty((size, fit.shape[1]))
+    for j, column in enumerate(deviation.T):
+        residual[:, j] = np.bincount(psu, weights=column, minlength=size)
+    shape = (size, records.x_cells.shape[0])
+    mass = sparse.csr_array((risk_weights, (psu, records.cell)), shape=shape)
+    total = np.bincount(psu, weights=risk_weights, minlength=size).astype(np.float64)
+    x_sum = np.asarray(mass @ records.x_cells, dtype=np.float64)
+    return PsuStats(total[None], x_sum[None], residual[None])
 
 
 def _least_squares(x: FloatArray, z: FloatArray) -> FloatArray:
@@ -203,136 +285,3 @@ def _least_squares(x: FloatArray, z: FloatArray) -> FloatArray:
 def _product(matrix: FloatArray, vector: FloatArray) -> FloatArray:
     result: FloatArray = (matrix @ vector[..., None])[..., 0]
     return result
-
-
-@dataclass(frozen=True, repr=False)
-class QuadraticForm:
-    """Log-likelihood of S draws as a quadratic form within cells of X.
-
-    log p(record | draw s) = constant[s, g] + linear[s, g] · d - d' precision[s] d / 2, where
-    d = z - centre[g] and g is the record's cell. constant (S, g), linear (S, g, q),
-    precision (S, q, q).
-    """
-
-    constant: FloatArray
-    linear: FloatArray
-    precision: FloatArray
-
-    def coefficients(self, cell: int) -> FloatArray:
-        """(S, 1 + q + q(q+1)/2) coefficients of the features of ``features`` for one cell."""
-        q = self.precision.shape[-1]
-        upper_i, upper_j = np.triu_indices(q)
-        factor = np.where(upper_i == upper_j, -0.5, -1.0)
-        quadratic = self.precision[:, upper_i, upper_j] * factor
-        return np.concatenate(
-            [self.constant[:, cell, None], self.linear[:, cell], quadratic], axis=1
-        )
-
-
-def normal_form(
-    beta: FloatArray, covariance: FloatArray, x_cells: FloatArray, centre: FloatArray
-) -> QuadraticForm:
-    """log N(z | x beta, Sigma): beta (S, K, q), covariance (S, q, q), the cells given."""
-    precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
-    mean = np.matmul(x_cells, beta) - centre
-    linear = mean @ precision
-    q = precision.shape[-1]
-    log_det = np.linalg.slogdet(covariance)[1]
-    constant = -0.5 * (
-        np.einsum("sgq,sgq->sg", linear, mean) + log_det[:, None] + q * np.log(2 * np.pi)
-    )
-    return QuadraticForm(constant, linear, precision)
-
-
-def conditional_form(
-    beta: FloatArray,
-    selection: FloatArray,
-    variance: FloatArray,
-    x_cells: FloatArray,
-    centre: FloatArray,
-) -> QuadraticForm:
-    """log N(y | x beta, v_1) + log N(v | [y, x] selection, v_2) for z = (y, v), the cells given.
-
-    beta (S, K), selection (S, 1 + K), variance (S, 2).
-    """
-    slope, (v_y, v_v) = selection[:, 0], variance.T
-    # Residuals of a record: e_y = d_y + r_y and e_v = d_v - slope d_y + r_v.
-    r_y = centre[:, 0] - beta @ x_cells.T
-    r_v = centre[:, 1] - slope[:, None] * centre[:, 0] - selection[:, 1:] @ x_cells.T
-    log_norm = -0.5 * np.log(v_y * v_v) - np.log(2 * np.pi)
-    squares = r_y * r_y / v_y[:, None] + r_v * r_v / v_v[:, None]
-    slope_v = -r_v / v_v[:, None]
-    linear = np.stack([-r_y / v_y[:, None] - slope[:, None] * slope_v, slope_v], axis=-1)
-    precision = np.empty((slope.shape[0], 2, 2))
-    precision[:, 0, 0] = 1.0 / v_y + slope * slope / v_v
-    precision[:, 0, 1] = precision[:, 1, 0] = -slope / v_v
-    precision[:, 1, 1] = 1.0 / v_v
-    return QuadraticForm(log_norm[:, None] - 0.5 * squares, linear, precision)
-
-
-def features(deviation: FloatArray) -> FloatArray:
-    """(1 + q + q(q+1)/2, n) features 1, d_j, d_j d_k (j <= k) of deviations d (n, q)."""
-    upper_i, upper_j = np.triu_indices(deviation.shape[1])
-    products = deviation[:, upper_i] * deviation[:, upper_j]
-    return np.concatenate([np.ones((deviation.shape[0], 1)), deviation, products], axis=1).T
-
-
-def cell_blocks(starts: IntArray, draws: int, budget: int = BLOCK) -> Iterator[tuple[int, int]]:
-    """Ranges [first, last) of cells whose coefficients and records fit a memory budget.
-
-    ``budget`` counts doubles a block (draws x records, at least one cell a block).
-    """
-    limit = max(1, budget // max(draws, 1))
-    first, n_cells = 0, starts.shape[0] - 1
-    while first < n_cells:
-        last = int(np.searchsorted(starts, starts[first] + limit, side="right")) - 1
-        last = min(max(last, first + 1), first + limit, n_cells)
-        yield first, last
-        first = last
-
-
-def log_lik_blocks(
-    quadratic_form: Callable[[Theta, FloatArray, FloatArray], QuadraticForm],
-    theta: Theta,
-    records: GaussianRecords,
-) -> Iterator[tuple[IntArray, FloatArray]]:
-    """Streams (rows (b,), log_lik (S, b)) over blocks of records within cells of X.
-
-    Large cells: one small matrix product a block. Many small cells (continuous predictors): the
-    same form elementwise. The array yielded is overwritten by the next block.
-    """
-    draws = next(iter(theta.values())).shape[0]
-    for first, last in cell_blocks(records.starts, draws):
-        form = quadratic_form(theta, records.x_cells[first:last], records.centre[first:last])
-        begin, end = records.starts[first], records.starts[last]
-        if end - begin >= SMALL_CELL * (last - first):
-            for cell in range(first, last):
-                yield from _cell_by_product(form, cell, cell - first, records, draws)
-        else:
-            yield _cells_elementwise(form, first, records.order[begin:end], records)
-
-
-def _cell_by_product(
-    form: QuadraticForm, cell: int, local: int, records: GaussianRecords, draws: int
-) -> Iterator[tuple[IntArray, FloatArray]]:
-    coefficients = form.coefficients(local)
-    step = max(1, BLOCK // draws)
-    for begin in range(records.starts[cell], records.starts[cell + 1], step):
-        rows = records.order[begin : min(begin + step, records.starts[cell + 1])]
-        yield rows, coefficients @ features(records.z[rows] - records.centre[cell])
-
-
-def _cells_elementwise(
-    form: QuadraticForm, first: int, rows: IntArray, records: GaussianRecords
-) -> tuple[IntArray, FloatArray]:
-    local = records.cell[rows] - first
-    deviation = records.z[rows] - records.centre[records.cell[rows]]
-    q = deviation.shape[1]
-    log_lik = form.constant[:, local]
-    for j in range(q):
-        slope = form.linear[:, local, j]
-        for k in range(j, q):
-            factor = 0.5 if j == k else 1.0
-            slope -= factor * form.precision[:, j, k, None] * deviation[None, :, k]
-        log_lik += slope * deviation[None, :, j]
-    return rows, log_lik

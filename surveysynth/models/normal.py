@@ -14,9 +14,10 @@ from types import MappingProxyType
 import numpy as np
 
 from surveysynth._types import FloatArray, IntArray, Theta
-from surveysynth.models import _normal_density, gaussian, survey_weight
+from surveysynth.models import _log_lik, _normal_density, gaussian, survey_weight
 from surveysynth.models._coefficient_prior import HALF_T_DF
 from surveysynth.models._coefficients import CoefficientBlocks
+from surveysynth.models._log_lik import QuadraticForm
 from surveysynth.models._sweeps import run_sweeps
 from surveysynth.models.base import (
     SamplingPlan,
@@ -25,7 +26,7 @@ from surveysynth.models.base import (
     StanProgramSpec,
     require,
 )
-from surveysynth.models.gaussian import GaussianRecords, GaussianStats, QuadraticForm
+from surveysynth.models.gaussian import GaussianRecords, GaussianStats
 from surveysynth.sampling import primitives
 from surveysynth.sampling.streams import Streams
 from surveysynth.survey import Confidential, PublicDesign
@@ -46,6 +47,7 @@ class Normal:
     batched: bool = True
     identified: bool = True
     tilted: bool = False
+    clustered: bool = False
     stan: StanProgramSpec | None = _normal_density.STAN
 
     def __post_init__(self) -> None:
@@ -92,20 +94,20 @@ class Normal:
         return monitored
 
     def quadratic_form(
-        self, theta: Theta, x_cells: FloatArray, centre: FloatArray
+        self, theta: Theta, x_cells: FloatArray, centre: FloatArray, psu: IntArray | None = None
     ) -> QuadraticForm:
         """Coefficients of log p(y~, log w | x) about ``centre``: S draws, the cells given."""
         beta, variance = theta["beta"], theta["variance"]
         if "weight_coefficients" in theta:
             weight = theta["weight_coefficients"]
-            return gaussian.conditional_form(beta, weight, variance, x_cells, centre)
-        return gaussian.normal_form(beta[:, :, None], variance[:, :, None], x_cells, centre)
+            return _log_lik.conditional_form(beta, weight, variance, x_cells, centre)
+        return _log_lik.normal_form(beta[:, :, None], variance[:, :, None], x_cells, centre)
 
     def log_lik_blocks(
         self, theta: Theta, records: GaussianRecords
     ) -> Iterator[tuple[IntArray, FloatArray]]:
         """Streams unweighted log-likelihoods, (rows, (S, rows)) (methods 4)."""
-        return gaussian.log_lik_blocks(self.quadratic_form, theta, records)
+        return _log_lik.log_lik_blocks(self.quadratic_form, theta, records)
 
     def simulate(
         self,

@@ -123,6 +123,7 @@ class NormalMixture:
     common_random_numbers: bool = False
     identified: bool = False
     tilted: bool = False
+    clustered: bool = False
 
     def __post_init__(self) -> None:
         if not (isinstance(self.components, int) and 1 <= self.components <= MAX_COMPONENTS):

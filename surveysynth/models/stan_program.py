@@ -93,6 +93,7 @@ class StanProgram:
     batched: bool = False
     identified: bool = True
     tilted: bool = False
+    clustered: bool = False
     common_random_numbers: bool = False
     has_prior_guess: bool = False
     stan: None = None

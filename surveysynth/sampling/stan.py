@@ -81,6 +81,11 @@ class StanEngine:
         return self.model.tilted
 
     @property
+    def clustered(self) -> bool:
+        """Whether PSUs have effects in the model."""
+        return self.model.clustered
+
+    @property
     def stan(self) -> StanProgramSpec | None:
         """The Stan program and the ways in and out of it."""
         return self.model.stan

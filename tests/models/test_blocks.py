@@ -50,7 +50,7 @@ def covariance_after(
     data = np.linalg.cholesky(covariance) @ noise
     squares = data @ data.swapaxes(-1, -2)
     total = np.full(DATABASES, float(records))
-    block = CovarianceBlock(covariance, total, PRIORS, Streams((rng,), DATABASES))
+    block = CovarianceBlock(covariance, total, 10.0, 6.0, Streams((rng,), DATABASES))
     block.by_slice, block.by_proposal = ways
     block.power += power
     # Alone, with so few records, the proposal is accepted one time in seven: more updates.

@@ -13,7 +13,7 @@ from scipy.special import gammaln, psi
 
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanism import Database, run, run_batch
-from surveysynth.models import _overdispersion, gaussian, get_model
+from surveysynth.models import _log_lik, _overdispersion, get_model
 from surveysynth.models._count_family import log_rising
 from surveysynth.models._count_mode import find_mode
 from surveysynth.models._overdispersion import GridProposal, overdispersion_log_prior
@@ -96,10 +96,10 @@ def test_log_likelihood_equals_scipy_whatever_the_order_and_the_blocks(name, q, 
         z[order, 1] if q == 2 else None,
     )  # fmt: skip
     np.testing.assert_allclose(log_lik_of(name, theta, moved), found[:, order], atol=1e-12)
-    whole = gaussian.cell_blocks
+    whole = _log_lik.ranges_of_blocks
     for budget in (1, 30, 300):
-        monkeypatch.setattr(gaussian, "BLOCK", budget)
-        monkeypatch.setattr(gaussian, "cell_blocks", lambda s, d, b=budget: whole(s, d, b))
+        monkeypatch.setattr(_log_lik, "BLOCK", budget)
+        monkeypatch.setattr(_log_lik, "ranges_of_blocks", lambda s, d, b=budget: whole(s, d, b))
         np.testing.assert_allclose(log_lik_of(name, theta, records), found, atol=1e-12)
 
 

@@ -9,7 +9,7 @@ from model_designs import continuous_design, group_design, records_of, rows_of
 from scipy import stats
 
 from surveysynth._types import FloatArray, IntArray, Theta
-from surveysynth.models import gaussian, get_model
+from surveysynth.models import _log_lik, get_model
 from surveysynth.models.gaussian import GaussianRecords
 from surveysynth.survey import PublicDesign
 
@@ -103,10 +103,10 @@ def test_neither_order_nor_block_size_matters(
     order = np.random.default_rng(52).permutation(N)
     reordered = gather(name, theta, moved(design, z, order))
     np.testing.assert_allclose(reordered, usual[:, order], rtol=1e-12, atol=1e-12)
-    whole = gaussian.cell_blocks
+    whole = _log_lik.ranges_of_blocks
     for budget in (1, 5 * DRAWS, 40 * DRAWS):
-        monkeypatch.setattr(gaussian, "BLOCK", budget)
-        monkeypatch.setattr(gaussian, "cell_blocks", lambda s, d, b=budget: whole(s, d, b))
+        monkeypatch.setattr(_log_lik, "BLOCK", budget)
+        monkeypatch.setattr(_log_lik, "ranges_of_blocks", lambda s, d, b=budget: whole(s, d, b))
         small = gather(name, theta, records_of(design, z))
         np.testing.assert_allclose(small, usual, rtol=1e-12, atol=1e-12)
 
@@ -115,16 +115,16 @@ def test_neither_order_nor_block_size_matters(
 def test_both_code_paths_are_used_and_equal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     design, z, theta = group_design(N, K), random_z(1), random_theta(name, 1)
     results = []
-    for small_cell in (0, 10**9):
-        monkeypatch.setattr(gaussian, "SMALL_CELL", small_cell)
+    for small_block in (0, 10**9):
+        monkeypatch.setattr(_log_lik, "SMALL_BLOCK", small_block)
         results.append(gather(name, theta, records_of(design, z)))
     np.testing.assert_allclose(results[0], results[1], rtol=1e-12, atol=1e-12)
 
 
-def test_cell_blocks_cover_each_cell_once_within_the_budget() -> None:
+def test_ranges_cover_each_block_once_within_the_budget() -> None:
     starts = np.concatenate([[0], np.cumsum([3, 0, 50, 1, 1, 1, 7, 0])])
     for draws, budget in ((1, 1), (4, 40), (4, 100), (1000, 10)):
-        blocks = list(gaussian.cell_blocks(starts, draws, budget))
+        blocks = list(_log_lik.ranges_of_blocks(starts, draws, budget))
         assert [first for first, _ in blocks] == [0, *(last for _, last in blocks[:-1])]
         assert blocks[-1][1] == 8
         for first, last in blocks:

@@ -11,7 +11,7 @@ from scipy import stats as st
 
 from surveysynth.errors import InputError
 from surveysynth.mechanism import run
-from surveysynth.models import _mixture_sampler, gaussian, get_model
+from surveysynth.models import _log_lik, _mixture_sampler, get_model
 from surveysynth.models.base import SamplingPlan, Simulated
 from surveysynth.models.normal_mixture import NormalMixture, mixture_records
 from surveysynth.privacy.budget import MechanismSettings
@@ -85,10 +85,10 @@ def test_log_likelihood_equals_scipy_whatever_the_order_and_the_blocks(q, make, 
         z[order, 1] if q == 2 else None,
     )  # fmt: skip
     np.testing.assert_allclose(log_lik_of(theta, moved), found[:, order], atol=1e-11)
-    whole = gaussian.cell_blocks
+    whole = _log_lik.ranges_of_blocks
     for budget in (1, 40):
-        monkeypatch.setattr(gaussian, "BLOCK", budget)
-        monkeypatch.setattr(gaussian, "cell_blocks", lambda s, d, b=budget: whole(s, d, b))
+        monkeypatch.setattr(_log_lik, "BLOCK", budget)
+        monkeypatch.setattr(_log_lik, "ranges_of_blocks", lambda s, d, b=budget: whole(s, d, b))
         np.testing.assert_allclose(log_lik_of(theta, records), found, atol=1e-11)
 
 

@@ -2,7 +2,6 @@
 ways of drawing a covariance agree, and a fit moves smoothly with the data (common random numbers).
 """
 
-from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -120,8 +119,7 @@ def summary(name: str, theta: Theta, database: int = 0) -> dict[str, FloatArray]
 
 
 def batch_of(*stats: GaussianStats) -> GaussianStats:
-    parts = [np.concatenate([getattr(s, f.name) for s in stats]) for f in fields(GaussianStats)]
-    return GaussianStats(*parts)
+    return GaussianStats.stacked(stats)
 
 
 def test_both_ways_of_drawing_a_covariance_agree() -> None:

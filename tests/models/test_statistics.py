@@ -10,8 +10,8 @@ from model_designs import continuous_design, group_design, make_design, records_
 
 from surveysynth._types import FloatArray
 from surveysynth.models import get_model
-from surveysynth.models.base import SamplingPlan
-from surveysynth.models.gaussian import GaussianRecords, GaussianStats, compress
+from surveysynth.models.base import SamplingPlan, stacked
+from surveysynth.models.gaussian import GaussianRecords, GaussianStats, PsuStats, compress
 from surveysynth.survey import PublicDesign
 
 N, Q = 120, 3
@@ -22,9 +22,16 @@ DESIGNS = {"groups": group_design(N), "continuous": continuous_design(N)}
 each_design = pytest.mark.parametrize("design", DESIGNS.values(), ids=DESIGNS.keys())
 
 
-def assert_same(a: GaussianStats, b: GaussianStats, rtol: float = 1e-10) -> None:
-    for part in fields(GaussianStats):
+def assert_same(
+    a: GaussianStats | PsuStats, b: GaussianStats | PsuStats, rtol: float = 1e-10
+) -> None:
+    for part in fields(a):
         left, right = getattr(a, part.name), getattr(b, part.name)
+        if part.name == "psu":
+            assert (left is None) == (right is None)
+            if left is not None:
+                assert_same(left, right, rtol)
+            continue
         np.testing.assert_allclose(left, right, rtol=rtol, atol=1e-11, err_msg=part.name)
 
 
@@ -102,7 +109,8 @@ def test_a_cell_without_weight_or_records_changes_nothing() -> None:
     stats = compress(records_of(design, Z), inside * ALPHA)
     rest = GaussianRecords(design.matrix.x_cells, design.matrix.cell[inside], Z[inside])
     assert_same(stats, compress(rest, ALPHA[inside]))
-    assert all(np.all(np.isfinite(getattr(stats, part.name))) for part in fields(stats))
+    arrays = (getattr(stats, part.name) for part in fields(stats) if part.name != "psu")
+    assert all(np.all(np.isfinite(array)) for array in arrays)
 
 
 def test_residuals_do_not_cancel_on_a_far_level() -> None:
@@ -137,9 +145,7 @@ def test_databases_of_a_batch_are_fitted_apart(name: str) -> None:
     """Posterior means of a batch are those of its databases on their own."""
     design, model = DESIGNS["groups"], get_model(name)
     stats = [compress(records_of(design, Z[:, :2] / 4.0 + j), ALPHA) for j in range(3)]
-    batch = GaussianStats(
-        *(np.concatenate([getattr(s, f.name) for s in stats]) for f in fields(GaussianStats))
-    )
+    batch = stacked(stats)
     plan = SamplingPlan(chains=4, warmup=150, draws=300)
     together = model.sample(batch, plan, np.random.default_rng(46))
     assert together["beta"].shape[:3] == (3, 4, 300)
