@@ -11,7 +11,7 @@ import numpy as np
 from surveysynth._columns import TextColumn
 from surveysynth._messages import listing, nearest, raise_problems, records
 from surveysynth._types import FloatArray, IntArray
-from surveysynth.design_matrix import DesignMatrix, least_squares_residuals
+from surveysynth.design_matrix import DesignMatrix, least_squares_residuals, within_groups
 from surveysynth.errors import InputError
 from surveysynth.transforms import Transform
 
@@ -239,6 +239,47 @@ def check_not_determined(
             "Such weights are to be declared public, which this version cannot take yet: ask for "
             "that, or leave out the predictors that determine the weight."
         )
+    _check_apart(residuals, roles, source)
+
+
+def check_not_determined_within(
+    matrix: DesignMatrix,
+    psu: IntArray,
+    transformed: FloatArray,
+    log_weight: FloatArray | None,
+    roles: Roles,
+    source: str,
+) -> None:
+    """Raise ``InputError`` when an outcome or the weight is (nearly) a function of X and the PSU.
+
+    Arrays as in ``check_not_determined``; psu (n,) codes 0..C-1. The likelihood of a record is
+    that given the effect of its PSU, so that it has no bound where both determine the record.
+    """
+    units = int(psu.max()) + 1
+    remedy = (
+        "Declare design_effect, with which the model has no effects of units, or leave out psu if "
+        "the sample is one-stage."
+    )
+    parts = [transformed] if log_weight is None else [transformed, log_weight[:, None]]
+    values = np.hstack(parts)
+    inside, centred = within_groups(matrix, values, psu)
+    freedom = matrix.n - units - inside.n_columns
+    if freedom <= 0:
+        raise InputError(
+            f"{source}: psu {roles.psu!r} has {units:,} units for {matrix.n:,} records, so that "
+            f"their effects leave nothing to model within units. {remedy}"
+        )
+    residuals = least_squares_residuals(inside, centred)
+    scale, total = np.sqrt((residuals**2).sum(axis=0) / freedom), values.std(axis=0)
+    for k, name in enumerate(roles.confidential):
+        weight = name == roles.weight
+        if scale[k] < (MIN_WEIGHT_SD if weight else MIN_OUTCOME_SHARE * total[k]):
+            what = f"weight {name!r}" if weight else f"outcome {name!r}"
+            raise InputError(
+                f"{source}: {what} is (nearly) a function of the predictors {matrix.formula!r} and "
+                f"the units of psu {roles.psu!r}; a residual spread near zero has no bound. "
+                f"{remedy}"
+            )
     _check_apart(residuals, roles, source)
 
 

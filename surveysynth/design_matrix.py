@@ -283,3 +283,29 @@ def least_squares_residuals(matrix: DesignMatrix, values: FloatArray) -> FloatAr
     coefficients = np.linalg.lstsq(scaled, sums / root, rcond=None)[0]
     fitted = (matrix.x_cells / length) @ coefficients
     return np.asarray(values - fitted[matrix.cell], dtype=np.float64)
+
+
+def within_groups(
+    matrix: DesignMatrix, values: FloatArray, group: IntArray
+) -> tuple[DesignMatrix, FloatArray]:
+    """X and ``values`` (n, q) less their means in each group (n,), codes 0..C-1: regressions of the
+    one on the other are those on X and an indicator of every group. Columns of X that are constant
+    within the groups are left out."""
+    n_cells = matrix.x_cells.shape[0]
+    size = np.bincount(group).astype(np.float64)
+    keys, pair = np.unique(group * n_cells + matrix.cell, return_inverse=True)
+    group_of, cell_of = np.divmod(keys, n_cells)
+    rows = matrix.x_cells[cell_of]
+    count = np.bincount(pair)[:, None]
+    mean = np.stack(
+        [np.bincount(group_of, weights=column) for column in (count * rows).T], axis=1
+    ) / size[:, None]
+    centred = rows - mean[group_of]
+    before, after = (np.sqrt((count * part**2).sum(axis=0)) for part in (rows, centred))
+    varies = after > TOLERANCE * before
+    columns = tuple(name for name, kept in zip(matrix.columns, varies, strict=True) if kept)
+    means = np.stack([np.bincount(group, weights=v) for v in values.T], axis=1) / size[:, None]
+    return (
+        DesignMatrix(matrix.formula, columns, centred[:, varies], pair.astype(np.int64)),
+        values - means[group],
+    )

@@ -16,6 +16,7 @@ from surveysynth._checks import (
     Roles,
     check_by_levels,
     check_not_determined,
+    check_not_determined_within,
     check_outcome,
     check_proportion,
     check_roles,
@@ -331,6 +332,8 @@ def _assemble(
     kinds = [transform.kind for transform in transforms]
     log_weight = None if weight is None else np.log(weight)
     check_not_determined(matrix, transformed, log_weight, roles, kinds, source)
+    if psu is not None and design_effect is None:  # the model is to have effects of the units
+        check_not_determined_within(matrix, psu, transformed, log_weight, roles, source)
     design = PublicDesign(
         frame=frame,
         by=roles.by,

@@ -173,12 +173,14 @@ class SynthesisTask(_Work):
 
     def result(self, samples: Sequence[int]) -> TaskResult:
         """Tables of all samples that were not refused."""
-        # Databases of one batch have as many columns of X as each other; a sample without a
-        # level of some variable has fewer.
+        # Databases of one batch have as many columns of X and as many PSUs as each other; a sample
+        # without a level of some variable has fewer.
         surveys = {sample: self.study.survey(sample) for sample in samples}
-        groups: dict[tuple[str, ...], list[int]] = {}
+        groups: dict[tuple[tuple[str, ...], int], list[int]] = {}
         for sample, survey in surveys.items():
-            groups.setdefault(survey.design.matrix.columns, []).append(sample)
+            psu = survey.design.psu
+            units = 0 if psu is None else int(psu.max()) + 1
+            groups.setdefault((survey.design.matrix.columns, units), []).append(sample)
         for number, group in enumerate(groups.values()):
             self._group({sample: surveys[sample] for sample in group}, number)
         return self.made()

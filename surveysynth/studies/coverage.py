@@ -25,6 +25,7 @@ from surveysynth.studies.batches import (
     TaskResult,
     estimated,
 )
+from surveysynth.studies.clusters import check_clusters
 from surveysynth.studies.designs import WEIGHT, SamplingDesign
 from surveysynth.studies.measures import SAMPLE
 from surveysynth.studies.population import Population, paper_population
@@ -111,6 +112,7 @@ class CoverageStudy:
         methods = tuple(dict.fromkeys((SAMPLE, *self.methods)))
         object.__setattr__(self, "methods", methods)
         _ = self.inferences  # raises for a method that is not known
+        check_clusters(self.design, tuple(self.inferences), self.design_effect)
 
     @cached_property
     def inferences(self) -> dict[str, dict[str, Inference]]:
@@ -171,7 +173,7 @@ class CoverageStudy:
             weight=WEIGHT,
             by=population.by,
             strata=population.strata,
-            psu=population.psu if self.design.kind == "two_stage" else None,
+            psu=population.psu if self.design.two_stage else None,
             design_effect=self.design_effect,
             population_size=population.n_units,
             predictors=population.predictors,

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 DesignKind: TypeAlias = Literal["pps_wr", "pps", "srs", "two_stage"]
 Allocation: TypeAlias = Literal["proportional", "equal", "power"]
+ClusterRule: TypeAlias = Literal["units", "size", "srs"]
+WithinRule: TypeAlias = Literal["srs", "pps"]
 WEIGHT = "weight"
 #: Units of a stratum's sample that variance estimation needs.
 MINIMUM = 2
@@ -129,31 +131,55 @@ class SamplingDesign:
     """How samples are drawn, by stratum where the population has strata.
 
     kind: "pps_wr" (PPS with replacement), "pps" (systematic, without), "srs" (simple random,
-    without replacement), "two_stage" (clusters by PPS with replacement to their number of units,
-    then ``per_cluster`` units of each, simple random: equal weights within a stratum). n counts
-    records. Raises ``InputError`` for unknown words and sizes below 2.
+    without replacement), "two_stage" (clusters, then ``per_cluster`` units of each, or all of a
+    smaller one). n counts records.
+    clusters: how those of a two-stage sample are drawn: by PPS with replacement to their number of
+    "units" or to the sum of their units' "size", or "srs" (simple random, without replacement).
+    within: how units of a cluster are drawn: "srs", or "pps" (systematic, to their size). Weights
+    are 1 / (expected number of draws of the cluster x inclusion probability in it): they are equal
+    in a stratum under "units" with "srs", equal in a cluster under "srs", and as informative as
+    the measure of size under "pps". Raises ``InputError`` for unknown words and sizes below 2.
     """
 
     kind: DesignKind = "pps_wr"
     n: int = 1000
     allocation: Allocation = "proportional"
     per_cluster: int = 5
+    clusters: ClusterRule = "units"
+    within: WithinRule = "srs"
 
     def __post_init__(self) -> None:
         for name, word, known in (
             ("design", self.kind, get_args(DesignKind)),
             ("allocation", self.allocation, get_args(Allocation)),
+            ("clusters", self.clusters, get_args(ClusterRule)),
+            ("within", self.within, get_args(WithinRule)),
         ):
             if word not in known:
                 raise InputError(f"{name} must be one of {', '.join(known)}, got {word!r}.")
         if self.n < MINIMUM or self.per_cluster < 1:
             raise InputError("n must be at least 2 and per_cluster at least 1.")
+        if self.kind != "two_stage" and (self.clusters, self.within) != ("units", "srs"):
+            raise InputError("clusters and within are of the design 'two_stage'; leave them out.")
+
+    @property
+    def two_stage(self) -> bool:
+        """Whether samples have PSUs."""
+        return self.kind == "two_stage"
+
+    @property
+    def equal_weights(self) -> bool:
+        """Whether all records of a stratum have one weight, which is public then."""
+        return self.kind == "srs" or (
+            self.two_stage and (self.clusters, self.within) == ("units", "srs")
+        )
 
     def check(self, population: "Population") -> None:
         """Raises ``InputError`` if the design does not fit the population."""
-        if self.kind in ("pps_wr", "pps") and population.size is None:
+        by_size = self.kind in ("pps_wr", "pps") or self.clusters == "size" or self.within == "pps"
+        if by_size and population.size is None:
             raise InputError(f"design {self.kind!r} needs a measure of size; name its column.")
-        if self.kind == "two_stage" and population.psu is None:
+        if self.two_stage and population.psu is None:
             raise InputError("design 'two_stage' needs clusters; name the column of PSUs.")
         sizes = self._sizes(population)
         units = [rows.size for rows in population.stratum_rows]
@@ -162,6 +188,21 @@ class SamplingDesign:
                 f"n = {self.n} distinct records cannot be drawn: a stratum has fewer units than "
                 "its share. Lower n or choose another allocation."
             )
+        if self.two_stage and self.clusters == "srs":
+            self._check_clusters(population, sizes)
+
+    def _check_clusters(self, population: "Population", sizes: IntArray) -> None:
+        """Raises ``InputError`` where a stratum has fewer clusters than are drawn."""
+        there = [int(codes.max()) + 1 for codes in population.stratum_clusters]
+        if any(self._clusters_drawn(int(n)) > k for n, k in zip(sizes, there, strict=True)):
+            raise InputError(
+                f"n = {self.n} records, {self.per_cluster} a cluster, need more distinct clusters "
+                "than a stratum has. Lower n, raise per_cluster or draw clusters by size."
+            )
+
+    def _clusters_drawn(self, n: int) -> int:
+        """Draws of clusters for n records of a stratum."""
+        return max(MINIMUM, round(n / self.per_cluster))
 
     def draw(self, population: "Population", rng: np.random.Generator) -> "pd.DataFrame":
         """One sample: rows of the population, stratum by stratum, plus the column ``weight``.
@@ -169,14 +210,16 @@ class SamplingDesign:
         A cluster that was drawn twice is two PSUs, so those of a sample are numbered anew."""
         rows, weights, draws = [], [], []
         sizes = self._sizes(population)
-        for stratum, n in zip(population.stratum_rows, sizes, strict=True):
-            index, weight, draw = self._draw_stratum(population, stratum, int(n), rng)
+        strata = zip(population.stratum_rows, population.stratum_clusters, sizes, strict=True)
+        for stratum, cluster, n in strata:
+            size = population.sizes[stratum]
+            index, weight, draw = self._draw_stratum(cluster, size, int(n), rng)
             rows.append(stratum[index])
             weights.append(weight)
             draws.append(draw)
         frame = population.frame.take(np.concatenate(rows)).reset_index(drop=True)
         frame[WEIGHT] = np.concatenate(weights)
-        if self.kind == "two_stage" and population.psu is not None:
+        if self.two_stage and population.psu is not None:
             frame[population.psu] = np.concatenate(draws).astype(str)
         return frame
 
@@ -185,32 +228,40 @@ class SamplingDesign:
         return allocate(self.allocation, units, self.n)
 
     def _draw_stratum(
-        self, population: "Population", stratum: IntArray, n: int, rng: np.random.Generator
+        self, cluster: IntArray, size: FloatArray, n: int, rng: np.random.Generator
     ) -> tuple[IntArray, FloatArray, IntArray]:
         """Positions within the stratum, weights, and the draw that each record came with."""
-        if self.kind == "two_stage":
-            clusters = population.frame[population.psu].to_numpy()[stratum]
-            return _two_stage(np.unique(clusters, return_inverse=True)[1], n, self.per_cluster, rng)
+        if self.two_stage:
+            return self._draw_clusters(cluster, size, self._clusters_drawn(n), rng)
         if self.kind == "srs":
-            index = np.sort(rng.choice(stratum.size, n, replace=False))
-            weight = np.full(n, stratum.size / n)
+            index = np.sort(rng.choice(size.size, n, replace=False))
+            weight = np.full(n, size.size / n)
         else:
-            size = population.frame[population.size].to_numpy(dtype=np.float64)[stratum]
             select = select_pps_systematic if self.kind == "pps" else select_pps_with_replacement
             index, weight = select(size, n, rng)
         return index, weight, np.arange(n)
 
-
-def _two_stage(
-    cluster: IntArray, n: int, per_cluster: int, rng: np.random.Generator
-) -> tuple[IntArray, FloatArray, IntArray]:
-    """Clusters of one stratum by PPS to their size, at least two, then equal numbers of units."""
-    drawn = max(MINIMUM, round(n / per_cluster))
-    sizes = np.bincount(cluster).astype(np.float64)
-    chosen, _ = select_pps_with_replacement(sizes, drawn, rng)
-    members = [np.flatnonzero(cluster == code) for code in chosen]
-    index = [rng.choice(each, min(per_cluster, each.size), replace=False) for each in members]
-    # 1 / (clusters p_c) times size / taken, with p_c = size / N: N / (clusters taken).
-    weights = [np.full(each.size, cluster.size / (drawn * each.size)) for each in index]
-    draws = np.repeat(np.arange(drawn), [each.size for each in index])
-    return np.concatenate(index), np.concatenate(weights), draws
+    def _draw_clusters(
+        self, cluster: IntArray, size: FloatArray, drawn: int, rng: np.random.Generator
+    ) -> tuple[IntArray, FloatArray, IntArray]:
+        """``drawn`` clusters of one stratum, then units of each; as ``_draw_stratum``."""
+        units = np.bincount(cluster)
+        if self.clusters == "srs":
+            chosen = np.sort(rng.choice(units.size, drawn, replace=False))
+            first = np.full(drawn, units.size / drawn)
+        else:
+            measure = np.bincount(cluster, size) if self.clusters == "size" else units
+            chosen, first = select_pps_with_replacement(measure.astype(np.float64), drawn, rng)
+        parts, weights = [], []
+        for code, weight in zip(chosen, first, strict=True):
+            members = np.flatnonzero(cluster == code)
+            taken = min(self.per_cluster, members.size)
+            if self.within == "pps":
+                place, second = select_pps_systematic(size[members], taken, rng)
+            else:
+                place = rng.choice(members.size, taken, replace=False)
+                second = np.full(taken, members.size / taken)
+            parts.append(members[place])
+            weights.append(weight * second)
+        draws = np.repeat(np.arange(drawn), [part.size for part in parts])
+        return np.concatenate(parts), np.concatenate(weights), draws

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surveysynth._types import IntArray
+from surveysynth._types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.resources import literature_table
 from surveysynth.transforms import Transform
@@ -122,6 +122,24 @@ class Population:
         grouped = self.frame.groupby(self.strata, sort=True).indices
         return tuple(np.asarray(rows, dtype=np.int64) for rows in grouped.values())
 
+    @cached_property
+    def stratum_clusters(self) -> tuple[IntArray, ...]:
+        """Cluster of each unit of each stratum, codes 0.. within the stratum."""
+        if self.psu is None:
+            return tuple(np.arange(rows.size) for rows in self.stratum_rows)
+        labels = self.frame[self.psu].to_numpy()
+        return tuple(
+            np.unique(labels[rows], return_inverse=True)[1].astype(np.int64)
+            for rows in self.stratum_rows
+        )
+
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """The measure of size of each unit (N,), 1 where there is none."""
+        if self.size is None:
+            return np.ones(self.n_units)
+        return self.frame[self.size].to_numpy(dtype=np.float64)
+
 
 def paper_population(rng: np.random.Generator) -> Population:
     """The published simulation's population, ready for a study (methods 7)."""
@@ -137,14 +155,20 @@ def superpopulation(
     spread: float = SPREAD,
     size_spread: float = SPREAD,
     clusters: int | None = None,
+    psu_variance: tuple[float, float] | None = None,
+    cluster_spread: float = 0.0,
 ) -> Population:
     """A population drawn from a model: log outcome ~ N(mu_group, spread^2) by stratum and group.
 
     The measure of size is exp(informativeness x residual of the log outcome + N(0, size_spread^2)):
     0 is a design that tells nothing of the outcome given X, 1 one as informative as the published
-    simulation's. ``sizes``: units of each stratum. ``clusters``: of about so many units, with a
-    share of 0.2 of the residual variance between them, in a column psu.
-    Raises ``InputError`` for sizes below 8 or a spread that is not positive.
+    simulation's. ``sizes``: units of each stratum. ``clusters``: of about so many units, in a
+    column psu; their numbers of units vary with a standard deviation of their logs of about
+    ``cluster_spread``. A share of 0.2 of the residual variance is between clusters, unless
+    ``psu_variance`` gives the variances of effects of clusters on the log outcome, beside the
+    residual, and directly on the log size (methods 3): with informativeness k the variance between
+    clusters is v_1 in the log outcome and k^2 v_1 + v_2 in the log size.
+    Raises ``InputError`` for sizes below 8, a spread that is not positive or a variance below 0.
     """
     import pandas as pd
 
@@ -152,20 +176,28 @@ def superpopulation(
         raise InputError("every stratum of a superpopulation needs at least 8 units.")
     if not (spread > 0 and size_spread > 0):
         raise InputError("spread and size_spread must be positive.")
+    if cluster_spread < 0 or (psu_variance is not None and min(psu_variance) < 0):
+        raise InputError("psu_variance and cluster_spread must not be negative.")
+    if clusters is None and (psu_variance is not None or cluster_spread):
+        raise InputError("psu_variance and cluster_spread are of clusters; give their size.")
     stratum = np.repeat(np.arange(len(sizes)), sizes)
     group = rng.integers(0, 2, stratum.size)
     residual = rng.normal(0.0, spread, stratum.size)
     columns = {"stratum": np.char.add("s", (stratum + 1).astype(str)), "group": _GROUPS[group]}
+    direct = np.zeros(stratum.size)
     if clusters is not None:
-        within = rng.permutation(stratum.size) // clusters
-        codes, psu = np.unique(stratum * (within.max() + 1) + within, return_inverse=True)
-        shared = rng.normal(0.0, spread, codes.size)[psu]
-        residual = np.sqrt(0.8) * residual + np.sqrt(0.2) * shared
+        psu = _cluster_codes(stratum, clusters, cluster_spread, rng)
+        shared = rng.normal(0.0, 1.0, (2, psu.max() + 1))[:, psu]
+        if psu_variance is None:
+            residual = np.sqrt(0.8) * residual + np.sqrt(0.2) * spread * shared[0]
+        else:
+            residual = residual + np.sqrt(psu_variance[0]) * shared[0]
+            direct = np.sqrt(psu_variance[1]) * shared[1]
         columns["psu"] = np.char.add("c", (psu + 1).astype(str))
     frame = pd.DataFrame(columns)
     frame["outcome"] = np.exp(10.0 + 0.1 * stratum - 0.2 * group + residual)
     noise = rng.normal(0.0, size_spread, stratum.size)
-    frame["size"] = np.exp(informativeness * residual + noise)
+    frame["size"] = np.exp(informativeness * residual + direct + noise)
     return Population(
         frame, ("outcome",), ("stratum", "group"), strata="stratum", size="size",
         psu=None if clusters is None else "psu",
@@ -173,3 +205,21 @@ def superpopulation(
 
 
 _GROUPS = np.array(["a", "b"])
+
+
+def _cluster_codes(
+    stratum: IntArray, units: int, spread: float, rng: np.random.Generator
+) -> IntArray:
+    """Cluster of each unit, 0..C-1 all in use, nested in strata of about N_h / units clusters."""
+    codes, n_codes = np.empty(stratum.size, dtype=np.int64), 0
+    for label in range(int(stratum.max()) + 1):
+        rows = np.flatnonzero(stratum == label)
+        count = max(2, round(rows.size / units))
+        share = np.exp(rng.normal(0.0, spread, count)) if spread else np.ones(count)
+        # Every cluster has a unit; the others fall by share.
+        ends = np.cumsum(share / share.sum()) * (rows.size - count)
+        drawn = np.searchsorted(ends, np.arange(rows.size - count), side="right")
+        within = np.concatenate([np.arange(count), np.minimum(drawn, count - 1)])
+        codes[rng.permutation(rows)] = n_codes + within
+        n_codes += count
+    return codes
