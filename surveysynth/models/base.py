@@ -225,10 +225,3 @@ def require(model: Model, design: PublicDesign) -> None:
             f"The model {model.name!r} takes one outcome, got {len(design.outcome_names)}: "
             "name one, or use the model 'fbs'."
         )
-
-
-def has_psu_effects(model: Model, design: PublicDesign) -> bool:
-    """Whether a fit of this model to this design has an effect of each PSU (methods 3, clusters):
-    the model can have them, there are PSUs, and no design effect is declared in their place."""
-    clustered = bool(getattr(model, "clustered", False))
-    return clustered and design.psu is not None and design.design_effect is None

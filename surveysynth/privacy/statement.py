@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from surveysynth.models.base import Model, has_psu_effects
+from surveysynth.models.base import Model, psu_codes
 from surveysynth.privacy.budget import MechanismSettings
 from surveysynth.survey import PublicDesign
 
@@ -96,7 +96,7 @@ def _guarantee(settings: MechanismSettings, model: Model) -> tuple[str, ...]:
 
 def _effects(design: PublicDesign, model: Model) -> tuple[str, ...]:
     """What the data show of PSUs where the model has an effect of each."""
-    if not has_psu_effects(model, design):
+    if psu_codes(model, design) is None:
         return ()
     return (
         f"The records of a primary sampling unit ({design.psu_name}) share an effect in the model. "

@@ -46,7 +46,7 @@ class Clusters:
 
 def clusters_of(design: "PublicDesign", model: "Model | None" = None) -> Clusters | None:
     """The PSUs of a design, None where it has none; without a model ``effects`` is False."""
-    from surveysynth.models.base import has_psu_effects
+    from surveysynth.models.base import psu_codes
 
     if design.psu is None or design.psu_name is None:
         return None
@@ -56,7 +56,7 @@ def clusters_of(design: "PublicDesign", model: "Model | None" = None) -> Cluster
         units=len(sample.psu_strata),
         strata=sample.n_strata,
         df_design=sample.degrees_of_freedom,
-        effects=model is not None and has_psu_effects(model, design),
+        effects=model is not None and psu_codes(model, design) is not None,
         design_effect=design.design_effect,
     )
 
@@ -71,16 +71,15 @@ def refuse_clusters(design: "PublicDesign", model: "Model") -> None:
         f"the survey has primary sampling units (psu = {clusters.column!r}), but the model "
         f"{Path(model.name).stem!r} has no effects of them: synthetic records would be "
         "independent within a unit, and the standard errors far too small. Nothing was fitted. "
-        f"{_remedy(design)} Without the psu key the sample is taken as one-stage: leave it out "
+        f"{_remedy()} Without the psu key the sample is taken as one-stage: leave it out "
         "only where that holds."
     )
 
 
-def _remedy(design: "PublicDesign") -> str:
+def _remedy() -> str:
     from surveysynth.models import get_model, model_names
-    from surveysynth.models.base import has_psu_effects
 
-    able = [repr(name) for name in model_names() if has_psu_effects(get_model(name), design)]
+    able = [repr(name) for name in model_names() if get_model(name).clustered]
     model = f"Set synthesizer.model to {' or '.join(able)}, which has them, or declare"
     return (
         f"{model if able else 'Declare'} survey.design_effect, a public factor by which clustering "

@@ -29,7 +29,7 @@ def check_clusters(
             "records of a cluster have equal weights under within = 'srs', which the effects of "
             "clusters would determine: choose within = 'pps' or give design_effect."
         )
-    without = [name for name in synthesizers if not getattr(get_model(name), "clustered", False)]
+    without = [name for name in synthesizers if not get_model(name).clustered]
     if without:
         raise InputError(
             f"the synthesizer {without[0]!r} has no effects of clusters, and its standard errors "

@@ -1,5 +1,7 @@
 """What a privacy statement must say (methods 2), and that it says nothing of the data."""
 
+from types import SimpleNamespace
+
 import pytest
 from survey_cases import good
 
@@ -99,15 +101,13 @@ def test_units_of_the_design_are_not_protected_and_their_effects_not_released():
         )  # fmt: skip
         return "\n".join(privacy_statement(survey.design, settings, model).paragraphs)
 
-    class Clustered(type(get_model("fbs"))):
-        clustered = True
-
-    for words in (told(Clustered()), told(get_model("normal"), design_effect=1.5)):
+    clustered = SimpleNamespace(title=get_model("fbs").title, clustered=True)
+    for words in (told(clustered), told(get_model("normal"), design_effect=1.5)):
         assert "not of primary sampling units (school)" in words
-    assert "primary sampling unit (school) share an effect" in told(Clustered())
-    assert "are not released: synthetic data have fresh effects" in told(Clustered())
-    assert "design effect" not in told(Clustered())
-    declared = told(Clustered(), design_effect=1.5)
+    assert "primary sampling unit (school) share an effect" in told(clustered)
+    assert "are not released: synthetic data have fresh effects" in told(clustered)
+    assert "design effect" not in told(clustered)
+    declared = told(clustered, design_effect=1.5)
     assert "share an effect" not in declared
     assert "the design effect of clustering, 1.5, declared" in declared
     assert "not of primary sampling units" not in text()
