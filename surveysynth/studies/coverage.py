@@ -28,7 +28,7 @@ from surveysynth.studies.batches import (
 from surveysynth.studies.clusters import check_clusters
 from surveysynth.studies.designs import WEIGHT, SamplingDesign
 from surveysynth.studies.measures import SAMPLE
-from surveysynth.studies.population import Population, paper_population
+from surveysynth.studies.population import Population, paper_population, superpopulation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -236,3 +236,24 @@ def paper_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
     stream = np.random.SeedSequence(seed, spawn_key=(_POPULATION,))
     population = paper_population(np.random.default_rng(stream))
     return CoverageStudy(population, seed=seed, **changes)
+
+
+def two_stage_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
+    """A study of clusters: 10 strata of 10,000 units in about 100 clusters, of which five are drawn
+    by PPS to their size, then 20 units of each by PPS: 1,000 records in 50 PSUs.
+
+    The variance between clusters is 0.02 in the log outcome and in the log size (methods 3), beside
+    0.16 and 0.2 between the units of a cluster.
+    """
+    stream = np.random.SeedSequence(seed, spawn_key=(_POPULATION,))
+    population = superpopulation(
+        np.random.default_rng(stream),
+        sizes=(10_000,) * 10,
+        clusters=100,
+        informativeness=0.5,
+        psu_variance=(0.02, 0.015),
+    )
+    design = SamplingDesign(
+        "two_stage", n=1000, allocation="equal", per_cluster=20, clusters="size", within="pps"
+    )
+    return CoverageStudy(population, **{"design": design, "seed": seed, **changes})

@@ -8,7 +8,7 @@ import pytest
 
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.taylor import SampleDesign, estimate_domains
-from surveysynth.studies.coverage import CoverageStudy, Task
+from surveysynth.studies.coverage import CoverageStudy, Task, two_stage_study
 from surveysynth.studies.designs import SamplingDesign
 from surveysynth.studies.measures import measure_cells
 from surveysynth.studies.population import superpopulation
@@ -72,6 +72,25 @@ def test_a_declared_design_effect_is_of_synthetic_data_alone():
     ]
     np.testing.assert_array_equal(few[0]["se"], few[1]["se"])
     assert (few[0]["df"] == 36).all()
+
+
+def test_the_setting_of_two_stages():
+    study = two_stage_study(seed=2, methods=("sample",))
+    survey = study.survey(0)
+    design = survey.design
+    assert np.bincount(design.strata).tolist() == [100] * 10
+    assert np.bincount(design.psu).tolist() == [20] * 50
+    frame = study.population.frame
+    cell = [frame["stratum"], frame["group"]]
+    for name, inside in (("outcome", 0.16), ("size", 0.2)):
+        log = np.log(frame[name])
+        residual = log - log.groupby(cell).transform("mean")
+        within = residual.groupby(frame["psu"]).var().mean()
+        between = residual.groupby(frame["psu"]).mean().var() - within / 100
+        assert within == pytest.approx(inside, rel=0.03)
+        assert between == pytest.approx(0.02, rel=0.2)
+    weight = np.log(survey.confidential.sampling_weight)
+    assert np.corrcoef(weight, np.log(survey.confidential.outcome[:, 0]))[0, 1] < -0.2
 
 
 class _Uneven(CoverageStudy):
