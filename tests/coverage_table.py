@@ -35,11 +35,13 @@ def default_setting(replicates: int = 100) -> CoverageStudy:
 
 
 def paper_setting(replicates: int = 100) -> CoverageStudy:
-    """As published: linear weights, FBP smoothed by the outcome, plain linearisation."""
+    """As published: linear weights, FBP smoothed by the outcome, plain linearisation; with strata
+    and t quantiles ("_paper"), and with the conventions of the published tables ("_published")."""
+    models = [f"{model}{suffix}" for model in MODELS for suffix in ("_paper", "_published")]
     return paper_study(
         seed=SEED,
         replicates=replicates,
-        methods=("sample", "laplace", *(f"{model}_paper" for model in MODELS)),
+        methods=("sample", "laplace", *models),
         settings=MechanismSettings(weights="linear"),
         replicates_per_draw=1,
         linearisation="plain",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -15,6 +16,7 @@ from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.taylor import Linearisation, SampleDesign, Statistic, estimate_domains
 from surveysynth.privacy.budget import MechanismSettings
 from surveysynth.studies.measures import SAMPLE
+from surveysynth.studies.published import Conventions, PublishedConventions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,10 +77,11 @@ class _Work:
         statistic: Statistic,
         column: int | None,
         combined: Combined,
+        bound: float = np.inf,
     ) -> None:
         """One table of one sample."""
         lower, upper = t_interval(combined, self.study.level)
-        epsilon = np.inf if method == SAMPLE else 2.0 * m * self.study.bound
+        epsilon = np.inf if method == SAMPLE else 2.0 * m * bound
         values = {
             "method": method,
             "m": 0 if method == SAMPLE else m,
@@ -146,10 +149,10 @@ class NoiseTask(_Work):
             self.add(sample, SAMPLE, 0, statistic, column, alone)
         if not {LAPLACE, CONSISTENT} & set(study.methods):
             return
-        for m in study.draws:
+        for m, bound in product(study.draws, study.bounds):
             noisy = laplace_tables(
                 domains, sample_design, weight=weight, outcomes=outcomes, keys=study.table_keys(),
-                epsilon=2.0 * m * study.bound, rng=study.generator(_NOISE, sample, m),
+                epsilon=2.0 * m * bound, rng=study.generator(_NOISE, sample, m),
                 linearisation=study.linearisation, population_size=design.population_size,
             )  # fmt: skip
             for method, tables in ((LAPLACE, noisy), (CONSISTENT, None)):
@@ -157,7 +160,7 @@ class NoiseTask(_Work):
                     made = consistent_tables(domains, noisy) if tables is None else tables
                     for each in made:
                         combined = each.combined()
-                        self.add(sample, method, m, each.statistic, each.outcome, combined)
+                        self.add(sample, method, m, each.statistic, each.outcome, combined, bound)
 
 
 class SynthesisTask(_Work):
@@ -170,6 +173,7 @@ class SynthesisTask(_Work):
         self.methods = study.inferences[task.group]
         self.model: Model = get_model(task.group, **study.options.get(task.group, {}))
         self.key = (_MODEL, crc32(task.group.encode()), task.batch)
+        self.bound = study.bounds[task.bound]
 
     def result(self, samples: Sequence[int]) -> TaskResult:
         """Tables of all samples that were not refused."""
@@ -207,7 +211,7 @@ class SynthesisTask(_Work):
             else:
                 released[sample] = survey.design, result[0]
         for m in self.study.draws if released else ():
-            nested = {sample: (design, first(draws, m, self.study.bound))
+            nested = {sample: (design, first(draws, m, self.bound))
                       for sample, (design, draws) in released.items()}  # fmt: skip
             for method, inference in self.methods.items():
                 self._infer(nested, m, method, inference, number)
@@ -215,7 +219,7 @@ class SynthesisTask(_Work):
     def _widest(self) -> MechanismSettings:
         """The mechanism at the largest number of draws; fewer are its first ones."""
         m = max(self.study.draws)
-        return replace(self.study.settings, m=m, epsilon=2.0 * m * self.study.bound)
+        return replace(self.study.settings, m=m, epsilon=2.0 * m * self.bound)
 
     def _infer(
         self,
@@ -244,7 +248,7 @@ class SynthesisTask(_Work):
                 self.refuse([sample], [method], refusal)
                 continue
             for statistic, column, combined in tables:
-                self.add(sample, method, m, statistic, column, combined)
+                self.add(sample, method, m, statistic, column, combined, self.bound)
 
     def _tables(
         self, sample: int, design: "PublicDesign", draws: "PrivateDraws", inference: "Inference"
@@ -253,14 +257,17 @@ class SynthesisTask(_Work):
         from surveysynth.synthesis import synthesise
 
         study, m, r = self.study, draws.settings.m, self.study.replicates_per_draw
-        domains, sample_design = study.domains(design.frame), SampleDesign.from_public(design)
+        domains = study.domains(design.frame)
+        kind = PublishedConventions if inference == "published" else Conventions
+        conventions = kind(self.model, design)
+        sample_design = conventions.sample_design()
         estimates = {key: np.full((2, m, r, domains.n_rows), np.nan) for key in study.table_keys()}
-        # The same stream for both kinds of inference: they differ by what they do alone.
+        # The same stream for every kind of inference: they differ by what they do alone.
         rng = study.generator(*self.key[:2], sample, m, 2)
         datasets = synthesise(
             self.model, design, draws, replicates_per_draw=r, rng=rng,
             scale_to=design.population_size,
-            variance="release" if inference == "paper" else "sample",
+            variance="sample" if inference == "debiased" else "release",
         )  # fmt: skip
         for data in datasets:
             released = data.outcome, data.weight
@@ -269,7 +276,7 @@ class SynthesisTask(_Work):
             for (statistic, column), values in estimates.items():
                 for part, (outcome, weight) in enumerate((released,) if same else (released, pair)):
                     one = estimated(
-                        domains, sample_design, weight,
+                        domains, sample_design, conventions.weight(weight, statistic),
                         None if column is None else outcome[:, column], statistic,
                         study.linearisation, design.population_size,
                     )  # fmt: skip
@@ -279,7 +286,7 @@ class SynthesisTask(_Work):
                     values[1][place] = one[1]
         for (statistic, column), (estimate, variance) in estimates.items():
             combined = combine(estimate, variance, sample_design.degrees_of_freedom)
-            yield statistic, column, combined
+            yield statistic, column, conventions.combined(combined)
 
 
 def first(draws: "PrivateDraws", m: int, bound: float) -> "PrivateDraws":

@@ -38,8 +38,10 @@ if TYPE_CHECKING:
 
 NOISE = "noise"
 NOISE_METHODS = (SAMPLE, LAPLACE, CONSISTENT)
-Inference = Literal["debiased", "paper"]
-_SUFFIXES: dict[str, Inference] = {"_paper": "paper", "_debiased": "debiased"}
+Inference = Literal["debiased", "paper", "published"]
+_SUFFIXES: dict[str, Inference] = {
+    "_paper": "paper", "_debiased": "debiased", "_published": "published"
+}  # fmt: skip
 
 #: Simulated fits, many at once: two long chains take less work than four short ones for as many
 #: draws. One that does not converge is one of nine, where a release's own would be refused.
@@ -51,15 +53,17 @@ _POPULATION, _DRAWN = 0, 1
 
 @dataclass(frozen=True, order=True)
 class Task:
-    """Samples of one batch (from 0), by one group: "noise" or the name of a synthesizer."""
+    """Samples of one batch (from 0), by one group: "noise" or the name of a synthesizer, which
+    runs at one of the study's bounds (from 0); noise has all of them."""
 
     batch: int
     group: str
+    bound: int = 0
 
     @property
     def name(self) -> str:
         """Of its file."""
-        return f"{self.batch:05d}_{self.group}"
+        return f"{self.batch:05d}_{self.group}" + (f"_{self.bound + 1}" if self.bound else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,10 +71,13 @@ class CoverageStudy:
     """Repeated samples of a population, every method with the same epsilon on each of them.
 
     methods: "sample", "laplace", "laplace_consistent" and synthesizers, with "_paper" or
-    "_debiased" for the inference, debiased where neither is said. The sample is always there,
-    since the others are held against it. settings: of the mechanism; its epsilon is for m draws,
-    and ``draws`` are the numbers of draws m' that tables are made from, nested draws of one fit,
-    each at epsilon 2 m' times the same bound; () stands for m alone. options: of a model by name.
+    "_debiased" for the inference, debiased where nothing is said; "_published" is inference as in
+    the paper with the conventions that its Tables 4 and 5 show (``published``). The
+    sample is always there, since the others are held against it. settings: of the mechanism; its
+    epsilon is for m draws, and ``draws`` are the numbers of draws m' that tables are made from,
+    nested draws of one fit, each at epsilon 2 m' times the same bound; () stands for m alone.
+    bounds: of one draw, a fit for each; () stands for that of ``settings``, epsilon / (2 m). The
+    random numbers are the same at every bound. options: of a model by name.
     batch: samples that run side by side; it is part of what makes a study repeatable.
     debias_plan: of the simulated fits of debiasing, with as many kept draws as ``settings.plan``.
     design_effect: declared for synthetic data of a two-stage design, in place of effects of PSUs.
@@ -83,6 +90,7 @@ class CoverageStudy:
     seed: int = 0
     settings: MechanismSettings = field(default_factory=MechanismSettings)
     draws: tuple[int, ...] = ()
+    bounds: tuple[float, ...] = ()
     replicates_per_draw: int = 4
     statistics: tuple[Statistic, ...] = ("count", "mean")
     linearisation: Linearisation = "ratio"
@@ -109,6 +117,12 @@ class CoverageStudy:
         if min(given) < 1 or len(set(given)) < len(given):
             raise InputError("draws must be distinct whole numbers of at least 1.")
         object.__setattr__(self, "draws", tuple(sorted(given)))
+        bounds = self.bounds or (self.settings.target_bound,)
+        if not all(np.isfinite(each) and each > 0 for each in bounds):
+            raise InputError("bounds must be positive numbers.")
+        if len(set(bounds)) < len(bounds):
+            raise InputError("bounds must be distinct.")
+        object.__setattr__(self, "bounds", tuple(sorted(float(each) for each in bounds)))
         methods = tuple(dict.fromkeys((SAMPLE, *self.methods)))
         object.__setattr__(self, "methods", methods)
         _ = self.inferences  # raises for a method that is not known
@@ -132,15 +146,15 @@ class CoverageStudy:
                 known = ", ".join((*NOISE_METHODS, *model_names()))
                 raise InputError(
                     f"there is no method {method!r}; known: {known}, synthesizers also with "
-                    "_paper or _debiased."
+                    f"{' or '.join(_SUFFIXES)}."
                 )
             result.setdefault(model, {})[method] = inference
         return result
 
     @property
-    def bound(self) -> float:
-        """The target of max(Delta, max osc) of one draw, the same for any number of draws."""
-        return self.settings.target_bound
+    def epsilons(self) -> tuple[float, ...]:
+        """Every epsilon at which tables are made, in order."""
+        return tuple(sorted({2.0 * m * bound for m in self.draws for bound in self.bounds}))
 
     @property
     def n_batches(self) -> int:
@@ -149,8 +163,9 @@ class CoverageStudy:
 
     def tasks(self) -> list[Task]:
         """All tasks, noise first."""
-        groups = (NOISE, *self.inferences)
-        return [Task(batch, group) for group in groups for batch in range(self.n_batches)]
+        runs = [(NOISE, 0)]
+        runs += [(group, bound) for bound in range(len(self.bounds)) for group in self.inferences]
+        return [Task(batch, *run) for run in runs for batch in range(self.n_batches)]
 
     def samples_of(self, task: Task) -> range:
         """Numbers of the samples of a task's batch, from 0."""

@@ -157,7 +157,7 @@ def fingerprint(study: CoverageStudy) -> dict[str, Any]:
         "replicates": study.replicates,
         "seed": study.seed,
         "draws": study.draws,
-        "bound": study.bound,
+        "bounds": study.bounds,
         "mechanism": _settings(study),
         "replicates_per_draw": study.replicates_per_draw,
         "statistics": study.statistics,

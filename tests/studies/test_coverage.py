@@ -190,7 +190,7 @@ def test_fewer_draws_are_the_first_of_the_same_fit(monkeypatch):
     ((private, _),) = seen[0]
     assert [each.settings.m for each in released] == [1, 3]
     for each in released:
-        assert each.settings.target_bound == pytest.approx(study.bound)
+        assert each.settings.target_bound == pytest.approx(study.bounds[0])
         assert each.settings.epsilon == pytest.approx(2 * each.settings.m * 1.8)
         np.testing.assert_array_equal(
             each.theta["beta"], private.theta["beta"][: each.settings.m]
@@ -239,6 +239,9 @@ def test_debiased_inference_takes_debiased_draws_and_variances_of_samples(monkey
         ({"seed": -1}, "seed"),
         ({"draws": (3, 3)}, "distinct"),
         ({"draws": (0,)}, "at least 1"),
+        ({"bounds": (1.8, 1.8)}, "distinct"),
+        ({"bounds": (1.8, 0.0)}, "positive"),
+        ({"bounds": (np.inf,)}, "positive"),
         ({"settings": replace(SETTINGS, risk="none")}, "none"),
         ({"debias_plan": SamplingPlan(2, 10, 20)}, "as many draws"),
         ({"design": SamplingDesign(n=12)}, "at least 16"),
