@@ -196,7 +196,14 @@ def compare(
 @app.command()
 def study(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")],
-    replicates: Annotated[int, typer.Option(help="Number of samples.", min=1)] = 100,
+    spec: Annotated[
+        Path | None,
+        typer.Argument(metavar="[SPEC]", help="A specification with [study]; its data are a "
+                       "population. Without it, the published simulation."),
+    ] = None,
+    replicates: Annotated[
+        int | None, typer.Option(help="Number of samples; without SPEC 100.", min=1)
+    ] = None,
     seed: Annotated[int, typer.Option(help="Makes another study of the same kind.", min=0)] = 0,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the batches that DIR lacks.")
@@ -209,24 +216,31 @@ def study(
         ),
     ] = None,
 ) -> None:
-    """Repeat the published simulation: coverage and error of every method at epsilon 10.8, m = 3.
+    """Coverage and error of every method over repeated samples of a population.
 
-    Exit code 4: batches failed twice, and the measures are of the others.
+    Without SPEC: the published simulation at epsilon 10.8, m = 3. Exit code 4: batches failed
+    twice, and the measures are of the others.
     """
     from surveysynth._progress import report_count
+    from surveysynth.spec import load_spec
     from surveysynth.studies.coverage import NOISE_METHODS, paper_study
-    from surveysynth.studies.run import write_study
+    from surveysynth.studies.run import REPORT_NAME, write_study
+    from surveysynth.studies.specified import study_of
 
-    methods = (*NOISE_METHODS, "fbs_paper", "fbs", "fbp_paper", "fbp")
+    if spec is None:
+        methods = (*NOISE_METHODS, "fbs_paper", "fbs", "fbp_paper", "fbp")
+        made = paper_study(seed=seed, replicates=replicates or 100, methods=methods)
+    else:
+        made = study_of(load_spec(spec), seed=seed, replicates=replicates)
     result = write_study(
-        paper_study(seed=seed, replicates=replicates, methods=methods),
-        out,
-        resume=resume,
-        scheduler=scheduler,
-        progress=report_count,
+        made, out, resume=resume, scheduler=scheduler, progress=report_count, report=True
     )
-    print(result.summary.drop(columns=["m", "epsilon"]).round(3).to_string(index=False))
-    print(f"Cells, replicates and refusals: {result.out}")
+    summary = result.summary
+    if len(made.epsilons) == 1:
+        summary = summary.drop(columns=["m", "epsilon"])
+    print(summary.round(3).to_string(index=False))
+    print(f"Cells, replicates, refusals, figures: {result.out}")
+    print(f"Report: {result.out / REPORT_NAME}")
 
 
 @app.command()

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from surveysynth._messages import listing, nearest, raise_problems
@@ -23,6 +23,7 @@ from surveysynth._spec_sections import (
     SynthesizerSection,
     TablesSection,
 )
+from surveysynth._spec_study import StudySection
 from surveysynth.errors import InputError
 
 _SECTIONS: dict[str, type[BaseModel]] = {
@@ -30,6 +31,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "synthesizer": SynthesizerSection,
     "privacy": PrivacySection,
     "tables": TablesSection,
+    "study": StudySection,
 }
 
 _TYPE_WORDS = {
@@ -67,34 +69,13 @@ class Spec(BaseModel):
     privacy: PrivacySection = PrivacySection()
     tables: TablesSection = TablesSection()
     labels: dict[str, LabelSection] = {}
-    study: None = None
+    study: StudySection | None = None
     path: Path
-
-    @field_validator("study", mode="before")
-    @classmethod
-    def _no_study(cls, value: Any) -> Any:
-        if value is not None:
-            raise ValueError("studies are not built yet; leave this section out.")
-        return value
 
     @model_validator(mode="after")
     def _agree(self) -> "Spec":
-        survey, synthesizer, tables = self.survey, self.synthesizer, self.tables
-        problems = []
-        if survey.weight is None:
-            problems.append(
-                "survey.weight: missing; the tables of a survey need a column of weights."
-            )
-        if survey.population_size is None and synthesizer.model == "fbp":
-            problems.append(
-                "survey.population_size: missing; model 'fbp' needs the public size of the "
-                "population (from a frame or a published source, not the sum of the weights)."
-            )
-        if survey.population_size is None and tables.linearisation == "ratio":
-            problems.append(
-                "tables.linearisation: 'ratio' needs survey.population_size, the public size of "
-                "the population; set it or use 'plain'."
-            )
+        synthesizer, tables = self.synthesizer, self.tables
+        problems = self._survey_problems() if self.study is None else self._study_problems()
         kept = synthesizer.chains * synthesizer.draws
         if self.privacy.m > kept:
             problems.append(
@@ -111,6 +92,57 @@ class Spec(BaseModel):
         if problems:
             raise ValueError("\n".join(problems))
         return self
+
+    def _survey_problems(self) -> list[str]:
+        """What tables of a survey need."""
+        survey, problems = self.survey, []
+        if survey.weight is None:
+            problems.append(
+                "survey.weight: missing; the tables of a survey need a column of weights."
+            )
+        if survey.population_size is None and self.synthesizer.model == "fbp":
+            problems.append(
+                "survey.population_size: missing; model 'fbp' needs the public size of the "
+                "population (from a frame or a published source, not the sum of the weights)."
+            )
+        if survey.population_size is None and self.tables.linearisation == "ratio":
+            problems.append(
+                "tables.linearisation: 'ratio' needs survey.population_size, the public size of "
+                "the population; set it or use 'plain'."
+            )
+        return problems
+
+    def _study_problems(self) -> list[str]:
+        """What a study, whose data are a population, cannot take or would not look at."""
+        survey, synthesizer, study = self.survey, self.synthesizer, self.study
+        assert study is not None  # the caller has seen it
+        problems = []
+        for key in ("weight", "fpc", "public_columns"):
+            if getattr(survey, key):
+                problems.append(
+                    f"survey.{key}: with [study] the data are a population, which has none; "
+                    "leave it out."
+                )
+        if survey.lonely_psu != "fail":
+            problems.append(
+                "survey.lonely_psu: the samples of a study have no lonely PSU; leave it out."
+            )
+        if synthesizer.is_program or synthesizer.engine == "cmdstan":
+            problems.append(
+                "synthesizer: studies run on the embedded samplers; name a model that has one, "
+                "and leave engine out."
+            )
+        if self.privacy.risk == "none":
+            problems.append(
+                "privacy.risk: a study compares methods at one epsilon, and 'none' has none."
+            )
+        kept = synthesizer.chains * synthesizer.draws
+        if max(study.draws, default=1) > kept:
+            problems.append(
+                f"study.draws: {max(study.draws)} draws cannot be released out of chains x draws "
+                f"= {kept}; lower them or raise synthesizer.draws."
+            )
+        return problems
 
     def _pattern_problems(self) -> list[str]:
         """Columns of the pattern that are not public, or not known to be."""
@@ -147,10 +179,12 @@ class Spec(BaseModel):
 
     @property
     def linearisation(self) -> Literal["ratio", "plain"]:
-        """The linearisation in force: as given, else ratio when there is a population size."""
+        """The linearisation in force: as given, else ratio when there is a population size, which
+        a study has."""
         if self.tables.linearisation is not None:
             return self.tables.linearisation
-        return "ratio" if self.survey.population_size is not None else "plain"
+        known = self.survey.population_size is not None or self.study is not None
+        return "ratio" if known else "plain"
 
     def margin_label(self, column: str) -> str:
         """The name of the margin over ``column`` (``All`` unless labelled otherwise)."""

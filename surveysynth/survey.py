@@ -173,6 +173,11 @@ def read_survey(spec: Spec) -> Survey:
     Raises ``InputError`` when the data file cannot be read as it is or does not fit the
     specification.
     """
+    if spec.study is not None:
+        raise InputError(
+            f"{spec.path} has a section [study], so that its data are a population and no survey: "
+            "run 'surveysynth study' with it, or leave the section out."
+        )
     section, synthesizer, tables = spec.survey, spec.synthesizer, spec.tables
     roles = make_roles(
         synthesizer.outcome, section.weight, tables.by, section.strata, section.psu, section.fpc,

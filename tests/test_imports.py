@@ -18,7 +18,7 @@ PACKAGE = Path(surveysynth.__file__).parent
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("_types", "_messages", "_progress", "doctor", "errors", "resources"),
     ("_checks", "_columns", "_formula", "_reading", "_records", "_spec_flags", "_spec_sections",
-     "design_matrix", "spec", "survey", "transforms"),
+     "_spec_study", "design_matrix", "spec", "survey", "transforms"),
     ("models", "sampling"),
     ("mechanism", "privacy"),
     ("debias",),
@@ -28,7 +28,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli", "__main__"),
 )  # fmt: skip
 #: Beside the release, and allowed to see confidential data: no release may rest on them.
-BESIDE_RELEASE = ("baselines", "evaluate", "plots.confidential", "plots.risk", "studies")
+BESIDE_RELEASE = (
+    "baselines", "evaluate", "plots.confidential", "plots.risk", "plots.study", "studies"
+)  # fmt: skip
 
 #: What these import comes from private draws and public inputs alone.
 PUBLIC_SIDE = ("debias", "synthesis", "estimation", "release")

@@ -1,6 +1,5 @@
 """From a specification file to a folder with a comparison: confidential, whole or not at all."""
 
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,15 +117,12 @@ def make_pictures(comparison: "Comparison") -> "list[Picture]":
     """All figures of a report, drawn."""
     from surveysynth.evaluate.report import Picture
     from surveysynth.plots import confidential as plots
+    from surveysynth.plots.style import draw, png_bytes
 
     def picture(
         name: str, heading: str, text: str, figure: Callable[..., Any], *more: int
     ) -> Picture:
-        buffer = io.BytesIO()
-        drawn = plots.draw(figure, comparison, *more)
-        # Without the library's version the same numbers give the same bytes.
-        drawn.savefig(buffer, format="png", metadata={"Software": None})
-        return Picture(name, heading, text, buffer.getvalue())
+        return Picture(name, heading, text, png_bytes(draw(figure, comparison, *more)))
 
     made = [
         picture(

@@ -3,14 +3,20 @@
 Each function returns a figure that belongs to no display.
 """
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from surveysynth._types import FloatArray
 from surveysynth.plots import style
-from surveysynth.plots.style import colour_of, label_of, new_figure, outcome_axis, short_number
+from surveysynth.plots.style import (
+    colour_of,
+    label_of,
+    log_ticks,
+    new_figure,
+    outcome_axis,
+    violin,
+)
 from surveysynth.release.facts import labels_of
 from surveysynth.transforms import Transform
 
@@ -28,15 +34,6 @@ ROUNDING = 1e-9
 _UNITS = {"count": "units of the population", "proportion": "share, 0 to 1"}
 
 
-def draw(function: Callable[..., "Figure"], *arguments: Any) -> "Figure":
-    """Call a figure function with the style of all figures."""
-    import matplotlib as mpl
-
-    settings: Any = style.RC
-    with mpl.rc_context(settings):
-        return function(*arguments)
-
-
 def rmse_violins(comparison: "Comparison") -> "Figure":
     """RMSE against the sample over the rows of each table, by method, a panel a statistic."""
     keys = list(comparison.tables)
@@ -52,13 +49,13 @@ def rmse_violins(comparison: "Comparison") -> "Figure":
             least = ROUNDING * np.abs(by_method["sample"]["estimate"].to_numpy(dtype=np.float64))
             values = values[np.isfinite(values) & (values > least)]
             colour = colour_of(method, comparison.methods)
-            _violin(panel, place, np.log10(values), colour)
+            violin(panel, place, np.log10(values), colour)
         panel.set_yticks(range(len(by_method)), [label_of(name) for name in by_method])
         panel.invert_yaxis()
         panel.set_title(_statistic_title(comparison, *key))
         unit = _unit(comparison, *key)
         panel.set_xlabel(f"RMSE against the sample ({unit}), log scale; a dot is a cell or margin")
-        _log_ticks(panel)
+        log_ticks(panel)
     return figure
 
 
@@ -73,7 +70,7 @@ def record_bounds(comparison: "Comparison") -> "Figure":
             (0, run.fit.unweighted_lipschitz_by_record, style.FAINT),
             (1, run.fit.lipschitz_by_record, colour),
         ):
-            _violin(panel, place, values[np.isfinite(values)], shade, points=False)
+            violin(panel, place, values[np.isfinite(values)], shade, points=False)
         panel.set_yticks([0, 1], ["unweighted", "weighted"])
         panel.set_ylim(1.6, -0.6)
         panel.set_title(f"{label_of(method)}: bound of each record")
@@ -134,7 +131,7 @@ def outcome_against_weight(comparison: "Comparison", column: int) -> "Figure":
     for panel in panels.ravel():
         panel.set_xlim(low, high)
         panel.grid(True, axis="both")
-    _log_ticks(panels[0, 0], "y")
+    log_ticks(panels[0, 0], "y")
     return figure
 
 
@@ -174,29 +171,6 @@ def densities(comparison: "Comparison") -> "Figure":
     return figure
 
 
-def _violin(
-    panel: Any, place: int, values: FloatArray, colour: str, *, points: bool = True
-) -> None:
-    """A horizontal violin with its median told; too few or equal values are dots alone."""
-    if values.size > 2 and np.ptp(values) > 0:
-        parts = panel.violinplot(
-            [values], positions=[place], orientation="horizontal", widths=0.82, showextrema=False
-        )
-        for body in parts["bodies"]:
-            body.set(facecolor=colour, edgecolor=colour, alpha=0.32, linewidth=1.0)
-    if points:
-        jitter = np.random.default_rng(0).uniform(-0.13, 0.13, values.size)  # of the drawing alone
-        panel.plot(values, place + jitter, ".", color=colour, markersize=4, alpha=0.75)
-    if values.size:
-        median = float(np.median(values))
-        panel.plot([median] * 2, [place - 0.3, place + 0.3], color=colour, linewidth=2)
-        shown = short_number(10**median if points else median)
-        panel.annotate(
-            shown, (median, place - 0.4), xytext=(0, 0), textcoords="offset points",
-            ha="center", va="bottom", fontsize=8, color=style.INK,
-        )  # fmt: skip
-
-
 def _points(panel: Any, x: FloatArray, y: FloatArray, colour: str) -> None:
     step = -(-x.size // MOST_POINTS)
     alpha = float(np.clip(600 / x.size, 0.12, 0.6))
@@ -231,17 +205,6 @@ def _density(z: FloatArray, weight: FloatArray | None, grid: FloatArray) -> Floa
         return np.zeros(grid.size)
     weights = None if weight is None else weight[usable]
     return np.asarray(gaussian_kde(z[usable], weights=weights)(grid))
-
-
-def _log_ticks(panel: Any, which: str = "x") -> None:
-    """Ticks of an axis that shows log10 values: 1, 2, 5 and their multiples of ten, thinned."""
-    low, high = panel.get_xlim() if which == "x" else panel.get_ylim()
-    leading = (1,) if high - low > 3 else (1, 3) if high - low > 1.5 else (1, 2, 5)
-    powers = range(int(np.floor(low)) - 1, int(np.ceil(high)) + 1)
-    every = [m * 10.0**k for k in powers for m in leading]
-    kept = [value for value in every if low <= np.log10(value) <= high]
-    axis = panel.xaxis if which == "x" else panel.yaxis
-    axis.set_ticks(np.log10(kept), [short_number(value) for value in kept])
 
 
 def _statistic_title(comparison: "Comparison", statistic: str, outcome: str | None) -> str:

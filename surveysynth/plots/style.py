@@ -1,5 +1,7 @@
 """What all figures share: colours, fonts, axes in the units of the data."""
 
+import io
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,12 +61,30 @@ def label_of(method: str) -> str:
     return known.get(method, method.replace("_", " ").capitalize())
 
 
-def new_figure(width: float, height: float) -> "Figure":
-    """An empty figure that needs no display, marked confidential."""
+def draw(function: Callable[..., "Figure"], *arguments: Any) -> "Figure":
+    """Call a figure function with the style of all figures."""
+    import matplotlib as mpl
+
+    settings: Any = RC
+    with mpl.rc_context(settings):
+        return function(*arguments)
+
+
+def png_bytes(figure: "Figure") -> bytes:
+    """The figure as PNG; without the library's version the same numbers give the same bytes."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def new_figure(
+    width: float, height: float, mark: str = MARK, colour: str = WARNING
+) -> "Figure":
+    """An empty figure that needs no display, marked confidential or with another line."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    figure.suptitle(MARK, x=0.01, ha="left", color=WARNING, fontsize=9, fontweight="bold")
+    figure.suptitle(mark, x=0.01, ha="left", color=colour, fontsize=9, fontweight="bold")
     return figure
 
 
@@ -104,3 +124,37 @@ def spread(values: FloatArray) -> tuple[float, float]:
     low, high = float(values.min()), float(values.max())
     margin = 0.03 * (high - low) or 1.0
     return low - margin, high + margin
+
+
+def violin(
+    panel: Any, place: int, values: FloatArray, colour: str, *, points: bool = True
+) -> None:
+    """A horizontal violin with its median told; too few or equal values are dots alone."""
+    if values.size > 2 and np.ptp(values) > 0:
+        parts = panel.violinplot(
+            [values], positions=[place], orientation="horizontal", widths=0.82, showextrema=False
+        )
+        for body in parts["bodies"]:
+            body.set(facecolor=colour, edgecolor=colour, alpha=0.32, linewidth=1.0)
+    if points:
+        jitter = np.random.default_rng(0).uniform(-0.13, 0.13, values.size)  # of the drawing alone
+        panel.plot(values, place + jitter, ".", color=colour, markersize=4, alpha=0.75)
+    if values.size:
+        median = float(np.median(values))
+        panel.plot([median] * 2, [place - 0.3, place + 0.3], color=colour, linewidth=2)
+        shown = short_number(10**median if points else median)
+        panel.annotate(
+            shown, (median, place - 0.4), xytext=(0, 0), textcoords="offset points",
+            ha="center", va="bottom", fontsize=8, color=INK,
+        )  # fmt: skip
+
+
+def log_ticks(panel: Any, which: str = "x") -> None:
+    """Ticks of an axis that shows log10 values: 1, 2, 5 and their multiples of ten, thinned."""
+    low, high = panel.get_xlim() if which == "x" else panel.get_ylim()
+    leading = (1,) if high - low > 3 else (1, 3) if high - low > 1.5 else (1, 2, 5)
+    powers = range(int(np.floor(low)) - 1, int(np.ceil(high)) + 1)
+    every = [m * 10.0**k for k in powers for m in leading]
+    kept = [value for value in every if low <= np.log10(value) <= high]
+    axis = panel.xaxis if which == "x" else panel.yaxis
+    axis.set_ticks(np.log10(kept), [short_number(value) for value in kept])

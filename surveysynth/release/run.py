@@ -195,12 +195,18 @@ def model_of(spec: "Spec") -> "Model":
         program = StanProgram.load(spec.path.parent / synthesizer.model, priors=synthesizer.priors)
         check_replicates(program, spec.privacy.replicates_per_draw)
         return program
+    return get_model(synthesizer.model, **model_options(spec))
+
+
+def model_options(spec: "Spec") -> dict[str, Any]:
+    """What a specification says of its registered model, besides the name."""
+    synthesizer = spec.synthesizer
     options: dict[str, Any] = {"priors": dict(synthesizer.priors)}
     if synthesizer.model == "fbp":
         options["smoothing"] = synthesizer.smoothing
     if synthesizer.model == "normal_mixture":
         options["components"] = synthesizer.components
-    return get_model(synthesizer.model, **options)
+    return options
 
 
 def engine_of(spec: "Spec", model: "Model") -> "Model":

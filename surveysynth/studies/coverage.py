@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from surveysynth._messages import nearest
 from surveysynth.errors import InputError
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.taylor import Linearisation, SampleDesign, Statistic
@@ -49,6 +50,14 @@ BATCH_PLAN = SamplingPlan(2, 150, 500)
 BATCH = 25
 #: Streams of random numbers; those from 2 on are of the tasks.
 _POPULATION, _DRAWN = 0, 1
+
+
+def method_names() -> tuple[str, ...]:
+    """Every method of a study by name."""
+    from surveysynth.models import model_names
+
+    with_inference = [name + suffix for suffix in ("", *_SUFFIXES) for name in model_names()]
+    return (*NOISE_METHODS, *with_inference)
 
 
 @dataclass(frozen=True, order=True)
@@ -145,8 +154,8 @@ class CoverageStudy:
             if model not in model_names():
                 known = ", ".join((*NOISE_METHODS, *model_names()))
                 raise InputError(
-                    f"there is no method {method!r}; known: {known}, synthesizers also with "
-                    f"{' or '.join(_SUFFIXES)}."
+                    f"there is no method {method!r}.{nearest(method, method_names())} Known: "
+                    f"{known}, synthesizers also with {' or '.join(_SUFFIXES)}."
                 )
             result.setdefault(model, {})[method] = inference
         return result

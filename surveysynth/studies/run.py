@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 STUDY_NAME, BATCHES = "study.json", "batches"
 CELLS_NAME, SUMMARY_NAME, REPLICATES_NAME = "cells.csv", "summary.csv", "replicates.parquet"
-REFUSALS_NAME = "refusals.csv"
+REFUSALS_NAME, REPORT_NAME, FIGURES = "refusals.csv", "report.html", "figures"
 
 Progress = Callable[[str, int, int], None]
 """Called with a line, and how many of how many tasks are done."""
@@ -50,11 +50,13 @@ def write_study(
     scheduler: str | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
+    report: bool = False,
 ) -> StudyResult:
     """Run a study and write it to ``out``, a new folder or, with ``resume``, one of this study.
 
     scheduler: address of a Dask scheduler; without it, ``workers`` processes run on this machine
-    (None: one a processor). Raises ``InputError`` for a folder that exists or holds another study,
+    (None: one a processor). report: also figures and a page that shows them.
+    Raises ``InputError`` for a folder that exists or holds another study,
     ``StoppedError`` when interrupted, and ``IncompleteError``, after everything was written, when
     batches failed.
     """
@@ -85,6 +87,10 @@ def write_study(
             "with the others."
         ) from None
     result = _collect(study, store, folder, failed)
+    if report:
+        from surveysynth.studies.report import write_report
+
+        write_report(study, result)
     if failed:
         reasons = "; ".join(f"{name}: {why}" for name, why in sorted(failed.items()))
         raise IncompleteError(
@@ -119,7 +125,7 @@ def _labelled(study: CoverageStudy, frame: "pd.DataFrame") -> "pd.DataFrame":
     """With the by-columns in place of the row; m, epsilon and outcome where there are several."""
     table = study.domains(study.population.frame).table
     labels = table.drop(columns="is_margin").iloc[frame["row"]].reset_index(drop=True)
-    several = {"m": len(study.draws) > 1, "epsilon": len(study.draws) > 1,
+    several = {"m": len(study.draws) > 1, "epsilon": len(study.epsilons) > 1,
                "outcome": len(study.population.outcome) > 1}  # fmt: skip
     keys = [name for name in KEYS if name != "row" and several.get(name, True)]
     rest = [name for name in frame.columns if name not in KEYS]

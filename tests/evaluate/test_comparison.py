@@ -22,7 +22,7 @@ from surveysynth.evaluate.report import render_report
 from surveysynth.evaluate.run import sensitivity_of, write_comparison
 from surveysynth.mechanism import ConfidentialFit, PrivateDraws
 from surveysynth.plots import confidential as plots
-from surveysynth.plots.style import MARK, colour_of, outcome_ticks
+from surveysynth.plots.style import MARK, colour_of, draw, outcome_ticks
 from surveysynth.release.ledger import read_ledger, summarise
 from surveysynth.spec import load_spec
 from surveysynth.studies.example import write_example
@@ -229,9 +229,9 @@ def made(spec: Path, **options: Any) -> Comparison:
 def test_every_figure_is_marked_and_its_axes_have_units(spec: Path) -> None:
     comparison = made(spec, models=["normal"])
     figures = [
-        plots.draw(plots.rmse_violins, comparison), plots.draw(plots.record_bounds, comparison),
-        plots.draw(plots.risk_weights, comparison), plots.draw(plots.densities, comparison),
-        plots.draw(plots.outcome_against_weight, comparison, 0),
+        draw(plots.rmse_violins, comparison), draw(plots.record_bounds, comparison),
+        draw(plots.risk_weights, comparison), draw(plots.densities, comparison),
+        draw(plots.outcome_against_weight, comparison, 0),
     ]  # fmt: skip
     labels = []
     for figure in figures:

@@ -12,15 +12,18 @@ from study_cases import PLAN, SETTINGS, population, small_study
 
 from surveysynth.debias import Debiased, DebiasRecord
 from surveysynth.errors import InputError
+from surveysynth.estimation.combining import Combined, t_interval
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.taylor import SampleDesign, estimate_domains
 from surveysynth.mechanism import run_batch
+from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
 from surveysynth.privacy.budget import MechanismSettings
 from surveysynth.studies import batches
 from surveysynth.studies.coverage import CoverageStudy, Task, paper_study
 from surveysynth.studies.designs import SamplingDesign
 from surveysynth.studies.measures import measure_cells, root_ratio, summarise_methods
+from surveysynth.studies.published import Conventions, PublishedConventions
 
 TRUTH = 50.0
 
@@ -286,3 +289,67 @@ def test_the_long_run_covers_as_the_design_page_says():
             assert mended["coverage"] - 2 * mended["coverage_mcse"] > 0.94
             assert mended["coverage"] > paper["coverage"] + 2 * paper["coverage_mcse"]
             assert mended["rmse_ratio"] < 1.1
+
+
+def test_every_bound_has_a_fit_and_the_first_is_that_of_a_study_of_its_own():
+    changes = {"methods": ("laplace", "fbs_paper"), "draws": (1, 2)}
+    both, one = whole_study(bounds=(3.4, 1.8), **changes), whole_study(**changes)
+    assert both.bounds == (1.8, 3.4)
+    assert both.epsilons == pytest.approx((3.6, 6.8, 7.2, 13.6))
+    assert [task.name for task in both.tasks()] == ["00000_noise", "00000_fbs", "00000_fbs_2"]
+    noise, low, high = (both.run(task).replicates for task in both.tasks())
+    assert len(low) == len(high) == 2 * 2 * 27
+    pd.testing.assert_frame_equal(low, one.run(Task(0, "fbs")).replicates)
+    assert (high["epsilon"] / high["m"]).unique() == pytest.approx(6.8)
+    # Common random numbers: more of the likelihood is kept, and little else changes.
+    both_estimates = low.merge(high, on=["m", "sample", "statistic", "row"])
+    ratio = both_estimates["estimate_x"] / both_estimates["estimate_y"]
+    assert 0.8 < ratio.min() < ratio.max() < 1.25
+    assert (ratio != 1).any()
+    counts = noise[noise["method"] == "laplace"]
+    assert sorted(set(counts["epsilon"])) == pytest.approx([3.6, 6.8, 7.2, 13.6])
+    plain = one.run(Task(0, "noise")).replicates
+    same = noise[noise["epsilon"].isin(set(plain["epsilon"]))].reset_index(drop=True)
+    pd.testing.assert_frame_equal(same, plain)
+
+
+def test_conventions_of_the_published_tables():
+    """By hand: standard errors of a count in a simple random sample, plain means of cells, margins
+    by sizes of cells, 1.96 standard errors."""
+    survey = small_study().survey(0)
+    design = survey.design
+    rng = np.random.default_rng(1)
+    weight = rng.lognormal(5, 0.4, design.n)
+    outcome = rng.lognormal(11, 0.4, design.n)
+    domains = build_domains(design.frame, design.by, design.levels)
+    population_model = PublishedConventions(get_model("fbp"), design)
+    sample_model = PublishedConventions(get_model("fbs"), design)
+    ours = Conventions(get_model("fbp"), design)
+    assert sample_model.weight(weight, "mean") is weight
+    assert population_model.weight(weight, "count") is ours.weight(weight, "mean") is weight
+    assert ours.sample_design().degrees_of_freedom == design.n - 8
+
+    def table(conventions, statistic, values):
+        return estimate_domains(
+            domains, conventions.sample_design(), weight=conventions.weight(weight, statistic),
+            outcome=values, statistic=statistic, linearisation="plain",
+        )  # fmt: skip
+
+    frame = design.frame.assign(w=weight, y=outcome)
+    row = domains.table.set_index(["field", "gender"]).index.get_loc(("7", "All"))
+    inside = weight * (frame["field"] == "7")
+    expected = design.n * inside.var(ddof=1)
+    assert table(population_model, "count", None).variance[row] == pytest.approx(expected)
+    assert table(ours, "count", None).variance[row] < 0.7 * expected
+    stratified = table(ours, "count", None).variance
+    np.testing.assert_allclose(table(sample_model, "count", None).variance, stratified)
+    cells = frame[frame["field"] == "7"].groupby("gender")
+    mean = np.average(cells["y"].mean(), weights=cells["w"].sum())
+    found = table(population_model, "mean", outcome).estimate
+    assert found[row] == pytest.approx(mean)
+    assert abs(found[row] / table(ours, "mean", outcome).estimate[row] - 1) > 1e-4
+    one = np.ones(1)
+    combined = Combined(100 * one, 2 * one, 5 * one, 9.0, one, one)
+    low, high = t_interval(population_model.combined(combined), 0.95)
+    np.testing.assert_allclose([low[0], high[0]], [100 - 3.919928, 100 + 3.919928])
+    assert ours.combined(combined) is combined

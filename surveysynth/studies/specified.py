@@ -1,0 +1,153 @@
+"""A study from a specification file: ``[study]``, with the data of ``[survey]`` as population."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, get_args
+
+from surveysynth._checks import Roles, check_outcome, check_proportion, check_roles
+from surveysynth._messages import listing, nearest, raise_problems
+from surveysynth._reading import open_table
+from surveysynth._records import Records, read_records
+from surveysynth.errors import InputError
+from surveysynth.models.base import SamplingPlan
+from surveysynth.release.run import model_options, settings_of
+from surveysynth.studies.coverage import BATCH_PLAN, NOISE_METHODS, CoverageStudy, method_names
+from surveysynth.studies.designs import Allocation, DesignKind, SamplingDesign
+from surveysynth.studies.population import Population
+from surveysynth.survey import make_roles
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from surveysynth._spec_study import StudySection
+    from surveysynth.spec import Spec
+
+
+def study_of(spec: "Spec", *, replicates: int | None = None, seed: int = 0) -> CoverageStudy:
+    """The study that a specification describes; ``replicates`` overrides its number of samples.
+
+    Its population size N is the number of units in the data. Raises ``InputError`` for a
+    specification without [study], for words that studies do not know, and for data that cannot be
+    a population or that no sample can be drawn from.
+    """
+    section = spec.study
+    if section is None:
+        raise InputError(
+            f"{spec.path}: study: missing; a study needs this section, which may be empty, and a "
+            "population as the data of [survey]."
+        )
+    raise_problems(str(spec.path), _unknown_words(section))
+    study = CoverageStudy(
+        read_population(spec),
+        design=SamplingDesign(
+            section.design,  # type: ignore[arg-type]  # checked above
+            section.n,
+            section.allocation,  # type: ignore[arg-type]
+            section.per_cluster,
+        ),
+        methods=section.methods or _default_methods(spec),
+        replicates=section.replicates if replicates is None else replicates,
+        seed=seed,
+        settings=settings_of(spec),
+        draws=section.draws,
+        bounds=section.bounds or tuple(each / (2.0 * spec.privacy.m) for each in section.epsilons),
+        replicates_per_draw=spec.privacy.replicates_per_draw,
+        statistics=spec.tables.statistics,
+        linearisation=spec.linearisation,
+        level=spec.tables.level,
+        options={spec.synthesizer.model: model_options(spec)},
+        batch=section.batch,
+        debias_plan=_debias_plan(settings_of(spec).plan),
+    )
+    study.survey(0)  # what a survey cannot be is told now, not by every batch
+    return study
+
+
+def read_population(spec: "Spec") -> Population:
+    """The data of a specification as a population; raises ``InputError`` for what cannot be one.
+
+    Messages count units and show no value, since a population may be as confidential as a sample.
+    """
+    assert spec.study is not None  # the caller has seen it
+    survey, synthesizer, size = spec.survey, spec.synthesizer, spec.study.size
+    roles = make_roles(
+        synthesizer.outcome, None, spec.tables.by, survey.strata, survey.psu, None,
+        synthesizer.predictors, (),
+    )  # fmt: skip
+    source = str(spec.data_path)
+    table = open_table(spec.data_path)
+    check_roles(roles, table.columns, source)
+    if size is not None and size not in table.columns:
+        raise InputError(
+            f"{source}: study.size: there is no column {size!r}."
+            f"{nearest(size, table.columns) or f' Columns: {listing(list(table.columns))}.'}"
+        )
+    # The measure of size is a number like an outcome: read with them.
+    numbers = (*roles.outcomes, *([] if size is None else [size]))
+    reading = Roles(
+        tuple(dict.fromkeys(numbers)), None, roles.by, roles.strata, roles.psu, None,
+        roles.predictors, (),
+    )  # fmt: skip
+    records = read_records(table.read(reading.needed), reading, survey.missing, source)
+    _check_values(spec, records, source)
+    return Population(
+        _frame(records, reading), roles.outcomes, roles.by, roles.strata, size, roles.psu,
+        synthesizer.transforms, synthesizer.predictors,
+    )  # fmt: skip
+
+
+def _check_values(spec: "Spec", records: Records, source: str) -> None:
+    declared = spec.survey.population_size
+    if declared is not None and declared != records.n:
+        raise InputError(
+            f"{source}: survey.population_size is {declared:,.0f}, but the data of a study are "
+            f"the whole population, {records.n:,} units; leave population_size out."
+        )
+    for name, transform in zip(
+        spec.synthesizer.outcome, spec.synthesizer.transforms, strict=True
+    ):
+        check_outcome(records.numbers[name], name, transform, source)
+        if "proportion" in spec.tables.statistics:
+            check_proportion(records.numbers[name], name, transform, source)
+
+
+def _frame(records: Records, roles: Roles) -> "pd.DataFrame":
+    """Codes as text and numbers as numbers, one row a unit."""
+    import pandas as pd
+
+    data = {
+        name: records.text[name].values() if name in records.text else records.numbers[name]
+        for name in roles.needed
+    }
+    return pd.DataFrame(data, index=pd.RangeIndex(records.n))
+
+
+def _unknown_words(section: "StudySection") -> list[str]:
+    """Designs, allocations and methods that studies do not know, with the nearest right word."""
+    problems = []
+    for key, known in (("design", get_args(DesignKind)), ("allocation", get_args(Allocation))):
+        problems += _unknown(f"study.{key}", [getattr(section, key)], known)
+    problems += _unknown("study.methods", section.methods, method_names())
+    return problems
+
+
+def _unknown(key: str, words: Sequence[str], known: Sequence[str]) -> list[str]:
+    return [
+        f"{key}: expected one of {listing(known, limit=40)}, got {word!r}.{nearest(word, known)}"
+        for word in words
+        if word not in known
+    ]
+
+
+def _default_methods(spec: "Spec") -> tuple[str, ...]:
+    """The sample, noise, and the specification's model with its inference."""
+    synthesizer = spec.synthesizer
+    suffix = "_paper" if synthesizer.inference == "paper" else ""
+    return (*NOISE_METHODS, f"{synthesizer.model}{suffix}")
+
+
+def _debias_plan(plan: SamplingPlan) -> SamplingPlan:
+    """As many kept draws as in the release, by two long chains where their number is even."""
+    warmup = min(plan.warmup, BATCH_PLAN.warmup)
+    if plan.kept % 2:
+        return SamplingPlan(plan.chains, warmup, plan.draws)
+    return SamplingPlan(BATCH_PLAN.chains, warmup, plan.kept // 2)
