@@ -25,8 +25,9 @@ class StudySection(Section):
     size: the column with the measure of size, for PPS designs. methods: empty stands for the
     sample, Laplace noise, and the model of the specification. draws: numbers of draws m that
     tables are made from; empty stands for privacy.m. bounds of one draw, or epsilons for
-    privacy.m draws; without either, privacy.epsilon. Words of design, allocation and methods are
-    checked where studies know them.
+    privacy.m draws; without either, privacy.epsilon. per_cluster, clusters and within are of the
+    design two_stage. Words of design, allocation, clusters, within and methods are checked where
+    studies know them.
     """
 
     n: Annotated[int, Field(ge=2)] = 1000
@@ -34,6 +35,8 @@ class StudySection(Section):
     size: Name | None = None
     allocation: Name = "proportional"
     per_cluster: Count = 5
+    clusters: Name = "units"
+    within: Name = "srs"
     methods: Names = ()
     replicates: Count = 100
     draws: Counts = ()

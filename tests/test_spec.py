@@ -324,6 +324,7 @@ def test_a_study_needs_no_weight_and_knows_its_population() -> None:
     spec = parse_spec(STUDY)
     assert spec.study is not None
     written = "n = 1000\ndesign = 'pps_wr'\nallocation = 'proportional'\nper_cluster = 5\n"
+    written += "clusters = 'units'\nwithin = 'srs'\n"
     written += "methods = []\nreplicates = 100\ndraws = []\nbounds = []\nepsilons = []\nbatch = 25"
     assert parse_spec(STUDY + written).study == spec.study
     assert spec.linearisation == "ratio"

@@ -11,7 +11,13 @@ from surveysynth.errors import InputError
 from surveysynth.models.base import SamplingPlan
 from surveysynth.release.run import model_options, settings_of
 from surveysynth.studies.coverage import BATCH_PLAN, NOISE_METHODS, CoverageStudy, method_names
-from surveysynth.studies.designs import Allocation, DesignKind, SamplingDesign
+from surveysynth.studies.designs import (
+    Allocation,
+    ClusterRule,
+    DesignKind,
+    SamplingDesign,
+    WithinRule,
+)
 from surveysynth.studies.population import Population
 from surveysynth.survey import make_roles
 
@@ -43,6 +49,8 @@ def study_of(spec: "Spec", *, replicates: int | None = None, seed: int = 0) -> C
             section.n,
             section.allocation,  # type: ignore[arg-type]
             section.per_cluster,
+            section.clusters,  # type: ignore[arg-type]
+            section.within,  # type: ignore[arg-type]
         ),
         methods=section.methods or _default_methods(spec),
         replicates=section.replicates if replicates is None else replicates,
@@ -57,6 +65,7 @@ def study_of(spec: "Spec", *, replicates: int | None = None, seed: int = 0) -> C
         options={spec.synthesizer.model: model_options(spec)},
         batch=section.batch,
         debias_plan=_debias_plan(settings_of(spec).plan),
+        design_effect=spec.survey.design_effect,
     )
     study.survey(0)  # what a survey cannot be is told now, not by every batch
     return study
@@ -122,10 +131,12 @@ def _frame(records: Records, roles: Roles) -> "pd.DataFrame":
 
 
 def _unknown_words(section: "StudySection") -> list[str]:
-    """Designs, allocations and methods that studies do not know, with the nearest right word."""
+    """Words that studies do not know, with the nearest right one."""
     problems = []
-    for key, known in (("design", get_args(DesignKind)), ("allocation", get_args(Allocation))):
-        problems += _unknown(f"study.{key}", [getattr(section, key)], known)
+    kinds = {"design": DesignKind, "allocation": Allocation, "clusters": ClusterRule,
+             "within": WithinRule}  # fmt: skip
+    for key, known in kinds.items():
+        problems += _unknown(f"study.{key}", [getattr(section, key)], get_args(known))
     problems += _unknown("study.methods", section.methods, method_names())
     return problems
 

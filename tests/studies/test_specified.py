@@ -13,7 +13,7 @@ from surveysynth.errors import InputError
 from surveysynth.models.base import SamplingPlan
 from surveysynth.spec import load_spec, parse_spec
 from surveysynth.studies import specified
-from surveysynth.studies.coverage import CoverageStudy, method_names
+from surveysynth.studies.coverage import method_names
 from surveysynth.studies.designs import Allocation, DesignKind
 from surveysynth.studies.population import superpopulation
 from surveysynth.studies.run import fingerprint
@@ -107,11 +107,25 @@ def test_defaults_are_those_of_a_release(folder):
 
 
 @pytest.mark.parametrize("kind", get_args(DesignKind))
-def test_every_design_can_be_named(folder, monkeypatch, kind):
-    # A sample whose weights are the same for all is refused when it is drawn, not here.
-    monkeypatch.setattr(CoverageStudy, "survey", lambda self, sample: None)
-    study = study_of(spec_of(folder, more=f"design = '{kind}'\nper_cluster = 4"))
-    assert (study.design.kind, study.design.per_cluster) == (kind, 4)
+def test_every_design_can_be_named(folder, kind):
+    more = {
+        "two_stage": "per_cluster = 4\nclusters = 'size'\nwithin = 'pps'\nmethods = ['laplace']\n"
+    }.get(kind, "")
+    spec = spec_of(folder, more=f"design = '{kind}'\n{more}")
+    if kind == "srs":  # all weights of a stratum are the same
+        with pytest.raises(InputError, match="nothing is left to model"):
+            study_of(spec)
+        return
+    design = study_of(spec).design
+    assert design.kind == kind
+    if kind == "two_stage":
+        assert (design.per_cluster, design.clusters, design.within) == (4, "size", "pps")
+
+
+def test_a_declared_design_effect_reaches_the_study(folder):
+    changes = [('psu = "psu"', 'psu = "psu"\ndesign_effect = 1.5')]
+    spec = spec_of(folder, *changes, more="design = 'two_stage'\nwithin = 'pps'\n")
+    assert study_of(spec).design_effect == 1.5
 
 
 @pytest.mark.parametrize(
@@ -119,6 +133,9 @@ def test_every_design_can_be_named(folder, monkeypatch, kind):
     [
         ((), "design = 'pps_rw'", ["study.design", "'two_stage'", "Did you mean 'pps_wr'"]),
         ((), "allocation = 'propotional'", ["study.allocation", "Did you mean 'proportional'"]),
+        ((), "clusters = 'sise'", ["study.clusters", "Did you mean 'size'"]),
+        ((), "within = 'ppps'", ["study.within", "Did you mean 'pps'"]),
+        ((), "clusters = 'size'", ["of the design 'two_stage'"]),
         ((), "methods = ['laplce']", ["study.methods", "Did you mean 'laplace'"]),
         ((), "methods = ['fbs_papr', 'x']", ["2 problems", "Did you mean 'fbs_paper'"]),
         ([('"size"', '"sise"')], "", ["study.size", "no column 'sise'", "Did you mean 'size'"]),
@@ -130,7 +147,7 @@ def test_every_design_can_be_named(folder, monkeypatch, kind):
         ([('outcome = "outcome"\n', 'outcome = "psu"\n'), ('psu = "psu"\n', "")], "",
          ["expected numbers", "'psu'"]),
         ([("n = 120", "n = 3")], "", ["n must be at least 4"]),
-        ((), "design = 'srs'", ["weight", "function of the predictors"]),
+        ((), "design = 'two_stage'", ["within = 'pps'"]),
     ],
 )  # fmt: skip
 def test_mistakes_are_told_before_anything_is_drawn(folder, changes, more, words):
