@@ -246,8 +246,13 @@ def thinned(design: PublicDesign, most: int) -> PublicDesign:
         frame=design.frame.iloc[rows].reset_index(drop=True),
         matrix=replace(design.matrix, cell=design.matrix.cell[rows]),
         strata=_taken(design.strata, rows),
-        psu=_taken(design.psu, rows),
+        psu=None if design.psu is None else _in_use(design.psu[rows]),
     )
+
+
+def _in_use(codes: IntArray) -> IntArray:
+    """Codes of PSUs without gaps: one without records is no PSU of the smaller design."""
+    return np.asarray(np.unique(codes, return_inverse=True)[1], dtype=np.int64)
 
 
 def _taken(codes: IntArray | None, rows: IntArray) -> IntArray | None:

@@ -103,5 +103,22 @@ def cluster_lines(design: "PublicDesign", model: "Model") -> list[str]:
         how = "the model has no effects of them, and no design effect is declared: refused"
     return [
         f"Clusters: {clusters.units:,} primary sampling units ({clusters.column}), "
-        f"{clusters.df_design:,} degrees of freedom; {how}."
+        f"{clusters.df_design:,} degrees of freedom; {how}.",
+        *_repeated_labels(design, clusters),
+    ]
+
+
+def _repeated_labels(design: "PublicDesign", clusters: Clusters) -> list[str]:
+    """A label in two strata is two PSUs: intended where units are numbered by stratum, a mistake
+    where a unit crosses strata."""
+    if design.strata is None:
+        return []
+    labels = design.frame[clusters.column]
+    strata = labels.to_frame("label").assign(stratum=design.strata).groupby("label").nunique()
+    repeated = int((strata["stratum"] > 1).sum())
+    if not repeated:
+        return []
+    return [
+        f"  {repeated:,} of {len(strata):,} labels of units occur in several strata: each is taken "
+        "as a unit of its own in every stratum."
     ]

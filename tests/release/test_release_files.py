@@ -324,6 +324,12 @@ def test_a_declared_design_effect_is_in_every_file(make_spec: MakeSpec, tmp_path
     lines = " ".join(preview_lines(loaded, read_survey(loaded).design, get_model("normal")))
     assert "90 primary sampling units (psu), 87 degrees of freedom; no effects" in lines
     assert "square root of the declared design effect of 1.6" in lines
+    assert "30 of 30 labels of units occur in several strata" in lines
+    frame["psu"] = frame["field"] + frame["psu"]
+    loaded = load_spec(make_spec(frame, survey='psu = "psu"\ndesign_effect = 1.6'))
+    lines = " ".join(preview_lines(loaded, read_survey(loaded).design, get_model("normal")))
+    assert "90 primary" in lines
+    assert "labels" not in lines
 
 
 def test_reruns_add_up(make_spec: MakeSpec, tmp_path: Path) -> None:
