@@ -215,19 +215,27 @@ def study(
             help="Of a Dask scheduler; without it, one process a processor of this machine.",
         ),
     ] = None,
+    two_stage: Annotated[
+        bool, typer.Option("--two-stage", help="A simulation of clusters, in the place of SPEC.")
+    ] = False,
 ) -> None:
     """Coverage and error of every method over repeated samples of a population.
 
-    Without SPEC: the published simulation at epsilon 10.8, m = 3. Exit code 4: batches failed
-    twice, and the measures are of the others.
+    Without SPEC: the published simulation at epsilon 10.8, m = 3; --two-stage: a simulated
+    population in clusters, of which 50 are drawn, then 20 units of each. Exit code 4: batches
+    failed twice, and the measures are of the others.
     """
     from surveysynth._progress import report_count
     from surveysynth.spec import load_spec
-    from surveysynth.studies.coverage import NOISE_METHODS, paper_study
+    from surveysynth.studies.coverage import NOISE_METHODS, paper_study, two_stage_study
     from surveysynth.studies.run import REPORT_NAME, write_study
     from surveysynth.studies.specified import study_of
 
-    if spec is None:
+    if spec is not None and two_stage:
+        raise InputError("--two-stage is a study of its own: give it or a specification.")
+    if two_stage:
+        made = two_stage_study(seed=seed, replicates=replicates or 100)
+    elif spec is None:
         methods = (*NOISE_METHODS, "fbs_paper", "fbs", "fbp_paper", "fbp")
         made = paper_study(seed=seed, replicates=replicates or 100, methods=methods)
     else:

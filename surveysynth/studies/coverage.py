@@ -266,9 +266,12 @@ def two_stage_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
     """A study of clusters: 10 strata of 10,000 units in about 100 clusters, of which five are drawn
     by PPS to their size, then 20 units of each by PPS: 1,000 records in 50 PSUs.
 
-    The variance between clusters is 0.02 in the log outcome and in the log size (methods 3), beside
-    0.16 and 0.2 between the units of a cluster.
+    The variance between clusters is 0.02 in the log outcome and in the log size (methods 3),
+    beside 0.16 and 0.2 between the units of a cluster. Methods are noise and every synthesizer with
+    effects of clusters, unless ``changes`` say otherwise.
     """
+    from surveysynth.models import get_model, model_names
+
     stream = np.random.SeedSequence(seed, spawn_key=(_POPULATION,))
     population = superpopulation(
         np.random.default_rng(stream),
@@ -280,4 +283,6 @@ def two_stage_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
     design = SamplingDesign(
         "two_stage", n=1000, allocation="equal", per_cluster=20, clusters="size", within="pps"
     )
-    return CoverageStudy(population, **{"design": design, "seed": seed, **changes})
+    able = (name for name in model_names() if get_model(name).clustered)
+    setting = {"design": design, "seed": seed, "methods": (*NOISE_METHODS, *able)}
+    return CoverageStudy(population, **{**setting, **changes})

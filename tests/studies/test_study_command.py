@@ -68,3 +68,17 @@ def test_failed_batches_have_an_exit_code(asked, tmp_path, capsys, monkeypatch):
     assert "1 of 3 batches failed twice" in message
     assert "00001_noise: it broke" in message
     assert sorted(set(pd.read_parquet(out / "replicates.parquet")["sample"])) == [0, 1, 4, 5]
+
+
+def test_two_stages_are_a_study_of_their_own(asked, tmp_path, capsys, monkeypatch):
+    seen = []
+
+    def make(**options):
+        seen.append(options)
+        return small_study(replicates=2)
+
+    monkeypatch.setattr(coverage, "two_stage_study", make)
+    assert cli.main(["study", "--two-stage", "--out", str(tmp_path / "out"), "--seed", "3"]) == 0
+    assert seen == [{"seed": 3, "replicates": 100}]
+    assert cli.main(["study", "spec.toml", "--two-stage", "--out", str(tmp_path / "no")]) == 2
+    assert "--two-stage is a study of its own" in capsys.readouterr().err
