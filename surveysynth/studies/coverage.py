@@ -6,7 +6,7 @@ task draws depends on the seed, the samples' numbers and the method alone, so th
 anywhere, in any order, and again.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -267,8 +267,9 @@ def two_stage_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
     by PPS to their size, then 20 units of each by PPS: 1,000 records in 50 PSUs.
 
     The variance between clusters is 0.02 in the log outcome and in the log size (methods 3),
-    beside 0.16 and 0.2 between the units of a cluster. Methods are noise and every synthesizer with
-    effects of clusters, unless ``changes`` say otherwise.
+    beside 0.16 and 0.2 between the units of a cluster. The predictors are main effects, as the
+    population is made. Methods are noise and every synthesizer with effects of clusters, unless
+    ``changes`` say otherwise.
     """
     from surveysynth.models import get_model, model_names
 
@@ -280,6 +281,7 @@ def two_stage_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
         informativeness=0.5,
         psu_variance=(0.02, 0.015),
     )
+    population = replace(population, predictors="stratum + group")
     design = SamplingDesign(
         "two_stage", n=1000, allocation="equal", per_cluster=20, clusters="size", within="pps"
     )
