@@ -73,6 +73,10 @@ class Judge(Protocol):
     def by_record(self) -> bool:
         """Whether ``tolerance`` is for every single weight, not for their root mean square."""
 
+    @property
+    def stride(self) -> float:
+        """Steps towards the fixed point in multiples of a full step, on the log scale."""
+
     def on_target(self, realised: float, target: float) -> bool:
         """Whether a realised bound counts as having reached the target; never above it."""
 
@@ -131,8 +135,19 @@ def _fixed_point(judge: Judge, unweighted: FitT, target: float) -> Search[FitT]:
         # Means of 1/r: a risk that is infinite once counts as a weight of zero in that fit.
         recent = 1.0 / np.maximum(risks, 1e-300)
         per_unit = per_unit + (recent - per_unit) / averaged if averaged > 1 else recent
-        alpha = np.minimum(1.0, cap * per_unit)
+        goal = np.minimum(1.0, cap * per_unit)
+        alpha = goal if averaging or gap <= judge.tolerance else _stepped(alpha, goal, judge.stride)
     raise AssertionError("unreachable: who drives a search limits the number of fits")
+
+
+def _stepped(alpha: FloatArray, goal: FloatArray, stride: float) -> FloatArray:
+    """Weights (n,) ``stride`` times the way from alpha to goal, on the log scale; from zero or to
+    it, the goal."""
+    if stride == 1.0:
+        return goal
+    with np.errstate(divide="ignore", invalid="ignore"):
+        beyond = alpha * (goal / alpha) ** stride
+    return np.where((alpha > 0) & (goal > 0), np.minimum(1.0, beyond), goal)
 
 
 def _log_gaps(alpha: FloatArray, goal: FloatArray) -> FloatArray:

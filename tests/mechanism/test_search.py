@@ -26,7 +26,7 @@ class Fitter:
     """f_i as ``risks`` of the weights gives them, the oscillation a share of them."""
 
     smooth = by_record = True
-    tolerance = FIXED_POINT_TOLERANCE
+    tolerance, stride = FIXED_POINT_TOLERANCE, 1.0
 
     def __init__(self, risks, oscillation=0.5):
         self.risks, self.oscillation, self.fits = risks, oscillation, 0
@@ -68,6 +68,18 @@ def test_the_fixed_point_is_found(oscillation):
         alpha = np.minimum(1.0, cap / (wider(alpha) * max(1.0, oscillation)))
     np.testing.assert_allclose(fit.risk_weights, alpha, rtol=0.1)
     assert fit.bounds.realised <= TARGET
+
+
+def test_longer_steps_find_the_same_fixed_point_in_fewer_fits():
+    """Where a full step leaves about half of the distance, in the same direction."""
+    fits = {}
+    for stride in (1.0, 1.5):
+        fitter = Fitter(lambda alpha: BASE * (1.0 + 4.0 * (1.0 - alpha.mean())))
+        fitter.stride, fitter.tolerance = stride, 0.01
+        fits[stride] = fitter, search(fitter).risk_weights
+    (full, alpha), (longer, again) = fits.values()
+    np.testing.assert_allclose(again, alpha, rtol=0.03)
+    assert longer.fits < full.fits
 
 
 def test_noise_in_the_risks_is_averaged_out():

@@ -93,14 +93,14 @@ def test_a_noisy_bound_ends_on_the_safe_side(settings: dict[str, Any], seed: int
         (Noisy(), True, mechanism.NOISY_FITS - 1, 0.97, 1.0),
         (Noisy(), True, mechanism.NOISY_FITS, 0.8, 1.0),
         (FBS(), True, 50, 0.97, 1.0),
-        (FBS(), False, mechanism.SIMULATED_FITS - 1, 0.97, 1.0),
-        (FBS(), False, mechanism.SIMULATED_FITS, 0.94, 1.03),
+        (FBS(), False, 1, 0.9, 1.1),
     ],
 )
 def test_what_counts_as_on_target(
     model: FBS, protects: bool, fits: int, low: float, high: float
 ) -> None:
-    """Only after the stated number of fits, and above the target only where nobody is protected."""
+    """A wider window only for samplers with noise, after the stated number of fits; above the
+    target only where nobody is protected."""
     data = survey(60)
     database = Database(model.records(data.design, data.confidential), 60)
     seed = np.arange(4, dtype=np.int64)
