@@ -5,19 +5,23 @@ from typing import Any
 
 import numpy as np
 
+from surveysynth._types import DIVERGENT
 from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
 from surveysynth.models.counts import count_records
 from surveysynth.models.gaussian import GaussianRecords
 from surveysynth.models.normal_mixture import mixture_records
 
-#: Models of transformed outcomes, and of counts: both with samplers of our own.
-GAUSSIAN = (("fbs", 2), ("fbs", 3), ("fbp", 2), ("normal", 1), ("normal", 2))
+#: Models of transformed outcomes, the same with effects of PSUs, and of counts: with samplers of
+#: our own.
+CLUSTERED = (("fbs clustered", 2), ("fbs clustered", 3))
+GAUSSIAN = (("fbs", 2), ("fbs", 3), ("fbp", 2), ("normal", 1), ("normal", 2), *CLUSTERED)
 COUNTS = (("poisson", 1), ("poisson", 2), ("negative_binomial", 1), ("negative_binomial", 2))
 #: Name of the model and columns of z: outcomes and, if there is one, the log weight.
 MODELS = (*GAUSSIAN, *COUNTS, ("normal_mixture", 1), ("normal_mixture", 2))
-#: Components of the mixtures.
+#: Components of the mixtures, and PSUs.
 COMPONENTS = 3
+PSUS = 9
 WEIGHTINGS = ("ones", "random", "zeros")
 
 
@@ -40,11 +44,17 @@ class Case:
         return self.records.x_cells[self.records.cell]
 
     @property
+    def psu(self):
+        """PSU (n,) of each record, or None where PSUs have no effects."""
+        return getattr(self.records, "psu", None)
+
+    @property
     def size(self):
         """Number of unconstrained parameters."""
         k, q = self.shape
         pairs = k * (k - 1) // 2
-        return {
+        effects = 0 if self.psu is None else q + q * (q - 1) // 2 + PSUS * q
+        return effects + {
             "fbs": 2 * k * q + q + q * (q - 1) // 2 + pairs,
             "fbp": 2 * k + 3,
             "normal": 2 * k + 1 + pairs + (k + 2) * (q - 1),
@@ -61,7 +71,10 @@ class Case:
     def records_data(self):
         """Data of the plain Stan program ``tests/stan/{records_program}``, all records in it."""
         priors, q = self.model.priors, self.shape[1]
-        data = {"n": self.records.n, "K": self.shape[0], "x": self.x, "alpha": self.alpha}
+        psu = np.zeros(self.records.n, int) if self.psu is None else self.psu + 1
+        data = {"C": 0 if self.psu is None else PSUS, "psu": psu}
+        data |= {"psu_scale_prior": priors.get("psu_scale", 1.0)}
+        data |= {"n": self.records.n, "K": self.shape[0], "x": self.x, "alpha": self.alpha}
         if self.model.name == "fbp":
             data |= {"y": self.z[:, 0], "log_pi": self.z[:, 1], **priors}
         else:
@@ -79,17 +92,22 @@ class Case:
         """Name of the plain Stan program that adds one density a record."""
         return "fbp_records.stan" if self.model.name == "fbp" else "regression_records.stan"
 
+    @property
+    def own_sampler(self):
+        """Whether the model has a sampler of its own, not NUTS."""
+        return (self.model.name, self.shape[1]) in GAUSSIAN + COUNTS
+
     def plan(self, chains, warmup, draws):
         """A plan of this size, or of an eighth of it for a model that NUTS samples: its draws cost
         more and are nearly independent."""
-        if (self.model.name, self.shape[1]) in GAUSSIAN + COUNTS:
+        if self.own_sampler:
             return SamplingPlan(chains, warmup, draws)
         return SamplingPlan(2, 150, max(4, chains * draws // 16))
 
     def draw(self, plan, rng):
         """Draws of the model's parameters, leading axes (chains, draws), and nothing else."""
         drawn = self.model.sample(self.stats, plan, rng)
-        return {key: values[0] for key, values in drawn.items() if not key.endswith("__")}
+        return {key: values[0] for key, values in drawn.items() if key != DIVERGENT}
 
 
 def weights(kind, n, rng):
@@ -103,7 +121,11 @@ def weights(kind, n, rng):
 
 
 def make_case(name, q, *, weighting="random", n=300, k=3, seed=0, **options):
-    """Data with correlated columns of z about a linear predictor over ten cells of X."""
+    """Data with correlated columns of z about a linear predictor over ten cells of X.
+
+    "NAME clustered": the model NAME with effects of PSUs, of which one has no record with weight
+    and one a single record."""
+    name, clustered = name.removesuffix(" clustered"), name.endswith(" clustered")
     rng = np.random.default_rng([seed, q, k])
     x_cells = np.column_stack([np.ones(10), rng.standard_normal((10, k - 1))])
     cell = rng.integers(0, 10, n)
@@ -114,6 +136,12 @@ def make_case(name, q, *, weighting="random", n=300, k=3, seed=0, **options):
         options = {"components": COMPONENTS, **options}
     model = get_model(name, **options)
     alpha = weights(weighting, n, rng)
+    psu = None
+    if clustered:
+        psu = rng.integers(0, PSUS - 2, n)
+        psu[:3] = [PSUS - 2, PSUS - 1, PSUS - 1]
+        alpha[1:3] = 0.0
+        z += 0.6 * rng.standard_normal((PSUS, q))[psu]
     if (name, q) in COUNTS:
         z[:, 0] = rng.poisson(np.exp(np.clip(z[:, 0] + 1.0, None, 4.0)))
         records = count_records(x_cells, cell, z[:, 0], z[:, 1] if q > 1 else None)
@@ -122,5 +150,5 @@ def make_case(name, q, *, weighting="random", n=300, k=3, seed=0, **options):
         z[: n // 10, 0] = 1.0  # a value that occurs many times
         records = mixture_records(x_cells, cell, z[:, 0], z[:, 1] if q > 1 else None)
     else:
-        records = GaussianRecords(x_cells, cell, z)
+        records = GaussianRecords(x_cells, cell, z, psu)
     return Case(model, records, alpha, model.compress(records, alpha), z)

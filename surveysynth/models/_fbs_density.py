@@ -1,17 +1,25 @@
 """FBS as a density on Stan's unconstrained scale, and as the Stan program ``fbs.stan``.
 
 Order of u: beta by column, log residual scales, residual correlation, log coefficient scales by
-column, coefficient correlation; K q + q + q (q - 1)/2 + K q + K (K - 1)/2 values.
+column, coefficient correlation; K q + q + q (q - 1)/2 + K q + K (K - 1)/2 values. With effects of
+C PSUs theirs follow (``_psu_density``): q + q (q - 1)/2 + C q.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from surveysynth._types import FloatArray, Theta
+from surveysynth.models import _psu_density
 from surveysynth.models._coefficient_prior import HALF_T_DF, coefficient_log_prior
+from surveysynth.models._psu_density import (
+    PsuParts,
+    effect_squares,
+    psu_log_prior,
+    split_psu_parts,
+)
 from surveysynth.models.base import StanProgramSpec
 from surveysynth.models.gaussian import GaussianStats
 from surveysynth.sampling import unconstrained
@@ -27,11 +35,13 @@ class _Parts:
     residual_u: FloatArray
     log_scale: FloatArray
     coefficient_u: FloatArray
+    psu: PsuParts | None = None
 
 
 def _parts(u: FloatArray, shape: tuple[int, int]) -> _Parts:
     k, q = shape
     sizes = (k * q, q, unconstrained.correlation_size(q), k * q, unconstrained.correlation_size(k))
+    u, psu = split_psu_parts(u, sum(sizes), q)
     beta, log_residual, residual_u, log_scale, coefficient_u = unconstrained.split(u, sizes)
     by_column = (*u.shape[:-1], q, k)
     return _Parts(
@@ -40,6 +50,7 @@ def _parts(u: FloatArray, shape: tuple[int, int]) -> _Parts:
         residual_u,
         log_scale.reshape(by_column).swapaxes(-1, -2),
         coefficient_u,
+        psu,
     )
 
 
@@ -48,10 +59,8 @@ def _joined(parts: _Parts) -> FloatArray:
     by_column = [
         matrix.swapaxes(-1, -2).reshape(*lead, -1) for matrix in (parts.beta, parts.log_scale)
     ]
-    return np.concatenate(
-        [by_column[0], parts.log_residual, parts.residual_u, by_column[1], parts.coefficient_u],
-        axis=-1,
-    )
+    joined = [by_column[0], parts.log_residual, parts.residual_u, by_column[1], parts.coefficient_u]
+    return np.concatenate([*joined, *([] if parts.psu is None else [parts.psu.joined()])], axis=-1)
 
 
 def log_density(
@@ -69,6 +78,10 @@ def log_density(
     root = scale * correlation.root
     gram_shift = stats.gram[0] @ shift
     squares = stats.residual[0] + shift.swapaxes(-1, -2) @ gram_shift
+    if p.psu is not None:
+        assert stats.psu is not None  # whose effects these are
+        added, remaining = effect_squares(stats.psu, p.psu.effects, shift)
+        squares = squares + added
     # tr(Sigma^-1 S) by the factor T of Sigma; its derivative in T is -2 Sigma^-1 S T^-T.
     inverse = np.linalg.inv(root)
     inner = inverse @ squares @ inverse.swapaxes(-1, -2)
@@ -93,7 +106,13 @@ def log_density(
         log_scale=prior.log_scale,
         coefficient_u=prior.correlation,
     )
-    return value, _joined(gradient)
+    if p.psu is None or stats.psu is None:
+        return value, _joined(gradient)
+    term = psu_log_prior(p.psu, priors["psu_scale"], priors["lkj"])
+    by_effect = term.gradient.effects + remaining @ precision
+    by_beta = gradient.beta - stats.psu.x_sum[0].T @ p.psu.effects @ precision
+    psu = replace(term.gradient, effects=by_effect)
+    return value + term.value, _joined(replace(gradient, beta=by_beta, psu=psu))
 
 
 def constrain(u: FloatArray, shape: tuple[int, int]) -> Theta:
@@ -107,6 +126,7 @@ def constrain(u: FloatArray, shape: tuple[int, int]) -> Theta:
         "covariance": residual @ residual.swapaxes(-1, -2),
         "coefficient_scale": np.exp(p.log_scale).swapaxes(-1, -2),
         "coefficient_correlation": coefficient @ coefficient.swapaxes(-1, -2),
+        **_psu_density.constrained(p.psu),
     }
 
 
@@ -114,7 +134,7 @@ def unconstrain(theta: Theta) -> FloatArray:
     """Inverse of ``constrain``."""
     residual_scale, residual_root = unconstrained.correlation_of(theta["covariance"])
     coefficient_root = unconstrained.correlation_of(theta["coefficient_correlation"])[1]
-    return _joined(
+    u = _joined(
         _Parts(
             theta["beta"],
             np.log(residual_scale),
@@ -123,6 +143,8 @@ def unconstrain(theta: Theta) -> FloatArray:
             unconstrained.unconstrained_correlation(coefficient_root),
         )
     )
+    psu = _psu_density.unconstrained_of(theta)
+    return u if psu is None else np.concatenate([u, psu], axis=-1)
 
 
 def _data(stats: GaussianStats, priors: Mapping[str, float]) -> dict[str, Any]:
@@ -131,6 +153,7 @@ def _data(stats: GaussianStats, priors: Mapping[str, float]) -> dict[str, Any]:
         "K": k,
         "q": q,
         **stats.stan_data(),
+        **_psu_density.stan_data(stats, priors),
         "coefficient_scale_prior": priors["coefficient_scale"],
         "residual_scale_prior": priors["residual_scale"],
         "lkj": priors["lkj"],
@@ -145,6 +168,7 @@ def _theta(draws: Mapping[str, FloatArray]) -> Theta:
         "covariance": residual @ residual.swapaxes(-1, -2),
         "coefficient_scale": draws["coefficient_scale"].swapaxes(-1, -2),
         "coefficient_correlation": coefficient @ coefficient.swapaxes(-1, -2),
+        **_psu_density.stan_theta(draws),
     }
 
 

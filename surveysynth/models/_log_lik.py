@@ -49,12 +49,14 @@ def normal_form(
     covariance: FloatArray,
     x_cells: FloatArray,
     centre: FloatArray,
-    effect: FloatArray | float = 0.0,
+    effect: FloatArray | None = None,
 ) -> QuadraticForm:
     """log N(z | x beta + effect, Sigma): beta (S, K, q), covariance (S, q, q), effect (S, g, q),
     the blocks given by their rows of X and centres."""
     precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
-    mean = np.matmul(x_cells, beta) + effect - centre
+    mean = np.matmul(x_cells, beta) - centre
+    if effect is not None:
+        mean = mean + effect
     linear = mean @ precision
     q = precision.shape[-1]
     log_det = np.linalg.slogdet(covariance)[1]

@@ -2,8 +2,9 @@
 
     (y~_i, w~_i) ~ N(x_i [beta_y beta_w], Sigma),  y~ = transform(y), w~ = log w
 
-for any number of outcomes: q = p + 1 columns, the log weight last. Blocked Gibbs on weighted
-sufficient statistics (methods 4), batched over databases and chains.
+for any number of outcomes: q = p + 1 columns, the log weight last. With PSUs the mean has an effect
+a_c ~ N(0, T) of each besides. Blocked Gibbs on weighted sufficient statistics (methods 4), batched
+over databases and chains.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,16 +14,24 @@ from types import MappingProxyType
 import numpy as np
 
 from surveysynth._types import FloatArray, IntArray, Theta
-from surveysynth.models import _fbs_density, _log_lik, gaussian
+from surveysynth.models import _fbs_density, _log_lik, _psu_effects, gaussian
 from surveysynth.models._coefficients import CoefficientBlocks
 from surveysynth.models._covariance import CovarianceBlock
 from surveysynth.models._log_lik import QuadraticForm
+from surveysynth.models._psu_effects import (
+    PSU_COVARIANCE,
+    PSU_EFFECT,
+    JointCoordinates,
+    PsuBlock,
+    marginal_likelihood,
+)
 from surveysynth.models._sweeps import run_sweeps
 from surveysynth.models.base import (
     SamplingPlan,
     Simulated,
     SimulationKind,
     StanProgramSpec,
+    psu_codes,
     require,
 )
 from surveysynth.models.gaussian import GaussianRecords, GaussianStats
@@ -30,8 +39,11 @@ from surveysynth.sampling.streams import Streams
 from surveysynth.survey import Confidential, PublicDesign
 
 PRIORS: Mapping[str, float] = MappingProxyType(
-    {"coefficient_scale": 10.0, "residual_scale": 10.0, "lkj": 6.0}
+    {"coefficient_scale": 10.0, "residual_scale": 10.0, "psu_scale": 10.0, "lkj": 6.0}
 )
+
+#: Share of the variance that lies between PSUs, in the guess of ``surveysynth check``.
+INTRACLASS_GUESS = 0.05
 
 
 @dataclass(frozen=True)
@@ -45,7 +57,7 @@ class FBS:
     batched: bool = True
     identified: bool = True
     tilted: bool = False
-    clustered: bool = False
+    clustered: bool = True
     stan: StanProgramSpec | None = _fbs_density.STAN
 
     def __post_init__(self) -> None:
@@ -66,7 +78,8 @@ class FBS:
         self, design: PublicDesign, simulated: Simulated
     ) -> GaussianRecords:
         """Records of a dataset that is already on the model's scale."""
-        return GaussianRecords(design.matrix.x_cells, design.matrix.cell, simulated.z)
+        matrix = design.matrix
+        return GaussianRecords(matrix.x_cells, matrix.cell, simulated.z, psu_codes(self, design))
 
     def compress(self, records: GaussianRecords, risk_weights: FloatArray) -> GaussianStats:
         """Weighted sufficient statistics (methods 4)."""
@@ -79,29 +92,36 @@ class FBS:
         rng: np.random.Generator | Sequence[np.random.Generator],
     ) -> Theta:
         """Gibbs draws: beta (..., K, q), covariance (..., q, q), coefficient_scale (..., q, K),
-        coefficient_correlation (..., K, K), leading axes (databases, chains, draws)."""
+        coefficient_correlation (..., K, K), leading axes (databases, chains, draws); with PSUs
+        psu_covariance (..., q, q) and the effects (..., C, q), which stay in the mechanism."""
         streams = Streams.of(rng, stats.total.shape[0], plan.chains)
-        return run_sweeps(_Gibbs(stats.repeated(plan.chains), self.priors, streams), plan)
+        sampler = _Gibbs if stats.psu is None else _ClusteredGibbs
+        return run_sweeps(sampler(stats.repeated(plan.chains), self.priors, streams), plan)
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
-        """Coefficients, log residual SDs, residual correlations (Fisher's z)."""
+        """Coefficients, log residual SDs, residual correlations (Fisher's z), log PSU SDs."""
         covariance = theta["covariance"]
         log_sd = self.log_scales(theta)
         sd = np.exp(log_sd)
         row, column = np.tril_indices(covariance.shape[-1], -1)
         correlation = covariance[..., row, column] / (sd[..., row] * sd[..., column])
         beta = theta["beta"]
-        return {
+        monitored = {
             "beta": beta.reshape(*beta.shape[:-2], -1),
             "log_residual_sd": log_sd,
             "residual_correlation": np.arctanh(correlation),
         }
+        if PSU_COVARIANCE in theta:
+            monitored["log_psu_sd"] = _psu_effects.log_psu_sd(theta)
+        return monitored
 
     def quadratic_form(
         self, theta: Theta, x_cells: FloatArray, centre: FloatArray, psu: IntArray | None = None
     ) -> QuadraticForm:
-        """Coefficients of log N(z | x beta, Sigma) about ``centre``: S draws, the cells given."""
-        return _log_lik.normal_form(theta["beta"], theta["covariance"], x_cells, centre)
+        """Coefficients of log N(z | x beta + a_c, Sigma) about ``centre``: S draws, the blocks
+        given, conditional on the effects of their PSUs."""
+        effect = _psu_effects.effects_of(theta, psu)
+        return _log_lik.normal_form(theta["beta"], theta["covariance"], x_cells, centre, effect)
 
     def log_lik_blocks(
         self, theta: Theta, records: GaussianRecords
@@ -116,16 +136,21 @@ class FBS:
         rng: np.random.Generator,
         kind: SimulationKind = "release",
     ) -> Simulated:
-        """Draws (y~*, w~*); the sample's own model, so both kinds are the same."""
+        """Draws (y~*, w~*), with fresh effects of all PSUs; the sample's own model, so both kinds
+        are the same."""
         mean = (design.matrix.x_cells @ theta["beta"])[design.matrix.cell]
+        mean = mean + _psu_effects.fresh_effects(theta, design.psu, rng)
         root = np.linalg.cholesky(theta["covariance"])
         return Simulated(mean + rng.standard_normal(mean.shape) @ root.T)
 
     def smooth_weight(
         self, theta: Theta, design: PublicDesign, simulated: Simulated
     ) -> FloatArray:
-        """E(w | y~*), methods 3: the conditional mean, for any number of outcomes."""
+        """E(w | y~*), methods 3: the conditional mean, for any number of outcomes, record by record
+        (with PSUs under the covariance of residuals and effects together)."""
         beta, covariance = theta["beta"], theta["covariance"]
+        if PSU_COVARIANCE in theta:
+            covariance = covariance + theta[PSU_COVARIANCE]
         mean = (design.matrix.x_cells @ beta)[design.matrix.cell]
         slope = np.linalg.solve(covariance[:-1, :-1], covariance[:-1, -1])
         remaining = covariance[-1, -1] - covariance[-1, :-1] @ slope
@@ -142,7 +167,7 @@ class FBS:
         return np.asarray(0.5 * np.log(np.einsum("...kk->...k", theta["covariance"])))
 
     def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """Other residual SDs; coefficients and residual correlations stay."""
+        """Other residual SDs; coefficients, residual correlations and PSU effects stay."""
         factor = np.exp(log_scales - self.log_scales(theta))
         covariance = theta["covariance"] * factor[..., :, None] * factor[..., None, :]
         return {**theta, "covariance": covariance}
@@ -150,14 +175,23 @@ class FBS:
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
         """Residual SD ``spread`` of each outcome and 0.5 of the log weight, correlated by -0.5.
 
-        A stand-in for data not yet looked at: location plays no part in the bound.
+        A stand-in for data not yet looked at: location plays no part in the bound. With PSUs, their
+        effects hold a twentieth of the variance, as in many household surveys.
         """
         q = len(design.outcome_names) + 1
         correlation = np.eye(q)
         correlation[-1, :-1] = correlation[:-1, -1] = -0.5 / np.sqrt(q - 1)
         sd = np.array([spread] * (q - 1) + [0.5])
         beta = np.zeros((design.matrix.x_cells.shape[1], q))
-        return {"beta": beta, "covariance": correlation * sd[:, None] * sd}
+        covariance = correlation * sd[:, None] * sd
+        if psu_codes(self, design) is None:
+            return {"beta": beta, "covariance": covariance}
+        share = INTRACLASS_GUESS
+        return {
+            "beta": beta,
+            "covariance": (1.0 - share) * covariance,
+            PSU_COVARIANCE: share * covariance,
+        }
 
     def log_density(self, u: FloatArray, stats: GaussianStats) -> tuple[FloatArray, FloatArray]:
         """Weighted log posterior (...) and gradient (..., d) at u (..., d), as in ``fbs.stan``."""
@@ -205,3 +239,39 @@ class _Gibbs:
         self.residual.update(i, squares)
         inverse = np.asarray(np.linalg.inv(self.residual.covariance), dtype=np.float64)
         self.coefficients.update(i, inverse)
+
+
+class _ClusteredGibbs(_Gibbs):
+    """The same with effects of PSUs: coefficients with the effects integrated out, effects, then
+    both covariances. PSUs lie within strata, whose coefficients and mean effects compete: drawn in
+    turn, they would creep."""
+
+    def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
+        super().__init__(stats, priors, rng)
+        assert stats.psu is not None  # the sampler is chosen by that
+        self.psu_stats = stats.psu
+        inflation = np.exp(rng.standard_normal((stats.total.shape[0], 1, 1), 0))
+        start = INTRACLASS_GUESS * inflation * stats.start_covariance()
+        self.psu = PsuBlock(stats.psu, start, priors, rng)
+
+    def state(self) -> Theta:
+        return {
+            **super().state(),
+            PSU_COVARIANCE: self.psu.covariance,
+            PSU_EFFECT: self.psu.effects,
+        }
+
+    def draw_random_numbers(self, c: int) -> None:
+        super().draw_random_numbers(c)
+        self.psu.draw_random_numbers(c)
+
+    def sweep(self, i: int) -> None:
+        stats, psu = self.stats, self.psu
+        coordinates = JointCoordinates.of(self.residual.covariance, psu.covariance)
+        likelihood = marginal_likelihood(self.psu_stats, stats.gram, stats.fit, coordinates)
+        self.coefficients.update_given(i, *likelihood)
+        beta = self.coefficients.beta
+        residual = self.psu_stats.residual_at(beta - stats.fit)
+        psu.draw_effects(i, coordinates, residual)
+        self.residual.update(i, psu.sum_of_squares(stats.sum_of_squares(beta), residual))
+        psu.update(i, self.residual.covariance, residual)

@@ -17,6 +17,9 @@ from surveysynth.sampling.unconstrained import (
 
 OPTIONS = {
     "fbs": {"coefficient_scale": 3.0, "residual_scale": 2.0, "lkj": 2.5},
+    "fbs clustered": {
+        "coefficient_scale": 3.0, "residual_scale": 2.0, "psu_scale": 1.2, "lkj": 2.5,
+    },
     "fbp": {"coefficient_sd": 4.0, "selection_sd": 3.0, "residual_scale": 0.7},
     "normal": {
         "coefficient_scale": 2.0, "residual_scale": 0.8, "lkj": 1.0,
@@ -60,19 +63,34 @@ def coefficient_prior(beta, scale, correlation, priors):
     return value
 
 
+def psu_prior(theta, priors, tilt=0.0):
+    """log p(T, effects) and their coordinates; effects N(T b, T), b the tilt."""
+    covariance, effects = theta["psu_covariance"], theta["psu_effect__"]
+    sd = np.sqrt(np.diag(covariance))
+    correlation = covariance / np.outer(sd, sd)
+    value = half_t(sd, 3, priors["psu_scale"]) + lkj(correlation, priors["lkj"])
+    mean = covariance @ np.broadcast_to(tilt, sd.shape)
+    value += st.multivariate_normal.logpdf(effects, mean, covariance).sum()
+    return value, [sd, lower(correlation), effects]
+
+
 def fbs_posterior(case, theta):
     """Sum of alpha log p(record) and log prior, and the coordinates that the prior is a density
     of."""
     priors, covariance = case.model.priors, theta["covariance"]
     residual = case.z - case.x @ theta["beta"]
+    of_psus, psu_coordinates = 0.0, []
+    if case.psu is not None:
+        residual -= theta["psu_effect__"][case.psu]
+        of_psus, psu_coordinates = psu_prior(theta, priors)
     value = case.alpha @ st.multivariate_normal.logpdf(residual, cov=covariance)
     sd = np.sqrt(np.diag(covariance))
     correlation = covariance / np.outer(sd, sd)
     value += half_t(sd, 3, priors["residual_scale"]) + lkj(correlation, priors["lkj"])
     scale, omega = theta["coefficient_scale"], theta["coefficient_correlation"]
-    return value + coefficient_prior(theta["beta"], scale, omega, priors), [
-        theta["beta"], sd, lower(correlation), scale, lower(omega)
-    ]  # fmt: skip
+    value += of_psus + coefficient_prior(theta["beta"], scale, omega, priors)
+    coordinates = [theta["beta"], sd, lower(correlation), scale, lower(omega)]
+    return value, [*coordinates, *psu_coordinates]
 
 
 def fbp_posterior(case, theta):

@@ -143,7 +143,7 @@ def with_draws(count: int, sigma: FloatArray, t: FloatArray, normals: FloatArray
     start = np.broadcast_to(t, (count, Q, Q))
     block = PsuBlock(whole.psu, start, PRIORS, Streams((rng,), count))
     block.draw_random_numbers(1)
-    block.normals[0] = normals
+    block.normals[0, 0] = normals
     residual = whole.psu.residual_at(np.full((count, 3, Q), 0.1))
     block.draw_effects(0, JointCoordinates.of(np.tile(sigma, (count, 1, 1)), start), residual)
     return block
@@ -238,8 +238,8 @@ def after_updates(psus: int, records_each: float, wrong: str = "", tilt: float =
         block.update(i, sigmas, data, log_tie if tilt and wrong != "tie forgotten" else None)
         if wrong == "effects left behind by their scale":
             before = block.effects
-            block.uniforms = 1.0 - block.uniforms
-            block._rescale(i, sigmas, data, None)
+            uniforms = rng.random((2, Q, GEWEKE))
+            block._rescale(uniforms, np.linalg.inv(sigmas), data, None)
             block.effects = before
     assert np.mean(block.covariance[:, 0, 0] != t[:, 0, 0]) > 0.9
     other = from_prior(psus, total, sigma, 80, tilt)

@@ -29,11 +29,16 @@ PROGRAMS = stan_directory()
 POINTS = 50
 
 
+def program_of(case):
+    """The program of a case: with effects of PSUs the same as without."""
+    return case[0].removesuffix(" clustered")
+
+
 def grouped(cases, group="{}"):
     """Cases marked so that the tests of one program run in one worker: another would wait for its
     compilation."""
     return [
-        pytest.param(*case, marks=pytest.mark.xdist_group(f"stan {group.format(case[0])}"))
+        pytest.param(*case, marks=pytest.mark.xdist_group(f"stan {group.format(program_of(case))}"))
         for case in cases
     ]
 
@@ -84,6 +89,7 @@ def test_densities_agree_with_one_column_of_x_and_other_priors(name, q):
     own |= {model: {**hierarchical, "residual_scale": 0.7} for model in ("fbs", "normal")}
     own["normal_mixture"] = {**hierarchical, "least_sd": 0.3, "concentration_rate": 2.0}
     own["negative_binomial"] = {**hierarchical, "overdispersion_scale": 0.3}
+    own["fbs clustered"] = {**own["fbs"], "psu_scale": 0.4}
     priors = own.get(name, hierarchical)
     case = make_case(name, q, k=1, priors=priors)
     assert_same_density(case, program(case), case.points(5, np.random.default_rng(2)))
