@@ -201,8 +201,9 @@ def by_chain(kept: Mapping[str, list[FloatArray]], chains: int) -> Theta:
 
 
 def psu_codes(model: Model, design: PublicDesign) -> IntArray | None:
-    """PSU codes (n,) from 0 on if a fit has effects of them (``has_psu_effects``), else None."""
-    return design.psu if has_psu_effects(model, design) else None
+    """PSU codes (n,) from 0 on if the model has effects of them in this design: where it can have
+    them, PSUs are given, and no design effect is declared to stand for them."""
+    return design.psu if model.clustered and design.design_effect is None else None
 
 
 def require(model: Model, design: PublicDesign) -> None:
