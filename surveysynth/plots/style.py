@@ -127,9 +127,19 @@ def spread(values: FloatArray) -> tuple[float, float]:
 
 
 def violin(
-    panel: Any, place: int, values: FloatArray, colour: str, *, points: bool = True
+    panel: Any,
+    place: int,
+    values: FloatArray,
+    colour: str,
+    *,
+    points: bool = True,
+    log: bool | None = None,
 ) -> None:
-    """A horizontal violin with its median told; too few or equal values are dots alone."""
+    """A horizontal violin with its median told; too few or equal values are dots alone.
+
+    points: whether every value has a dot; log: whether values are logs to base 10, None: as
+    ``points``.
+    """
     if values.size > 2 and np.ptp(values) > 0:
         parts = panel.violinplot(
             [values], positions=[place], orientation="horizontal", widths=0.82, showextrema=False
@@ -142,7 +152,7 @@ def violin(
     if values.size:
         median = float(np.median(values))
         panel.plot([median] * 2, [place - 0.3, place + 0.3], color=colour, linewidth=2)
-        shown = short_number(10**median if points else median)
+        shown = short_number(10**median if (points if log is None else log) else median)
         panel.annotate(
             shown, (median, place - 0.4), xytext=(0, 0), textcoords="offset points",
             ha="center", va="bottom", fontsize=8, color=INK,
