@@ -56,13 +56,19 @@ def example(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
     n: Annotated[int, typer.Option("--n", help="Number of records.")] = 1000,
     seed: SeedOption = None,
+    study: Annotated[
+        bool, typer.Option("--study", help="Also a population.csv and a study.toml.")
+    ] = False,
 ) -> None:
     """Write a simulated survey.csv and a spec.toml that works."""
     from surveysynth.studies.example import DEFAULT_SEED, write_example
 
-    survey, spec = write_example(directory, n, DEFAULT_SEED if seed is None else seed)
+    seed = DEFAULT_SEED if seed is None else seed
+    survey, spec = write_example(directory, n, seed, study=study)
     print(f"Wrote {survey} ({n:,} simulated records) and {spec}.")
     print(f"Next: surveysynth release {spec} --out out")
+    if study:
+        print(f"And:  surveysynth study {directory / 'study.toml'} --out study")
 
 
 @app.command()

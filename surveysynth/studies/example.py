@@ -62,6 +62,41 @@ unit = "US dollars"
 """
 
 
+_STUDY = """\
+# A study for surveysynth: what every method does over repeated samples of a population.
+# Run:  surveysynth study study.toml --out study
+spec_version = 1
+
+[survey]
+data = "population.csv"        # every unit of the population, relative to this file; no weights
+strata = "field"
+
+[synthesizer]
+model = "fbs"
+outcome = "salary"
+transform = "log"
+
+[privacy]
+epsilon = 10.8                 # of each release, and of every other method
+m = 3
+replicates_per_draw = 4
+
+[tables]
+by = ["field", "gender"]
+statistics = ["count", "mean"]
+
+[study]
+n = 1000                       # records of a sample
+design = "pps_wr"              # pps_wr, pps, or two_stage with survey.psu
+size = "size"                  # measure of size: inclusion in proportion to it
+allocation = "proportional"    # of n to the strata; or equal, power
+replicates = 100               # samples
+methods = ["laplace", "fbs_paper", "fbs", "fbp_paper", "fbp"]    # the sample is always there
+# draws = [1, 3, 5, 10]        # numbers of draws m, from the same fits
+# bounds = [1.8, 3.4]          # bounds of one draw, in the place of epsilon / (2 m)
+"""
+
+
 def simulate_survey(n: int, rng: np.random.Generator) -> "pd.DataFrame":
     """A sample of n persons (methods 7): field, gender, salary (dollars), weight.
 
@@ -74,10 +109,14 @@ def simulate_survey(n: int, rng: np.random.Generator) -> "pd.DataFrame":
     return sample[["field", "gender", "salary", "weight"]]
 
 
-def write_example(folder: Path, n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> tuple[Path, Path]:
+def write_example(
+    folder: Path, n: int = DEFAULT_N, seed: int = DEFAULT_SEED, *, study: bool = False
+) -> tuple[Path, Path]:
     """Write survey.csv and spec.toml into ``folder``, which must be new or empty; their paths.
 
-    Raises ``InputError`` if the folder holds anything or cannot be written; nothing is left then.
+    ``study``: also population.csv, from which the survey was drawn, and study.toml, a study of such
+    samples. Raises ``InputError`` if the folder holds anything or cannot be written; nothing is
+    left then.
     """
     if seed < 0:
         raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")
@@ -87,13 +126,13 @@ def write_example(folder: Path, n: int = DEFAULT_N, seed: int = DEFAULT_SEED) ->
         raise InputError(f"the folder {folder} is not empty; name a new or empty one.")
     survey = simulate_survey(n, np.random.default_rng(seed))
     try:
-        _write(folder.resolve(), survey)
+        _write(folder.resolve(), survey, seed if study else None)
     except OSError as error:
         raise InputError(f"{folder} cannot be written: {error.strerror}.") from None
     return folder / "survey.csv", folder / "spec.toml"
 
 
-def _write(folder: Path, survey: "pd.DataFrame") -> None:
+def _write(folder: Path, survey: "pd.DataFrame", population_seed: int | None) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
         staged = Path(name) / "example"
@@ -105,6 +144,11 @@ def _write(folder: Path, survey: "pd.DataFrame") -> None:
         (staged / "spec.toml").write_text(
             _SPEC.format(size=cells.size, levels=levels), encoding="utf-8"
         )
+        if population_seed is not None:
+            population = simulate_population(cells, np.random.default_rng(population_seed))
+            population = population.round({"salary": 2, "size": 2})
+            population.to_csv(staged / "population.csv", index=False, lineterminator="\n")
+            (staged / "study.toml").write_text(_STUDY, encoding="utf-8")
         if folder.exists():
             folder.rmdir()
         shutil.move(staged, folder)

@@ -15,6 +15,7 @@ from surveysynth.spec import load_spec, parse_spec
 from surveysynth.studies import specified
 from surveysynth.studies.coverage import method_names
 from surveysynth.studies.designs import Allocation, DesignKind
+from surveysynth.studies.example import write_example
 from surveysynth.studies.population import superpopulation
 from surveysynth.studies.run import fingerprint
 from surveysynth.studies.specified import read_population, study_of
@@ -167,6 +168,18 @@ def test_a_specification_is_of_a_study_or_of_a_survey(folder):
     for command in (["check", str(path)], ["release", str(path), "--out", str(folder / "out")]):
         assert cli.main(command) == 2
     assert not (folder / "out").exists()
+
+
+def test_the_example_has_a_study_of_the_population_that_its_survey_is_from(tmp_path):
+    survey, spec = write_example(tmp_path / "ex", n=100, study=True)
+    study = study_of(load_spec(spec.with_name("study.toml")))
+    assert study.population.n_units == 100_000
+    assert (study.settings.epsilon, study.draws, study.design.n) == (10.8, (3,), 1000)
+    assert {"sample", "laplace", "fbs", "fbp_paper"} <= set(study.methods)
+    drawn = pd.read_csv(survey)["salary"]
+    assert set(drawn) <= set(study.population.frame["salary"])
+    published = read_population(load_spec(spec.with_name("study.toml"))).frame.groupby("field")
+    assert published.size()["7"] == 18131
 
 
 def test_blank_cells_are_told_or_dropped(folder, tmp_path):
