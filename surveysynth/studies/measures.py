@@ -18,6 +18,10 @@ SAMPLE = "sample"
 #: What a cell is: a method at a number of draws and an epsilon, a statistic, a row of its table.
 METHOD_KEYS = ("method", "m", "epsilon")
 KEYS = (*METHOD_KEYS, "statistic", "outcome", "row")
+SUMMARY_COLUMNS = (
+    "cells", "coverage", "coverage_mcse", "coverage_min", "coverage_max", "rmse_ratio",
+    "length_ratio", "replicates",
+)  # fmt: skip
 #: A public total is known to rounding, and its interval is a point.
 ROUNDING = 1e-9
 
@@ -156,4 +160,4 @@ def summarise_methods(
                 "replicates": int(group["replicates"].max()),
             }
         )
-    return pd.DataFrame(lines)
+    return pd.DataFrame(lines, columns=[*keys, *SUMMARY_COLUMNS])

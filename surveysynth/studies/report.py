@@ -47,18 +47,18 @@ def write_report(study: "CoverageStudy", result: "StudyResult") -> None:
 
 
 def _pictures(study: "CoverageStudy", cells: "pd.DataFrame") -> Iterator[_Picture]:
-    mark = _mark(study, cells)
+    mark, shown = _mark(study, cells), plots.with_error(cells)
 
     def picture(
         name: str, heading: str, text: str, function: "Callable[..., Figure]", *arguments: Any
     ) -> _Picture:
         return _Picture(name, heading, text, png_bytes(draw(function, *arguments)))
 
-    for m, bound in _settings(study):
+    several = len(list(_settings(study))) > 1
+    for m, bound in _settings(study) if len(shown) else ():
         epsilon = 2.0 * m * bound
         part = cells[((cells["m"] == m) & _close(cells["epsilon"], epsilon))
                      | (cells["method"] == SAMPLE)]  # fmt: skip
-        several = len(list(_settings(study))) > 1
         yield picture(
             "coverage_against_cv" + (f"_m{m}_epsilon{epsilon:.4g}" if several else ""),
             f"Coverage against the coefficient of variation, m = {m}, epsilon {epsilon:.4g}",
@@ -66,6 +66,8 @@ def _pictures(study: "CoverageStudy", cells: "pd.DataFrame") -> Iterator[_Pictur
             "Monte Carlo standard errors of a coverage that is right.",
             plots.coverage_against_cv, part, study.level, mark,
         )  # fmt: skip
+    if not (shown["method"] != SAMPLE).any():
+        return
     yield picture(
         "rmse_ratio", "Root mean squared error over the sample's",
         "Against the truth of the population, not against the sample. Left of the line a method is "

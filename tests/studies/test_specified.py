@@ -1,5 +1,6 @@
 """Truth: the data file read by pandas, and the same study put together by hand."""
 
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -17,7 +18,7 @@ from surveysynth.studies.coverage import method_names
 from surveysynth.studies.designs import Allocation, DesignKind
 from surveysynth.studies.example import write_example
 from surveysynth.studies.population import superpopulation
-from surveysynth.studies.run import fingerprint
+from surveysynth.studies.run import fingerprint, write_study
 from surveysynth.studies.specified import read_population, study_of
 from surveysynth.transforms import Transform
 
@@ -225,6 +226,24 @@ def test_any_words_give_a_study_or_an_input_error(
     assert study.methods[0] == "sample"
     assert set(methods) <= set(study.methods)
     assert study.design.kind == design
+
+
+@pytest.mark.parametrize(
+    ("changes", "figures"),
+    [
+        ([("n = 120", "n = 120\nmethods = ['sample']")], {"coverage_against_cv.png"}),
+        # The one count is the public total, which the sample meets without error.
+        ([('by = ["group"]', "by = []"), ('["mean"]', '["count"]')], set()),
+    ],
+)
+def test_a_study_with_little_to_show_has_a_report(folder, tmp_path, changes, figures):
+    spec = spec_of(folder, *changes, more="replicates = 2\n")
+    study = study_of(spec)
+    if len(study.methods) > 2:
+        study = replace(study, methods=("sample", "laplace_consistent"))
+    result = write_study(study, tmp_path / "out", workers=1, report=True)
+    assert {path.name for path in (tmp_path / "out" / "figures").iterdir()} == figures
+    assert "Coverage study: outcome" in (result.out / "report.html").read_text()
 
 
 def test_the_command_takes_a_specification(folder, tmp_path, monkeypatch, capsys):
