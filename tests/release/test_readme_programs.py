@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from release_surveys import lonely_survey, small_survey
 
 from surveysynth import synthesis
-from surveysynth.release import run
 from surveysynth.release.example_r import r_text
 from surveysynth.release.run import release
 from surveysynth.release.writers.csv import plain_text
@@ -148,12 +147,11 @@ def test_programs_take_variances_from_a_pair_of_their_own(
 
 @pytest.mark.parametrize("fpc", ["", 'fpc = "fraction"'])
 def test_programs_sum_within_primary_sampling_units(
-    make_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fpc: str
+    make_spec: MakeSpec, tmp_path: Path, separate_pair: None, fpc: str
 ) -> None:
     frame = small_survey()
     # Labels repeat from stratum to stratum; the third stratum has a single unit.
     frame["psu"] = np.where(frame["field"] == "c", 1, np.arange(len(frame)) // 20 % 4)
-    monkeypatch.setattr(run, "refuse_clusters", lambda design, model: None)
     release(
         make_spec(frame, survey=f'psu = "psu"\nlonely_psu = "adjust"\n{fpc}'), tmp_path / "out"
     )
