@@ -39,7 +39,13 @@ EFFECT_WITHOUT_PSU = (
 #: Names and defaults of the prior scales of each model (methods 3).
 PRIOR_DEFAULTS: dict[str, dict[str, float]] = {
     "fbs": {"coefficient_scale": 10.0, "residual_scale": 10.0, "psu_scale": 10.0, "lkj": 6.0},
-    "fbp": {"coefficient_sd": 10.0, "selection_sd": 10.0, "residual_scale": 1.0},
+    "fbp": {
+        "coefficient_sd": 10.0,
+        "selection_sd": 10.0,
+        "residual_scale": 1.0,
+        "psu_scale": 10.0,
+        "lkj": 6.0,
+    },
     "normal": {
         "coefficient_scale": 1.0,
         "residual_scale": 1.0,
