@@ -23,7 +23,6 @@ from surveysynth.models._psu_effects import (
     JointCoordinates,
     PsuBlock,
 )
-from surveysynth.models._psu_scales import ScaleSlices
 from surveysynth.models.gaussian import GaussianStats
 from surveysynth.sampling import primitives
 from surveysynth.sampling.streams import Streams
@@ -35,12 +34,12 @@ START_SHARE = 0.2
 class ClusteredGibbs(Gibbs):
     """State of a batch of chains whose statistics have sums by PSU.
 
-    A sweep draws beta, k_y and k_x at once with the effects integrated out, then the scales of T
-    without the effects, these, the residual variances and T. While they move, what stays are the
-    coefficients of the sample, beta + o_1 e and k_x + o_2 e with X e = 1: a' and T tell of nothing
-    else then but through the wide priors of beta and k_x. Without such an e (no intercept, no
-    factor in X) beta, k_x and a stay, whose prior N(T b, T) ties T to k_y: as exact, but it mixes
-    well only while C b'T b is small. Alternating between both, as without effects, gains nothing.
+    A sweep draws beta, k_y and k_x at once with the effects integrated out, then these, the residual
+    variances and T. While they move, what stays are the coefficients of the sample,
+    beta + o_1 e and k_x + o_2 e with X e = 1: a' and T tell of nothing else then but through the
+    wide priors of beta and k_x. Without such an e (no intercept, no factor in X) beta, k_x and a
+    stay, whose prior N(T b, T) ties T to k_y: as exact, but it mixes well only while C b'T b is
+    small. Alternating between both, as without effects, gains nothing.
     """
 
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
@@ -49,7 +48,6 @@ class ClusteredGibbs(Gibbs):
             raise ValueError("statistics without sums by PSU have no effects to draw")
         start = START_SHARE * self.variance * np.exp(rng.standard_normal((self.batch, 2), 0))
         self.psu = PsuBlock(stats.psu, _diagonal(start), priors, rng, tied=True)
-        self.scales = ScaleSlices(self.batch, self.psu.prior_scale, rng)
         # Columns of X, one, and the residuals of y~ and log pi~ about their fits: every residual
         # of the model is a combination of them.
         own = stats.psu
@@ -93,8 +91,6 @@ class ClusteredGibbs(Gibbs):
         super().draw_random_numbers(c)
         self.n_coefficients = np.concatenate([self.n_beta, self.n_selection], axis=2)
         self.psu.draw_random_numbers(c)
-        if self.shift is not None:
-            self.scales.draw_random_numbers(c)
 
     def sweep(self, i: int) -> None:
         """One sweep; i counts the sweeps since the numbers were drawn."""
@@ -103,7 +99,7 @@ class ClusteredGibbs(Gibbs):
         if self.shift is None:
             self._keep_the_population(i, coordinates)
         else:
-            self._keep_the_sample(i, self.shift)
+            self._keep_the_sample(i, coordinates, self.shift)
 
     def _coefficients(self, i: int, coordinates: JointCoordinates) -> None:
         """(beta, k_y, k_x) | s_y^2, s_pi^2, T, the effects integrated out.
@@ -152,7 +148,7 @@ class ClusteredGibbs(Gibbs):
         sums = self.psu.psu.residual_at(coefficients - self.stats.fit)
         return turn.swapaxes(-1, -2) @ squares @ turn, sums @ turn
 
-    def _keep_the_sample(self, i: int, e: FloatArray) -> None:
+    def _keep_the_sample(self, i: int, coordinates: JointCoordinates, e: FloatArray) -> None:
         """T, a', s_y^2 and s_pi^2 given the coefficients of the sample."""
         s, psu, tilt = self.stats, self.psu, self._tilt()
         tau = np.array([self.coefficient_precision, self.selection_precision])
@@ -169,10 +165,6 @@ class ClusteredGibbs(Gibbs):
             log_prior: FloatArray = (tau * o * (along - 0.5 * norm * o)).sum(-1)
             return log_prior
 
-        psu.block.covariance = self.scales.update(
-            i, psu.covariance, _diagonal(self.variance), psu.psu.total, sums, log_tie
-        )
-        coordinates = JointCoordinates.of(_diagonal(self.variance), psu.covariance)
         psu.draw_effects(i, coordinates, sums)
         squares = np.einsum("bjj->bj", psu.sum_of_squares(squares, sums))
         squares, free = np.maximum(squares, 0.0), along - norm * _mean_effect(psu.covariance, tilt)
