@@ -34,8 +34,8 @@ START_SHARE = 0.2
 class ClusteredGibbs(Gibbs):
     """State of a batch of chains whose statistics have sums by PSU.
 
-    A sweep draws beta, k_y and k_x at once with the effects integrated out, then these, the residual
-    variances and T. While they move, what stays are the coefficients of the sample,
+    A sweep draws beta, k_y and k_x at once with the effects integrated out, then the effects, the
+    residual variances and T. While these move, what stays are the coefficients of the sample,
     beta + o_1 e and k_x + o_2 e with X e = 1: a' and T tell of nothing else then but through the
     wide priors of beta and k_x. Without such an e (no intercept, no factor in X) beta, k_x and a
     stay, whose prior N(T b, T) ties T to k_y: as exact, but it mixes well only while C b'T b is
