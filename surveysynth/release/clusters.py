@@ -37,10 +37,14 @@ class Clusters:
         strata = "one stratum" if self.strata == 1 else f"{self.strata:,} strata"
         sampled = f"{self.units:,} primary sampling units in {strata}"
         if self.design_effect is None:
-            return f"Standard errors are by primary sampling unit: {sampled}."
+            return (
+                f"Standard errors are by primary sampling unit: {sampled}, "
+                f"{self.df_design:,} degrees of freedom."
+            )
         return (
-            f"Standard errors are those of a one-stage sample times the square root of a declared "
-            f"design effect of {self.design_effect:g}; degrees of freedom count {sampled}."
+            "Standard errors are those of a one-stage sample times the square root of a declared "
+            f"design effect of {self.design_effect:g}, with the {self.df_design:,} degrees of "
+            f"freedom of {sampled}."
         )
 
 

@@ -179,6 +179,13 @@ def test_with_a_declared_design_effect_the_sample_alone_is_by_unit(
     report = render_report(made, [], test=True)
     assert f"{len(set(units))} primary sampling units (unit)" in report
     assert "declared design effect of 4" in report
+    # Without the key, models with effects of the units are compared, and by unit themselves.
+    changed(path, ("design_effect = 4", 'lonely_psu = "fail"'))
+    clustered = run()
+    np.testing.assert_array_equal(clustered.tables["mean", "salary"]["sample"]["se"], sample["se"])
+    assert "fbs" in clustered.runs
+    assert "an effect of each unit" in render_report(clustered, [], test=True)
+    changed(path, ('lonely_psu = "fail"', "design_effect = 4"))
     # Of the model: one-stage, times the factor. Without the factor it is half as large.
     changed(path, ("design_effect = 4", "design_effect = 1"))
     table, without = (each.tables["count", None]["fbs"] for each in (made, run()))

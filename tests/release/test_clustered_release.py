@@ -13,8 +13,10 @@ from test_readme_programs import assert_recomputes
 
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.taylor import SampleDesign, Statistic, estimate_domains
+from surveysynth.models import get_model
+from surveysynth.release.preview import preview_lines
 from surveysynth.release.run import release
-from surveysynth.spec import parse_spec
+from surveysynth.spec import load_spec, parse_spec
 from surveysynth.survey import Survey, read_survey
 
 MakeSpec = Callable[..., Path]
@@ -85,7 +87,7 @@ def test_standard_errors_are_by_unit(made: tuple[pd.DataFrame, Survey, Path]) ->
     assert 0.7 < np.median(table["se"] / by_unit) < 1.5
     assert np.median(table["se"] / one_stage) > 1.8
     page = (folder / "tables" / "means.html").read_text(encoding="utf-8")
-    assert "by primary sampling unit: 36 primary sampling units in 3 strata" in page
+    assert "36 primary sampling units in 3 strata, 33 degrees of freedom" in page
 
 
 def test_effects_are_fresh_in_every_dataset(made: tuple[pd.DataFrame, Survey, Path]) -> None:
@@ -120,6 +122,9 @@ def test_the_files_say_what_stands_for_clusters(made: tuple[pd.DataFrame, Survey
     for words in ("within each primary sampling unit (**school**)", "draws afresh", "design's 33"):
         assert words in readme
     assert_recomputes(folder, r=True)
+    spec = load_spec(folder.parents[1] / "spec.toml")
+    lines = " ".join(preview_lines(spec, read_survey(spec).design, get_model("fbs")))
+    assert "36 primary sampling units (school), 33 degrees of freedom; an effect of each" in lines
 
 
 @pytest.mark.skipif(not REAL.is_file(), reason="the real survey is not on this machine")

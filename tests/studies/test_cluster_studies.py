@@ -110,19 +110,22 @@ class _Uneven(CoverageStudy):
         )  # fmt: skip
 
 
-def test_batches_are_of_one_number_of_units(monkeypatch):
-    groups = []
+@pytest.mark.parametrize("design_effect", [None, 1.5])
+def test_batches_are_of_one_number_of_units(monkeypatch, design_effect):
+    groups, effects = [], set()
 
     def run_batch(model, databases, settings, rng):
         groups.append([each.n for each in databases])
+        effects.update(each.records.psu is not None for each in databases)
         return [RefusedError("none today") for _ in databases]
 
     monkeypatch.setattr("surveysynth.mechanism.run_batch", run_batch)
     study = cluster_study(
-        _Uneven, methods=("fbs_paper",), replicates=5, batch=5, design_effect=1.5
+        _Uneven, methods=("fbs_paper",), replicates=5, batch=5, design_effect=design_effect
     )
     result = study.run(Task(0, "fbs"))
     assert groups == [[400] * 3, [390] * 2]
+    assert effects == {design_effect is None}
     assert sorted(result.refusals["sample"]) == [0, 1, 2, 3, 4]
 
 
