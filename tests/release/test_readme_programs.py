@@ -145,16 +145,17 @@ def test_programs_take_variances_from_a_pair_of_their_own(
         assert numbers[1] != pytest.approx(expected[1], rel=1e-3)
 
 
-@pytest.mark.parametrize("fpc", ["", 'fpc = "fraction"'])
+@pytest.mark.parametrize(
+    ("model", "more"), [("fbs", 'fpc = "fraction"'), ("fbp", "population_size = 30000")]
+)
 def test_programs_sum_within_primary_sampling_units(
-    make_spec: MakeSpec, tmp_path: Path, separate_pair: None, fpc: str
+    make_spec: MakeSpec, tmp_path: Path, separate_pair: None, model: str, more: str
 ) -> None:
     frame = small_survey()
     # Labels repeat from stratum to stratum; the third stratum has a single unit.
     frame["psu"] = np.where(frame["field"] == "c", 1, np.arange(len(frame)) // 20 % 4)
-    release(
-        make_spec(frame, survey=f'psu = "psu"\nlonely_psu = "adjust"\n{fpc}'), tmp_path / "out"
-    )
+    survey = f'psu = "psu"\nlonely_psu = "adjust"\n{more}'
+    release(make_spec(frame, survey=survey, synthesizer=f"model = '{model}'"), tmp_path / "out")
     assert_recomputes(tmp_path / "out" / "release", r=True)
 
 
