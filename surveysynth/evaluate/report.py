@@ -248,7 +248,7 @@ def comparison_csv(frame: "pd.DataFrame") -> str:
 
 def facts_record(comparison: Comparison, *, test: bool) -> Mapping[str, object]:
     """comparison.json: what was compared, with which settings."""
-    privacy = comparison.spec.privacy
+    privacy, clusters = comparison.spec.privacy, clusters_of(comparison.survey.design)
     return {
         "confidential": MARK,
         "epsilon_of_each_method": privacy.epsilon,
@@ -257,5 +257,8 @@ def facts_record(comparison: Comparison, *, test: bool) -> Mapping[str, object]:
         "left_out": dict(comparison.left_out),
         "laplace_sensitivity": comparison.sensitivity,
         "linearisation": comparison.spec.linearisation,
+        "primary_sampling_units": None if clusters is None else clusters.units,
+        "degrees_of_freedom_by_unit": None if clusters is None else clusters.df_design,
+        "design_effect": None if clusters is None else clusters.design_effect,
         "test": test,
     }

@@ -18,7 +18,7 @@ from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.taylor import SampleDesign, estimate_domains
 from surveysynth.evaluate.comparison import Comparison, compare
-from surveysynth.evaluate.report import render_report
+from surveysynth.evaluate.report import facts_record, render_report
 from surveysynth.evaluate.run import sensitivity_of, write_comparison
 from surveysynth.mechanism import ConfidentialFit, PrivateDraws
 from surveysynth.plots import confidential as plots
@@ -179,6 +179,9 @@ def test_with_a_declared_design_effect_the_sample_alone_is_by_unit(
     report = render_report(made, [], test=True)
     assert f"{len(set(units))} primary sampling units (unit)" in report
     assert "declared design effect of 4" in report
+    facts = facts_record(made, test=True)
+    assert facts["primary_sampling_units"] == len(set(units))
+    assert facts["degrees_of_freedom_by_unit"] == len(set(units)) - len(set(strata))
     # Without the key, models with effects of the units are compared, and by unit themselves.
     changed(path, ("design_effect = 4", 'lonely_psu = "fail"'))
     clustered = run()
