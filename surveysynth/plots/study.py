@@ -160,8 +160,10 @@ def rmse_against_epsilon(cells: "pd.DataFrame", mark: str) -> "Figure":
         panel.set_ylabel("RMSE over the sample's, log")
         panel.grid(True, axis="both")
         log_ticks(panel, "y")
-    epsilons = sorted(set(cells["epsilon"]))
-    panels[-1].set_xticks(np.log10(epsilons), [f"{each:.3g}" for each in epsilons], rotation=40)
+    places = np.log10(sorted(set(cells["epsilon"])))
+    apart = np.diff(places, prepend=-np.inf) > 0.05 * np.ptp(places)
+    labels = [f"{10**place:.3g}" if told else "" for place, told in zip(places, apart, strict=True)]
+    panels[-1].set_xticks(places, labels)
     panels[-1].set_xlabel("epsilon of the release, log scale")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", fontsize=8,
                   frameon=False)  # fmt: skip
@@ -175,8 +177,9 @@ def contraction(deltas: "pd.DataFrame") -> "Figure":
 
     summary = summarise_contraction(deltas)
     sources, sizes = list(dict.fromkeys(deltas["source"])), sorted(set(deltas["n"]))
-    number = deltas.groupby(["source", "scheme", "n"])["database"].nunique().max()
-    mark = f"Delta of simulated databases, {number} for each n"
+    numbers = sorted(set(summary["databases"]))
+    told = " to ".join(f"{each}" for each in dict.fromkeys((numbers[0], numbers[-1])))
+    mark = f"Delta of simulated databases, {told} for each n"
     figure = _figure(12.6, 0.8 + 2.7 * len(sources), mark)
     panels = figure.subplots(len(sources), 4, squeeze=False)
     for row, source in zip(panels, sources, strict=True):
@@ -190,6 +193,7 @@ def contraction(deltas: "pd.DataFrame") -> "Figure":
             panel.set_title(f"{source}\n{scheme}" if scheme == SCHEMES[0] else f"\n{scheme}")
             panel.set_xlabel("Delta")
         _sd_against_n(row[-1], summary[summary["source"] == source])
+    panels[0, -1].legend(fontsize=7.5, frameon=False)
     return figure
 
 
@@ -212,7 +216,6 @@ def _sd_against_n(panel: "Axes", summary: "pd.DataFrame") -> None:
     panel.set_xlabel("n")
     panel.set_title("\nSD of Delta")
     panel.grid(True, axis="both")
-    panel.legend(fontsize=7.5, frameon=False)
 
 
 def _lines(

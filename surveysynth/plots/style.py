@@ -160,9 +160,12 @@ def violin(
 
 
 def log_ticks(panel: Any, which: str = "x") -> None:
-    """Ticks of an axis that shows log10 values: 1, 2, 5 and their multiples of ten, thinned."""
+    """Ticks of an axis that shows log10 values: 1, 2, 5 and their multiples of ten, thinned, or
+    with more between them on a short axis."""
     low, high = panel.get_xlim() if which == "x" else panel.get_ylim()
-    leading = (1,) if high - low > 3 else (1, 3) if high - low > 1.5 else (1, 2, 5)
+    leading: tuple[float, ...] = (1, 1.25, 1.5, 2, 3, 4, 5, 6, 7, 8)
+    for least, fewer in ((0.7, (1, 2, 5)), (1.5, (1, 3)), (3, (1,))):
+        leading = fewer if high - low > least else leading
     powers = range(int(np.floor(low)) - 1, int(np.ceil(high)) + 1)
     every = [m * 10.0**k for k in powers for m in leading]
     kept = [value for value in every if low <= np.log10(value) <= high]

@@ -1,6 +1,9 @@
 """Truth: the figures that the tabular-products paper prints in its Tables 4 and 5, held against the
 committed result of ``python -m tests.coverage_table --paper`` and of the defaults."""
 
+import itertools
+
+import coverage_pages
 import pandas as pd
 import pytest
 from published_tables import PAGE, cells_of, comparison, differences, render
@@ -66,3 +69,27 @@ def test_cells_of_another_population_are_told():
     with pytest.raises(InputError, match=r"lacks 12 of the 96"):
         beside_published({"ours": (fewer, "_published")})
     assert isinstance(beside_published({"ours": (cells, "_paper")}), pd.DataFrame)
+
+
+@pytest.mark.parametrize("name", list(coverage_pages.PAGES))
+def test_the_other_pages_are_made_from_the_committed_results(name):
+    page = (coverage_pages.FOLDER / name).read_text(encoding="utf-8")
+    assert page == coverage_pages.PAGES[name]()
+
+
+def test_what_draws_and_bounds_buy():
+    """Figures 6, 7, 11 and 12 of the paper, over 100 samples: error falls with m, mostly at once;
+    one draw undercovers; means gain from a larger bound under FBS; noise stays far behind."""
+    frame = coverage_pages.grid().set_index(["method", "statistic", "bound", "m"]).sort_index()
+    assert set(frame.reset_index("m")["m"]) == {0, 1, 3, 5, 10}
+    for model, statistic, bound in itertools.product(
+        ("fbs_paper", "fbp_paper"), ("count", "mean"), (1.8, 3.4)
+    ):
+        of_m = frame.loc[(model, statistic, bound)]
+        assert of_m["rmse_ratio"].loc[1] > of_m["rmse_ratio"].loc[10]
+        assert of_m["coverage"].loc[1] < of_m["coverage"].loc[3]
+        noise = frame.loc[("laplace", statistic, bound)]["rmse_ratio"]
+        assert noise.is_monotonic_decreasing
+        assert (noise > of_m["rmse_ratio"]).all()
+    means = frame.loc[("fbs_paper", "mean")]["rmse_ratio"]
+    assert (means.loc[3.4] < means.loc[1.8]).all()
