@@ -14,7 +14,7 @@ from surveysynth.models.normal_mixture import mixture_records
 
 #: Models of transformed outcomes, the same with effects of PSUs, and of counts: with samplers of
 #: our own.
-CLUSTERED = (("fbs clustered", 2), ("fbs clustered", 3))
+CLUSTERED = (("fbs clustered", 2), ("fbs clustered", 3), ("fbp clustered", 2))
 GAUSSIAN = (("fbs", 2), ("fbs", 3), ("fbp", 2), ("normal", 1), ("normal", 2), *CLUSTERED)
 COUNTS = (("poisson", 1), ("poisson", 2), ("negative_binomial", 1), ("negative_binomial", 2))
 #: Name of the model and columns of z: outcomes and, if there is one, the log weight.
@@ -76,7 +76,8 @@ class Case:
         data |= {"psu_scale_prior": priors.get("psu_scale", 1.0)}
         data |= {"n": self.records.n, "K": self.shape[0], "x": self.x, "alpha": self.alpha}
         if self.model.name == "fbp":
-            data |= {"y": self.z[:, 0], "log_pi": self.z[:, 1], **priors}
+            scales = {name: scale for name, scale in priors.items() if name != "psu_scale"}
+            data |= {"y": self.z[:, 0], "log_pi": self.z[:, 1], **scales}
         else:
             weight = q - 1 if self.model.name == "normal" else 0
             data |= {"q": q - weight, "has_weight": weight, "z": self.z[:, : q - weight]}

@@ -1,14 +1,18 @@
 """FBP as a density on Stan's unconstrained scale, and as the Stan program ``fbp.stan``.
 
-Order of u: beta (K), selection (1 + K), log s_y and log s_pi.
+Order of u: beta (K), selection (1 + K), log s_y and log s_pi. With effects of PSUs theirs follow
+(``_psu_density``); those of the sampled ones are N(T b, T), b = (k_y, 1)'.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from surveysynth._types import FloatArray, Theta
+from surveysynth.models import _psu_density
+from surveysynth.models._psu_density import PsuParts, psu_log_prior, split_psu_parts
 from surveysynth.models.base import StanProgramSpec
 from surveysynth.models.gaussian import GaussianStats
 from surveysynth.sampling import unconstrained
@@ -29,11 +33,16 @@ def _log_density(
     u: FloatArray, stats: GaussianStats, priors: Mapping[str, float]
 ) -> tuple[FloatArray, FloatArray]:
     k = stats.fit.shape[-2]
+    u, psu = split_psu_parts(u, 2 * k + 3, 2)
     beta, selection, log_sd = unconstrained.split(u, (k, k + 1, 2))
     k_y, k_x = selection[..., 0], selection[..., 1:]
     total, x_sum = stats.total[0], stats.x_sum[0]
     squares_y = stats.outcome_squares(beta)
     squares_pi = stats.conditional_squares(selection)
+    of_effects = None
+    if psu is not None and stats.psu is not None:
+        of_effects = _OfEffects.at(stats, beta, selection, np.exp(2.0 * log_sd), psu, priors)
+        squares_y, squares_pi = squares_y + of_effects.squares_y, squares_pi + of_effects.squares_pi
     variance = np.exp(2.0 * log_sd)
     v_y, v_pi = variance[..., 0], variance[..., 1]
     mean_sum = beta @ x_sum
@@ -56,20 +65,82 @@ def _log_density(
     residual_squares = np.stack([squares_y, squares_pi], axis=-1) / variance
     tilted = total * variance * np.stack([k_y * k_y, np.ones_like(k_y)], axis=-1)
     log_sd_gradient = sd_slope - total + residual_squares - tilted
-    return value, np.concatenate([beta_gradient, selection_gradient, log_sd_gradient], axis=-1)
+    gradient = [beta_gradient, selection_gradient, log_sd_gradient]
+    if of_effects is not None:
+        value = value + of_effects.value
+        gradient = [beta_gradient + of_effects.beta, selection_gradient + of_effects.selection]
+        gradient += [log_sd_gradient, of_effects.psu.joined()]
+    return value, np.concatenate(gradient, axis=-1)
+
+
+@dataclass(frozen=True)
+class _OfEffects:
+    """What effects of PSUs add: to both sums of squares (S,), to the value (S,) otherwise, and to
+    the gradients in beta (S, K) and selection (S, 1 + K); their own gradient."""
+
+    squares_y: FloatArray
+    squares_pi: FloatArray
+    value: FloatArray
+    beta: FloatArray
+    selection: FloatArray
+    psu: PsuParts
+
+    @classmethod
+    def at(
+        cls,
+        stats: GaussianStats,
+        beta: FloatArray,
+        selection: FloatArray,
+        variance: FloatArray,
+        parts: PsuParts,
+        priors: Mapping[str, float],
+    ) -> "_OfEffects":
+        """Effects a_c = (a_c1, a_c2) on y and on log pi given y: variance (S, 2) = (s_y², s_pi²).
+
+        Besides the squares, E(pi | x, a) has a factor exp(a_c2 + k_y a_c1)."""
+        assert stats.psu is not None  # whose effects these are
+        psu, k_y = stats.psu, selection[:, 0, None]
+        total, x_sum = psu.total[0], psu.x_sum[0]
+        of_y, of_v = psu.residual[0].T
+        a_y, a_v = parts.effects[..., 0], parts.effects[..., 1]
+        fit_y, fit_v = stats.fit[0].T
+        # Weighted sums of y - x beta and of log pi - k_y y - x k_x, and what is left after effects.
+        r_y = of_y - (beta - fit_y) @ x_sum.T
+        y_sum = of_y + x_sum @ fit_y
+        r_v = of_v + x_sum @ fit_v - k_y * y_sum - selection[:, 1:] @ x_sum.T
+        left_y, left_v = r_y - total * a_y, r_v - total * a_v
+        white_y, white_v = a_y / variance[:, :1], a_v / variance[:, 1:]
+        tilt = np.concatenate([k_y, np.ones_like(k_y)], axis=1)
+        prior = psu_log_prior(parts, priors["psu_scale"], priors["lkj"], tilt)
+        by_k_y = prior.tilt[:, 0] - white_v @ y_sum - a_y @ total
+        by_effect = np.stack(
+            [left_y / variance[:, :1] - k_y * total, left_v / variance[:, 1:] - total], axis=-1
+        )
+        return cls(
+            squares_y=-((r_y + left_y) * a_y).sum(-1),
+            squares_pi=-((r_v + left_v) * a_v).sum(-1),
+            value=prior.value - (a_v + k_y * a_y) @ total,
+            beta=-white_y @ x_sum,
+            selection=np.concatenate([by_k_y[:, None], -white_v @ x_sum], axis=1),
+            psu=replace(prior.gradient, effects=prior.gradient.effects + by_effect),
+        )
 
 
 def constrain(u: FloatArray, shape: tuple[int, int]) -> Theta:
-    """u (..., 2 K + 3) to FBP's parameters; ``shape`` (K, 2)."""
+    """u (..., d), d = 2 K + 3 without effects, to FBP's parameters; ``shape`` (K, 2)."""
     k = shape[0]
+    u, psu = split_psu_parts(u, 2 * k + 3, 2)
     beta, selection, log_sd = unconstrained.split(u, (k, k + 1, 2))
-    return {"beta": beta, "selection": selection, "variance": np.exp(2.0 * log_sd)}
+    theta = {"beta": beta, "selection": selection, "variance": np.exp(2.0 * log_sd)}
+    return {**theta, **_psu_density.constrained(psu)}
 
 
 def unconstrain(theta: Theta) -> FloatArray:
     """Inverse of ``constrain``."""
     log_sd = 0.5 * np.log(theta["variance"])
-    return np.concatenate([theta["beta"], theta["selection"], log_sd], axis=-1)
+    psu = _psu_density.unconstrained_of(theta)
+    last = [log_sd] if psu is None else [log_sd, psu]
+    return np.concatenate([theta["beta"], theta["selection"], *last], axis=-1)
 
 
 def _data(stats: GaussianStats, priors: Mapping[str, float]) -> dict[str, Any]:
@@ -80,6 +151,8 @@ def _data(stats: GaussianStats, priors: Mapping[str, float]) -> dict[str, Any]:
         "coefficient_sd": priors["coefficient_sd"],
         "selection_sd": priors["selection_sd"],
         "residual_scale": priors["residual_scale"],
+        **_psu_density.stan_data(stats, priors),
+        "lkj": priors["lkj"],
     }
 
 
@@ -88,6 +161,7 @@ def _theta(draws: Mapping[str, FloatArray]) -> Theta:
         "beta": draws["beta"],
         "selection": draws["selection"],
         "variance": draws["residual_sd"] ** 2,
+        **_psu_density.stan_theta(draws),
     }
 
 

@@ -62,12 +62,14 @@ def log_psu_sd(theta: Theta) -> FloatArray:
 class JointCoordinates:
     """Coordinates z M in which residuals and effects are independent, one by one.
 
-    matrix M (B, q, q) and its inverse: M' Sigma M = I and M' T M = diag(variance), (B, q).
+    matrix M (B, q, q) and its inverse: M' Sigma M = I and M' T M = diag(variance), (B, q). vectors
+    (B, q, q), orthonormal: with Sigma = L L', M is L^-T times these.
     """
 
     matrix: FloatArray
     inverse: FloatArray
     variance: FloatArray
+    vectors: FloatArray
 
     @classmethod
     def of(cls, covariance: FloatArray, psu_covariance: FloatArray) -> "JointCoordinates":
@@ -78,7 +80,8 @@ class JointCoordinates:
             whitening @ psu_covariance @ whitening.swapaxes(-1, -2)
         )
         matrix = whitening.swapaxes(-1, -2) @ vectors
-        return cls(matrix, vectors.swapaxes(-1, -2) @ root.swapaxes(-1, -2), np.maximum(values, 0))
+        inverse = vectors.swapaxes(-1, -2) @ root.swapaxes(-1, -2)
+        return cls(matrix, inverse, np.maximum(values, 0.0), vectors)
 
     def shrinkage(self, total: FloatArray) -> FloatArray:
         """Variances t / (1 + A t) (B, C, q) of the effects given all else, in these coordinates:
@@ -154,7 +157,9 @@ class PsuBlock:
     ) -> None:
         """Effects | coefficients, Sigma, T; residual (B, C, q) the weighted sums of z - mean."""
         variance = coordinates.shrinkage(self.psu.total)
-        normals = self.normals[move, i]
+        # Turned with the coordinates, which may jump where the effects must not: eigenvectors have
+        # no sign of their own.
+        normals = self.normals[move, i] @ coordinates.vectors
         white = variance * (residual @ coordinates.matrix) + np.sqrt(variance) * normals
         self.effects = white @ coordinates.inverse
 

@@ -21,6 +21,10 @@ OPTIONS = {
         "coefficient_scale": 3.0, "residual_scale": 2.0, "psu_scale": 1.2, "lkj": 2.5,
     },
     "fbp": {"coefficient_sd": 4.0, "selection_sd": 3.0, "residual_scale": 0.7},
+    "fbp clustered": {
+        "coefficient_sd": 4.0, "selection_sd": 3.0, "residual_scale": 0.7, "psu_scale": 1.2,
+        "lkj": 2.5,
+    },
     "normal": {
         "coefficient_scale": 2.0, "residual_scale": 0.8, "lkj": 1.0,
         "weight_coefficient_sd": 5.0, "weight_residual_scale": 0.6,
@@ -97,16 +101,23 @@ def fbp_posterior(case, theta):
     priors, (k_y, *k_x) = case.model.priors, theta["selection"]
     sd_y, sd_pi = np.sqrt(theta["variance"])
     y, log_pi = case.z.T
-    log_lik = st.norm.logpdf(log_pi, k_y * y + case.x @ k_x, sd_pi)
-    log_lik += st.norm.logpdf(y, case.x @ theta["beta"], sd_y)
+    mean_y, mean_pi = case.x @ theta["beta"], case.x @ k_x
+    of_psus, psu_coordinates = 0.0, []
+    if case.psu is not None:
+        mean_y += theta["psu_effect__"][case.psu, 0]
+        mean_pi += theta["psu_effect__"][case.psu, 1]
+        of_psus, psu_coordinates = psu_prior(theta, priors, tilt=[k_y, 1.0])
+    log_lik = st.norm.logpdf(log_pi, k_y * y + mean_pi, sd_pi)
+    log_lik += st.norm.logpdf(y, mean_y, sd_y)
     # log E(pi | x) of the log-normal pi = exp(k_y y + x k_x + e).
-    log_lik -= case.x @ k_x + k_y * (case.x @ theta["beta"])
+    log_lik -= mean_pi + k_y * mean_y
     log_lik -= (sd_pi**2 + k_y**2 * sd_y**2) / 2
     value = case.alpha @ log_lik
     value += st.norm.logpdf(theta["beta"], 0, priors["coefficient_sd"]).sum()
     value += st.norm.logpdf(theta["selection"], 0, priors["selection_sd"]).sum()
     value += st.halfcauchy.logpdf([sd_y, sd_pi], 0, priors["residual_scale"]).sum()
-    return value, [theta["beta"], theta["selection"], [sd_y, sd_pi]]
+    coordinates = [theta["beta"], theta["selection"], [sd_y, sd_pi], *psu_coordinates]
+    return value + of_psus, coordinates
 
 
 def normal_posterior(case, theta):

@@ -89,6 +89,7 @@ def test_densities_agree_with_one_column_of_x_and_other_priors(name, q):
     own |= {model: {**hierarchical, "residual_scale": 0.7} for model in ("fbs", "normal")}
     own["normal_mixture"] = {**hierarchical, "least_sd": 0.3, "concentration_rate": 2.0}
     own["negative_binomial"] = {**hierarchical, "overdispersion_scale": 0.3}
+    own["fbp clustered"] = {**own["fbp"], "psu_scale": 0.4, "lkj": 1.5}
     own["fbs clustered"] = {**own["fbs"], "psu_scale": 0.4}
     priors = own.get(name, hierarchical)
     case = make_case(name, q, k=1, priors=priors)
