@@ -131,16 +131,66 @@ def lipschitz_ratio(n: int = 10_000) -> None:
     row(f"bounds, n = {n:,}: S x n at once", *whole, f"ratio {whole[1] / streamed[1]:.1f}")
 
 
+def clustered_records(n: int, psus: int, effects: bool):
+    """Records of a two-stage survey on the scale of FBS: 10 strata, half a PSU in each group."""
+    from surveysynth.models.gaussian import GaussianRecords
+
+    rng = np.random.default_rng(2)
+    x_cells = np.zeros((20, 11))
+    x_cells[:, 0] = 1.0
+    x_cells[np.arange(20), np.arange(20) // 2] = 1.0
+    x_cells[1::2, 10] = 1.0
+    psu = np.arange(n) * psus // n
+    cell = psu * 10 // psus * 2 + rng.integers(0, 2, n)
+    z = 0.14 * rng.standard_normal((psus, 2))[psu] + 0.4 * rng.standard_normal((n, 2))
+    return GaussianRecords(x_cells, cell, z - [0.0, 0.5] * z[:, :1], psu if effects else None)
+
+
+def clusters(n: int = 10_000, psus: int = 100) -> None:
+    """The mechanism at epsilon 10.8, m = 3 with effects of PSUs and without, run by turns."""
+    from surveysynth.mechanism import Database, run_batch
+    from surveysynth.models import get_model
+    from surveysynth.privacy.budget import MechanismSettings
+
+    for name in ("fbs", "fbp"):
+        model, spent, fits_made = get_model(name), {}, {}
+        if not model.clustered:
+            continue
+        for repeat in range(3):
+            for effects in (False, True):
+                database = Database(clustered_records(n, psus, effects), n)
+                settings = MechanismSettings(epsilon=10.8, m=3)
+
+                def work(database=database, settings=settings, effects=effects, repeat=repeat):
+                    rng = np.random.default_rng(repeat)
+                    (result,) = run_batch(model, [database], settings, rng)  # noqa: B023
+                    fits_made.setdefault(effects, []).append(len(result[1].search))  # noqa: B023
+
+                spent.setdefault(effects, []).append(timed(work))
+        for effects, times in spent.items():
+            wall, processor = np.sum(times, axis=0) / len(times)
+            note = f"{np.mean(fits_made[effects]):.1f} fits"
+            if effects:
+                ratios = np.array(spent[True])[:, 1] / np.array(spent[False])[:, 1]
+                note += f", ratio {np.median(ratios):.2f} (pairs: {np.round(ratios, 2)})"
+            what = f"{psus} PSUs" if effects else "no PSUs"
+            row(f"{name}: mechanism, n = {n:,}, {what}", wall, processor, note)
+
+
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lipschitz-memory", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--clusters", action="store_true", help="the runs with PSUs alone")
     parser.add_argument("--large", type=int, default=1_000_000, help="records of the memory runs")
     arguments = parser.parse_args()
     if arguments.lipschitz_memory:
         lipschitz_memory(arguments.lipschitz_memory)
+        return
+    if arguments.clusters:
+        clusters()
         return
     # Processes first: a child's peak counts what its parent held when it was started.
     for n in (10_000, arguments.large):
@@ -149,6 +199,7 @@ def main() -> None:
     whole_release(10_355)
     whole_release(arguments.large)
     fits()
+    clusters()
     lipschitz_ratio()
 
 

@@ -35,6 +35,15 @@ def test_ranks_are_uniform_with_four_records(name: str) -> None:
     assert sbc.smallest(sound) > LEVEL
 
 
+def test_ranks_are_uniform_with_effects_of_psus() -> None:
+    case = replace(SHORT["FBS, PSUs"], thin=6, warmup=150)
+    sound, wrong = sbc.calibrate(case, seed=94)
+    assert {"psu_sd[0]", "psu_sd[1]", "psu_correlation[0]", "psu_effect[1]"} < sound.keys()
+    assert sbc.smallest(sound) > LEVEL
+    for name in ("psu_sd[0]", "psu_sd[1]", "residual_sd[0]"):
+        assert wrong[name]["ks_p"] < 1e-8, name
+
+
 def test_ranks_are_uniform_for_counts() -> None:
     case = replace(SHORT["Negative binomial"], thin=10)
     sound, wrong = sbc.calibrate(case, seed=93)
@@ -50,8 +59,8 @@ def test_the_long_run_is_that_of_these_cases_and_passed() -> None:
         result = golden["cases"][name]
         settings = result["settings"]
         assert settings["priors"] == dict(case.priors)
-        for key in ("model", "outcomes", "n", "columns", "replications", "draws", "thin"):
-            assert settings[key] == getattr(case, key), (name, key)
+        for key in ("model", "outcomes", "n", "columns", "replications", "draws", "thin", "psus"):
+            assert settings.get(key, 0) == getattr(case, key), (name, key)
         assert result["smallest_p"] > sbc.LEVEL
         assert result["rejects_the_wrong_sampler"]
         for row in result["parameters"].values():
