@@ -61,7 +61,8 @@ def with_psus(design: PublicDesign, z: FloatArray, psu: IntArray = PSU) -> Gauss
 def test_log_likelihood_is_the_normal_given_the_effects(
     design: PublicDesign, q: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    z, theta, x = RNG.normal(size=(N, q)) + 3.0, random_theta(q), rows_of(design)
+    rng = np.random.default_rng(191)
+    z, theta, x = rng.normal(size=(N, q)) + 3.0, random_theta(q), rows_of(design)
     truth = np.empty((DRAWS, N))
     for s in range(DRAWS):
         mean = x @ theta["beta"][s] + theta["psu_effect__"][s, PSU]
@@ -76,9 +77,10 @@ def test_log_likelihood_is_the_normal_given_the_effects(
 def test_neither_order_nor_labels_nor_block_size_matter(
     design: PublicDesign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    z, theta = RNG.normal(size=(N, 2)), random_theta(2)
+    rng = np.random.default_rng(192)
+    z, theta = rng.normal(size=(N, 2)), random_theta(2)
     usual = gather(theta, with_psus(design, z))
-    order, names = RNG.permutation(N), RNG.permutation(C)
+    order, names = rng.permutation(N), rng.permutation(C)
     cells, cell = design.matrix.x_cells, design.matrix.cell
     moved = GaussianRecords(cells, cell[order], z[order], names[PSU][order])
     effects = np.empty_like(theta["psu_effect__"])
@@ -102,23 +104,26 @@ def bounds_of(records: GaussianRecords, draws: int = 50) -> FloatArray:
 
 
 def test_bounds_of_records_follow_them_whatever_their_order_and_psu_labels() -> None:
+    rng = np.random.default_rng(193)
     design = DESIGNS["cells"]
-    z = rows_of(design) @ RNG.normal(size=(K, 2)) + RNG.normal(size=(N, 2))
-    z += RNG.normal(size=(C, 2))[PSU]
-    usual, order = bounds_of(with_psus(design, z)), RNG.permutation(N)
+    z = rows_of(design) @ rng.normal(size=(K, 2)) + 0.4 * rng.normal(size=(N, 2))
+    z += rng.normal(size=(C, 2))[PSU]
+    usual, order = bounds_of(with_psus(design, z)), rng.permutation(N)
     cells, cell = design.matrix.x_cells, design.matrix.cell
     moved = GaussianRecords(cells, cell[order], z[order], PSU[order])
     np.testing.assert_allclose(bounds_of(moved), usual[order], rtol=1e-6)
     # Other labels turn the random numbers of the effects round: equal up to Monte Carlo error.
     renamed = bounds_of(with_psus(design, z, (PSU + 3) % C), draws=200)
-    assert np.abs(np.log(renamed / bounds_of(with_psus(design, z), draws=200))).max() < 0.25
-    shuffled = bounds_of(with_psus(design, z, RNG.permutation(PSU)), draws=200)
-    assert np.abs(np.log(renamed / shuffled)).max() > 0.5
+    gap = np.log(renamed / bounds_of(with_psus(design, z), draws=200))
+    shuffled = bounds_of(with_psus(design, z, rng.permutation(PSU)), draws=200)
+    assert np.abs(gap).mean() < 0.2
+    assert np.abs(np.log(renamed / shuffled)).mean() > 0.35
 
 
 @each_design
 def test_sums_by_psu_add_up_and_one_record_is_its_own_sum(design: PublicDesign) -> None:
-    z, x = RNG.normal(size=(N, 2)), rows_of(design)
+    rng = np.random.default_rng(194)
+    z, x = rng.normal(size=(N, 2)), rows_of(design)
     whole = compress(with_psus(design, z), ALPHA)
     assert whole.psu is not None
     np.testing.assert_allclose(whole.psu.total.sum(1), whole.total)
@@ -132,7 +137,8 @@ def test_sums_by_psu_add_up_and_one_record_is_its_own_sum(design: PublicDesign) 
 
 
 def test_weights_of_one_are_the_unweighted_fit_and_copies_are_weights() -> None:
-    design, z = DESIGNS["cells"], RNG.normal(size=(N, 2))
+    rng = np.random.default_rng(195)
+    design, z = DESIGNS["cells"], rng.normal(size=(N, 2))
     plan = SamplingPlan(chains=2, warmup=20, draws=20)
 
     def draws(records: GaussianRecords, alpha: FloatArray) -> Theta:
@@ -220,8 +226,9 @@ def test_posterior_of_an_intercept_equals_quadrature(effect_sd: float) -> None:
 
 
 def test_few_psus_and_psus_without_weight_are_fitted() -> None:
+    rng = np.random.default_rng(196)
     design = DESIGNS["cells"]
-    z = RNG.normal(size=(N, 2))
+    z = rng.normal(size=(N, 2))
     plan = SamplingPlan(2, 20, 20)
     for psu in (np.zeros(N, int), PSU % 2, np.arange(N)):
         out = np.where(psu == 0, 0.0, ALPHA)
@@ -233,9 +240,10 @@ def test_few_psus_and_psus_without_weight_are_fitted() -> None:
 
 
 def test_databases_of_a_batch_are_fitted_apart() -> None:
+    rng = np.random.default_rng(197)
     design, plan = DESIGNS["cells"], SamplingPlan(2, 10, 10)
     each = [
-        compress(with_psus(design, RNG.normal(size=(N, 2)), RNG.permutation(PSU)), ALPHA)
+        compress(with_psus(design, rng.normal(size=(N, 2)), rng.permutation(PSU)), ALPHA)
         for _ in range(3)
     ]
     seeds = [177, 178, 179]
@@ -348,8 +356,9 @@ def test_effects_never_leave_the_mechanism() -> None:
 
 
 def test_a_declared_design_effect_switches_the_effects_off() -> None:
+    rng = np.random.default_rng(198)
     design = clustered_design(6, 5)
-    simulated = Simulated(RNG.normal(size=(30, 2)))
+    simulated = Simulated(rng.normal(size=(30, 2)))
     assert MODEL.records_from_simulated(design, simulated).psu is design.psu
     declared = replace(design, design_effect=1.5)
     assert MODEL.records_from_simulated(declared, simulated).psu is None
