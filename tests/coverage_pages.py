@@ -119,14 +119,14 @@ _CAPTION = """
 ![Delta of every database by n and rule, and its SD against n](../images/contraction.png)
 
 Without weights Delta is the log-likelihood of the most extreme record. Its spread is that of a
-largest value, which does not fall with n, while its mean rises with log n: nothing contracts.
-(The survey samples come from one finite population, whose most extreme units are in nearly every
-sample of 20,000; the spread falls there for that reason.) Linear weights are scaled by that same
-largest value, and keep a part of its spread and of its rise: with counts they do not contract
-either, which the one n of the paper cannot show. Weights capped at a constant leave the posterior
-as the only source of spread, and the SD of Delta falls with n everywhere, about as 1/√n. This is
-one more reason for fixed-point weights, with which the bound found on the database at hand is the
-target itself.
+largest value, which falls slowly with n if it falls at all, while its mean rises with log n:
+nothing contracts. (The survey samples come from one finite population, whose most extreme units
+are in nearly every sample of 20,000; the spread falls there for that reason.) Linear weights are
+scaled by that same largest value, and keep a part of its spread and of its rise: with counts
+their SD falls slowly or rises, which the one n of the paper cannot show. Weights capped at a
+constant leave the posterior as the only source of spread, and the SD of Delta falls with n
+everywhere, about as 1/√n. This is one more reason for fixed-point weights, with which the bound
+found on the database at hand is the target itself.
 
 `python -m tests.contraction_study` makes the study, `python -m tests.coverage_pages` this page.
 """
