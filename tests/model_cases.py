@@ -99,11 +99,11 @@ class Case:
         return (self.model.name, self.shape[1]) in GAUSSIAN + COUNTS
 
     def plan(self, chains, warmup, draws):
-        """A plan of this size, or of an eighth of it for a model that NUTS samples: its draws cost
-        more and are nearly independent."""
+        """A plan of this size; of a mixture, whose sweeps take longest, a sixteenth of its draws in
+        more chains, which cost next to nothing."""
         if self.own_sampler:
             return SamplingPlan(chains, warmup, draws)
-        return SamplingPlan(2, 150, max(4, chains * draws // 16))
+        return SamplingPlan(8, 60, max(4, chains * draws // 128))
 
     def draw(self, plan, rng):
         """Draws of the model's parameters, leading axes (chains, draws), and nothing else."""

@@ -6,8 +6,8 @@ posterior draws is uniform if and only if the sampler draws from the posterior o
 likelihood. All databases of a case are fitted as one batch. The log-likelihood of the database is
 ranked too: it joins all parameters and the data (Modrák et al. 2023).
 
-The same ranks are taken for a wrong sampler, which must be rejected: residual SDs scaled by 1.1,
-or, of a count, coefficients spread 1.5 times as far about their mean. Results go to
+The same ranks are taken for a wrong sampler, which must be rejected: residual SDs times 1.1 (of a
+mixture 1.3) or, of a count, coefficients spread 1.5 times as far about their mean. Results go to
 tests/golden/sbc.json; ``--case NAME`` runs single cases and keeps the results of the others.
 """
 
@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import scipy
 from scipy import stats
+from scipy.special import logsumexp
 
 import surveysynth
 from surveysynth._types import FloatArray, IntArray, Theta
@@ -31,6 +32,7 @@ from surveysynth.models._psu_effects import PSU_COVARIANCE, PSU_EFFECT
 from surveysynth.models.base import SamplingPlan, stacked
 from surveysynth.models.counts import count_records
 from surveysynth.models.gaussian import GaussianRecords
+from surveysynth.models.normal_mixture import mixture_records
 
 COUNTS = ("poisson", "negative_binomial")
 GOLDEN = Path(__file__).parent / "golden" / "sbc.json"
@@ -44,6 +46,7 @@ WRONG = 1.1
 WRONG_SPREAD = 1.5
 #: Of the SDs of PSU effects, which few PSUs tell less well.
 WRONG_PSU = 1.3
+WRONG_MIXTURE = 1.3
 
 Quantities = dict[str, FloatArray]
 
@@ -63,6 +66,7 @@ class Case:
     thin: int = 15
     warmup: int = WARMUP
     psus: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 # The default priors of FBP spread its parameters over orders of magnitude; the narrower scales test
@@ -92,6 +96,17 @@ CASES = {
     "Negative binomial, four records": Case(
         "negative_binomial", n=4, columns=2, thin=25,
         priors={"coefficient_scale": 0.4, "overdispersion_scale": 0.5},
+    ),
+    # Under the default concentration hardly any database would have two components.
+    "Mixture, two components": Case(
+        "normal_mixture", n=30, columns=2, thin=10, warmup=200, draws=31,
+        priors={"concentration_shape": 4.0, "concentration_rate": 2.0},
+        options={"components": 2},
+    ),
+    "Mixture, three components, four records": Case(
+        "normal_mixture", n=4, columns=2, thin=10, warmup=200, draws=31,
+        priors={"concentration_shape": 4.0, "concentration_rate": 1.0},
+        options={"components": 3},
     ),
 }
 
@@ -200,6 +215,8 @@ def stacked_stats(model: str, x: FloatArray, z: FloatArray, psus: int = 0) -> An
     def records(one: FloatArray) -> Any:
         if model in COUNTS:
             return count_records(x, cell, one[:, 0], None)
+        if model == "normal_mixture":
+            return mixture_records(x, cell, one[:, 0], None)
         return GaussianRecords(x, cell, one, psu)
 
     return stacked([get_model(model).compress(records(one), ones) for one in z])
@@ -313,7 +330,65 @@ def count_quantities(theta: Theta, z: FloatArray, x: FloatArray, wrong: float = 
     return {**result, "log_likelihood": log_lik.sum(-1, keepdims=True)}
 
 
+def mixture_prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
+    """Draws of a mixture's parameters from its prior (methods 3), leading axis ``count``."""
+    model = get_model(case.model, priors=case.priors, **case.options)
+    priors: Mapping[str, float] = model.priors  # type: ignore[attr-defined]
+    k, h = case.columns, case.options["components"]
+    shape, rate = priors["concentration_shape"], priors["concentration_rate"]
+    a = rng.gamma(shape, 1.0 / rate, (count, 1))
+    # log of a gamma variable of a small shape, which itself may be zero to a double.
+    logs = np.log(rng.gamma(np.repeat(a / h, h, axis=1) + 1.0))
+    logs += np.log(rng.random((count, h))) * h / a
+    scale = priors["coefficient_scale"] * np.abs(rng.standard_t(3, (count, k)))
+    omega = lkj_draws(count, k, priors["lkj"], rng)
+    beta = scale[:, None] * (omega @ rng.standard_normal((count, k, h))).swapaxes(1, 2)
+    above = priors["residual_scale"] * np.abs(rng.standard_t(3, (count, h)))
+    return {
+        "log_shares": logs - logsumexp(logs, axis=1, keepdims=True),
+        "concentration": a,
+        "beta": beta,
+        "residual_sd": priors["least_sd"] + above,
+        "coefficient_scale": scale,
+        "coefficient_correlation": omega @ omega.swapaxes(-1, -2),
+    }
+
+
+def mixture_data(theta: Theta, x: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Databases z (count, n, 1): a component for each record, then its outcome."""
+    count, n = theta["beta"].shape[0], x.shape[0]
+    reached = np.exp(theta["log_shares"]).cumsum(axis=1)[:, None, :-1]
+    component = (rng.random((count, n, 1)) > reached).sum(axis=-1)
+    mean = np.take_along_axis(x @ theta["beta"].swapaxes(1, 2), component[..., None], 2)[..., 0]
+    sd = np.take_along_axis(theta["residual_sd"], component, axis=1)
+    return (mean + sd * rng.standard_normal((count, n)))[..., None]
+
+
+def mixture_quantities(
+    theta: Theta, z: FloatArray, x: FloatArray, wrong: float = 1.0
+) -> Quantities:
+    """What does not depend on labels, which may switch."""
+    log_share = theta["log_shares"]
+    sd = theta["residual_sd"] * (1.0 if wrong == 1.0 else WRONG_MIXTURE)
+    share, beta = np.exp(log_share), theta["beta"]
+    mean = (share[..., None] * beta).sum(-2)
+    squares = (share[..., None] * (beta - mean[..., None, :]) ** 2).sum(-2)
+    each = stats.norm.logpdf(z[:, None, :], (x @ beta.swapaxes(-1, -2)), sd[..., None, :])
+    return {
+        "mean_beta": mean,
+        "sd_beta": np.sqrt(squares),
+        "residual_sd": np.sqrt((share * sd**2).sum(-1, keepdims=True)),
+        "largest_log_share": log_share.max(-1, keepdims=True),
+        "smallest_log_share": log_share.min(-1, keepdims=True),
+        "concentration": theta["concentration"],
+        "coefficient_scale": theta["coefficient_scale"],
+        "coefficient_correlation": below_diagonal(theta["coefficient_correlation"]),
+        "log_likelihood": logsumexp(each + log_share[..., None, :], axis=-1).sum(-1)[..., None],
+    }
+
+
 PARTS: dict[str, Any] = {
+    "normal_mixture": (mixture_prior, mixture_data, mixture_quantities),
     "poisson": (count_prior, count_data, count_quantities),
     "negative_binomial": (count_prior, count_data, count_quantities),
     "fbs": (fbs_prior, fbs_data, fbs_quantities),
@@ -339,7 +414,7 @@ def ranks_of_batch(
     x = design_rows(case)
     truth = prior(case, count, rng)
     z = data(truth, x, rng)
-    model = get_model(case.model, priors=case.priors)
+    model = get_model(case.model, priors=case.priors, **case.options)
     plan = SamplingPlan(chains=1, warmup=case.warmup, draws=case.draws * case.thin)
     sampled = model.sample(stacked_stats(case.model, x, z, case.psus), plan, rng)
     theta = {name: values[:, 0, case.thin - 1 :: case.thin] for name, values in sampled.items()}

@@ -1,7 +1,6 @@
-"""Where the posterior of a mixture is, about: expectation-maximisation over numbers of components.
+"""Where the posterior of a mixture is, about: expectation-maximisation, component by component.
 
-The start of the chains and the scale of their moves, nothing more: the density that is sampled does
-not depend on it.
+The start of the chains, nothing more: the density that is sampled does not depend on it.
 """
 
 from dataclasses import dataclass
@@ -10,7 +9,6 @@ import numpy as np
 
 from surveysynth._types import FloatArray
 from surveysynth.models._mixture_likelihood import MixtureSums, responsibilities
-from surveysynth.models._whitened import Expansion
 
 STEPS = 40
 #: Of more pairs than this a part, evenly spaced, is enough to start from.
@@ -24,14 +22,12 @@ _SMALL = 0.03
 
 @dataclass(frozen=True, repr=False)
 class MixtureMode:
-    """Components, the largest first: share (A,), beta (A, K), sd (A,), mass (A,) of A <= H, and
-    the expansion of the log-likelihood in the coefficients of all H."""
+    """H components, the largest first: share (H,), beta (H, K), sd (H,), mass (H,)."""
 
     share: FloatArray
     beta: FloatArray
     sd: FloatArray
     mass: FloatArray
-    expansion: Expansion
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,27 +42,23 @@ class _Fitted:
 def find_mode(
     sums: MixtureSums, components: int, least_sd: float, ridge: float
 ) -> MixtureMode:
-    """The number of components with the least Bayesian information criterion, up to ``components``;
-    ``ridge``: prior precision of a coefficient; ``least_sd``: SDs stay above it."""
+    """A mode with all of ``components``, however little some hold: a chain empties a superfluous
+    component soon, and seldom fills an empty one. ``ridge``: prior precision of a coefficient;
+    ``least_sd``: SDs stay above it."""
     part = _part(sums)
     columns = sums.x.shape[1]
+    if not part.total > 0:  # no weight at all: the prior
+        ones = np.ones(components)
+        return MixtureMode(ones / components, np.zeros((components, columns)), ones, 0.0 * ones)
     ridges = np.full(columns, ridge)
-    if part.total > 0:
-        one = _weighted(part, np.ones((1, part.y.size)), least_sd, ridges).beta[0]
-        ridges = 1.0 / (one * one + _SMALL * _SMALL / ridge)
-    best, least = None, np.inf
-    for fitted in _candidates(part, components, least_sd, ridges):
-        # The coefficients of a component cost what the prior takes for them.
-        parameters = columns + 3 * fitted.sd.size - 1
-        criterion = parameters * np.log(max(part.total, 2.0)) - 2.0 * fitted.log_lik
-        criterion += float((fitted.beta**2 @ ridges).sum())
-        if criterion < least:
-            best, least = fitted, criterion
-    if best is None:  # no weight at all: the prior
-        fitted = _Fitted(np.zeros(1), np.zeros((1, columns)), np.ones(1), np.zeros(1), 0.0)
-        return _mode(sums, fitted, components)
-    best = _maximise(sums, best, least_sd, ridges, 5)
-    return _mode(sums, best, components)
+    one = _weighted(part, np.ones((1, part.y.size)), least_sd, ridges).beta[0]
+    ridges = 1.0 / (one * one + _SMALL * _SMALL / ridge)
+    fitted = _fitted(part, components, least_sd, ridges)
+    order = np.argsort(-fitted.mass, kind="stable")
+    return MixtureMode(
+        np.exp(fitted.log_pi[order]), fitted.beta[order], fitted.sd[order],
+        fitted.mass[order] * (sums.total / part.total),
+    )  # fmt: skip
 
 
 def _part(sums: MixtureSums) -> MixtureSums:
@@ -79,28 +71,24 @@ def _part(sums: MixtureSums) -> MixtureSums:
     return MixtureSums(sums.x[cells], cell, starts, y, mass)
 
 
-def _candidates(
+def _fitted(
     sums: MixtureSums, components: int, least_sd: float, ridge: FloatArray
-) -> list[_Fitted]:
-    """One to ``components`` components. Begun by cutting the residuals, or their sizes, of a
-    regression into groups of equal weight; and by adding to the best of one fewer a component for
-    the records that it fits worst, or for those in its middle."""
-    if not sums.total > 0:
-        return []
+) -> _Fitted:
+    """The best of several fits of ``components``: begun by cutting the residuals, or their sizes,
+    of a regression into groups of equal weight; and by adding to the best of one fewer a component
+    for the records that it fits worst, or for those in its middle."""
     one = _weighted(sums, np.ones((1, sums.y.size)), least_sd, ridge)
-    found = [_maximise(sums, one, least_sd, ridge, 1)]
+    best = _maximise(sums, one, least_sd, ridge, 1)
     residual = sums.y - (one.beta @ sums.x.T)[0, sums.cell]
-    best = found[0]
     for count in range(2, components + 1):
         shares = [_groups(score, sums.mass, count) for score in (residual, np.abs(residual))]
         shares += _split_off(sums, best)
-        fitted = [
+        fits = [
             _maximise(sums, _weighted(sums, share, least_sd, ridge), least_sd, ridge, STEPS)
             for share in shares
         ]
-        best = max(fitted, key=lambda each: each.log_lik)
-        found.append(best)
-    return found
+        best = max(fits, key=lambda each: each.log_lik)
+    return best
 
 
 def _split_off(sums: MixtureSums, fitted: _Fitted) -> list[FloatArray]:
@@ -157,20 +145,3 @@ def _weighted(
     sd = np.sqrt(np.maximum(squares / np.maximum(mass, 1e-12), (_ABOVE * least_sd) ** 2))
     log_pi = np.log((mass + 1e-6) / (mass.sum() + 1e-6 * mass.size))
     return _Fitted(log_pi, beta, sd, mass, -np.inf)
-
-
-def _mode(sums: MixtureSums, fitted: _Fitted, components: int) -> MixtureMode:
-    order = np.argsort(-fitted.mass, kind="stable")
-    beta, sd, mass = fitted.beta[order], fitted.sd[order], fitted.mass[order]
-    columns = sums.x.shape[1]
-    hessian = np.zeros((components, columns, columns))
-    linear = np.zeros((components, columns))
-    if sums.total > 0:
-        share = responsibilities(sums, fitted.log_pi[order], beta, sd)[0] * sums.mass
-        precision = 1.0 / (sd * sd)
-        of_cell = sums.by_cell(share) * precision[:, None]
-        of_y = sums.by_cell(share * sums.y) * precision[:, None]
-        hessian[: sd.size] = np.einsum("hg,gk,gl->hkl", of_cell, sums.x, sums.x, optimize=True)
-        linear[: sd.size] = of_y @ sums.x
-    share = np.exp(fitted.log_pi[order])
-    return MixtureMode(share, beta, sd, mass, Expansion(hessian, linear))

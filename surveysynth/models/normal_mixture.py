@@ -13,7 +13,7 @@ the likelihood that is raised to its risk weight is the marginal one, a sum over
 switch: the components of a draw have no names, and what is monitored does not depend on them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -36,8 +36,10 @@ from surveysynth.models.base import (
     SimulationKind,
     StanProgramSpec,
     require,
+    stacked,
 )
 from surveysynth.models.gaussian import GaussianStats
+from surveysynth.sampling.streams import Streams
 from surveysynth.survey import Confidential, PublicDesign
 
 PRIORS: Mapping[str, float] = MappingProxyType(
@@ -58,15 +60,28 @@ MAX_COMPONENTS = 50
 
 @dataclass(frozen=True, repr=False)
 class MixtureStats:
-    """Weighted data of one database: of the outcome and, if there is one, of the weight."""
+    """Weighted data of B databases: of the outcomes and, if there is one, of the weight."""
 
-    outcome: MixtureSums
+    outcomes: tuple[MixtureSums, ...]
     weight: GaussianStats | None
+
+    @property
+    def outcome(self) -> MixtureSums:
+        """Of the only database."""
+        (outcome,) = self.outcomes
+        return outcome
 
     @property
     def shape(self) -> tuple[int, int]:
         """Columns of X, and 2 with a weight or 1 without."""
-        return self.outcome.x.shape[1], 1 if self.weight is None else 2
+        return self.outcomes[0].x.shape[1], 1 if self.weight is None else 2
+
+    @classmethod
+    def stacked(cls, parts: Sequence["MixtureStats"]) -> "MixtureStats":
+        """Those of several databases, all with a weight or all without."""
+        weights = [part.weight for part in parts if part.weight is not None]
+        outcomes = tuple(outcome for part in parts for outcome in part.outcomes)
+        return cls(outcomes, stacked(weights) if weights else None)
 
 
 def stan_program(components: int, least_sd: float) -> StanProgramSpec:
@@ -119,7 +134,7 @@ class NormalMixture:
     name: str = "normal_mixture"
     title: str = "a finite mixture of normal regressions of the transformed outcome"
     requires: frozenset[str] = frozenset({"one_outcome"})
-    batched: bool = False
+    batched: bool = True
     common_random_numbers: bool = False
     identified: bool = False
     tilted: bool = False
@@ -156,34 +171,50 @@ class NormalMixture:
         """Distinct pairs of cell and outcome with summed weights; Gaussian statistics of the survey
         weight."""
         outcome = _mixture_likelihood.compress(records, risk_weights)
-        return MixtureStats(outcome, records.weight_stats(risk_weights))
+        return MixtureStats((outcome,), records.weight_stats(risk_weights))
 
-    def sample(self, stats: MixtureStats, plan: SamplingPlan, rng: np.random.Generator) -> Theta:
-        """Draws, leading axes (1, chains, draws): log_shares (..., H), concentration (..., 1), beta
-        (..., H, K), residual_sd (..., H), coefficient_scale (..., K), coefficient_correlation
-        (..., K, K) and, with a weight, weight_coefficients (..., 1 + K) and weight_variance
-        (..., 1).
+    def sample(
+        self,
+        stats: MixtureStats,
+        plan: SamplingPlan,
+        rng: np.random.Generator | Sequence[np.random.Generator],
+    ) -> Theta:
+        """Draws, leading axes (databases, chains, draws): log_shares (..., H), concentration
+        (..., 1), beta (..., H, K), residual_sd (..., H), coefficient_scale (..., K),
+        coefficient_correlation (..., K, K) and, with a weight, weight_coefficients (..., 1 + K) and
+        weight_variance (..., 1).
 
-        The mixture by NUTS, on its marginal likelihood; the weight, of which it is independent
-        given the data, by Gibbs. ``divergent__`` tells divergent draws.
+        The mixture first, then the weight, of which it is independent given the data. Internal
+        entries are functionals free of labels, for ``monitored``.
         """
-        theta = _mixture_sampler.sample(stats.outcome, self.components, self.priors, plan, rng)
+        streams = Streams.of(rng, len(stats.outcomes), plan.chains)
+        theta = _mixture_sampler.sample(
+            stats.outcomes, self.components, self.priors, plan, streams
+        )
         if stats.weight is not None:
-            theta |= survey_weight.sample(stats.weight, self.priors, plan, rng)
+            theta |= survey_weight.sample(stats.weight, self.priors, plan, streams)
         return theta
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
-        """What does not depend on labels: mean and SD over components of the coefficients, and the
-        log of the residual variance within components."""
+        """What a mixture says of the outcome, whatever its components are called: its mean by
+        column of X (the mean over components of the coefficients), and over all records mean, log
+        SD and distribution function.
+
+        Components trade places, split and merge without any of these moving: a mixture is not
+        identified, and its parameters are no measure of whether chains agree. Draws of another
+        sampler, which come without the latter, are judged more strictly: by the SD over components
+        of the coefficients and the residual variance within components.
+        """
         share, beta = np.exp(theta["log_shares"]), theta["beta"]
         mean = np.einsum("...h,...hk->...k", share, beta)
-        squares = np.einsum("...h,...hk->...k", share, (beta - mean[..., None, :]) ** 2)
-        variance = (share * theta["residual_sd"] ** 2).sum(-1, keepdims=True)
-        monitored = {
-            "mean_beta": mean,
-            "sd_beta": np.sqrt(squares),
-            "log_residual_variance": np.log(variance),
-        }
+        monitored = {"mean_beta": mean}
+        if _mixture_sampler.MARGINAL in theta:
+            monitored["marginal"] = theta[_mixture_sampler.MARGINAL]
+        else:
+            squares = np.einsum("...h,...hk->...k", share, (beta - mean[..., None, :]) ** 2)
+            variance = (share * theta["residual_sd"] ** 2).sum(-1, keepdims=True)
+            monitored["sd_beta"] = np.sqrt(squares)
+            monitored["log_residual_variance"] = np.log(variance)
         if "weight_coefficients" in theta:
             monitored["weight_coefficients"] = theta["weight_coefficients"]
             monitored["log_weight_variance"] = np.log(theta["weight_variance"])

@@ -9,12 +9,14 @@ from model_cases import COMPONENTS, make_case
 from model_designs import continuous_design, group_design
 from scipy import stats as st
 
-from surveysynth.errors import InputError
+from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanism import run
-from surveysynth.models import _log_lik, _mixture_sampler, get_model
-from surveysynth.models.base import SamplingPlan, Simulated
+from surveysynth.models import _log_lik, get_model
+from surveysynth.models._mixture_start import find_mode
+from surveysynth.models.base import SamplingPlan, Simulated, stacked
 from surveysynth.models.normal_mixture import NormalMixture, mixture_records
 from surveysynth.privacy.budget import MechanismSettings
+from surveysynth.sampling.convergence import check_convergence
 from surveysynth.sampling.diagnostics import effective_sample_size, r_hat
 from surveysynth.survey import Confidential
 from surveysynth.synthesis import synthesise
@@ -105,35 +107,6 @@ def test_compression_changes_nothing():
     np.testing.assert_allclose(gradient, other_gradient, rtol=1e-8, atol=1e-7)
 
 
-def test_the_sampled_density_is_that_of_the_model_in_other_coordinates():
-    """log p(v) = log p(u(v)) + log |du/dv| by finite differences, with and without data."""
-    for total in (1.0, 0.0):
-        case = make_case("normal_mixture", 1, n=60)
-        stats = case.model.compress(case.records, total * case.alpha)
-        posterior = _mixture_sampler.MixturePosterior.of(
-            stats.outcome, COMPONENTS, case.model.priors
-        )
-
-        def u_of(v, posterior=posterior, model=case.model):
-            return model.unconstrain(posterior.theta(v))
-
-        rng, h = np.random.default_rng(5), 1e-5
-        for _ in range(3):
-            v = posterior.start(rng)
-            steps = h * np.eye(v.size)
-            jacobian = np.array([(u_of(v + s) - u_of(v - s)) / (2 * h) for s in steps])
-            expected = case.model.log_density(u_of(v), stats)[0]
-            expected += np.linalg.slogdet(jacobian)[1]
-            value, gradient = posterior.log_density(v)
-            np.testing.assert_allclose(value, expected, rtol=1e-8, atol=1e-6)
-            slopes = [
-                (posterior.log_density(v + s)[0] - posterior.log_density(v - s)[0]) / (2 * h)
-                for s in steps
-            ]
-            size = np.abs(gradient).max()
-            np.testing.assert_allclose(gradient, slopes, rtol=1e-5, atol=1e-5 * size)
-
-
 def test_relabelled_components_are_the_same_posterior_and_the_same_monitored_scalars():
     case = make_case("normal_mixture", 2)
     u = case.points(5, np.random.default_rng(6))
@@ -154,7 +127,7 @@ def test_one_component_is_a_normal_regression():
     design = design_of(400, 1)
     theta = {"beta": np.array([9.0, 0.4, -0.3]), "variance": np.array([0.2])}
     z = get_model("normal").simulate(theta, design, np.random.default_rng(7)).z
-    alpha, plan = np.random.default_rng(8).random(400), SamplingPlan(4, 250, 250)
+    alpha, plan = np.random.default_rng(8).random(400), SamplingPlan(8, 60, 125)
     model = NormalMixture(components=1, priors={"least_sd": 1e-6})
     stats = model.compress(model.records_from_simulated(design, Simulated(z)), alpha)
     draws = model.sample(stats, plan, np.random.default_rng(9))
@@ -181,8 +154,7 @@ def test_density_of_two_components_equals_that_of_importance_sampling():
     model = NormalMixture(components=2, priors=priors)
     records = mixture_records(np.ones((1, 1)), np.zeros(6, dtype=int), y, None)
     stats = model.compress(records, alpha)
-    theta = model.sample(stats, SamplingPlan(4, 300, 900), np.random.default_rng(12))
-    assert theta["divergent__"].mean() < 0.02
+    theta = model.sample(stats, SamplingPlan(8, 60, 250), np.random.default_rng(12))
     grid = np.array([-1.5, 0.0, 1.5, 4.0])
 
     def density(share, beta, sd):
@@ -220,14 +192,98 @@ def test_a_fit_of_a_mixture_converges_and_finds_its_density():
     theta = theta_of(2)
     z = model.simulate(theta, design, np.random.default_rng(13)).z
     stats = model.compress(model.records_from_simulated(design, Simulated(z)), np.ones(600))
-    draws = model.sample(stats, SamplingPlan(4, 250, 150), np.random.default_rng(14))
-    assert draws["divergent__"].mean() <= 0.01
+    draws = model.sample(stats, SamplingPlan(4, 100, 150), np.random.default_rng(14))
     for name, values in model.monitored({k: v[0] for k, v in draws.items()}).items():
         assert r_hat(values).max() < 1.05, name
     share = np.exp(draws["log_shares"][0])
     mean = np.einsum("...h,...hk->...k", share, draws["beta"][0]).mean((0, 1))
     truth = np.exp(theta["log_shares"]) @ theta["beta"]
     np.testing.assert_allclose(mean, truth, atol=0.35)
+
+
+@pytest.fixture(scope="module")
+def two_modes():
+    """A mixture of three cut into two, which can be done in two ways: (chains, draws) of each."""
+    design, model = design_of(300, 2), NormalMixture(components=2)
+    z = model_of().simulate(theta_of(2), design, np.random.default_rng(17)).z
+    stats = model.compress(model.records_from_simulated(design, Simulated(z)), np.ones(300))
+    draws = model.sample(stats, SamplingPlan(4, 100, 250), np.random.default_rng(14))
+    return model, {name: values[0] for name, values in draws.items()}
+
+
+def test_chains_move_between_the_modes_of_a_posterior(two_modes):
+    model, draws = two_modes
+    second = draws["log_shares"].max(-1) > np.log(0.72)
+    assert np.all((second.mean(axis=1) > 0.1) & (second.mean(axis=1) < 0.9))
+    r_hat, ess = check_convergence(model.monitored(draws), None)
+    assert {"marginal", "mean_beta", "log_weight_variance"} <= r_hat.keys()
+    assert min(ess.values()) > 100
+
+
+def test_chains_that_each_stay_in_a_mode_are_refused(two_modes):
+    """What is monitored has no labels, and tells all the same."""
+    model, draws = two_modes
+    second = (draws["log_shares"].max(-1) > np.log(0.72)).ravel()
+    order = np.concatenate([np.flatnonzero(second)[:200], np.flatnonzero(~second)[:200]])
+    stuck = {
+        name: values.reshape(-1, *values.shape[2:])[order].reshape(4, 100, *values.shape[2:])
+        for name, values in draws.items()
+    }
+    with pytest.raises(RefusedError, match="marginal"):
+        check_convergence({"marginal": model.monitored(stuck)["marginal"]}, None)
+
+
+def test_databases_of_a_batch_are_fitted_as_they_are_alone():
+    """Databases of different sizes and cells, one without weight on any record."""
+    model = NormalMixture(components=2)
+    plan, parts = SamplingPlan(2, 3, 4), []
+    for n, size in ((60, 1.0), (25, 0.5), (40, 0.0)):
+        case = make_case("normal_mixture", 2, n=n)
+        parts.append(model.compress(case.records, size * case.alpha))
+    generators = [np.random.default_rng(seed) for seed in (1, 2, 3)]
+    together = model.sample(stacked(parts), plan, generators)
+    for d, part in enumerate(parts):
+        alone = model.sample(part, plan, np.random.default_rng(d + 1))
+        for name, values in alone.items():
+            np.testing.assert_allclose(together[name][d], values[0], rtol=1e-7, atol=1e-7)
+
+
+def test_without_weight_on_any_record_draws_are_from_the_prior():
+    case = make_case("normal_mixture", 1)
+    stats = case.model.compress(case.records, np.zeros(300))
+    draws = case.model.sample(stats, SamplingPlan(16, 40, 100), np.random.default_rng(20))
+    sd, scale = draws["residual_sd"][0] - 0.1, draws["coefficient_scale"][0]
+    for values in (sd, scale):
+        rejected = 0.0
+        for share in (0.25, 0.5, 0.75):
+            limit = st.t.ppf(0.5 + 0.5 * share, 3)
+            below = (values < limit).astype(float)
+            error = np.sqrt(share * (1 - share) / effective_sample_size(below))
+            assert np.abs((below.mean((0, 1)) - share) / error).max() < 4.5
+            wrong = (1.5 * values < limit).mean((0, 1))
+            rejected = max(rejected, np.abs((wrong - share) / error).max())
+        assert rejected > 4.5
+
+
+def test_a_fit_begins_where_the_components_are():
+    """Three far apart, one of them a spike; the second is found in a part of many records."""
+    rng = np.random.default_rng(21)
+    x_cells = np.column_stack([np.ones(4), [0.0, 1.0, 2.0, 3.0]])
+    for n in (300, 9000):
+        cell, component = rng.integers(0, 4, n), rng.choice(3, n, p=[0.6, 0.1, 0.3])
+        beta = np.array([[0.0, 1.0], [-4.0, 0.0], [9.0, 0.5]])
+        sd = np.array([0.5, 0.0, 1.0])
+        y = np.einsum("nk,nk->n", x_cells[cell], beta[component])
+        y += sd[component] * rng.standard_normal(n)
+        sums = NormalMixture().compress(mixture_records(x_cells, cell, y, None), np.ones(n)).outcome
+        mode = find_mode(sums, 3, 0.1, 1 / 9)
+        order = [0, 2, 1]
+        np.testing.assert_allclose(mode.share, [0.6, 0.3, 0.1], atol=0.06)
+        np.testing.assert_allclose(mode.beta, beta[order], atol=0.35)
+        np.testing.assert_allclose(mode.sd, [0.5, 1.0, 0.1], rtol=0.15)
+        np.testing.assert_allclose(mode.mass, n * mode.share, rtol=1e-6)
+        fewer = find_mode(sums, 2, 0.1, 1 / 9)
+        assert np.abs(fewer.beta[0] - beta[0]).max() > 0.35 or fewer.sd[1] > 2.0
 
 
 def test_simulated_outcomes_follow_the_mixture_and_weights_their_regression():
