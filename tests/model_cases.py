@@ -7,6 +7,7 @@ import numpy as np
 
 from surveysynth._types import DIVERGENT
 from surveysynth.models import get_model
+from surveysynth.models._mixture_sampler import MARGINAL
 from surveysynth.models.base import SamplingPlan
 from surveysynth.models.counts import count_records
 from surveysynth.models.gaussian import GaussianRecords
@@ -94,21 +95,22 @@ class Case:
         return "fbp_records.stan" if self.model.name == "fbp" else "regression_records.stan"
 
     @property
-    def own_sampler(self):
-        """Whether the model has a sampler of its own, not NUTS."""
+    def quick(self):
+        """Whether sweeps cost little: not those of a mixture."""
         return (self.model.name, self.shape[1]) in GAUSSIAN + COUNTS
 
     def plan(self, chains, warmup, draws):
         """A plan of this size; of a mixture, whose sweeps take longest, a sixteenth of its draws in
         more chains, which cost next to nothing."""
-        if self.own_sampler:
+        if self.quick:
             return SamplingPlan(chains, warmup, draws)
         return SamplingPlan(8, 60, max(4, chains * draws // 128))
 
     def draw(self, plan, rng):
         """Draws of the model's parameters, leading axes (chains, draws), and nothing else."""
         drawn = self.model.sample(self.stats, plan, rng)
-        return {key: values[0] for key, values in drawn.items() if key != DIVERGENT}
+        beside = (DIVERGENT, MARGINAL)
+        return {key: values[0] for key, values in drawn.items() if key not in beside}
 
 
 def weights(kind, n, rng):
