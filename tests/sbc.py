@@ -99,12 +99,12 @@ CASES = {
     ),
     # Under the default concentration hardly any database would have two components.
     "Mixture, two components": Case(
-        "normal_mixture", n=30, columns=2, thin=10, warmup=200, draws=31,
+        "normal_mixture", n=30, columns=2, replications=400, draws=31, thin=6, warmup=100,
         priors={"concentration_shape": 4.0, "concentration_rate": 2.0},
         options={"components": 2},
     ),
     "Mixture, three components, four records": Case(
-        "normal_mixture", n=4, columns=2, thin=10, warmup=200, draws=31,
+        "normal_mixture", n=4, columns=2, replications=400, draws=31, thin=6, warmup=100,
         priors={"concentration_shape": 4.0, "concentration_rate": 1.0},
         options={"components": 3},
     ),

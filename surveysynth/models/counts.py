@@ -208,16 +208,12 @@ class CountModel:
 
     def smooth_weight(self, theta: Theta, design: PublicDesign, simulated: Simulated) -> FloatArray:
         """E(w | y*) (methods 3); a survey without weights counts every record once."""
-        if "weight_coefficients" not in theta:
-            return np.ones(design.n)
-        x, h = design.matrix.x_cells[design.matrix.cell], np.log1p(simulated.z[:, 0])
-        coefficients, variance = theta["weight_coefficients"], theta["weight_variance"][0]
-        return survey_weight.smooth(coefficients, variance, h, x)
+        coefficients, variance = theta.get("weight_coefficients"), theta.get("weight_variance")
+        return survey_weight.smoothed(coefficients, variance, np.log1p(simulated.z[:, 0]), design)
 
     def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
         """w* as it was drawn; ones for a survey without weights."""
-        z = simulated.z
-        return np.asarray(np.exp(z[:, 1])) if z.shape[1] > 1 else np.ones(design.n)
+        return survey_weight.drawn(design, simulated)
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
         """A coefficient of variation ``spread`` of the count, half its variance from each source

@@ -130,16 +130,12 @@ class Normal:
         self, theta: Theta, design: PublicDesign, simulated: Simulated
     ) -> FloatArray:
         """E(w | y~*) (methods 3); a survey without weights counts every record once."""
-        if "weight_coefficients" not in theta:
-            return np.ones(design.n)
-        x = design.matrix.x_cells[design.matrix.cell]
-        coefficients, variance = theta["weight_coefficients"], theta["variance"][1]
-        return survey_weight.smooth(coefficients, variance, simulated.z[:, 0], x)
+        coefficients, variance = theta.get("weight_coefficients"), theta["variance"][-1:]
+        return survey_weight.smoothed(coefficients, variance, simulated.z[:, 0], design)
 
     def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
         """w* as it was drawn; ones for a survey without weights."""
-        z = simulated.z
-        return np.asarray(np.exp(z[:, 1])) if z.shape[1] > 1 else np.ones(design.n)
+        return survey_weight.drawn(design, simulated)
 
     def log_scales(self, theta: Theta) -> FloatArray:
         """Log residual SDs of the outcome and, with a weight, the log weight: (..., q)."""

@@ -20,10 +20,11 @@ from surveysynth._types import FloatArray, Theta
 from surveysynth.models._coefficient_prior import HALF_T_DF
 from surveysynth.models._coefficients import overdispersion
 from surveysynth.models._sweeps import run_sweeps
-from surveysynth.models.base import SamplingPlan
+from surveysynth.models.base import SamplingPlan, Simulated
 from surveysynth.models.gaussian import GaussianStats
 from surveysynth.sampling import primitives, unconstrained
 from surveysynth.sampling.streams import Streams
+from surveysynth.survey import PublicDesign
 
 PRIORS: Mapping[str, float] = MappingProxyType(
     {"weight_coefficient_sd": 10.0, "weight_residual_scale": 1.0}
@@ -39,12 +40,25 @@ def simulate(
     return np.asarray(mean + np.sqrt(variance) * rng.standard_normal(h.shape[0]))
 
 
-def smooth(
-    coefficients: FloatArray, variance: FloatArray, h: FloatArray, x: FloatArray
+def smoothed(
+    coefficients: FloatArray | None,
+    variance: FloatArray | None,
+    h: FloatArray,
+    design: PublicDesign,
 ) -> FloatArray:
-    """E(w | y, x) (n,), the mean of the log-normal; arguments as in ``simulate``."""
+    """E(w | y*) (n,), the mean of the log-normal, given h (n,) (methods 3). A survey without
+    weights, which has no such parameters, counts every record once."""
+    if coefficients is None or variance is None:
+        return np.ones(design.n)
+    x = design.matrix.x_cells[design.matrix.cell]
     mean = coefficients[0] * h + x @ coefficients[1:]
     return np.asarray(np.exp(mean + 0.5 * variance))
+
+
+def drawn(design: PublicDesign, simulated: Simulated) -> FloatArray:
+    """w* (n,) as it was drawn, the second column of z; ones for a survey without weights."""
+    z = simulated.z
+    return np.asarray(np.exp(z[:, 1])) if z.shape[1] > 1 else np.ones(design.n)
 
 
 def prior_guess(columns: int, spread: float) -> tuple[FloatArray, FloatArray]:

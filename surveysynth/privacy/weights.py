@@ -13,11 +13,6 @@ def capped(lipschitz_by_record: FloatArray, cap: float) -> FloatArray:
     return np.asarray(cap / np.maximum(lipschitz_by_record, cap))
 
 
-def damped(old: FloatArray, new: FloatArray) -> FloatArray:
-    """Geometric mean of old and new weights, (n,): the damping of the fixed point."""
-    return np.sqrt(old * new)
-
-
 def relative(lipschitz_by_record: FloatArray) -> FloatArray:
     """f~ = (f - min f)/(max f - min f) over the finite f ([R] Alg. 2), (n,), in [0, 1].
 

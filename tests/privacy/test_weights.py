@@ -63,12 +63,6 @@ def test_reweighting_divides_by_the_record_and_leaves_zeros():
     np.testing.assert_allclose(result, [0.0, 0.9 * 0.2 * 2 / 0.5, 0.9 * 0.5 * 1.0, 1.0])
 
 
-def test_damping_is_the_geometric_mean():
-    np.testing.assert_allclose(
-        weights.damped(np.array([0.25, 1.0, 0.0]), np.array([1.0, 0.04, 0.0])), [0.5, 0.2, 0.0]
-    )
-
-
 @pytest.mark.parametrize("cap", [0.5, 2.0])
 def test_repeated_reweighting_ends_at_the_fixed_point(cap):
     """With risks that stay as they are, eq. 2.1 repeated gives min(1, c / f) at once."""
