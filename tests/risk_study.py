@@ -249,7 +249,7 @@ def main() -> None:
     arguments = parser.parse_args()
     content = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
     studies: dict[str, Any] = {
-        "mixture": lambda: mixture((1, 2, 3)),
+        "mixture": lambda: mixture(tuple(range(1, 13))),
         "poisson": lambda: poisson((1, 2, 3)),
         "income": lambda: _income_with_figures(arguments),
     }
