@@ -104,8 +104,9 @@ def test_poisson_weights_are_ordered_as_published(study):
 
 
 def test_identification_risk_of_income(study):
-    """[S]: synthesis lowers the risk of every fifth; CW lowers it most for the riskiest records,
-    and for moderate ones it pops up; pairwise weights lie between and spread the risk less."""
+    """[S], all at one bound: synthesis lowers the risk of every fifth; CW lowers it most for the
+    riskiest records, and for moderate ones it pops up; pairwise weights lie between and spread the
+    risk less."""
     income = study["income"]
     schemes = income["schemes"]
     for name in ("Unweighted", "LW", "CW", "Pairwise"):
@@ -115,6 +116,8 @@ def test_identification_risk_of_income(study):
     moderate = {name: row["risk_after_by_fifth_before"][0] for name, row in schemes.items()}
     assert moderate["Unweighted"] < moderate["Pairwise"] < moderate["CW"]
     assert schemes["Pairwise"]["risk_after_sd"] < schemes["CW"]["risk_after_sd"]
+    bounds = [schemes[name]["bound"] for name in ("LW", "CW", "Pairwise")]
+    assert max(bounds) == bounds[0] < 1.05 * min(bounds)
     spread = {
         name: np.subtract(*(schemes[name]["weight_quantiles"][share] for share in ("0.95", "0.05")))
         / schemes[name]["mean_weight"]
