@@ -88,6 +88,12 @@ CASES = {
         "fbp", priors={"coefficient_sd": 1.0, "selection_sd": 0.5, "residual_scale": 0.5}
     ),
     "FBP, four records": Case("fbp", n=4, columns=2, thin=25),
+    "FBP, PSUs": Case(
+        "fbp", n=60, psus=30, thin=20,
+        priors={
+            "coefficient_sd": 1.0, "selection_sd": 0.5, "residual_scale": 0.5, "psu_scale": 0.3
+        },
+    ),
     # The prior's tails would give counts that no number holds, were its scales not narrow.
     "Poisson": Case("poisson", priors={"coefficient_scale": 0.4}),
     "Negative binomial": Case(

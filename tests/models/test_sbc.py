@@ -44,6 +44,14 @@ def test_ranks_are_uniform_with_effects_of_psus() -> None:
         assert wrong[name]["ks_p"] < 1e-8, name
 
 
+def test_ranks_are_uniform_with_tilted_effects_of_psus() -> None:
+    case = replace(SHORT["FBP, PSUs"], replications=200, thin=10)
+    sound, wrong = sbc.calibrate(case, seed=95)
+    assert {"psu_sd[1]", "psu_correlation[0]", "psu_effect[0]"} < sound.keys()
+    assert sbc.smallest(sound) > LEVEL
+    assert min(wrong[f"residual_sd[{j}]"]["ks_p"] for j in range(2)) < 1e-8
+
+
 def test_ranks_are_uniform_for_counts() -> None:
     case = replace(SHORT["Negative binomial"], thin=10)
     sound, wrong = sbc.calibrate(case, seed=93)
