@@ -1,6 +1,7 @@
 """Debiased draws: what down-weighting did to the residual scales, found by simulation and undone.
 
-Down-weighted tails shrink residual scales, and every log-normal mean with them (methods 8).
+Down-weighted tails shrink residual scales, and every log-normal mean with them (methods 8); SDs of
+PSU effects, where a model has them, shrink about as much and follow (``with_log_scales``).
 Indirect inference on the released draws: databases are simulated from them as the sample would have
 been, the whole mechanism is run on each at the same target, and the shift of its posterior mean
 against that of the unweighted fit to the same database is the bias. It is taken off every released

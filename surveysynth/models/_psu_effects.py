@@ -57,6 +57,18 @@ def log_psu_sd(theta: Theta) -> FloatArray:
     return np.asarray(0.5 * np.log(np.einsum("...kk->...k", theta[PSU_COVARIANCE])))
 
 
+def rescaled_psus(theta: Theta, factor: FloatArray) -> Theta:
+    """SDs of the effects times ``factor`` (..., q), where PSUs have effects; correlations stay.
+
+    Down-weighting shrinks what lies between PSUs about as much as what lies within them, and the
+    effects of few PSUs tell little of how much: debiasing lets T follow the residual scales.
+    """
+    if PSU_COVARIANCE not in theta:
+        return theta
+    covariance = theta[PSU_COVARIANCE] * factor[..., :, None] * factor[..., None, :]
+    return {**theta, PSU_COVARIANCE: covariance}
+
+
 @dataclass(frozen=True)
 class JointCoordinates:
     """Coordinates z M in which residuals and effects are independent, one by one.

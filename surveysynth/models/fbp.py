@@ -192,7 +192,9 @@ class FBP:
         return np.asarray(0.5 * np.log(theta["variance"]))
 
     def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """Other residual SDs; coefficients stay."""
+        """Other residual SDs, and SDs of PSU effects in the same ratio; coefficients stay."""
+        factor = np.exp(log_scales - self.log_scales(theta))
+        theta = _psu_effects.rescaled_psus(theta, factor)
         return {**theta, "variance": np.exp(2.0 * log_scales)}
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:

@@ -167,8 +167,10 @@ class FBS:
         return np.asarray(0.5 * np.log(np.einsum("...kk->...k", theta["covariance"])))
 
     def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """Other residual SDs; coefficients, residual correlations and PSU effects stay."""
+        """Other residual SDs, and SDs of PSU effects in the same ratio; coefficients and
+        correlations stay."""
         factor = np.exp(log_scales - self.log_scales(theta))
+        theta = _psu_effects.rescaled_psus(theta, factor)
         covariance = theta["covariance"] * factor[..., :, None] * factor[..., None, :]
         return {**theta, "covariance": covariance}
 

@@ -242,3 +242,19 @@ def test_chains_converge_whatever_psus_add() -> None:
     assert 0.08 < sd[0] < 0.25
     assert sd[1] < 0.06
     assert 0.75 < sd[2] < 1.4
+
+
+@pytest.mark.parametrize("name", ["fbs", "fbp"])
+def test_debiasing_moves_the_effects_with_the_residuals(name: str) -> None:
+    """Shares of the variance that lie between PSUs stay, column by column; so do correlations."""
+    model, design = get_model(name), clustered_design(4, 3)
+    one = model.prior_guess(design, 0.4)
+    draws = {key: np.stack([values, 1.5 * values]) for key, values in one.items()}
+    draws[PSU_COVARIANCE] = np.stack([T, 0.3 * T])
+    shift = np.array([[0.2, 0.3], [-0.1, 0.05]])
+    moved = model.with_log_scales(draws, model.log_scales(draws) + shift)
+    np.testing.assert_allclose(model.log_scales(moved), model.log_scales(draws) + shift)
+    factor = np.exp(shift)
+    expected = draws[PSU_COVARIANCE] * factor[:, :, None] * factor[:, None, :]
+    np.testing.assert_allclose(moved[PSU_COVARIANCE], expected, rtol=1e-12)
+    np.testing.assert_array_equal(moved["beta"], draws["beta"])
