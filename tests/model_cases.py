@@ -15,14 +15,14 @@ from surveysynth.models.normal_mixture import mixture_records
 
 #: Models of transformed outcomes, the same with effects of PSUs, and of counts: with samplers of
 #: our own.
-CLUSTERED = (("fbs clustered", 2), ("fbs clustered", 3), ("fbp clustered", 2))
+CLUSTERED = (("fbs clustered", 3), ("fbp clustered", 2))
 GAUSSIAN = (("fbs", 2), ("fbs", 3), ("fbp", 2), ("normal", 1), ("normal", 2), *CLUSTERED)
 COUNTS = (("poisson", 1), ("poisson", 2), ("negative_binomial", 1), ("negative_binomial", 2))
 #: Name of the model and columns of z: outcomes and, if there is one, the log weight.
 MODELS = (*GAUSSIAN, *COUNTS, ("normal_mixture", 1), ("normal_mixture", 2))
 #: Components of the mixtures, and PSUs.
 COMPONENTS = 3
-PSUS = 9
+PSUS = 6
 WEIGHTINGS = ("ones", "random", "zeros")
 
 

@@ -27,7 +27,7 @@ ALPHA[1:3] = 0.0
 DESIGNS = {"groups": group_design(N), "continuous": continuous_design(N)}
 each_design = pytest.mark.parametrize("design", DESIGNS.values(), ids=DESIGNS.keys())
 
-GEWEKE = 3000
+GEWEKE = 2500
 LEVEL = 1e-4
 PRIORS = {"psu_scale": 2.0, "lkj": 6.0}
 
