@@ -128,6 +128,21 @@ def test_identification_risk_of_income(study):
     assert schemes["Topcoded"]["risk_after_mean"] > 0.9 * schemes["CW"]["risk_before_mean"]
 
 
+def test_identification_risk_of_income_from_a_mixture(study):
+    """The same by a mixture of regressions, which follows incomes more closely: risk falls for
+    the riskiest fifth. At its bound, twice as large, count-based weights keep nearly all records
+    whole, and pairwise ones do not spread the risk less than these."""
+    schemes = study["income_mixture"]["schemes"]
+    riskiest = {name: row["risk_after_by_fifth_before"][-1] for name, row in schemes.items()}
+    assert riskiest["CW"] < riskiest["Pairwise"] < riskiest["Unweighted"]
+    bounds = [schemes[name]["bound"] for name in ("LW", "CW", "Pairwise")]
+    assert max(bounds) == bounds[0] < 1.05 * min(bounds)
+    assert schemes["CW"]["mean_weight"] > 0.85
+    for name in ("Unweighted", "LW", "CW", "Pairwise"):
+        assert schemes[name]["risk_after_mean"] < 0.3 * schemes[name]["risk_before_mean"]
+        assert schemes[name]["ks"] < 0.8 * study["income"]["schemes"][name]["ks"]
+
+
 def test_the_study_can_be_repeated(study):
     """The scalar weight of the first Poisson database, fitted again with fewer draws."""
     kept = study["poisson"]["databases"][0]
