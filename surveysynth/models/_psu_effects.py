@@ -135,9 +135,9 @@ class PsuBlock:
     """T (B, q, q) and the effects (B, C, q) of B chains, for the statistics of their PSUs.
 
     ``start`` (B, q, q) of T; ``priors`` has psu_scale and lkj; ``tied``: whether T's conditional
-    has a further factor (``CovarianceBlock``). A sweep draws the coefficients by
-    ``marginal_likelihood``, then ``draw_effects``, what else depends on the residuals, and
-    ``update``.
+    has a further factor (``CovarianceBlock``); ``moves``: see ``MOVES``. A sweep draws the
+    coefficients by ``marginal_likelihood``, then ``draw_effects``, what else depends on the
+    residuals, and ``update``.
     """
 
     def __init__(
@@ -148,8 +148,9 @@ class PsuBlock:
         rng: Streams,
         *,
         tied: bool = False,
+        moves: int = MOVES,
     ) -> None:
-        self.psu, self.rng, self.tied = psu, rng, tied
+        self.psu, self.rng, self.tied, self.moves = psu, rng, tied, moves
         self.batch, self.size, self.q = psu.residual.shape
         self.prior_scale = priors["psu_scale"]
         count = np.full(self.batch, float(self.size))
@@ -167,8 +168,8 @@ class PsuBlock:
         """Random numbers of the next c sweeps."""
         b, q, rng = self.batch, self.q, self.rng
         self.block.draw_random_numbers(c)
-        self.normals = rng.standard_normal((MOVES, c, b, self.size, q), 2)
-        self.uniforms = rng.random((MOVES, c, 2, q, b), 4)
+        self.normals = rng.standard_normal((self.moves, c, b, self.size, q), 2)
+        self.uniforms = rng.random((self.moves, c, 2, q, b), 4)
 
     def draw_effects(
         self, i: int, coordinates: JointCoordinates, residual: FloatArray, move: int = 0
@@ -200,7 +201,7 @@ class PsuBlock:
         whitening = np.asarray(np.linalg.inv(root), dtype=np.float64)
         precision = whitening.swapaxes(-1, -2) @ whitening
         self._rescale(self.uniforms[0, i], precision, residual, log_tie)
-        for move in range(1, MOVES):
+        for move in range(1, self.moves):
             coordinates = JointCoordinates.whitened(root, whitening, self.covariance)
             self.draw_effects(i, coordinates, residual, move)
             self._rescale(self.uniforms[move, i], precision, residual, log_tie)
