@@ -34,7 +34,9 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     archive = _build("sdist", ROOT, tmp_path_factory.mktemp("sdist"))
     folder = tmp_path_factory.mktemp("source")
     with tarfile.open(archive) as tar:
-        tar.extractall(folder, filter="data")
+        # Debian 12 has Python 3.11.2, without filters.
+        tar.extraction_filter = tarfile.data_filter if hasattr(tarfile, "data_filter") else None
+        tar.extractall(folder)
     (source,) = folder.iterdir()
     return source
 

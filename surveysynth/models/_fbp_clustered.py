@@ -38,11 +38,13 @@ class ClusteredGibbs(Gibbs):
     """State of a batch of chains whose statistics have sums by PSU.
 
     A sweep draws beta, k_y and k_x at once with the effects integrated out, then the effects, the
-    residual variances and T. While these move, what stays are the coefficients of the sample,
-    beta + o_1 e and k_x + o_2 e with X e = 1: a' and T tell of nothing else then but through the
-    wide priors of beta and k_x. Without such an e (no intercept, no factor in X) beta, k_x and a
-    stay, whose prior N(T b, T) ties T to k_y: as exact, but it mixes well only while C b'T b is
-    small. Alternating between both, as without effects, gains nothing.
+    residual variances and T. While these move, what stays are by turns the coefficients of the
+    sample, beta + o_1 e and k_x + o_2 e with X e = 1, and those of the population. Of the sample:
+    a' and T tell of nothing else then but through the priors of beta and k_x, and chains move
+    freely however large C b'T b is. Of the population: variances move freely however narrow those
+    priors are, which tie s_pi^2 and T to a coefficient of the sample that moves slowly itself.
+    Without such an e (no intercept, no factor in X) the latter stay always: as exact, but it mixes
+    well only while C b'T b is small.
     """
 
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
@@ -99,7 +101,7 @@ class ClusteredGibbs(Gibbs):
         """One sweep; i counts the sweeps since the numbers were drawn."""
         coordinates = JointCoordinates.of(_diagonal(self.variance), self.psu.covariance)
         self._coefficients(i, coordinates)
-        if self.shift is None:
+        if self.shift is None or i % 2 == 0:
             self._keep_the_population(i, coordinates)
         else:
             self._keep_the_sample(i, coordinates, self.shift)

@@ -158,8 +158,9 @@ def stan_data(stats: GaussianStats, priors: Mapping[str, float]) -> dict[str, An
 
 def stan_theta(draws: Mapping[str, FloatArray]) -> Theta:
     """The entries of Theta from a Stan program's parameters (S, ...)."""
-    effects = draws["psu_effect"]
-    if effects.shape[-2] == 0:
+    # Without PSUs the arrays are empty, and CmdStan's files have no column for them.
+    effects = draws.get("psu_effect")
+    if effects is None or effects.shape[-2] == 0:
         return {}
     root = draws["psu_scale"][..., :, None] * draws["psu_root"][..., 0, :, :]
     return {PSU_COVARIANCE: root @ root.swapaxes(-1, -2), PSU_EFFECT: effects}
