@@ -75,11 +75,15 @@ def identification_against_before(risks: Mapping[str, FloatArray]) -> "Figure":
     centres = (np.arange(_BINS) + 0.5) / _BINS * 100
     figure = new_figure(7.6, 4.2)
     panel = figure.subplots()
-    for name, colour in zip(names[1:], _colours(names[1:]), strict=True):
+    colours = _colours(names[1:])
+    for place, (name, colour) in enumerate(zip(names[1:], colours, strict=True)):
         means = [risks[name][part].mean() for part in bins]
+        # A second scheme of one measure has the measure's colour, dashed.
+        dashes = "--" if colour in colours[:place] else "-"
         panel.plot(
-            centres, means, color=colour, linewidth=1.8, marker="o", markersize=3.5, label=name
-        )
+            centres, means, color=colour, linestyle=dashes, linewidth=1.8, marker="o",
+            markersize=3.5, label=name,
+        )  # fmt: skip
     panel.legend(frameon=False)
     panel.set_xlim(0, 100)
     panel.set_xticks(range(0, 101, 20), [f"{share}%" for share in range(0, 101, 20)])

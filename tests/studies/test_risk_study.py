@@ -129,9 +129,9 @@ def test_identification_risk_of_income(study):
 
 
 def test_identification_risk_of_income_from_a_mixture(study):
-    """The same by a mixture of regressions, which follows incomes more closely: risk falls for
-    the riskiest fifth. At its bound, twice as large, count-based weights keep nearly all records
-    whole, and pairwise ones do not spread the risk less than these."""
+    """The same by a mixture of regressions, which follows incomes more closely. At the bound of LW
+    count-based weights keep nearly all records whole, and pairwise ones do not spread the risk
+    less than these."""
     schemes = study["income_mixture"]["schemes"]
     riskiest = {name: row["risk_after_by_fifth_before"][-1] for name, row in schemes.items()}
     assert riskiest["CW"] < riskiest["Pairwise"] < riskiest["Unweighted"]
@@ -141,6 +141,22 @@ def test_identification_risk_of_income_from_a_mixture(study):
     for name in ("Unweighted", "LW", "CW", "Pairwise"):
         assert schemes[name]["risk_after_mean"] < 0.3 * schemes[name]["risk_before_mean"]
         assert schemes[name]["ks"] < 0.8 * study["income"]["schemes"][name]["ks"]
+
+
+@pytest.mark.parametrize("model", ["income", "income_mixture"])
+def test_the_weights_of_the_slides(study, model):
+    """[S], alpha = 1 - risk: CW lowers the risk of the riskiest fifth, that of moderate records pops
+    up; pairwise weights compress the risks."""
+    schemes = study[model]["schemes"]
+    plain, cw, pairwise = (
+        schemes[name] for name in ("Unweighted", "CW at scale 1", "Pairwise at scale 1")
+    )
+    fifths = np.array([row["risk_after_by_fifth_before"] for row in (plain, cw, pairwise)])
+    assert fifths[1, -1] < fifths[2, -1] < fifths[0, -1]
+    assert fifths[0, 0] < fifths[2, 0] < fifths[1, 0]
+    assert pairwise["risk_after_sd"] < cw["risk_after_sd"]
+    shares = [row["risk_after_quantiles"]["0.95"] for row in (cw, pairwise)]
+    assert shares[1] < shares[0]
 
 
 def test_the_study_can_be_repeated(study):
