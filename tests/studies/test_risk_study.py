@@ -145,8 +145,8 @@ def test_identification_risk_of_income_from_a_mixture(study):
 
 @pytest.mark.parametrize("model", ["income", "income_mixture"])
 def test_the_weights_of_the_slides(study, model):
-    """[S], alpha = 1 - risk: CW lowers the risk of the riskiest fifth, that of moderate records pops
-    up; pairwise weights compress the risks."""
+    """[S], alpha = 1 - risk: CW lowers the risk of the riskiest fifth, that of moderate records
+    pops up; pairwise weights compress the risks."""
     schemes = study[model]["schemes"]
     plain, cw, pairwise = (
         schemes[name] for name in ("Unweighted", "CW at scale 1", "Pairwise at scale 1")
