@@ -3,16 +3,14 @@
 The figures are part of the page; there is no script, font or style from elsewhere.
 """
 
-import base64
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
 from surveysynth.baselines.laplace import REPLICATES
 from surveysynth.evaluate.comparison import IMPOSSIBLE_FLAG, SAMPLE, Comparison
-from surveysynth.evaluate.report_style import PAGE_CSS
+from surveysynth.evaluate.report_style import PAGE_CSS, Picture, figure_section
 from surveysynth.plots.style import MARK, colour_of, label_of
 from surveysynth.release.clusters import clusters_of
 from surveysynth.release.facts import labels_of, rounding_of
@@ -36,16 +34,6 @@ _SUMMARY = (
 )
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A figure of the report: its file name without ending, heading, what to see, PNG bytes."""
-
-    name: str
-    heading: str
-    text: str
-    png: bytes
-
-
 def render_report(comparison: Comparison, pictures: Sequence[Picture], *, test: bool) -> str:
     """The page as text; every label is escaped."""
     title = comparison.spec.tables.title or "Tables of a survey"
@@ -57,7 +45,7 @@ def render_report(comparison: Comparison, pictures: Sequence[Picture], *, test: 
             _facts(comparison, test=test),
             _summary(comparison),
             *(_table(comparison, *key) for key in comparison.tables),
-            *(_figure(picture) for picture in pictures),
+            *(figure_section(each, f"{each.heading}. {MARK}") for each in pictures),
             _notes(comparison),
             "</main>",
             f'<p class="banner end">{escape(MARK)}</p>',
@@ -153,15 +141,6 @@ def _table(comparison: Comparison, statistic: str, outcome: str | None) -> str:
     if any((table["flag"] == IMPOSSIBLE_FLAG).any() for table in by_method.values()):
         note = '<p class="note">! Noise made a value that cannot be; it is shown as it came.</p>'
     return f"<h2>{escape(title)}</h2>{_scrolled(caption, [top], lines, 'side')}{note}"
-
-
-def _figure(picture: Picture) -> str:
-    data = base64.b64encode(picture.png).decode("ascii")
-    return (
-        f'<section class="figure"><h2>{escape(picture.heading)}</h2><p>{escape(picture.text)}</p>'
-        f'<div class="scroll"><img alt="{escape(picture.heading)}. {escape(MARK)}" '
-        f'src="data:image/png;base64,{data}"></div></section>'
-    )
 
 
 def _notes(comparison: Comparison) -> str:

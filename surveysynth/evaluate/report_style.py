@@ -1,4 +1,8 @@
-"""The style sheet of the comparison report."""
+"""What HTML reports share: their style sheet, and figures inside the page."""
+
+import base64
+from dataclasses import dataclass
+from html import escape
 
 PAGE_CSS = """
 :root { --ink: #1b1b1b; --faint: #6b6b6b; --line: #e4e4e4; --warning: #b00020; }
@@ -62,3 +66,23 @@ img { display: block; max-width: 100%; height: auto; }
   .figure, tr { break-inside: avoid; }
 }
 """
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure of a report: its file name without ending, heading, what to see, PNG bytes."""
+
+    name: str
+    heading: str
+    text: str
+    png: bytes
+
+
+def figure_section(picture: Picture, alt: str) -> str:
+    """The figure under its heading; ``alt``: what stands for it where it cannot be seen."""
+    data = base64.b64encode(picture.png).decode("ascii")
+    return (
+        f'<section class="figure"><h2>{escape(picture.heading)}</h2><p>{escape(picture.text)}</p>'
+        f'<div class="scroll"><img alt="{escape(alt)}" '
+        f'src="data:image/png;base64,{data}"></div></section>'
+    )

@@ -12,7 +12,7 @@ from surveysynth.release.ledger import LEDGER_NAME, LedgerSummary, summarise
 
 if TYPE_CHECKING:
     from surveysynth.evaluate.comparison import Comparison
-    from surveysynth.evaluate.report import Picture
+    from surveysynth.evaluate.report_style import Picture
 
 COMPARISON_NAME, FACTS_NAME, REPORT_NAME = "comparison.csv", "comparison.json", "report.html"
 FIGURES = "figures"
@@ -115,7 +115,7 @@ def _write(comparison: "Comparison", folder: Path, *, test: bool) -> None:
 
 def make_pictures(comparison: "Comparison") -> "list[Picture]":
     """All figures of a report, drawn."""
-    from surveysynth.evaluate.report import Picture
+    from surveysynth.evaluate.report_style import Picture
     from surveysynth.plots import confidential as plots
     from surveysynth.plots.style import draw, png_bytes
 

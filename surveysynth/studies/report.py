@@ -1,15 +1,13 @@
 """Figures of a study and one HTML page that shows them beside its tables."""
 
-import base64
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surveysynth.evaluate.report_style import PAGE_CSS
+from surveysynth.evaluate.report_style import PAGE_CSS, Picture, figure_section
 from surveysynth.plots import study as plots
 from surveysynth.plots.style import draw, png_bytes
 from surveysynth.studies.measures import SAMPLE
@@ -21,16 +19,6 @@ if TYPE_CHECKING:
 
     from surveysynth.studies.coverage import CoverageStudy
     from surveysynth.studies.run import StudyResult
-
-
-@dataclass(frozen=True)
-class _Picture:
-    """A figure: its file name without ending, heading, what to see, PNG bytes."""
-
-    name: str
-    heading: str
-    text: str
-    png: bytes
 
 
 def write_report(study: "CoverageStudy", result: "StudyResult") -> None:
@@ -46,13 +34,13 @@ def write_report(study: "CoverageStudy", result: "StudyResult") -> None:
     (result.out / REPORT_NAME).write_text(page, encoding="utf-8")
 
 
-def _pictures(study: "CoverageStudy", cells: "pd.DataFrame") -> Iterator[_Picture]:
+def _pictures(study: "CoverageStudy", cells: "pd.DataFrame") -> Iterator[Picture]:
     mark, shown = _mark(study, cells), plots.with_error(cells)
 
     def picture(
         name: str, heading: str, text: str, function: "Callable[..., Figure]", *arguments: Any
-    ) -> _Picture:
-        return _Picture(name, heading, text, png_bytes(draw(function, *arguments)))
+    ) -> Picture:
+        return Picture(name, heading, text, png_bytes(draw(function, *arguments)))
 
     several = len(list(_settings(study))) > 1
     for m, bound in _settings(study) if len(shown) else ():
@@ -107,14 +95,14 @@ def _mark(study: "CoverageStudy", cells: "pd.DataFrame") -> str:
 
 
 def render_page(
-    study: "CoverageStudy", result: "StudyResult", pictures: "Iterable[_Picture]"
+    study: "CoverageStudy", result: "StudyResult", pictures: "Iterable[Picture]"
 ) -> str:
     """The page as text, which needs nothing else; every label is escaped."""
     body = [
         f"<h1>Coverage study: {escape(_outcomes(study))}</h1>",
         _facts(study, result),
         _summary(result.summary),
-        *(_figure(picture) for picture in pictures),
+        *(figure_section(each, each.heading) for each in pictures),
         *(_cells(study, result.cells, m, bound) for m, bound in _shown_settings(study)),
         _notes(study),
     ]
@@ -246,15 +234,6 @@ def _notes(study: "CoverageStudy") -> str:
         )
     items = "".join(f"<li>{escape(note)}</li>" for note in notes)
     return f"<h2>How to read this</h2><ul>{items}</ul>"
-
-
-def _figure(picture: _Picture) -> str:
-    data = base64.b64encode(picture.png).decode("ascii")
-    return (
-        f'<section class="figure"><h2>{escape(picture.heading)}</h2><p>{escape(picture.text)}</p>'
-        f'<div class="scroll"><img alt="{escape(picture.heading)}" '
-        f'src="data:image/png;base64,{data}"></div></section>'
-    )
 
 
 def _table(caption: str, head: Iterable[str], body: Iterable[str]) -> str:

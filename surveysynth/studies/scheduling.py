@@ -134,7 +134,6 @@ def _run_side_by_side(
     """Run tasks until all are done or a worker dies: those not begun, and those that were lost."""
     waiting = list(tasks)
     running: dict[Future[TaskResult], Task] = {}
-    lost: list[Task] = []
     with _Pool(pickled, min(workers, len(tasks))) as executor:
         while waiting or running:
             # No more than there are workers, so that a death takes few tasks with it.
@@ -142,25 +141,18 @@ def _run_side_by_side(
                 try:
                     future = executor.submit(_run_in_worker, waiting[0])
                 except BrokenExecutor:  # a worker died a moment ago
-                    lost = _rest(running, finished)
+                    lost = _collect(running, finished)
                     return (waiting, lost) if lost else (waiting[1:], waiting[:1])
                 running[future] = waiting.pop(0)
             done, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                task = running.pop(future)
-                try:
-                    result = future.result()
-                except Exception:
-                    lost.append(task)
-                else:
-                    finished(task, result)
+            lost = _collect({future: running.pop(future) for future in done}, finished)
             if lost:
-                return waiting, [*lost, *_rest(running, finished)]
+                return waiting, [*lost, *_collect(running, finished)]
     return [], []
 
 
-def _rest(running: "dict[Future[TaskResult], Task]", finished: Finished) -> "list[Task]":
-    """Wait for what still runs; what of it was lost too."""
+def _collect(running: "dict[Future[TaskResult], Task]", finished: Finished) -> "list[Task]":
+    """Wait for the tasks that run and hand over what they found; those that were lost."""
     lost = []
     for future, task in running.items():
         try:
