@@ -9,7 +9,6 @@ import decimal
 import math
 import numbers
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,11 +53,6 @@ class TextColumn:
         renumber = np.append(np.cumsum(used) - 1, -1)
         levels = tuple(level for level, present in zip(self.levels, used, strict=True) if present)
         return TextColumn(renumber[codes].astype(np.int64), levels)
-
-    def reorder(self, order: Mapping[str, int]) -> "TextColumn":
-        """Codes renumbered to the positions that ``order`` gives the levels."""
-        renumber = np.array([*(order[level] for level in self.levels), -1], dtype=np.int64)
-        return TextColumn(renumber[self.codes], tuple(order))
 
 
 @dataclass(frozen=True)
