@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from surveysynth import errors
     from surveysynth.baselines.noisy_release import DeclaredBounds, noisy_release
     from surveysynth.baselines.topcoding import topcode
-    from surveysynth.debias import Debiased, DebiasRecord, debias_draws
     from surveysynth.estimation.combining import combine, t_interval
     from surveysynth.estimation.domains import build_domains
     from surveysynth.estimation.replicate_weights import (
@@ -29,12 +28,9 @@ if TYPE_CHECKING:
     from surveysynth.evaluate.regression import coefficient_utility, propensity_score
     from surveysynth.evaluate.risk_utility import risk_utility_map
     from surveysynth.evaluate.utility import distribution_utility
-    from surveysynth.mechanism import ConfidentialFit, PrivateDraws
-    from surveysynth.mechanism import run as run_mechanism
-    from surveysynth.models import get_model
-    from surveysynth.models.base import SamplingPlan
-    from surveysynth.privacy.budget import MechanismSettings
-    from surveysynth.privacy.risk import (
+    from surveysynth.inference.debias import Debiased, DebiasRecord, debias_draws
+    from surveysynth.inference.synthesis import SyntheticDataset, synthesise
+    from surveysynth.mechanisms.pseudo_posterior.risk import (
         CountBased,
         Lipschitz,
         NoRisk,
@@ -42,13 +38,17 @@ if TYPE_CHECKING:
         Pairwise,
         Scalar,
     )
-    from surveysynth.privacy.statement import privacy_statement
-    from surveysynth.release.reading import Release, read_release
+    from surveysynth.mechanisms.pseudo_posterior.run import ConfidentialFit, PrivateDraws
+    from surveysynth.mechanisms.pseudo_posterior.run import run as run_mechanism
+    from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+    from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
+    from surveysynth.models import get_model
+    from surveysynth.models.base import SamplingPlan
+    from surveysynth.release.folder.reading import Release, read_release
     from surveysynth.release.run import release as run_release
-    from surveysynth.spec import load_spec
-    from surveysynth.survey import Confidential, PublicDesign, Survey, read_survey
-    from surveysynth.synthesis import SyntheticDataset, synthesise
-    from surveysynth.transforms import Transform
+    from surveysynth.spec.spec import load_spec
+    from surveysynth.survey.survey import Confidential, PublicDesign, Survey, read_survey
+    from surveysynth.survey.transforms import Transform
 
     __version__: str
 
@@ -104,32 +104,32 @@ __all__ = [
 ]
 
 _SOURCES = {
-    "Confidential": ("survey", "Confidential"),
-    "ConfidentialFit": ("mechanism", "ConfidentialFit"),
-    "CountBased": ("privacy.risk", "CountBased"),
-    "DebiasRecord": ("debias", "DebiasRecord"),
-    "Debiased": ("debias", "Debiased"),
-    "Lipschitz": ("privacy.risk", "Lipschitz"),
+    "Confidential": ("survey.survey", "Confidential"),
+    "ConfidentialFit": ("mechanisms.pseudo_posterior.run", "ConfidentialFit"),
+    "CountBased": ("mechanisms.pseudo_posterior.risk", "CountBased"),
+    "DebiasRecord": ("inference.debias", "DebiasRecord"),
+    "Debiased": ("inference.debias", "Debiased"),
+    "Lipschitz": ("mechanisms.pseudo_posterior.risk", "Lipschitz"),
     "DeclaredBounds": ("baselines.noisy_release", "DeclaredBounds"),
-    "MechanismSettings": ("privacy.budget", "MechanismSettings"),
-    "NoRisk": ("privacy.risk", "NoRisk"),
-    "OwnRisk": ("privacy.risk", "OwnRisk"),
-    "Pairwise": ("privacy.risk", "Pairwise"),
-    "PrivateDraws": ("mechanism", "PrivateDraws"),
-    "PublicDesign": ("survey", "PublicDesign"),
+    "MechanismSettings": ("mechanisms.pseudo_posterior.settings", "MechanismSettings"),
+    "NoRisk": ("mechanisms.pseudo_posterior.risk", "NoRisk"),
+    "OwnRisk": ("mechanisms.pseudo_posterior.risk", "OwnRisk"),
+    "Pairwise": ("mechanisms.pseudo_posterior.risk", "Pairwise"),
+    "PrivateDraws": ("mechanisms.pseudo_posterior.run", "PrivateDraws"),
+    "PublicDesign": ("survey.survey", "PublicDesign"),
     "ReplicateWeights": ("estimation.replicate_weights", "ReplicateWeights"),
-    "Release": ("release.reading", "Release"),
+    "Release": ("release.folder.reading", "Release"),
     "SampleDesign": ("estimation.sample_design", "SampleDesign"),
     "SamplingPlan": ("models.base", "SamplingPlan"),
-    "Scalar": ("privacy.risk", "Scalar"),
-    "Survey": ("survey", "Survey"),
-    "SyntheticDataset": ("synthesis", "SyntheticDataset"),
-    "Transform": ("transforms", "Transform"),
+    "Scalar": ("mechanisms.pseudo_posterior.risk", "Scalar"),
+    "Survey": ("survey.survey", "Survey"),
+    "SyntheticDataset": ("inference.synthesis", "SyntheticDataset"),
+    "Transform": ("survey.transforms", "Transform"),
     "agency_replicates": ("estimation.replicate_weights", "agency_replicates"),
     "balanced_half_samples": ("estimation.replicate_weights", "balanced_half_samples"),
     "build_domains": ("estimation.domains", "build_domains"),
     "coefficient_utility": ("evaluate.regression", "coefficient_utility"),
-    "debias_draws": ("debias", "debias_draws"),
+    "debias_draws": ("inference.debias", "debias_draws"),
     "combine": ("estimation.combining", "combine"),
     "distribution_utility": ("evaluate.utility", "distribution_utility"),
     "estimate_domains": ("estimation.taylor", "estimate_domains"),
@@ -137,18 +137,18 @@ _SOURCES = {
     "get_model": ("models", "get_model"),
     "identification_risk": ("evaluate.identification", "identification_risk"),
     "jackknife": ("estimation.replicate_weights", "jackknife"),
-    "load_spec": ("spec", "load_spec"),
+    "load_spec": ("spec.spec", "load_spec"),
     "noisy_release": ("baselines.noisy_release", "noisy_release"),
     "preston_bootstrap": ("estimation.replicate_weights", "preston_bootstrap"),
-    "privacy_statement": ("privacy.statement", "privacy_statement"),
+    "privacy_statement": ("mechanisms.pseudo_posterior.statement", "privacy_statement"),
     "propensity_score": ("evaluate.regression", "propensity_score"),
     "rao_wu_yue_bootstrap": ("estimation.replicate_weights", "rao_wu_yue_bootstrap"),
-    "read_release": ("release.reading", "read_release"),
-    "read_survey": ("survey", "read_survey"),
+    "read_release": ("release.folder.reading", "read_release"),
+    "read_survey": ("survey.survey", "read_survey"),
     "risk_utility_map": ("evaluate.risk_utility", "risk_utility_map"),
-    "run_mechanism": ("mechanism", "run"),
+    "run_mechanism": ("mechanisms.pseudo_posterior.run", "run"),
     "run_release": ("release.run", "release"),
-    "synthesise": ("synthesis", "synthesise"),
+    "synthesise": ("inference.synthesis", "synthesise"),
     "t_interval": ("estimation.combining", "t_interval"),
     "topcode": ("baselines.topcoding", "topcode"),
 }

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from surveysynth.doctor import THREAD_VARIABLES, version_of
+from surveysynth._support.doctor import THREAD_VARIABLES, version_of
 from surveysynth.errors import InputError, RefusedError, SurveySynthError
 
 DEFECT, USAGE, INTERRUPTED = 1, 2, 130
@@ -74,12 +74,12 @@ def example(
 @app.command()
 def check(spec: SpecArgument) -> None:
     """Dry run: validate, tell cell sizes and feasibility, list what would be published."""
-    from surveysynth import feasibility
-    from surveysynth.release.clusters import refuse_clusters
+    from surveysynth.estimation.clusters import refuse_clusters
+    from surveysynth.mechanisms.pseudo_posterior import feasibility
     from surveysynth.release.preview import preview_lines
     from surveysynth.release.run import model_of, settings_of
-    from surveysynth.spec import load_spec
-    from surveysynth.survey import read_survey
+    from surveysynth.spec.spec import load_spec
+    from surveysynth.survey.survey import read_survey
 
     specification = load_spec(spec)
     model, settings = model_of(specification), settings_of(specification)
@@ -113,9 +113,9 @@ def release(
     ] = None,
 ) -> None:
     """Run the mechanism and write private tables, microdata and a privacy statement."""
-    from surveysynth._progress import StageReporter
+    from surveysynth._support.progress import StageReporter
     from surveysynth.release import run
-    from surveysynth.release.ledger import LEDGER_NAME
+    from surveysynth.release.folder.ledger import LEDGER_NAME
 
     with StageReporter() as progress:
         result = run.release(
@@ -179,7 +179,7 @@ def compare(
     ] = "paper",
 ) -> None:
     """Compare sample, noise and synthesis at one epsilon: a CONFIDENTIAL report, no release."""
-    from surveysynth._progress import COMPARISON_STAGES, StageReporter
+    from surveysynth._support.progress import COMPARISON_STAGES, StageReporter
     from surveysynth.evaluate import run
 
     with StageReporter(COMPARISON_STAGES) as progress:
@@ -231,8 +231,8 @@ def study(
     population in clusters, of which 50 are drawn, then 20 units of each. Exit code 4: batches
     failed twice, and the measures are of the others.
     """
-    from surveysynth._progress import report_count
-    from surveysynth.spec import load_spec
+    from surveysynth._support.progress import report_count
+    from surveysynth.spec.spec import load_spec
     from surveysynth.studies.coverage import NOISE_METHODS, paper_study, two_stage_study
     from surveysynth.studies.run import REPORT_NAME, write_study
     from surveysynth.studies.specified import study_of
@@ -260,7 +260,7 @@ def study(
 @app.command()
 def doctor() -> None:
     """Show versions, processors, threads and compilers."""
-    from surveysynth.doctor import report_lines
+    from surveysynth._support.doctor import report_lines
 
     print("\n".join(report_lines()))
 

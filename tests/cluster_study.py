@@ -26,21 +26,21 @@ from typing import Any  # noqa: E402
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
-from surveysynth._types import FloatArray  # noqa: E402
-from surveysynth.debias import debias_many  # noqa: E402
+from surveysynth._support.types import FloatArray  # noqa: E402
 from surveysynth.errors import RefusedError  # noqa: E402
 from surveysynth.estimation.combining import Combined, combine, t_interval  # noqa: E402
 from surveysynth.estimation.taylor import SampleDesign  # noqa: E402
-from surveysynth.mechanism import Database, PrivateDraws, run_batch  # noqa: E402
+from surveysynth.inference.debias import debias_many  # noqa: E402
+from surveysynth.inference.synthesis import synthesise  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.run import Database, PrivateDraws, run_batch  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
-from surveysynth.models._psu_effects import PSU_COVARIANCE  # noqa: E402
 from surveysynth.models.base import SamplingPlan  # noqa: E402
-from surveysynth.privacy.budget import MechanismSettings  # noqa: E402
-from surveysynth.release.privacy_file import library_versions  # noqa: E402
+from surveysynth.models.parts.psu_effects import PSU_COVARIANCE  # noqa: E402
+from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.studies.batches import estimated  # noqa: E402
 from surveysynth.studies.coverage import BATCH_PLAN, CoverageStudy, two_stage_study  # noqa: E402
-from surveysynth.survey import PublicDesign, Survey  # noqa: E402
-from surveysynth.synthesis import synthesise  # noqa: E402
+from surveysynth.survey.survey import PublicDesign, Survey  # noqa: E402
 
 GOLDEN = Path(__file__).parent / "golden"
 SEED = 20260301

@@ -17,9 +17,9 @@ from pathlib import Path  # noqa: E402
 
 import pandas as pd  # noqa: E402
 
-from surveysynth.plots import study as plots  # noqa: E402
-from surveysynth.plots.style import draw, png_bytes  # noqa: E402
-from surveysynth.release.privacy_file import library_versions  # noqa: E402
+from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
+from surveysynth.report.style import draw, png_bytes  # noqa: E402
+from surveysynth.studies import figures as plots  # noqa: E402
 from surveysynth.studies.contraction import (  # noqa: E402
     SOURCES,
     Source,

@@ -15,7 +15,7 @@ from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
-from surveysynth.privacy.budget import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.studies.coverage import CoverageStudy, paper_study
 from surveysynth.studies.run import CELLS_NAME, StudyResult, write_study
 

@@ -23,15 +23,15 @@ from typing import Any  # noqa: E402
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
-from surveysynth._types import FloatArray, Theta  # noqa: E402
-from surveysynth.debias import debias_many  # noqa: E402
-from surveysynth.mechanism import Database, run_batch  # noqa: E402
+from surveysynth._support.types import FloatArray, Theta  # noqa: E402
+from surveysynth.inference.debias import debias_many  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.run import Database, run_batch  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.models.base import SamplingPlan  # noqa: E402
-from surveysynth.privacy.budget import MechanismSettings  # noqa: E402
-from surveysynth.release.privacy_file import library_versions  # noqa: E402
-from surveysynth.survey import PublicDesign, Survey  # noqa: E402
-from surveysynth.transforms import Transform  # noqa: E402
+from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
+from surveysynth.survey.survey import PublicDesign, Survey  # noqa: E402
+from surveysynth.survey.transforms import Transform  # noqa: E402
 
 GOLDEN = Path(__file__).parent / "golden" / "debias_study.json"
 PLAN = SamplingPlan(4, 60, 150)

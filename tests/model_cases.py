@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from surveysynth._types import DIVERGENT
+from surveysynth._support.types import DIVERGENT
 from surveysynth.models import get_model
-from surveysynth.models._mixture_sampler import MARGINAL
 from surveysynth.models.base import SamplingPlan
-from surveysynth.models.counts import count_records
-from surveysynth.models.gaussian import GaussianRecords
-from surveysynth.models.normal_mixture import mixture_records
+from surveysynth.models.counts.model import count_records
+from surveysynth.models.mixture.model import mixture_records
+from surveysynth.models.mixture.sampler import MARGINAL
+from surveysynth.models.parts.gaussian import GaussianRecords
 
 #: Models of transformed outcomes, the same with effects of PSUs, and of counts: with samplers of
 #: our own.

@@ -28,15 +28,15 @@ import pandas as pd  # noqa: E402
 from surveysynth.baselines.topcoding import topcode  # noqa: E402
 from surveysynth.evaluate.identification import identification_risk  # noqa: E402
 from surveysynth.evaluate.utility import distribution_utility  # noqa: E402
-from surveysynth.mechanism import run  # noqa: E402
+from surveysynth.inference.synthesis import synthesise  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.risk import CountBased, Pairwise  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.run import run  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.models.base import SamplingPlan  # noqa: E402
-from surveysynth.privacy.budget import MechanismSettings  # noqa: E402
-from surveysynth.privacy.risk import CountBased, Pairwise  # noqa: E402
-from surveysynth.release.privacy_file import library_versions  # noqa: E402
-from surveysynth.survey import Survey  # noqa: E402
-from surveysynth.synthesis import synthesise  # noqa: E402
-from surveysynth.transforms import Transform  # noqa: E402
+from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
+from surveysynth.survey.survey import Survey  # noqa: E402
+from surveysynth.survey.transforms import Transform  # noqa: E402
 
 GOLDEN = Path(__file__).parent / "golden" / "risk_study.json"
 LITERATURE = Path(__file__).parents[1] / "tables" / "literature"
@@ -132,7 +132,7 @@ def _mixture_database(seed: int) -> dict[str, Any]:
 
 def _scale_of(fit: Any, measure: CountBased, y: np.ndarray) -> float:
     """The scale that a search has found: weights over 1 - risk where they are not clipped."""
-    from surveysynth.privacy.risk import RiskData
+    from surveysynth.mechanisms.pseudo_posterior.risk import RiskData
 
     risks = measure.risks(RiskData(y[:, None].astype(float), y, pd.DataFrame(index=range(y.size))))
     inside = (fit.risk_weights > 0) & (fit.risk_weights < 1)
@@ -277,7 +277,7 @@ def main() -> None:
 def _income_with_figures(arguments: argparse.Namespace) -> dict[str, Any]:
     result, records = income(arguments.data, arguments.model)
     if arguments.figures is not None:
-        from surveysynth.plots import risk
+        from surveysynth.evaluate import risk_figures
 
         arguments.figures.mkdir(parents=True, exist_ok=True)
         names = [name for name in result["schemes"] if name != "Topcoded"]
@@ -285,9 +285,9 @@ def _income_with_figures(arguments: argparse.Namespace) -> dict[str, Any]:
         shown = {name: values.to_numpy() for name, values in risks.items()}
         weights = {n: records[f"{n} weight"].to_numpy() for n in names if n != "Unweighted"}
         drawn = {
-            "risk_distributions": risk.identification_violins(shown),
-            "risk_against_before": risk.identification_against_before(shown),
-            "risk_weights": risk.weight_violins(weights),
+            "risk_distributions": risk_figures.identification_violins(shown),
+            "risk_against_before": risk_figures.identification_against_before(shown),
+            "risk_weights": risk_figures.weight_violins(weights),
         }
         for name, figure in drawn.items():
             figure.savefig(arguments.figures / f"{name}.png", dpi=110)

@@ -26,13 +26,13 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import surveysynth
-from surveysynth._types import FloatArray, IntArray, Theta
+from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models import get_model
-from surveysynth.models._psu_effects import PSU_COVARIANCE, PSU_EFFECT
 from surveysynth.models.base import SamplingPlan, stacked
-from surveysynth.models.counts import count_records
-from surveysynth.models.gaussian import GaussianRecords
-from surveysynth.models.normal_mixture import mixture_records
+from surveysynth.models.counts.model import count_records
+from surveysynth.models.mixture.model import mixture_records
+from surveysynth.models.parts.gaussian import GaussianRecords
+from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
 
 COUNTS = ("poisson", "negative_binomial")
 GOLDEN = Path(__file__).parent / "golden" / "sbc.json"

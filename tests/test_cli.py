@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from surveysynth import cli
-from surveysynth.feasibility import FeasibilityReport, Trial
+from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport, Trial
 from surveysynth.studies.example import write_example
 
 
@@ -143,7 +143,7 @@ def test_check_tells_what_would_happen(
 ) -> None:
     trial = Trial(0.5, feasible, "Too few records.", 0.9)
     monkeypatch.setattr(
-        "surveysynth.feasibility.check",
+        "surveysynth.mechanisms.pseudo_posterior.feasibility.check",
         lambda design, model, settings: FeasibilityReport(settings, (trial,)),
     )
     before = sorted(example.parent.iterdir())
@@ -162,7 +162,7 @@ def test_a_defect_shows_no_value(
     def fail(*arguments: object, **named: object) -> None:
         raise ValueError("salary 123456.789")
 
-    monkeypatch.setattr("surveysynth.mechanism.run", fail)
+    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.run.run", fail)
     monkeypatch.delenv(cli.DEBUG_VARIABLE, raising=False)
     assert cli.main(["release", str(example), "--out", str(example.parent / "out")]) == 1
     told = capsys.readouterr()
@@ -203,7 +203,7 @@ def test_an_interrupted_release_leaves_nothing(example: Path, number: int) -> No
 def test_progress_names_stages_alone(
     example: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from surveysynth._progress import RELEASE_STAGES, StageReporter
+    from surveysynth._support.progress import RELEASE_STAGES, StageReporter
 
     with StageReporter() as progress:
         for stage in RELEASE_STAGES:

@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth import debias as module
-from surveysynth.debias import debias_draws, debias_many, thinned
 from surveysynth.errors import InputError
-from surveysynth.mechanism import Database, PrivateDraws, run_batch
+from surveysynth.inference import debias as module
+from surveysynth.inference.debias import debias_draws, debias_many, thinned
+from surveysynth.mechanisms.pseudo_posterior.run import Database, PrivateDraws, run_batch
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
-from surveysynth.privacy.budget import MechanismSettings
-from surveysynth.survey import Survey
+from surveysynth.survey.survey import Survey
 
 PLAN = SamplingPlan(4, 60, 200)
 SETTINGS = MechanismSettings(plan=PLAN)

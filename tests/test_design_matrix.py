@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from surveysynth._formula import MIN_CELL
-from surveysynth.design_matrix import (
+from surveysynth.errors import InputError
+from surveysynth.survey.design_matrix import (
     DesignMatrix,
     build_design_matrix,
     distinct_rows,
     least_squares_residuals,
     within_groups,
 )
-from surveysynth.errors import InputError
+from surveysynth.survey.formula import MIN_CELL
 
 
 def sample(n: int = 800, seed: int = 5) -> pd.DataFrame:

@@ -5,12 +5,12 @@ import inspect
 import numpy as np
 import pytest
 
-from surveysynth import feasibility
+from surveysynth.mechanisms.pseudo_posterior import feasibility
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
-from surveysynth.privacy.budget import MechanismSettings
 from surveysynth.studies.example import simulate_survey
-from surveysynth.survey import Survey
+from surveysynth.survey.survey import Survey
 
 PLAN = SamplingPlan(4, 60, 100)
 

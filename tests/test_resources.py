@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from surveysynth.resources import literature_table, tables_directory
+from surveysynth._support.resources import literature_table, tables_directory
 
 
 def _with_literature(folder: Path) -> Path:

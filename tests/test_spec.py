@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from surveysynth._spec_study import StudySection
 from surveysynth.errors import InputError
-from surveysynth.spec import Spec, load_spec, parse_spec
-from surveysynth.transforms import Transform
+from surveysynth.spec.spec import Spec, load_spec, parse_spec
+from surveysynth.spec.study import StudySection
+from surveysynth.survey.transforms import Transform
 
 MINIMAL = """
 spec_version = 1

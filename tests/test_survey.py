@@ -22,9 +22,9 @@ from survey_cases import (
 )
 
 from surveysynth.errors import InputError
-from surveysynth.spec import Spec, parse_spec
-from surveysynth.survey import read_survey
-from surveysynth.transforms import Transform
+from surveysynth.spec.spec import Spec, parse_spec
+from surveysynth.survey.survey import read_survey
+from surveysynth.survey.transforms import Transform
 
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "ce2015q3.csv"
 needs_real_data = pytest.mark.skipif(

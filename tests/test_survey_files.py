@@ -23,7 +23,7 @@ from survey_cases import (
 )
 
 from surveysynth.errors import InputError
-from surveysynth.survey import Survey, read_survey
+from surveysynth.survey.survey import Survey, read_survey
 
 
 def test_absent_files(tmp_path: Path) -> None:

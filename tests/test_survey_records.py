@@ -23,9 +23,9 @@ from survey_cases import (
     read_bytes,
 )
 
-from surveysynth._columns import number_column, text_column
 from surveysynth.errors import InputError
-from surveysynth.transforms import Transform
+from surveysynth.survey.columns import number_column, text_column
+from surveysynth.survey.transforms import Transform
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from survey_cases import good
 
-from surveysynth import synthesis
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.mechanism import PrivateDraws
+from surveysynth.inference import synthesis
+from surveysynth.mechanisms.pseudo_posterior.run import PrivateDraws
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
-from surveysynth.privacy.budget import MechanismSettings
-from surveysynth.survey import Survey
-from surveysynth.transforms import Transform
+from surveysynth.survey.survey import Survey
+from surveysynth.survey.transforms import Transform
 
 M = 3
 

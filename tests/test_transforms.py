@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surveysynth.errors import InputError
-from surveysynth.transforms import Transform, TransformKind
+from surveysynth.survey.transforms import Transform, TransformKind
 
 VALUES = st.floats(min_value=-1e9, max_value=1e9)
 

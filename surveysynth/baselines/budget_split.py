@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from surveysynth._types import FloatArray, IntArray
+from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 
 Share: TypeAlias = int | float | Fraction

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg, sparse
 
-from surveysynth._types import FloatArray, IntArray
+from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.baselines.laplace import NoisyTable, impossible_values
 from surveysynth.errors import InputError
 from surveysynth.estimation.domains import Domains

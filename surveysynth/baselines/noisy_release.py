@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from surveysynth._types import FloatArray, IntArray
+from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.baselines.budget_split import BudgetSplit, Share, split_budget
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.margins import margin_set_of_row
 
 if TYPE_CHECKING:
-    from surveysynth.survey import Survey
+    from surveysynth.survey.survey import Survey
 
 #: A record's contribution is rounded to this share of its range, about, unless a unit is declared.
 STEPS = 1_000_000

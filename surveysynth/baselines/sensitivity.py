@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from surveysynth._types import FloatArray, IntArray
+from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.margins import cell_of_record, margin_set_of_row
 from surveysynth.estimation.taylor import Statistic

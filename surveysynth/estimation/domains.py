@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from surveysynth._types import IntArray
+from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
 
 DEFAULT_MARGIN_LABEL = "All"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from surveysynth._types import FloatArray
+from surveysynth._support.types import FloatArray
 
 
 def hadamard_matrix(least: int) -> FloatArray:

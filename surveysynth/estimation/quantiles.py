@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from surveysynth._types import FloatArray
+from surveysynth._support.types import FloatArray
 
 #: Sums of weights are rounded: a share that is reached but for this is reached.
 ROUNDING = 1e-12

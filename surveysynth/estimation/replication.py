@@ -7,7 +7,7 @@ margins by another, so that no records-by-rows matrix is made.
 
 import numpy as np
 
-from surveysynth._types import FloatArray
+from surveysynth._support.types import FloatArray
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.margins import cell_of_record, margin_matrix, sums_by_unit
 from surveysynth.estimation.replicate_weights import ReplicateWeights

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 
-from surveysynth._types import BoolArray, FloatArray, IntArray
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 
 if TYPE_CHECKING:
-    from surveysynth.survey import PublicDesign
+    from surveysynth.survey.survey import PublicDesign
 
 LonelyPsu: TypeAlias = Literal["fail", "remove", "certainty", "adjust", "average"]
 

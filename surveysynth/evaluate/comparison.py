@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from surveysynth._types import FloatArray
+from surveysynth._support.types import FloatArray
 from surveysynth.baselines.consistent import consistent_tables
 from surveysynth.baselines.laplace import NoisyTable, laplace_tables
 from surveysynth.baselines.sensitivity import Rule
 from surveysynth.errors import InputError, RefusedError
+from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.estimation.combining import t_interval
-from surveysynth.release.clusters import refuse_clusters
-from surveysynth.release.estimates import Estimates, Key
+from surveysynth.estimation.estimates import Estimates, Key
+from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.run import method_name
-from surveysynth.synthesis import SyntheticDataset
 
 if TYPE_CHECKING:
-    from surveysynth.mechanism import ConfidentialFit
+    from surveysynth.mechanisms.pseudo_posterior.run import ConfidentialFit
     from surveysynth.models.base import Model
-    from surveysynth.spec import Spec
-    from surveysynth.survey import Survey
+    from surveysynth.spec.spec import Spec
+    from surveysynth.survey.survey import Survey
 
 SAMPLE, LAPLACE, CONSISTENT = "sample", "laplace", "laplace_consistent"
 #: Compared besides the specification's own model.
@@ -257,20 +257,20 @@ def _run_model(
     spec: "Spec", survey: "Survey", stream: np.random.SeedSequence
 ) -> tuple[ModelRun, dict[Key, pd.DataFrame]]:
     """The mechanism and the tables that a release with this model would publish."""
-    from surveysynth import mechanism
+    from surveysynth.inference.published import datasets_of, published_draws
+    from surveysynth.inference.synthesis import synthesise
+    from surveysynth.mechanisms.pseudo_posterior import run as mechanism
     from surveysynth.models.base import require
-    from surveysynth.release import run
-    from surveysynth.release.inference import datasets_of, published_draws
-    from surveysynth.synthesis import synthesise
+    from surveysynth.spec import build
 
     design = survey.design
     mechanism_rng, synthesis_rng, figure_rng = map(np.random.default_rng, stream.spawn(3))
-    model: Model = run.engine_of(spec, run.model_of(spec))
+    model: Model = build.engine_of(spec, build.model_of(spec))
     refuse_clusters(design, model)
     require(model, design)
     if hasattr(model, "prepare"):
         model.prepare()
-    settings = run.settings_of(spec)
+    settings = build.settings_of(spec)
     private, fit = mechanism.run(model, design, survey.confidential, settings, mechanism_rng)
     estimates = Estimates(spec, design)
     private = published_draws(spec, design, model, private, synthesis_rng).draws

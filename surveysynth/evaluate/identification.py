@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from surveysynth._types import FloatArray, IntArray
+from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.privacy import isolation
-from surveysynth.privacy.risk import check_radius, pattern_codes
+from surveysynth.mechanisms.pseudo_posterior import isolation
+from surveysynth.mechanisms.pseudo_posterior.risk import check_radius, pattern_codes
 
 
 @dataclass(frozen=True, eq=False, repr=False)

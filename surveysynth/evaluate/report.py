@@ -9,14 +9,14 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from surveysynth.baselines.laplace import REPLICATES
+from surveysynth.estimation.clusters import clusters_of
 from surveysynth.evaluate.comparison import IMPOSSIBLE_FLAG, SAMPLE, Comparison
-from surveysynth.evaluate.report_style import PAGE_CSS, Picture, figure_section
-from surveysynth.plots.style import MARK, colour_of, label_of
-from surveysynth.release.clusters import clusters_of
 from surveysynth.release.facts import labels_of, rounding_of
-from surveysynth.release.labels import listed
-from surveysynth.release.rounding import ABSENT
-from surveysynth.release.stub import stub_heading, stub_rows
+from surveysynth.release.tables.labels import listed
+from surveysynth.release.tables.rounding import ABSENT
+from surveysynth.release.tables.stub import stub_heading, stub_rows
+from surveysynth.report.page import PAGE_CSS, Picture, figure_section
+from surveysynth.report.style import MARK, colour_of, label_of
 
 if TYPE_CHECKING:
     import pandas as pd

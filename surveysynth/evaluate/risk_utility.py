@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from surveysynth import synthesis
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.evaluate.utility import DistributionUtility, distribution_utility
-from surveysynth.mechanism import run
+from surveysynth.inference import synthesis
+from surveysynth.mechanisms.pseudo_posterior.risk import Lipschitz, RiskMeasure, Scalar
+from surveysynth.mechanisms.pseudo_posterior.run import run
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, epsilon_of
 from surveysynth.models.base import Model, SamplingPlan
-from surveysynth.privacy.budget import MechanismSettings, epsilon_of
-from surveysynth.privacy.risk import Lipschitz, RiskMeasure, Scalar
-from surveysynth.survey import Survey
+from surveysynth.survey.survey import Survey
 
 #: A target that no scale and shift can pass: the map asks what a point costs, and reaches nothing.
 _NO_TARGET = 1e12

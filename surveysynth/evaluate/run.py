@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from surveysynth.baselines.sensitivity import Rule
 from surveysynth.errors import InputError
-from surveysynth.release.bundle import plan_folder, publish_folder, staged_folder
-from surveysynth.release.ledger import LEDGER_NAME, LedgerSummary, summarise
+from surveysynth.release.folder.bundle import plan_folder, publish_folder, staged_folder
+from surveysynth.release.folder.ledger import LEDGER_NAME, LedgerSummary, summarise
 
 if TYPE_CHECKING:
     from surveysynth.evaluate.comparison import Comparison
-    from surveysynth.evaluate.report_style import Picture
+    from surveysynth.report.page import Picture
 
 COMPARISON_NAME, FACTS_NAME, REPORT_NAME = "comparison.csv", "comparison.json", "report.html"
 FIGURES = "figures"
@@ -66,8 +66,8 @@ def write_comparison(
     """
     from surveysynth.evaluate.comparison import compare
     from surveysynth.release.run import ledger_entry
-    from surveysynth.spec import load_spec
-    from surveysynth.survey import read_survey
+    from surveysynth.spec.spec import load_spec
+    from surveysynth.survey.survey import read_survey
 
     say = progress or (lambda stage: None)
     target = plan_folder(
@@ -115,9 +115,9 @@ def _write(comparison: "Comparison", folder: Path, *, test: bool) -> None:
 
 def make_pictures(comparison: "Comparison") -> "list[Picture]":
     """All figures of a report, drawn."""
-    from surveysynth.evaluate.report_style import Picture
-    from surveysynth.plots import confidential as plots
-    from surveysynth.plots.style import draw, png_bytes
+    from surveysynth.evaluate import figures as plots
+    from surveysynth.report.page import Picture
+    from surveysynth.report.style import draw, png_bytes
 
     def picture(
         name: str, heading: str, text: str, figure: Callable[..., Any], *more: int

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from surveysynth._types import FloatArray
+from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.quantiles import ROUNDING, weighted_quantiles
 

@@ -7,12 +7,12 @@ from surveysynth.errors import InputError
 from surveysynth.models.base import Model
 
 _REGISTRY = {
-    "fbs": ("surveysynth.models.fbs", "FBS"),
-    "fbp": ("surveysynth.models.fbp", "FBP"),
-    "normal": ("surveysynth.models.normal", "Normal"),
-    "poisson": ("surveysynth.models.poisson", "Poisson"),
-    "normal_mixture": ("surveysynth.models.normal_mixture", "NormalMixture"),
-    "negative_binomial": ("surveysynth.models.negative_binomial", "NegativeBinomial"),
+    "fbs": ("surveysynth.models.fbs.model", "FBS"),
+    "fbp": ("surveysynth.models.fbp.model", "FBP"),
+    "normal": ("surveysynth.models.normal.model", "Normal"),
+    "poisson": ("surveysynth.models.counts.poisson", "Poisson"),
+    "normal_mixture": ("surveysynth.models.mixture.model", "NormalMixture"),
+    "negative_binomial": ("surveysynth.models.counts.negative_binomial", "NegativeBinomial"),
 }
 
 

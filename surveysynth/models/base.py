@@ -6,9 +6,9 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from surveysynth._types import FloatArray, IntArray, Theta
+from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.survey import Confidential, PublicDesign
+from surveysynth.survey.survey import Confidential, PublicDesign
 
 SimulationKind = Literal["release", "sample"]
 

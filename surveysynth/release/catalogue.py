@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from surveysynth._support.resources import is_checkout, tables_directory
 from surveysynth.errors import InputError
-from surveysynth.release.bundle import RELEASE
-from surveysynth.release.formats import TABLES_FOLDER
+from surveysynth.release.folder.bundle import RELEASE
 from surveysynth.release.run import release
-from surveysynth.resources import is_checkout, tables_directory
+from surveysynth.release.writers.formats import TABLES_FOLDER
 
 SPEC_NAME, EXPECTED_NAME = "spec.toml", "expected"
 SEED = 1

@@ -3,18 +3,18 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from surveysynth.release.inference import inference_words
-from surveysynth.release.labels import ColumnLabel, Labels
-from surveysynth.release.rounding import Rounding, to_digits, to_multiples, to_percent
+from surveysynth.inference.published import inference_words
+from surveysynth.release.tables.labels import ColumnLabel, Labels
+from surveysynth.release.tables.rounding import Rounding, to_digits, to_multiples, to_percent
 from surveysynth.release.writers.csv import MicrodataFormat
 
 if TYPE_CHECKING:
-    from surveysynth.debias import DebiasRecord
-    from surveysynth.privacy.budget import MechanismSettings
-    from surveysynth.privacy.statement import Statement
-    from surveysynth.release.clusters import Clusters
-    from surveysynth.spec import Spec
-    from surveysynth.survey import PublicDesign
+    from surveysynth.estimation.clusters import Clusters
+    from surveysynth.inference.debias import DebiasRecord
+    from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+    from surveysynth.mechanisms.pseudo_posterior.statement import Statement
+    from surveysynth.spec.spec import Spec
+    from surveysynth.survey.survey import PublicDesign
 
 TEST_WARNING = (
     "TEST RUN, NOT PRIVATE: this is a test and not private. Its random numbers come from a stated "

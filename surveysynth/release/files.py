@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surveysynth.release.bundle import PRIVACY_NAME, REALISED_NAME, RECORDS_STEM
-from surveysynth.release.codebook import make_codebook
-from surveysynth.release.example import make_example
+from surveysynth.release.documents.codebook import make_codebook
+from surveysynth.release.documents.privacy_file import make_privacy_record
+from surveysynth.release.documents.readme import make_readme
+from surveysynth.release.documents.recompute_python import make_example
 from surveysynth.release.facts import ReleaseFacts, rounding_of
-from surveysynth.release.formats import DOCUMENT_NAME, FIGURES_FOLDER, WORKBOOK_NAME
-from surveysynth.release.layout import Presentation, lay_out
-from surveysynth.release.privacy_file import make_privacy_record
-from surveysynth.release.readme import make_readme
-from surveysynth.release.table import FILE_STEMS, ReleaseTable, Statistic
+from surveysynth.release.folder.bundle import PRIVACY_NAME, REALISED_NAME, RECORDS_STEM
+from surveysynth.release.tables.layout import Presentation, lay_out
+from surveysynth.release.tables.table import FILE_STEMS, ReleaseTable, Statistic
 from surveysynth.release.writers import csv, html, latex, markdown, xlsx
+from surveysynth.release.writers.formats import DOCUMENT_NAME, FIGURES_FOLDER, WORKBOOK_NAME
 
 if TYPE_CHECKING:
-    from surveysynth.mechanism import ConfidentialFit
-    from surveysynth.privacy.budget import MechanismSettings
+    from surveysynth.mechanisms.pseudo_posterior.run import ConfidentialFit
+    from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 
 Tables = Mapping[Statistic, Sequence[ReleaseTable]]
 
@@ -53,7 +53,7 @@ def write_tables(facts: ReleaseFacts, tables: Tables, folder: Path) -> None:
     if "xlsx" in formats:
         xlsx.write_workbook(tables, presentation, folder / WORKBOOK_NAME)
     if facts.spec.tables.figures:
-        from surveysynth.plots.release import write_figures
+        from surveysynth.release.writers.figures import write_figures
 
         figures = folder.with_name(FIGURES_FOLDER)
         write_figures(tables, presentation, facts.spec.tables.figures, figures)

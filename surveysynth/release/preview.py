@@ -4,17 +4,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from surveysynth.estimation.clusters import cluster_lines
 from surveysynth.estimation.domains import Domains, build_domains
-from surveysynth.release.clusters import cluster_lines
 from surveysynth.release.facts import labels_of
-from surveysynth.release.formats import table_files
-from surveysynth.release.labels import Labels
-from surveysynth.release.table import SMALL_SAMPLE
+from surveysynth.release.tables.labels import Labels
+from surveysynth.release.tables.table import SMALL_SAMPLE
+from surveysynth.release.writers.formats import table_files
 
 if TYPE_CHECKING:
     from surveysynth.models.base import Model
-    from surveysynth.spec import Spec
-    from surveysynth.survey import PublicDesign
+    from surveysynth.spec.spec import Spec
+    from surveysynth.survey.survey import PublicDesign
 
 _SHOWN_CELLS = 40
 

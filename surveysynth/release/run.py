@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth.errors import InputError
-from surveysynth.release.bundle import Staging, plan_bundle, publish, staged
-from surveysynth.release.clusters import clusters_of, refuse_clusters
-from surveysynth.release.ledger import LedgerEntry, LedgerSummary, file_sha256, summarise
-from surveysynth.release.table import ReleaseTable, Statistic
+from surveysynth.estimation.clusters import clusters_of, refuse_clusters
+from surveysynth.release.folder.bundle import Staging, plan_bundle, publish, staged
+from surveysynth.release.folder.ledger import LedgerEntry, LedgerSummary, file_sha256, summarise
+from surveysynth.release.tables.table import ReleaseTable, Statistic
 
 if TYPE_CHECKING:
-    from surveysynth.mechanism import ConfidentialFit, PrivateDraws
+    from surveysynth.mechanisms.pseudo_posterior.run import ConfidentialFit, PrivateDraws
+    from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
     from surveysynth.models.base import Model
-    from surveysynth.privacy.budget import MechanismSettings
     from surveysynth.release.facts import ReleaseFacts
-    from surveysynth.spec import Spec
-    from surveysynth.survey import PublicDesign
+    from surveysynth.spec.spec import Spec
+    from surveysynth.survey.survey import PublicDesign
 
 Progress = Callable[[str], None]
 """Called with the name of each stage as it begins; never with anything computed from the data."""
@@ -65,9 +65,9 @@ def release(
     Raises ``InputError`` for unusable input and existing targets, ``RefusedError`` when a release
     would not hold what it states. In either case, and on any other exception, nothing is written.
     """
-    from surveysynth import mechanism
-    from surveysynth.spec import load_spec
-    from surveysynth.survey import read_survey
+    from surveysynth.mechanisms.pseudo_posterior import run
+    from surveysynth.spec.spec import load_spec
+    from surveysynth.survey.survey import read_survey
 
     say = progress or (lambda stage: None)
     plan = plan_bundle(
@@ -84,7 +84,7 @@ def release(
     refuse_clusters(survey.design, model)
     facts = _facts(spec, survey.design, settings, model, test=seed is not None)
     entry = ledger_entry(spec, model=method_name(spec.synthesizer.model), test=facts.test)
-    private, fit = mechanism.run(
+    private, fit = run.run(
         model, survey.design, survey.confidential, settings, mechanism_rng, say
     )
     with staged(plan) as staging:
@@ -105,10 +105,10 @@ def _write(
     say: Progress,
 ) -> Mapping[Statistic, list[ReleaseTable]]:
     """Synthesise, estimate each dataset as it streams by, and fill the temporary folders."""
+    from surveysynth.estimation.estimates import Estimates
+    from surveysynth.inference.published import datasets_of, published_draws
     from surveysynth.release import files
-    from surveysynth.release.estimates import Estimates
-    from surveysynth.release.inference import datasets_of, published_draws
-    from surveysynth.release.microdata import MicrodataWriter
+    from surveysynth.release.folder.microdata import MicrodataWriter
 
     debiased = published_draws(facts.spec, facts.design, model, private, rng, say)
     facts = facts.with_inference(debiased.record)
@@ -137,7 +137,7 @@ def _facts(
     test: bool,
 ) -> "ReleaseFacts":
     from surveysynth.estimation.taylor import SampleDesign
-    from surveysynth.privacy.statement import privacy_statement
+    from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
     from surveysynth.release.facts import ReleaseFacts, labels_of
 
     return ReleaseFacts(
@@ -159,7 +159,7 @@ def method_name(model: str) -> str:
 
 def ledger_entry(spec: "Spec", *, model: str, test: bool, released: bool = True) -> LedgerEntry:
     """The record of one run of the mechanism; ``released`` is false for comparisons."""
-    from surveysynth.release.privacy_file import library_versions
+    from surveysynth.release.documents.privacy_file import library_versions
 
     settings = settings_of(spec)
     return LedgerEntry(
@@ -185,12 +185,12 @@ def _streams(seed: int | None) -> tuple[np.random.Generator, np.random.Generator
 
 def model_of(spec: "Spec") -> "Model":
     """The synthesizer that a specification names, with its options."""
+    from surveysynth.inference.synthesis import check_replicates
     from surveysynth.models import get_model
-    from surveysynth.synthesis import check_replicates
 
     synthesizer = spec.synthesizer
     if synthesizer.is_program:
-        from surveysynth.models.stan_program import StanProgram
+        from surveysynth.models.own_stan.model import StanProgram
 
         program = StanProgram.load(spec.path.parent / synthesizer.model, priors=synthesizer.priors)
         check_replicates(program, spec.privacy.replicates_per_draw)
@@ -216,15 +216,15 @@ def engine_of(spec: "Spec", model: "Model") -> "Model":
     """
     if spec.synthesizer.engine != "cmdstan" or spec.synthesizer.is_program:
         return model
-    from surveysynth.sampling.stan import StanEngine
+    from surveysynth.models.stan_engine import StanEngine
 
     return StanEngine(model)  # type: ignore[arg-type]
 
 
 def settings_of(spec: "Spec") -> "MechanismSettings":
     """The mechanism's settings, all public."""
+    from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
     from surveysynth.models.base import SamplingPlan
-    from surveysynth.privacy.budget import MechanismSettings
 
     privacy, synthesizer = spec.privacy, spec.synthesizer
     return MechanismSettings(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from surveysynth._types import FloatArray
+from surveysynth._support.types import FloatArray
 from surveysynth.errors import RefusedError
 from surveysynth.sampling import diagnostics
 

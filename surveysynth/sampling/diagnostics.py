@@ -5,7 +5,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from surveysynth._types import FloatArray
+from surveysynth._support.types import FloatArray
 
 
 def split_chains(draws: FloatArray) -> FloatArray:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surveysynth._types import BoolArray, FloatArray
+from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.models.base import SamplingPlan
 
 MAX_SEED = 2**31 - 1

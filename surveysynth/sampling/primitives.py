@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import chdtri
 
-from surveysynth._types import BoolArray, FloatArray, IntArray
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
 
 #: Shrink steps of a slice before the current point is kept; a bracket shrinks on average by a
 #: third a step, so 48 steps bring it to the rounding error of the current point.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surveysynth._types import FloatArray
+from surveysynth._support.types import FloatArray
 
 #: Sweeps whose random numbers are drawn together, a multiple of 4: fewer, larger calls. Fixed,
 #: since the order of the numbers depends on it.

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import gammaln
 
-from surveysynth._types import FloatArray, IntArray
+from surveysynth._support.types import FloatArray, IntArray
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 LOG_PI = float(np.log(np.pi))

@@ -14,18 +14,18 @@ from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.combining import Combined, combine, t_interval
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.taylor import Linearisation, SampleDesign, Statistic, estimate_domains
-from surveysynth.privacy.budget import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.studies.measures import SAMPLE
 from surveysynth.studies.published import Conventions, PublishedConventions
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from surveysynth._types import FloatArray
-    from surveysynth.mechanism import PrivateDraws
+    from surveysynth._support.types import FloatArray
+    from surveysynth.mechanisms.pseudo_posterior.run import PrivateDraws
     from surveysynth.models.base import Model
     from surveysynth.studies.coverage import CoverageStudy, Inference, Task
-    from surveysynth.survey import PublicDesign, Survey
+    from surveysynth.survey.survey import PublicDesign, Survey
 
 LAPLACE, CONSISTENT = "laplace", "laplace_consistent"
 _NOISE, _MODEL = 2, 3
@@ -190,7 +190,7 @@ class SynthesisTask(_Work):
         return self.made()
 
     def _group(self, surveys: "dict[int, Survey]", number: int) -> None:
-        from surveysynth.mechanism import Database, run_batch
+        from surveysynth.mechanisms.pseudo_posterior.run import Database, run_batch
 
         settings = self._widest()
         databases = [
@@ -231,7 +231,7 @@ class SynthesisTask(_Work):
     ) -> None:
         """Tables of every release of a batch with one kind of inference."""
         if inference == "debiased":
-            from surveysynth.debias import debias_many
+            from surveysynth.inference.debias import debias_many
 
             rng = self.study.generator(*self.key, number, m, 1)
             plan = self.study.debias_plan
@@ -254,7 +254,7 @@ class SynthesisTask(_Work):
         self, sample: int, design: "PublicDesign", draws: "PrivateDraws", inference: "Inference"
     ) -> Iterator[tuple[Statistic, int | None, Combined]]:
         """The tables of one release."""
-        from surveysynth.synthesis import synthesise
+        from surveysynth.inference.synthesis import synthesise
 
         study, m, r = self.study, draws.settings.m, self.study.replicates_per_draw
         domains = study.domains(design.frame)
@@ -291,7 +291,7 @@ class SynthesisTask(_Work):
 
 def first(draws: "PrivateDraws", m: int, bound: float) -> "PrivateDraws":
     """The first m of released draws, a release of its own at epsilon = 2 m bound."""
-    from surveysynth.mechanism import PrivateDraws
+    from surveysynth.mechanisms.pseudo_posterior.run import PrivateDraws
 
     settings = replace(draws.settings, m=m, epsilon=2.0 * m * bound)
     return PrivateDraws(

@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surveysynth._types import FloatArray
+from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.pseudo_posterior.risk import RiskData
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.weights import capped
 from surveysynth.models.base import SamplingPlan
-from surveysynth.privacy.budget import MechanismSettings
-from surveysynth.privacy.risk import RiskData
-from surveysynth.privacy.weights import capped
 from surveysynth.studies.coverage import CoverageStudy
 from surveysynth.studies.designs import SamplingDesign
 from surveysynth.studies.population import Population, paper_population
-from surveysynth.survey import Survey
-from surveysynth.transforms import Transform
+from surveysynth.survey.survey import Survey
+from surveysynth.survey.transforms import Transform
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,7 +134,7 @@ def _batch(
 ) -> "pd.DataFrame":
     import pandas as pd
 
-    from surveysynth.mechanism import Database, run_batch
+    from surveysynth.mechanisms.pseudo_posterior.run import Database, run_batch
     from surveysynth.models import get_model
 
     model: Model = get_model(source.model)

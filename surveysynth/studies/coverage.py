@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from surveysynth._messages import nearest
+from surveysynth._support.messages import nearest
 from surveysynth.errors import InputError
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.taylor import Linearisation, SampleDesign, Statistic
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models.base import SamplingPlan
-from surveysynth.privacy.budget import MechanismSettings
 from surveysynth.studies.batches import (
     CONSISTENT,
     LAPLACE,
@@ -34,8 +34,8 @@ from surveysynth.studies.population import Population, paper_population, superpo
 if TYPE_CHECKING:
     import pandas as pd
 
-    from surveysynth._types import FloatArray
-    from surveysynth.survey import Survey
+    from surveysynth._support.types import FloatArray
+    from surveysynth.survey.survey import Survey
 
 NOISE = "noise"
 NOISE_METHODS = (SAMPLE, LAPLACE, CONSISTENT)
@@ -187,7 +187,7 @@ class CoverageStudy:
 
     def survey(self, sample: int) -> "Survey":
         """Sample number ``sample`` as a survey."""
-        from surveysynth.survey import Survey
+        from surveysynth.survey.survey import Survey
 
         population = self.population
         frame = self.design.draw(population, self.generator(_DRAWN, sample))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from surveysynth._types import FloatArray, IntArray
+from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 
 if TYPE_CHECKING:

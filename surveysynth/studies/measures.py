@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surveysynth._types import FloatArray
+from surveysynth._support.types import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd

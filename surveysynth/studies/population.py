@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surveysynth._types import FloatArray, IntArray
+from surveysynth._support.resources import literature_table
+from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.resources import literature_table
-from surveysynth.transforms import Transform
+from surveysynth.survey.transforms import Transform
 
 if TYPE_CHECKING:
     import pandas as pd

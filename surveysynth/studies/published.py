@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surveysynth._types import FloatArray
+from surveysynth._support.resources import literature_table
+from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.combining import Combined
 from surveysynth.estimation.taylor import SampleDesign, Statistic
-from surveysynth.resources import literature_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from surveysynth.models.base import Model
-    from surveysynth.survey import PublicDesign
+    from surveysynth.survey.survey import PublicDesign
 
 TABLES = {"count": "simulation_counts_table4.csv", "mean": "simulation_mean_salary_table5.csv"}
 MODELS = ("fbs", "fbp")

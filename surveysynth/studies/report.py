@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surveysynth.evaluate.report_style import PAGE_CSS, Picture, figure_section
-from surveysynth.plots import study as plots
-from surveysynth.plots.style import draw, png_bytes
+from surveysynth.report.page import PAGE_CSS, Picture, figure_section
+from surveysynth.report.style import draw, png_bytes
+from surveysynth.studies import figures as plots
 from surveysynth.studies.measures import SAMPLE
 from surveysynth.studies.run import FIGURES, REPORT_NAME
 

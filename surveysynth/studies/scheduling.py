@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from surveysynth.doctor import THREAD_VARIABLES
+from surveysynth._support.doctor import THREAD_VARIABLES
 from surveysynth.errors import InputError
 
 if TYPE_CHECKING:

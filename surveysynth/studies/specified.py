@@ -3,10 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, get_args
 
-from surveysynth._checks import Roles, check_outcome, check_proportion, check_roles
-from surveysynth._messages import listing, nearest, raise_problems
-from surveysynth._reading import open_table
-from surveysynth._records import Records, read_records
+from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
 from surveysynth.models.base import SamplingPlan
 from surveysynth.release.run import model_options, settings_of
@@ -19,13 +16,16 @@ from surveysynth.studies.designs import (
     WithinRule,
 )
 from surveysynth.studies.population import Population
-from surveysynth.survey import make_roles
+from surveysynth.survey.checks import Roles, check_outcome, check_proportion, check_roles
+from surveysynth.survey.files import open_table
+from surveysynth.survey.records import Records, read_records
+from surveysynth.survey.survey import make_roles
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from surveysynth._spec_study import StudySection
-    from surveysynth.spec import Spec
+    from surveysynth.spec.spec import Spec
+    from surveysynth.spec.study import StudySection
 
 
 def study_of(spec: "Spec", *, replicates: int | None = None, seed: int = 0) -> CoverageStudy:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth._types import FloatArray
+from surveysynth._support.types import FloatArray
 from surveysynth.baselines.consistent import consistent_tables
 from surveysynth.baselines.laplace import NoisyTable, laplace_tables
 from surveysynth.estimation.domains import Domains, build_domains

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from surveysynth._types import FloatArray
+from surveysynth._support.types import FloatArray
 from surveysynth.baselines.budget_split import split_budget
 from surveysynth.baselines.laplace import NoisyTable, laplace_tables
 from surveysynth.baselines.sensitivity import group_sensitivities, row_sensitivities

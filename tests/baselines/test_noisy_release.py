@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surveysynth._types import IntArray
+from surveysynth._support.types import IntArray
 from surveysynth.baselines import noisy_release as module
 from surveysynth.baselines.noisy_release import DeclaredBounds, contributions, noisy_release
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.survey import Survey
-from surveysynth.transforms import Transform
+from surveysynth.survey.survey import Survey
+from surveysynth.survey.transforms import Transform
 from tests.survey_cases import good
 
 BOUNDS = DeclaredBounds(weight=(1.0, 100.0), outcomes={"salary": (0.0, 100_000.0)})

@@ -38,7 +38,7 @@ def row(what: str, wall: float, processor: float, note: str = "") -> None:
 
 def example_survey(n: int):
     from surveysynth.studies.example import simulate_survey
-    from surveysynth.survey import Survey
+    from surveysynth.survey.survey import Survey
 
     return Survey.from_frame(
         simulate_survey(n, np.random.default_rng(1)), outcome="salary", weight="weight",
@@ -85,10 +85,10 @@ def whole_release(n: int) -> None:
 
 def lipschitz_memory(n: int) -> None:
     """The streamed pass over n records x 1,000 draws (run as a process of its own)."""
+    from surveysynth.mechanisms.pseudo_posterior.lipschitz import likelihood_extremes
     from surveysynth.models import get_model
     from surveysynth.models.base import SamplingPlan
-    from surveysynth.models.gaussian import GaussianRecords
-    from surveysynth.privacy.lipschitz import likelihood_extremes
+    from surveysynth.models.parts.gaussian import GaussianRecords
 
     rng = np.random.default_rng(1)
     x_cells = np.column_stack([np.ones(16), rng.integers(0, 2, (16, 8))]).astype(float)
@@ -104,9 +104,9 @@ def lipschitz_memory(n: int) -> None:
 
 def lipschitz_ratio(n: int = 10_000) -> None:
     """Streamed bounds against the matrix S x n at once."""
+    from surveysynth.mechanisms.pseudo_posterior.lipschitz import likelihood_extremes
     from surveysynth.models import get_model
     from surveysynth.models.base import SamplingPlan
-    from surveysynth.privacy.lipschitz import likelihood_extremes
 
     survey = example_survey(n)
     model = get_model("fbs")
@@ -133,7 +133,7 @@ def lipschitz_ratio(n: int = 10_000) -> None:
 
 def clustered_records(n: int, psus: int, effects: bool):
     """Records of a two-stage survey on the scale of FBS: 10 strata, half a PSU in each group."""
-    from surveysynth.models.gaussian import GaussianRecords
+    from surveysynth.models.parts.gaussian import GaussianRecords
 
     rng = np.random.default_rng(2)
     x_cells = np.zeros((20, 11))
@@ -148,9 +148,9 @@ def clustered_records(n: int, psus: int, effects: bool):
 
 def clusters(n: int = 10_000, psus: int = 100) -> None:
     """The mechanism at epsilon 10.8, m = 3 with effects of PSUs and without, run by turns."""
-    from surveysynth.mechanism import Database, run_batch
+    from surveysynth.mechanisms.pseudo_posterior.run import Database, run_batch
+    from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
     from surveysynth.models import get_model
-    from surveysynth.privacy.budget import MechanismSettings
 
     for name in ("fbs", "fbp"):
         model, spent, fits_made = get_model(name), {}, {}

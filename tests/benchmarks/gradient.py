@@ -23,10 +23,10 @@ sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1])]
 
 from model_cases import make_case  # noqa: E402
 
-from surveysynth.models.gaussian import GaussianStats  # noqa: E402
-from surveysynth.resources import stan_directory  # noqa: E402
-from surveysynth.sampling.pystan_worker import _compile as compile_program  # noqa: E402
-from surveysynth.sampling.stan_source import flattened_source  # noqa: E402
+from surveysynth._support.resources import stan_directory  # noqa: E402
+from surveysynth.models.parts.gaussian import GaussianStats  # noqa: E402
+from surveysynth.sampling.stan.source import flattened_source  # noqa: E402
+from surveysynth.sampling.stan.worker import _compile as compile_program  # noqa: E402
 
 MODELS = ("fbs", "normal")
 SIZES = (1_000, 10_000, 100_000)

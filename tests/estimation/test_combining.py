@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from surveysynth._types import FloatArray
+from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.combining import combine, t_interval
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from surveysynth._types import FloatArray
+from surveysynth._support.types import FloatArray
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.replicate_weights import (
     ReplicateWeights,

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 
-from surveysynth._types import FloatArray
+from surveysynth._support.types import FloatArray
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.taylor import (
     DomainEstimates,

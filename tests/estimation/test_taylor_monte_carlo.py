@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth._types import BoolArray, FloatArray, IntArray
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.taylor import SampleDesign, Statistic, estimate_domains
 

@@ -13,21 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surveysynth import cli, mechanism
+from surveysynth import cli
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.taylor import SampleDesign, estimate_domains
+from surveysynth.evaluate import figures as plots
 from surveysynth.evaluate.comparison import Comparison, compare
 from surveysynth.evaluate.report import facts_record, render_report
 from surveysynth.evaluate.run import sensitivity_of, write_comparison
-from surveysynth.mechanism import ConfidentialFit, PrivateDraws
-from surveysynth.plots import confidential as plots
-from surveysynth.plots.style import MARK, colour_of, draw, outcome_ticks
-from surveysynth.release.ledger import read_ledger, summarise
-from surveysynth.spec import load_spec
+from surveysynth.mechanisms.pseudo_posterior.run import ConfidentialFit, PrivateDraws
+from surveysynth.release.folder.ledger import read_ledger, summarise
+from surveysynth.report.style import MARK, colour_of, draw, outcome_ticks
+from surveysynth.spec.spec import load_spec
 from surveysynth.studies.example import write_example
-from surveysynth.survey import read_survey
-from surveysynth.transforms import Transform
+from surveysynth.survey.survey import read_survey
+from surveysynth.survey.transforms import Transform
 
 FILES = {"comparison.csv", "comparison.json", "report.html", "ledger.jsonl", "figures"}
 MODEL = 'model = "fbs"                  # fbs or fbp'
@@ -76,7 +76,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
         )  # fmt: skip
         return PrivateDraws(model.name, theta, settings), fit
 
-    monkeypatch.setattr(mechanism, "run", run)
+    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.run.run", run)
 
 
 def rows(frame: pd.DataFrame, statistic: str, method: str) -> pd.DataFrame:
@@ -351,7 +351,7 @@ def refused(*arguments: Any, **options: Any) -> Any:
 def test_nothing_is_written_when_every_synthesizer_is_refused(
     spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mechanism, "run", refused)
+    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.run.run", refused)
     with pytest.raises(RefusedError, match=r"no synthesizer could be compared\. fbs: The target"):
         write_comparison(spec, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["in"]

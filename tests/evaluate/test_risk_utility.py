@@ -8,10 +8,10 @@ import pytest
 from surveysynth.errors import InputError
 from surveysynth.evaluate.risk_utility import risk_utility_map
 from surveysynth.evaluate.utility import ks_distance
+from surveysynth.mechanisms.pseudo_posterior.risk import CountBased
 from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
-from surveysynth.privacy.risk import CountBased
-from surveysynth.survey import Survey
+from surveysynth.survey.survey import Survey
 
 pytestmark = pytest.mark.xdist_group("risk-utility")  # what its tests share is made once
 

@@ -5,14 +5,14 @@ from functools import lru_cache
 import numpy as np
 
 from surveysynth.errors import RefusedError
-from surveysynth.mechanism import Database, run, run_batch
+from surveysynth.mechanisms.pseudo_posterior.run import Database, run, run_batch
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
-from surveysynth.models.gaussian import GaussianRecords
-from surveysynth.privacy.budget import MechanismSettings
+from surveysynth.models.parts.gaussian import GaussianRecords
 from surveysynth.studies.designs import stratified_pps_sample
 from surveysynth.studies.population import published_cells, simulate_population
-from surveysynth.survey import Survey
+from surveysynth.survey.survey import Survey
 
 PLAN = SamplingPlan(4, 100, 125)
 

@@ -7,9 +7,9 @@ import pytest
 from mechanism_cases import PLAN, sample_survey, with_outlier
 
 from surveysynth.errors import RefusedError
-from surveysynth.mechanism import Database, run, run_batch
+from surveysynth.mechanisms.pseudo_posterior.run import Database, run, run_batch
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
-from surveysynth.privacy.budget import MechanismSettings
 
 pytestmark = pytest.mark.xdist_group("mechanism")  # what its tests share is made once
 

@@ -10,8 +10,8 @@ from mechanism_cases import PLAN, run_on_records, sample_survey, with_outlier
 from scipy.special import logsumexp
 
 from surveysynth.errors import RefusedError
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
-from surveysynth.privacy.budget import MechanismSettings
 
 pytestmark = pytest.mark.xdist_group("mechanism")  # what its tests share is made once
 

@@ -8,12 +8,19 @@ import pytest
 from mechanism_cases import run_on_records, sample_frame
 
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.mechanism import Database, run
+from surveysynth.mechanisms.pseudo_posterior.risk import (
+    CountBased,
+    Lipschitz,
+    NoRisk,
+    OwnRisk,
+    Pairwise,
+    Scalar,
+)
+from surveysynth.mechanisms.pseudo_posterior.run import Database, run
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
-from surveysynth.privacy.budget import MechanismSettings
-from surveysynth.privacy.risk import CountBased, Lipschitz, NoRisk, OwnRisk, Pairwise, Scalar
-from surveysynth.survey import Survey
+from surveysynth.survey.survey import Survey
 
 pytestmark = pytest.mark.xdist_group("mechanism")  # what its tests share is made once
 

@@ -7,9 +7,13 @@ import numpy as np
 import pytest
 
 from surveysynth.errors import RefusedError
-from surveysynth.privacy.budget import MechanismSettings
-from surveysynth.privacy.lipschitz import LikelihoodExtremes, RecordBounds, weighted_bounds
-from surveysynth.privacy.search import FIXED_POINT_TOLERANCE, search_target
+from surveysynth.mechanisms.pseudo_posterior.lipschitz import (
+    LikelihoodExtremes,
+    RecordBounds,
+    weighted_bounds,
+)
+from surveysynth.mechanisms.pseudo_posterior.search import FIXED_POINT_TOLERANCE, search_target
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 
 TARGET = 1.8
 BASE = np.random.default_rng(1).gamma(1.0, 1.5, 400)

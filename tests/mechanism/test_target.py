@@ -8,10 +8,10 @@ import pytest
 from mechanism_cases import PLAN, fitted, sample_frame, sample_survey, survey_of
 
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.mechanism import PrivateDraws, release_positions, run
+from surveysynth.mechanisms.pseudo_posterior.run import PrivateDraws, release_positions, run
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
-from surveysynth.privacy.budget import MechanismSettings
 
 pytestmark = pytest.mark.xdist_group("mechanism")  # what its tests share is made once
 

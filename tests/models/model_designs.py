@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 
-from surveysynth._types import FloatArray, IntArray
-from surveysynth.design_matrix import DesignMatrix
-from surveysynth.models.gaussian import GaussianRecords
-from surveysynth.survey import PublicDesign
-from surveysynth.transforms import Transform
+from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.models.parts.gaussian import GaussianRecords
+from surveysynth.survey.design_matrix import DesignMatrix
+from surveysynth.survey.survey import PublicDesign
+from surveysynth.survey.transforms import Transform
 
 
 def make_design(

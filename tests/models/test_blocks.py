@@ -9,9 +9,9 @@ import pytest
 import sbc
 from scipy import stats
 
-from surveysynth._types import FloatArray, Theta
-from surveysynth.models._coefficients import CoefficientBlocks
-from surveysynth.models._covariance import CovarianceBlock
+from surveysynth._support.types import FloatArray, Theta
+from surveysynth.models.parts.coefficients import CoefficientBlocks
+from surveysynth.models.parts.covariance import CovarianceBlock
 from surveysynth.sampling.streams import Streams
 
 DATABASES = 4000

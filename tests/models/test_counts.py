@@ -12,19 +12,21 @@ from scipy import stats as st
 from scipy.special import gammaln, psi
 
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.mechanism import Database, run, run_batch
-from surveysynth.models import _log_lik, _overdispersion, get_model
-from surveysynth.models._count_family import log_rising
-from surveysynth.models._count_mode import find_mode
-from surveysynth.models._overdispersion import GridProposal, overdispersion_log_prior
+from surveysynth.inference.synthesis import synthesise
+from surveysynth.mechanisms.pseudo_posterior.run import Database, run, run_batch
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan, Simulated, stacked
-from surveysynth.models.counts import count_records
-from surveysynth.privacy.budget import MechanismSettings
+from surveysynth.models.counts import overdispersion
+from surveysynth.models.counts.family import log_rising
+from surveysynth.models.counts.mode import find_mode
+from surveysynth.models.counts.model import count_records
+from surveysynth.models.counts.overdispersion import GridProposal, overdispersion_log_prior
+from surveysynth.models.parts import log_lik
 from surveysynth.sampling import nuts
 from surveysynth.sampling.diagnostics import effective_sample_size
-from surveysynth.survey import Confidential
-from surveysynth.synthesis import synthesise
-from surveysynth.transforms import Transform
+from surveysynth.survey.survey import Confidential
+from surveysynth.survey.transforms import Transform
 
 MODELS = ("poisson", "negative_binomial")
 each_model = pytest.mark.parametrize("name", MODELS)
@@ -96,10 +98,10 @@ def test_log_likelihood_equals_scipy_whatever_the_order_and_the_blocks(name, q, 
         z[order, 1] if q == 2 else None,
     )  # fmt: skip
     np.testing.assert_allclose(log_lik_of(name, theta, moved), found[:, order], atol=1e-12)
-    whole = _log_lik.ranges_of_blocks
+    whole = log_lik.ranges_of_blocks
     for budget in (1, 30, 300):
-        monkeypatch.setattr(_log_lik, "BLOCK", budget)
-        monkeypatch.setattr(_log_lik, "ranges_of_blocks", lambda s, d, b=budget: whole(s, d, b))
+        monkeypatch.setattr(log_lik, "BLOCK", budget)
+        monkeypatch.setattr(log_lik, "ranges_of_blocks", lambda s, d, b=budget: whole(s, d, b))
         np.testing.assert_allclose(log_lik_of(name, theta, records), found, atol=1e-12)
 
 
@@ -294,11 +296,11 @@ def test_the_grid_proposes_from_the_density_that_it_states():
     np.testing.assert_allclose(grid.log_density(points), stated, atol=1e-6)
     for which in range(2):
         centre, spread = mode[which, 0], sd[which, 0]
-        flatter = st.norm(centre, spread / np.sqrt(_overdispersion._TEMPER))
+        flatter = st.norm(centre, spread / np.sqrt(overdispersion._TEMPER))
         assert st.kstest(points[which], flatter.cdf).pvalue > 1e-4
         assert st.kstest(points[which], st.norm(centre, spread).cdf).pvalue < 1e-6
     difference = grid.log_density(mode + sd) - grid.log_density(mode)
-    np.testing.assert_allclose(difference, -0.5 * _overdispersion._TEMPER, atol=2e-3)
+    np.testing.assert_allclose(difference, -0.5 * overdispersion._TEMPER, atol=2e-3)
     assert np.all(grid.log_density(mode + 200.0 * sd) == -np.inf)
 
 

@@ -10,13 +10,13 @@ import pytest
 from model_designs import group_design, make_design, rows_of
 from scipy import stats
 
-from surveysynth._types import FloatArray, IntArray, Theta
+from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models import get_model
-from surveysynth.models._psu_effects import PSU_COVARIANCE, PSU_EFFECT
 from surveysynth.models.base import SamplingPlan, SimulationKind, stacked
-from surveysynth.models.gaussian import GaussianRecords
+from surveysynth.models.parts.gaussian import GaussianRecords
+from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
 from surveysynth.sampling.diagnostics import effective_sample_size, r_hat
-from surveysynth.survey import PublicDesign
+from surveysynth.survey.survey import PublicDesign
 
 X_CELLS = np.array([[1.0, 0.0], [1.0, 1.0]])
 K_Y, K_X, BETA = -0.8, np.array([0.4, 0.9]), np.array([1.5, -0.7])

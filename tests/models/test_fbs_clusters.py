@@ -11,15 +11,16 @@ import pytest
 from model_designs import continuous_design, group_design, make_design, records_of, rows_of
 from scipy import stats
 
-from surveysynth._types import FloatArray, IntArray, Theta
-from surveysynth.mechanism import Database, PrivateDraws, run_batch
-from surveysynth.models import _log_lik, get_model
+from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth.mechanisms.pseudo_posterior.lipschitz import likelihood_extremes
+from surveysynth.mechanisms.pseudo_posterior.run import Database, PrivateDraws, run_batch
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan, Simulated, stacked
-from surveysynth.models.gaussian import GaussianRecords, compress
-from surveysynth.privacy.budget import MechanismSettings
-from surveysynth.privacy.lipschitz import likelihood_extremes
+from surveysynth.models.parts import log_lik
+from surveysynth.models.parts.gaussian import GaussianRecords, compress
 from surveysynth.sampling import diagnostics
-from surveysynth.survey import PublicDesign
+from surveysynth.survey.survey import PublicDesign
 
 MODEL: Any = get_model("fbs")
 N, C, DRAWS, K = 90, 7, 6, 3
@@ -69,7 +70,7 @@ def test_log_likelihood_is_the_normal_given_the_effects(
         for i in range(N):
             truth[s, i] = stats.multivariate_normal(mean[i], theta["covariance"][s]).logpdf(z[i])
     for small_block in (0, 10**9):
-        monkeypatch.setattr(_log_lik, "SMALL_BLOCK", small_block)
+        monkeypatch.setattr(log_lik, "SMALL_BLOCK", small_block)
         np.testing.assert_allclose(gather(theta, with_psus(design, z)), truth, rtol=1e-9)
 
 
@@ -87,10 +88,10 @@ def test_neither_order_nor_labels_nor_block_size_matter(
     effects[:, names] = theta["psu_effect__"]
     renamed = {**theta, "psu_effect__": effects}
     np.testing.assert_allclose(gather(renamed, moved), usual[:, order], rtol=1e-12, atol=1e-12)
-    whole = _log_lik.ranges_of_blocks
+    whole = log_lik.ranges_of_blocks
     for budget in (1, 9 * DRAWS):
-        monkeypatch.setattr(_log_lik, "BLOCK", budget)
-        monkeypatch.setattr(_log_lik, "ranges_of_blocks", lambda s, d, b=budget: whole(s, d, b))
+        monkeypatch.setattr(log_lik, "BLOCK", budget)
+        monkeypatch.setattr(log_lik, "ranges_of_blocks", lambda s, d, b=budget: whole(s, d, b))
         small = gather(theta, with_psus(design, z))
         np.testing.assert_allclose(small, usual, rtol=1e-12, atol=1e-12)
 

@@ -8,10 +8,11 @@ import pytest
 from model_designs import continuous_design, group_design, records_of, rows_of
 from scipy import stats
 
-from surveysynth._types import FloatArray, IntArray, Theta
-from surveysynth.models import _log_lik, get_model
-from surveysynth.models.gaussian import GaussianRecords
-from surveysynth.survey import PublicDesign
+from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth.models import get_model
+from surveysynth.models.parts import log_lik
+from surveysynth.models.parts.gaussian import GaussianRecords
+from surveysynth.survey.survey import PublicDesign
 
 N, DRAWS, K = 90, 7, 3
 Maker = Callable[..., PublicDesign]
@@ -103,10 +104,10 @@ def test_neither_order_nor_block_size_matters(
     order = np.random.default_rng(52).permutation(N)
     reordered = gather(name, theta, moved(design, z, order))
     np.testing.assert_allclose(reordered, usual[:, order], rtol=1e-12, atol=1e-12)
-    whole = _log_lik.ranges_of_blocks
+    whole = log_lik.ranges_of_blocks
     for budget in (1, 5 * DRAWS, 40 * DRAWS):
-        monkeypatch.setattr(_log_lik, "BLOCK", budget)
-        monkeypatch.setattr(_log_lik, "ranges_of_blocks", lambda s, d, b=budget: whole(s, d, b))
+        monkeypatch.setattr(log_lik, "BLOCK", budget)
+        monkeypatch.setattr(log_lik, "ranges_of_blocks", lambda s, d, b=budget: whole(s, d, b))
         small = gather(name, theta, records_of(design, z))
         np.testing.assert_allclose(small, usual, rtol=1e-12, atol=1e-12)
 
@@ -116,7 +117,7 @@ def test_both_code_paths_are_used_and_equal(name: str, monkeypatch: pytest.Monke
     design, z, theta = group_design(N, K), random_z(1), random_theta(name, 1)
     results = []
     for small_block in (0, 10**9):
-        monkeypatch.setattr(_log_lik, "SMALL_BLOCK", small_block)
+        monkeypatch.setattr(log_lik, "SMALL_BLOCK", small_block)
         results.append(gather(name, theta, records_of(design, z)))
     np.testing.assert_allclose(results[0], results[1], rtol=1e-12, atol=1e-12)
 
@@ -124,7 +125,7 @@ def test_both_code_paths_are_used_and_equal(name: str, monkeypatch: pytest.Monke
 def test_ranges_cover_each_block_once_within_the_budget() -> None:
     starts = np.concatenate([[0], np.cumsum([3, 0, 50, 1, 1, 1, 7, 0])])
     for draws, budget in ((1, 1), (4, 40), (4, 100), (1000, 10)):
-        blocks = list(_log_lik.ranges_of_blocks(starts, draws, budget))
+        blocks = list(log_lik.ranges_of_blocks(starts, draws, budget))
         assert [first for first, _ in blocks] == [0, *(last for _, last in blocks[:-1])]
         assert blocks[-1][1] == 8
         for first, last in blocks:

@@ -10,17 +10,18 @@ from model_designs import continuous_design, group_design
 from scipy import stats as st
 
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.mechanism import run
-from surveysynth.models import _log_lik, get_model
-from surveysynth.models._mixture_start import find_mode
+from surveysynth.inference.synthesis import synthesise
+from surveysynth.mechanisms.pseudo_posterior.run import run
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan, Simulated, stacked
-from surveysynth.models.normal_mixture import NormalMixture, mixture_records
-from surveysynth.privacy.budget import MechanismSettings
+from surveysynth.models.mixture.model import NormalMixture, mixture_records
+from surveysynth.models.mixture.start import find_mode
+from surveysynth.models.parts import log_lik
 from surveysynth.sampling.convergence import check_convergence
 from surveysynth.sampling.diagnostics import effective_sample_size, r_hat
-from surveysynth.survey import Confidential
-from surveysynth.synthesis import synthesise
-from surveysynth.transforms import Transform
+from surveysynth.survey.survey import Confidential
+from surveysynth.survey.transforms import Transform
 
 each_q = pytest.mark.parametrize("q", [1, 2])
 
@@ -87,10 +88,10 @@ def test_log_likelihood_equals_scipy_whatever_the_order_and_the_blocks(q, make, 
         z[order, 1] if q == 2 else None,
     )  # fmt: skip
     np.testing.assert_allclose(log_lik_of(theta, moved), found[:, order], atol=1e-11)
-    whole = _log_lik.ranges_of_blocks
+    whole = log_lik.ranges_of_blocks
     for budget in (1, 40):
-        monkeypatch.setattr(_log_lik, "BLOCK", budget)
-        monkeypatch.setattr(_log_lik, "ranges_of_blocks", lambda s, d, b=budget: whole(s, d, b))
+        monkeypatch.setattr(log_lik, "BLOCK", budget)
+        monkeypatch.setattr(log_lik, "ranges_of_blocks", lambda s, d, b=budget: whole(s, d, b))
         np.testing.assert_allclose(log_lik_of(theta, records), found, atol=1e-11)
 
 

@@ -9,15 +9,15 @@ from model_cases import make_case
 from model_designs import group_design, records_of, rows_of
 from scipy import stats as st
 
-from surveysynth._spec_sections import PRIOR_DEFAULTS
 from surveysynth.errors import InputError
-from surveysynth.mechanism import run
+from surveysynth.inference.synthesis import synthesise
+from surveysynth.mechanisms.pseudo_posterior.run import run
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model, model_names
 from surveysynth.models.base import SamplingPlan, Simulated
-from surveysynth.privacy.budget import MechanismSettings
-from surveysynth.survey import Confidential
-from surveysynth.synthesis import synthesise
-from surveysynth.transforms import Transform
+from surveysynth.spec.sections import PRIOR_DEFAULTS
+from surveysynth.survey.survey import Confidential
+from surveysynth.survey.transforms import Transform
 
 
 def design_of(n, q):

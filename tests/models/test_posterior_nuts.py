@@ -29,7 +29,7 @@ with warnings.catch_warnings():
 
 from model_designs import group_design, records_of, rows_of  # noqa: E402
 
-from surveysynth._types import FloatArray, Theta  # noqa: E402
+from surveysynth._support.types import FloatArray, Theta  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.models.base import SamplingPlan  # noqa: E402
 

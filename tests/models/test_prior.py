@@ -9,10 +9,10 @@ import pytest
 from model_designs import group_design, records_of
 from scipy import stats
 
-from surveysynth._types import FloatArray, Theta
+from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
-from surveysynth.models.gaussian import GaussianStats
+from surveysynth.models.parts.gaussian import GaussianStats
 
 DATABASES = 1500
 K = 3

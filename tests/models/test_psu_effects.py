@@ -9,12 +9,12 @@ import sbc
 from model_designs import continuous_design, group_design, rows_of
 from scipy import stats
 
-from surveysynth._types import FloatArray, IntArray
-from surveysynth.models._psu_effects import JointCoordinates, PsuBlock, marginal_likelihood
+from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.models.base import stacked
-from surveysynth.models.gaussian import GaussianRecords, GaussianStats, PsuStats, compress
+from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats, PsuStats, compress
+from surveysynth.models.parts.psu_effects import JointCoordinates, PsuBlock, marginal_likelihood
 from surveysynth.sampling.streams import Streams
-from surveysynth.survey import PublicDesign
+from surveysynth.survey.survey import PublicDesign
 
 N, Q, C = 60, 2, 7
 RNG = np.random.default_rng(70)

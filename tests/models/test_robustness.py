@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from model_designs import continuous_design, group_design, make_design, records_of, rows_of
 
-from surveysynth._types import FloatArray, Theta
+from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
-from surveysynth.models.gaussian import GaussianStats
+from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.sampling import diagnostics
-from surveysynth.survey import PublicDesign
+from surveysynth.survey.survey import PublicDesign
 
 PLAN = SamplingPlan(chains=2, warmup=40, draws=40)
 each_model = pytest.mark.parametrize("name", ["fbs", "fbp"])

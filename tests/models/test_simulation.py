@@ -6,11 +6,11 @@ import pytest
 from model_designs import make_design, records_of
 from scipy import stats
 
-from surveysynth._types import FloatArray, Theta
+from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import InputError
 from surveysynth.models import get_model
 from surveysynth.models.base import Simulated, SimulationKind
-from surveysynth.survey import PublicDesign
+from surveysynth.survey.survey import PublicDesign
 
 LEVEL = 1e-4
 X_CELLS = np.array([[1.0, 0.0], [1.0, 1.0]])

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from model_designs import continuous_design, group_design, make_design, records_of, rows_of
 
-from surveysynth._types import FloatArray
+from surveysynth._support.types import FloatArray
 from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan, stacked
-from surveysynth.models.gaussian import GaussianRecords, GaussianStats, PsuStats, compress
-from surveysynth.survey import PublicDesign
+from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats, PsuStats, compress
+from surveysynth.survey.survey import PublicDesign
 
 N, Q = 120, 3
 RNG = np.random.default_rng(40)

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth.plots import release as figures
-from surveysynth.plots import style
-from surveysynth.plots.release import MOST_ROWS, estimates_with_intervals, write_figures
-from surveysynth.release.labels import ColumnLabel, Labels
-from surveysynth.release.layout import Presentation
-from surveysynth.release.rounding import to_digits, to_percent
-from surveysynth.release.table import ReleaseTable, TableNumbers, make_table
+from surveysynth.release.tables.labels import ColumnLabel, Labels
+from surveysynth.release.tables.layout import Presentation
+from surveysynth.release.tables.rounding import to_digits, to_percent
+from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
+from surveysynth.release.writers import figures
+from surveysynth.release.writers.figures import MOST_ROWS, estimates_with_intervals, write_figures
+from surveysynth.report import style
 
 HOSTILE = "<script>alert(1)</script> & $x_1^2$ \\alpha 男"
 
@@ -96,4 +96,4 @@ def test_figures_for_release_rest_on_published_numbers_alone() -> None:
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     ours = {module for module in imported if module and module.startswith("surveysynth")}
     allowed = {f"surveysynth.release.{name}" for name in ("layout", "stub", "table")}
-    assert ours <= {"surveysynth._types", "surveysynth.plots", *allowed}
+    assert ours <= {"surveysynth._support.types", "surveysynth.plots", *allowed}

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth.plots import risk
-from surveysynth.plots.style import MARK
+from surveysynth.evaluate import risk_figures
+from surveysynth.report.style import MARK
 
 RNG = np.random.default_rng(1)
 RISKS = {"Confidential": RNG.random(200), "LW": RNG.random(200), "CW": RNG.random(200) ** 2}
@@ -24,7 +24,7 @@ def words(figure):
 
 
 def test_means_along_the_risk_before():
-    figure = risk.identification_against_before(RISKS)
+    figure = risk_figures.identification_against_before(RISKS)
     frame = pd.DataFrame(RISKS)
     bins = pd.cut(frame["Confidential"].rank(method="first"), 20, labels=False)
     lines = {line.get_label(): line.get_ydata() for line in figure.axes[0].lines}
@@ -34,7 +34,7 @@ def test_means_along_the_risk_before():
     assert MARK in words(figure)
 
 
-@pytest.mark.parametrize("function", [risk.identification_violins, risk.weight_violins])
+@pytest.mark.parametrize("function", [risk_figures.identification_violins, risk_figures.weight_violins])
 def test_violins_mark_the_quartiles(function):
     values = {**RISKS, "SW": np.full(200, 0.3)}
     figure = function(values)
@@ -50,13 +50,13 @@ def test_violins_mark_the_quartiles(function):
 
 def test_bounds_against_weights_show_the_largest_bound():
     fits = {"CW": (RISKS["LW"], RISKS["CW"] * 5), "CW final": (RISKS["CW"], RISKS["LW"])}
-    figure = risk.bounds_against_weights(fits)
+    figure = risk_figures.bounds_against_weights(fits)
     assert [panel.get_title(loc="left") for panel in figure.axes] == list(fits)
     for panel, (weights, bounds) in zip(figure.axes, fits.values(), strict=True):
         points, line = panel.lines
         np.testing.assert_array_equal(points.get_xydata(), np.column_stack([weights, bounds]))
         assert set(line.get_ydata()) == {bounds.max()}
-        assert points.get_color() == risk._KNOWN["cw"]
+        assert points.get_color() == risk_figures._KNOWN["cw"]
 
 
 def test_the_risk_utility_map_shows_every_point():
@@ -75,7 +75,7 @@ def test_the_risk_utility_map_shows_every_point():
         {"estimand": ["mean", "q90"], "estimate": [1.0, 10.5], "ci_lower": [0.5, 10.0],
          "ci_upper": [1.5, 11.0]}
     )  # fmt: skip
-    figure = risk.risk_utility(frame, truth, "q90")
+    figure = risk_figures.risk_utility(frame, truth, "q90")
     told = words(figure)
     assert {"none", "lipschitz", "scalar", "(0.7, 0)", MARK} <= set(told)
     assert "(0.5, -0.1)" not in told

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth.plots import study
-from surveysynth.plots.style import MARK, draw
+from surveysynth.report.style import MARK, draw
+from surveysynth.studies import figures
 
 LINE = "Simulation: 50 samples"
 METHODS = ("laplace", "fbs_paper", "fbs")
@@ -54,7 +54,7 @@ def dots(panel):
 
 def test_coverage_stands_against_the_coefficient_of_variation(cells):
     part = cells[(cells["m"] == 3) & np.isclose(cells["epsilon"], 10.8) | (cells["m"] == 0)]
-    figure = draw(study.coverage_against_cv, part, 0.95, LINE)
+    figure = draw(figures.coverage_against_cv, part, 0.95, LINE)
     panels = iter(figure.axes)
     for method in ("sample", *METHODS):
         for statistic in ("count", "mean"):
@@ -76,7 +76,7 @@ def test_coverage_stands_against_the_coefficient_of_variation(cells):
 
 
 def test_violins_show_the_synthesizers_at_every_m_and_bound(cells):
-    figure = draw(study.rmse_ratio_violins, cells, LINE)
+    figure = draw(figures.rmse_ratio_violins, cells, LINE)
     assert len(figure.axes) == 4
     for panel, (statistic, bound) in zip(
         figure.axes, itertools.product(("count", "mean"), BOUNDS), strict=True
@@ -92,7 +92,7 @@ def test_violins_show_the_synthesizers_at_every_m_and_bound(cells):
     assert "Counts, bound 1.8 a draw" in told
     assert not [each for each in told if "Laplace" in each]
     one = cells[(cells["m"] == 3) & np.isclose(cells["epsilon"], 10.8) | (cells["m"] == 0)]
-    told = words(draw(study.rmse_ratio_violins, one, LINE))
+    told = words(draw(figures.rmse_ratio_violins, one, LINE))
     assert "Laplace" in told
     assert "Means" in told
 
@@ -100,12 +100,12 @@ def test_violins_show_the_synthesizers_at_every_m_and_bound(cells):
 def test_a_total_that_weights_are_scaled_to_has_no_violin(cells):
     exact = cells.copy()
     exact.loc[(exact["row"] == 3) & (exact["method"] == "fbs"), "rmse_ratio"] = 1e-14
-    figure = draw(study.rmse_ratio_violins, exact, LINE)
+    figure = draw(figures.rmse_ratio_violins, exact, LINE)
     assert figure.axes[2].get_xlim()[0] > -2
 
 
 def test_error_against_epsilon_is_the_median_cell(cells):
-    figure = draw(study.rmse_against_epsilon, cells, LINE)
+    figure = draw(figures.rmse_against_epsilon, cells, LINE)
     medians = cells.groupby(["statistic", "method", "epsilon"])["rmse_ratio"].median()
     lines = {line.get_label(): line for line in dots(figure.axes[1])}
     assert set(lines) == {
@@ -125,6 +125,6 @@ def test_error_against_epsilon_is_the_median_cell(cells):
 
 def test_colours_tell_kinds_of_inference_apart():
     methods = ("fbs", "fbs_paper", "fbs_published", "normal", "normal_paper")
-    colours = [study.method_colour(each, methods) for each in methods]
+    colours = [figures.method_colour(each, methods) for each in methods]
     assert len(set(colours)) == len(methods)
-    assert study.method_label("fbp_published") == "FBP, as published"
+    assert figures.method_label("fbp_published") == "FBP, as published"

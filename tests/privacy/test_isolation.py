@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surveysynth.privacy.isolation import ball_edges, count_inside, count_risk, pairwise_risk
+from surveysynth.mechanisms.pseudo_posterior.isolation import (
+    ball_edges,
+    count_inside,
+    count_risk,
+    pairwise_risk,
+)
 
 #: Tenths, so that many values tie and many lie on the very end of a ball.
 TENTHS = st.lists(st.integers(-60, 60), min_size=1, max_size=25)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from surveysynth.errors import InputError
-from surveysynth.privacy.risk import (
+from surveysynth.mechanisms.pseudo_posterior.risk import (
     CountBased,
     Lipschitz,
     NoRisk,

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import pytest
 from survey_cases import good
 
+from surveysynth.mechanisms.pseudo_posterior.risk import OwnRisk
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
 from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
-from surveysynth.privacy.budget import MechanismSettings
-from surveysynth.privacy.risk import OwnRisk
-from surveysynth.privacy.statement import privacy_statement
-from surveysynth.survey import Survey
+from surveysynth.survey.survey import Survey
 
 
 def design_of(frame):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from surveysynth.privacy import weights
+from surveysynth.mechanisms.pseudo_posterior import weights
 
 RISKS = arrays(np.float64, st.integers(1, 30), elements=st.floats(0.0, 1e6) | st.just(np.inf))
 

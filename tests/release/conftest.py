@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 from release_surveys import small_survey
 
-from surveysynth import mechanism
-from surveysynth.mechanism import ConfidentialFit, PrivateDraws
+from surveysynth.mechanisms.pseudo_posterior.run import ConfidentialFit, PrivateDraws
 
 SPEC = """
 spec_version = 1
@@ -82,4 +81,4 @@ def stand_in_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         return PrivateDraws(model.name, theta, settings), fit
 
-    monkeypatch.setattr(mechanism, "run", run)
+    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.run.run", run)

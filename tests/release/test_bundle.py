@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from surveysynth.errors import InputError
-from surveysynth.release import bundle
-from surveysynth.release.bundle import plan_bundle, publish, staged
-from surveysynth.release.ledger import LedgerEntry, read_ledger
+from surveysynth.release.folder import bundle
+from surveysynth.release.folder.bundle import plan_bundle, publish, staged
+from surveysynth.release.folder.ledger import LedgerEntry, read_ledger
 
 
 def _publish(out: Path, text: str, confidential: Path | None = None, *, overwrite=False) -> int:

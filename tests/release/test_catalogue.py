@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from surveysynth import cli
+from surveysynth._support.resources import tables_directory
 from surveysynth.errors import InputError
 from surveysynth.release import catalogue
-from surveysynth.resources import tables_directory
 
 TABLES = tables_directory()
 

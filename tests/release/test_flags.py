@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, binom
 
-from surveysynth.release import flags
-from surveysynth.release.flags import FlagPolicy, Published, korn_graubard, policy_of
-from surveysynth.release.table import TableNumbers, make_table
+from surveysynth.release.tables import flags
+from surveysynth.release.tables.flags import FlagPolicy, Published, korn_graubard, policy_of
+from surveysynth.release.tables.table import TableNumbers, make_table
 
 
 def published(statistic: str, rows: list[tuple[float, float, float, int]]) -> Published:
@@ -161,4 +161,4 @@ def test_rules_see_published_quantities_alone() -> None:
                                                    "n"}  # fmt: skip
     assert list(inspect.signature(FlagPolicy.codes).parameters) == ["self", "table"]
     imported = [line for line in inspect.getsource(flags).splitlines() if "surveysynth" in line]
-    assert imported == ["from surveysynth._types import BoolArray, FloatArray, IntArray"]
+    assert imported == ["from surveysynth._support.types import BoolArray, FloatArray, IntArray"]

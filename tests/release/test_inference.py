@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth.debias import DebiasRecord
-from surveysynth.release import inference
+from surveysynth.inference.debias import DebiasRecord
+from surveysynth.inference.published import inference_words
 from surveysynth.release.run import release
 
 FAST = 'predictors = "field + gender"\nchains = 2\ndraws = 250\nwarmup = 100'
@@ -57,7 +57,7 @@ def test_paper_inference_publishes_one_pair_and_warns(
 
 
 def test_a_failure_to_converge_is_a_warning() -> None:
-    words = inference.inference_words(
+    words = inference_words(
         DebiasRecord("not converged", databases=9, rounds=2, reason="it swings")
     )
     assert words.startswith("WARNING: DEBIASING DID NOT CONVERGE (it swings)")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from surveysynth.errors import InputError
-from surveysynth.release.ledger import LedgerEntry, merge, read_ledger, summarise
+from surveysynth.release.folder.ledger import LedgerEntry, merge, read_ledger, summarise
 
 
 def _entry(data: str = "d", epsilon: float | None = 2.0, *, test: bool = False) -> LedgerEntry:

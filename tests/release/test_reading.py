@@ -14,9 +14,9 @@ import pytest
 from release_surveys import small_survey
 
 from surveysynth.errors import InputError
-from surveysynth.release.reading import read_release
+from surveysynth.release.folder.reading import read_release
 from surveysynth.release.run import release
-from surveysynth.release.table import stacked_frame
+from surveysynth.release.tables.table import stacked_frame
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 

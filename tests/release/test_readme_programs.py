@@ -19,11 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from release_surveys import lonely_survey, small_survey
 
-from surveysynth import synthesis
-from surveysynth.release.example_r import r_text
+from surveysynth.inference import synthesis
+from surveysynth.inference.synthesis import SyntheticDataset
+from surveysynth.release.documents.recompute_r import r_text
 from surveysynth.release.run import release
 from surveysynth.release.writers.csv import plain_text
-from surveysynth.synthesis import SyntheticDataset
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 

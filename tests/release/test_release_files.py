@@ -16,11 +16,11 @@ from release_surveys import small_survey
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.models import get_model
 from surveysynth.release import files
-from surveysynth.release.example import literal
+from surveysynth.release.documents.recompute_python import literal
 from surveysynth.release.preview import preview_lines
 from surveysynth.release.run import ReleaseResult, release
-from surveysynth.spec import load_spec
-from surveysynth.survey import read_survey
+from surveysynth.spec.spec import load_spec
+from surveysynth.survey.survey import read_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 
@@ -282,7 +282,7 @@ def test_clusters_are_refused_before_any_fit(
 ) -> None:
     frame = small_survey()
     frame["psu"] = np.arange(len(frame)) // 8
-    monkeypatch.setattr("surveysynth.mechanism.run", None)
+    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.run.run", None)
     spec = make_spec(frame, survey='psu = "psu"', synthesizer='model = "normal"')
     with pytest.raises(RefusedError, match=r"no effects of them.*survey\.design_effect"):
         release(spec, tmp_path / "out")

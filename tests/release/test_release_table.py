@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth.release.table import ReleaseTable, TableNumbers, make_table, stacked_frame
+from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, stacked_frame
 
 N = np.array([0, 1, 4, 5])
 

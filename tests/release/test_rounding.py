@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surveysynth.release.rounding import ABSENT, to_digits, to_multiples, to_percent
+from surveysynth.release.tables.rounding import ABSENT, to_digits, to_multiples, to_percent
 
 
 @pytest.mark.parametrize(

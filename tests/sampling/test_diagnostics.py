@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from surveysynth._types import FloatArray
+from surveysynth._support.types import FloatArray
 from surveysynth.sampling import diagnostics
 
 with warnings.catch_warnings():

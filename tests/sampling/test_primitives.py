@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from surveysynth._types import FloatArray
+from surveysynth._support.types import FloatArray
 from surveysynth.sampling import primitives
 
 BATCH = 8_000

@@ -16,8 +16,8 @@ import pytest
 from fake_cmdstan import MEANS, compilations, fake_program, install_fake_cmdstan
 
 from surveysynth.errors import InputError, RefusedError, SurveySynthError
-from surveysynth.sampling import stan_cache
-from surveysynth.sampling.stan_backends import (
+from surveysynth.sampling.stan import cache
+from surveysynth.sampling.stan.backends import (
     BACKEND_VARIABLE,
     CmdStanBackend,
     PyStanBackend,
@@ -26,8 +26,8 @@ from surveysynth.sampling.stan_backends import (
     default_backend,
     private_folder,
 )
-from surveysynth.sampling.stan_cache import cache_directory, compiled_program, compiler_message
-from surveysynth.sampling.stan_source import StanSource
+from surveysynth.sampling.stan.cache import cache_directory, compiled_program, compiler_message
+from surveysynth.sampling.stan.source import StanSource
 
 CANARY = 7319.4285174
 SETTINGS: dict[str, Any] = {"chains": 3, "warmup": 200, "draws": 400, "adapt_delta": 0.9, "seed": 5}
@@ -133,7 +133,7 @@ def test_programs_compiled_at_once_do_no_harm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_fake_cmdstan(tmp_path / "cmdstan", monkeypatch)
-    together, compile_it = threading.Barrier(2), stan_cache._compile
+    together, compile_it = threading.Barrier(2), cache._compile
 
     def slow(source: StanSource, folder: Path) -> None:
         together.wait(timeout=60)  # both are past the look into the cache
@@ -141,7 +141,7 @@ def test_programs_compiled_at_once_do_no_harm(
             compile_it(source, folder)
 
     lock = threading.Lock()
-    monkeypatch.setattr(stan_cache, "_compile", slow)
+    monkeypatch.setattr(cache, "_compile", slow)
     found: list[Path] = []
     threads = [
         threading.Thread(
@@ -180,7 +180,7 @@ def test_the_message_is_cut_and_never_empty() -> None:
     )
     long = "Semantic error\n" + "\n".join(f"/t/x.stan line {i}" for i in range(99))
     assert compiler_message(long, Path("/t")).splitlines()[1] == "x.stan line 0"
-    assert len(compiler_message(long, Path("/t")).splitlines()) == stan_cache.MESSAGE_LINES
+    assert len(compiler_message(long, Path("/t")).splitlines()) == cache.MESSAGE_LINES
 
 
 @pytest.mark.parametrize(

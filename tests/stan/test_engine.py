@@ -13,20 +13,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth import mechanism
-from surveysynth._types import DIVERGENT
+from surveysynth._support.types import DIVERGENT
 from surveysynth.errors import InputError, RefusedError
+from surveysynth.mechanisms.pseudo_posterior import run as mechanism
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.models import stan_engine as stan_module
 from surveysynth.models.base import SamplingPlan
-from surveysynth.models.fbp import FBP
-from surveysynth.privacy.budget import MechanismSettings
+from surveysynth.models.fbp.model import FBP
+from surveysynth.models.stan_engine import MAX_SEED, StanEngine, seed_from
 from surveysynth.release.run import engine_of, model_of, release
-from surveysynth.sampling import stan as stan_module
-from surveysynth.sampling import stan_backends
-from surveysynth.sampling.stan import MAX_SEED, StanEngine, seed_from
-from surveysynth.sampling.stan_backends import BACKEND_VARIABLE, StanRun
-from surveysynth.sampling.stan_source import StanSource, declared_names
-from surveysynth.spec import load_spec
-from surveysynth.survey import Survey
+from surveysynth.sampling.stan.backends import BACKEND_VARIABLE, StanRun
+from surveysynth.sampling.stan.source import StanSource, declared_names
+from surveysynth.spec.spec import load_spec
+from surveysynth.survey.survey import Survey
 
 CANARY = 7319.4285174
 PLAN = SamplingPlan(chains=4, warmup=150, draws=150)
@@ -234,9 +233,9 @@ def test_a_release_with_the_engine(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setattr(stan_backends, "CmdStanBackend", lambda: backend)
+    monkeypatch.setattr(backends, "CmdStanBackend", lambda: backend)
     monkeypatch.delenv(BACKEND_VARIABLE, raising=False)
-    monkeypatch.setattr("surveysynth.models.fbp.FBP", Watched)
+    monkeypatch.setattr("surveysynth.models.fbp.model.FBP", Watched)
     spec = write_spec(tmp_path)
     stages: list[str] = []
     release(spec, tmp_path / "out", progress=stages.append)

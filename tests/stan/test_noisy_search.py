@@ -7,14 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth import mechanism
-from surveysynth._types import DIVERGENT, Theta
+from surveysynth._support.types import DIVERGENT, Theta
 from surveysynth.errors import RefusedError
-from surveysynth.mechanism import ConfidentialFit, Database, PrivateDraws
+from surveysynth.mechanisms.pseudo_posterior import run as mechanism
+from surveysynth.mechanisms.pseudo_posterior.run import ConfidentialFit, Database, PrivateDraws
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models.base import SamplingPlan
-from surveysynth.models.fbs import FBS
-from surveysynth.privacy.budget import MechanismSettings
-from surveysynth.survey import Survey
+from surveysynth.models.fbs.model import FBS
+from surveysynth.survey.survey import Survey
 
 PLAN = SamplingPlan(chains=4, warmup=100, draws=150)
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from model_cases import GAUSSIAN, MODELS, WEIGHTINGS, make_case
 
-from surveysynth.resources import stan_directory
+from surveysynth._support.resources import stan_directory
 from surveysynth.sampling.diagnostics import effective_sample_size
-from surveysynth.sampling.pystan_worker import _compile as compile_program
-from surveysynth.sampling.stan_backends import PyStanBackend
-from surveysynth.sampling.stan_source import StanSource, flattened_source
+from surveysynth.sampling.stan.backends import PyStanBackend
+from surveysynth.sampling.stan.source import StanSource, flattened_source
+from surveysynth.sampling.stan.worker import _compile as compile_program
 
 pytestmark = [
     pytest.mark.pystan,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surveysynth._support.resources import stan_directory
 from surveysynth.errors import InputError
-from surveysynth.resources import stan_directory
-from surveysynth.sampling.stan_source import StanSource, declared_names, flattened_source
+from surveysynth.sampling.stan.source import StanSource, declared_names, flattened_source
 
 
 def write(folder: Path, **files: str) -> Path:

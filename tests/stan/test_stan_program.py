@@ -15,22 +15,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surveysynth import feasibility, mechanism, synthesis
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.models._program_file import SOURCES, parse_program_file
+from surveysynth.inference import synthesis
+from surveysynth.mechanisms.pseudo_posterior import feasibility
+from surveysynth.mechanisms.pseudo_posterior import run as mechanism
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models.base import SamplingPlan
-from surveysynth.models.stan_program import LOG_LIK, StanProgram
-from surveysynth.privacy.budget import MechanismSettings
+from surveysynth.models.own_stan.file import SOURCES, parse_program_file
+from surveysynth.models.own_stan.model import LOG_LIK, StanProgram
 from surveysynth.release.run import release
-from surveysynth.sampling import stan_backends
-from surveysynth.sampling.stan_backends import (
+from surveysynth.sampling.stan.backends import (
     BACKEND_VARIABLE,
     CmdStanBackend,
     PyStanBackend,
     StanRun,
 )
-from surveysynth.sampling.stan_source import StanSource
-from surveysynth.survey import Survey
+from surveysynth.sampling.stan.source import StanSource
+from surveysynth.survey.survey import Survey
 
 PROGRAMS = Path(__file__).parent / "programs"
 MEANS = PROGRAMS / "means.toml"
@@ -444,7 +445,7 @@ def assert_no_canary(folder: Path) -> None:
 def test_a_specification_goes_from_a_program_to_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(stan_backends, "CmdStanBackend", Conjugate)
+    monkeypatch.setattr(backends, "CmdStanBackend", Conjugate)
     monkeypatch.delenv(BACKEND_VARIABLE, raising=False)
     stages: list[str] = []
     result = release(write_spec(tmp_path), tmp_path / "out", progress=stages.append)

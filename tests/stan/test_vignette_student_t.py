@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth.sampling.stan_backends import BACKEND_VARIABLE
+from surveysynth.sampling.stan.backends import BACKEND_VARIABLE
 
 VIGNETTE = Path(__file__).parents[2] / "vignettes" / "student_t"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

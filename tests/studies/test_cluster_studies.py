@@ -12,7 +12,7 @@ from surveysynth.studies.coverage import CoverageStudy, Task, two_stage_study
 from surveysynth.studies.designs import SamplingDesign
 from surveysynth.studies.measures import measure_cells
 from surveysynth.studies.population import superpopulation
-from surveysynth.survey import Survey
+from surveysynth.survey.survey import Survey
 
 TWO_STAGE = {"kind": "two_stage", "allocation": "equal", "clusters": "size", "within": "pps"}
 
@@ -119,7 +119,7 @@ def test_batches_are_of_one_number_of_units(monkeypatch, design_effect):
         effects.update(each.records.psu is not None for each in databases)
         return [RefusedError("none today") for _ in databases]
 
-    monkeypatch.setattr("surveysynth.mechanism.run_batch", run_batch)
+    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.run.run_batch", run_batch)
     study = cluster_study(
         _Uneven, methods=("fbs_paper",), replicates=5, batch=5, design_effect=design_effect
     )

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.pseudo_posterior.lipschitz import likelihood_extremes
 from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
-from surveysynth.plots import study as plots
-from surveysynth.plots.style import draw
-from surveysynth.privacy.lipschitz import likelihood_extremes
+from surveysynth.report.style import draw
+from surveysynth.studies import figures as plots
 from surveysynth.studies.contraction import (
     SCHEMES,
     SIZES,
@@ -84,7 +84,7 @@ def test_sources_are_what_they_are_called():
 
 
 def test_capped_weights_are_the_map_of_their_risks():
-    from surveysynth.privacy.risk import RiskData
+    from surveysynth.mechanisms.pseudo_posterior.risk import RiskData
 
     f = np.array([0.5, 1.8, 3.6, np.inf])
     data = RiskData(np.empty((4, 0)), f, pd.DataFrame(index=range(4)))

@@ -10,15 +10,15 @@ import pytest
 from scipy import stats
 from study_cases import PLAN, SETTINGS, population, small_study
 
-from surveysynth.debias import Debiased, DebiasRecord
 from surveysynth.errors import InputError
 from surveysynth.estimation.combining import Combined, t_interval
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.taylor import SampleDesign, estimate_domains
-from surveysynth.mechanism import run_batch
+from surveysynth.inference.debias import Debiased, DebiasRecord
+from surveysynth.mechanisms.pseudo_posterior.run import run_batch
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
-from surveysynth.privacy.budget import MechanismSettings
 from surveysynth.studies import batches
 from surveysynth.studies.coverage import CoverageStudy, Task, paper_study
 from surveysynth.studies.designs import SamplingDesign
@@ -178,7 +178,7 @@ def test_samples_do_not_depend_on_batches():
 def test_fewer_draws_are_the_first_of_the_same_fit(monkeypatch):
     seen = []
     monkeypatch.setattr(
-        "surveysynth.mechanism.run_batch",
+        "surveysynth.mechanisms.pseudo_posterior.run.run_batch",
         lambda *arguments: seen.append(run_batch(*arguments)) or seen[-1],
     )
     released = []
@@ -216,7 +216,7 @@ def test_debiased_inference_takes_debiased_draws_and_variances_of_samples(monkey
             made.append(Debiased(replace(draws, theta=theta), DebiasRecord("debiased")))
         return made
 
-    monkeypatch.setattr("surveysynth.debias.debias_many", shifted)
+    monkeypatch.setattr("surveysynth.inference.debias.debias_many", shifted)
     study = whole_study(methods=("fbs", "fbs_paper"), replicates_per_draw=4)
     result = study.run(Task(0, "fbs"))
     assert result.refusals.empty

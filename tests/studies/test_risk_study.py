@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth.mechanism import run
+from surveysynth.mechanisms.pseudo_posterior.run import run
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.models.base import SamplingPlan
-from surveysynth.privacy.budget import MechanismSettings
-from surveysynth.survey import Survey
-from surveysynth.transforms import Transform
+from surveysynth.survey.survey import Survey
+from surveysynth.survey.transforms import Transform
 
 pytestmark = pytest.mark.xdist_group("risk study")  # what its tests share is made once
 

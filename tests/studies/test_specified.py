@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from surveysynth import cli
 from surveysynth.errors import InputError
 from surveysynth.models.base import SamplingPlan
-from surveysynth.spec import load_spec, parse_spec
+from surveysynth.spec.spec import load_spec, parse_spec
 from surveysynth.studies import specified
 from surveysynth.studies.coverage import method_names
 from surveysynth.studies.designs import Allocation, DesignKind
@@ -20,7 +20,7 @@ from surveysynth.studies.example import write_example
 from surveysynth.studies.population import superpopulation
 from surveysynth.studies.run import fingerprint, write_study
 from surveysynth.studies.specified import read_population, study_of
-from surveysynth.transforms import Transform
+from surveysynth.survey.transforms import Transform
 
 SPEC = """
 spec_version = 1

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from surveysynth.release.table import ReleaseTable, stacked_frame
+from surveysynth.release.tables.table import ReleaseTable, stacked_frame
 
 if TYPE_CHECKING:
     import pandas as pd

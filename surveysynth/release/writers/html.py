@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surveysynth.release.layout import Cell, Layout
+from surveysynth.release.tables.layout import Cell, Layout
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from surveysynth.release.layout import Cell, Column, Layout, Row
+from surveysynth.release.tables.layout import Cell, Column, Layout, Row
 
 _ROWS_ON_A_PAGE = 40
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from surveysynth.release.layout import Cell, Column, Layout, Row
+from surveysynth.release.tables.layout import Cell, Column, Layout, Row
 
 _SPECIAL = frozenset("\\`*_[]{}<>#|&~$")
 _INDENT = "&emsp;"

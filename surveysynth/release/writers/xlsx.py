@@ -14,9 +14,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surveysynth.release.layout import Cell, Column, Layout, Presentation, lay_out
-from surveysynth.release.rounding import ABSENT
-from surveysynth.release.table import ReleaseTable, Statistic
+from surveysynth.release.tables.layout import Cell, Column, Layout, Presentation, lay_out
+from surveysynth.release.tables.rounding import ABSENT
+from surveysynth.release.tables.table import ReleaseTable, Statistic
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,0 +1,128 @@
+"""Primary sampling units in a release: what stands for their correlation, and in which words."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from surveysynth.errors import RefusedError
+from surveysynth.estimation.sample_design import SampleDesign
+
+if TYPE_CHECKING:
+    from surveysynth.models.base import Model
+    from surveysynth.survey.survey import PublicDesign
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """The PSUs of a design: their column and number, and the design's degrees of freedom.
+
+    effects: the model has an effect of each of them; else ``design_effect`` was declared, the
+    factor by which they raise the variances of a one-stage sample.
+    """
+
+    column: str
+    units: int
+    strata: int
+    df_design: int
+    effects: bool
+    design_effect: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For privacy.json; all of it is public."""
+        return asdict(self)
+
+    @property
+    def note(self) -> str:
+        """A sentence below every table."""
+        strata = "one stratum" if self.strata == 1 else f"{self.strata:,} strata"
+        sampled = f"{self.units:,} primary sampling units in {strata}"
+        if self.design_effect is None:
+            return (
+                f"Standard errors are by primary sampling unit: {sampled}, "
+                f"{self.df_design:,} degrees of freedom."
+            )
+        return (
+            "Standard errors are those of a one-stage sample times the square root of a declared "
+            f"design effect of {self.design_effect:g}, with the {self.df_design:,} degrees of "
+            f"freedom of {sampled}."
+        )
+
+
+def clusters_of(design: "PublicDesign", model: "Model | None" = None) -> Clusters | None:
+    """The PSUs of a design, None where it has none; without a model ``effects`` is False."""
+    from surveysynth.models.base import psu_codes
+
+    if design.psu is None or design.psu_name is None:
+        return None
+    sample = SampleDesign.from_public(design)
+    return Clusters(
+        column=design.psu_name,
+        units=len(sample.psu_strata),
+        strata=sample.n_strata,
+        df_design=sample.degrees_of_freedom,
+        effects=model is not None and psu_codes(model, design) is not None,
+        design_effect=design.design_effect,
+    )
+
+
+def refuse_clusters(design: "PublicDesign", model: "Model") -> None:
+    """Raises ``RefusedError`` for a design with PSUs, where neither the model has effects of them
+    nor a design effect is declared (methods 3, clusters)."""
+    clusters = clusters_of(design, model)
+    if clusters is None or clusters.effects or clusters.design_effect is not None:
+        return
+    raise RefusedError(
+        f"the survey has primary sampling units (psu = {clusters.column!r}), but the model "
+        f"{Path(model.name).stem!r} has no effects of them: synthetic records would be "
+        "independent within a unit, and the standard errors far too small. Nothing was fitted. "
+        f"{_remedy()} Without the psu key the sample is taken as one-stage: leave it out "
+        "only where that holds."
+    )
+
+
+def _remedy() -> str:
+    from surveysynth.models import get_model, model_names
+
+    able = [repr(name) for name in model_names() if get_model(name).clustered]
+    model = f"Set synthesizer.model to {' or '.join(able)}, which has them, or declare"
+    return (
+        f"{model if able else 'Declare'} survey.design_effect, a public factor by which clustering "
+        "raises variances (that of an earlier survey, say)."
+    )
+
+
+def cluster_lines(design: "PublicDesign", model: "Model") -> list[str]:
+    """For ``surveysynth check``: what will happen to the PSUs."""
+    clusters = clusters_of(design, model)
+    if clusters is None:
+        return []
+    if clusters.effects:
+        how = "an effect of each in the model, standard errors by unit"
+    elif clusters.design_effect is not None:
+        how = (
+            f"no effects in the model, standard errors of a one-stage sample times the square "
+            f"root of the declared design effect of {clusters.design_effect:g}"
+        )
+    else:
+        how = "the model has no effects of them, and no design effect is declared: refused"
+    return [
+        f"Clusters: {clusters.units:,} primary sampling units ({clusters.column}), "
+        f"{clusters.df_design:,} degrees of freedom; {how}.",
+        *_repeated_labels(design, clusters),
+    ]
+
+
+def _repeated_labels(design: "PublicDesign", clusters: Clusters) -> list[str]:
+    """A label in two strata is two PSUs: intended where units are numbered by stratum, a mistake
+    where a unit crosses strata."""
+    if design.strata is None:
+        return []
+    labels = design.frame[clusters.column]
+    strata = labels.to_frame("label").assign(stratum=design.strata).groupby("label").nunique()
+    repeated = int((strata["stratum"] > 1).sum())
+    if not repeated:
+        return []
+    return [
+        f"  {repeated:,} of {len(strata):,} labels of units occur in several strata: each is taken "
+        "as a unit of its own in every stratum."
+    ]

@@ -1,0 +1,220 @@
+"""Figures of a comparison: they show confidential estimates and records, and say so.
+
+Each function returns a figure that belongs to no display.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray
+from surveysynth.release.facts import labels_of
+from surveysynth.report import style
+from surveysynth.report.style import (
+    colour_of,
+    label_of,
+    log_ticks,
+    new_figure,
+    outcome_axis,
+    violin,
+)
+from surveysynth.survey.transforms import Transform
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from surveysynth.evaluate.comparison import Comparison
+
+#: More points than this are thinned evenly: a scatter plot shows no more anyway.
+MOST_POINTS = 20_000
+
+#: Errors below this share of an estimate are rounding.
+ROUNDING = 1e-9
+
+_UNITS = {"count": "units of the population", "proportion": "share, 0 to 1"}
+
+
+def rmse_violins(comparison: "Comparison") -> "Figure":
+    """RMSE against the sample over the rows of each table, by method, a panel a statistic."""
+    keys = list(comparison.tables)
+    rows = max(len(each) for each in comparison.tables.values())
+    height = 0.7 + len(keys) * (0.9 + 0.48 * rows)
+    figure = new_figure(7.6, height)
+    panels = figure.subplots(len(keys), 1, squeeze=False)[:, 0]
+    for panel, key in zip(panels, keys, strict=True):
+        by_method = comparison.tables[key]
+        for place, (method, table) in enumerate(by_method.items()):
+            values = table["rmse"].to_numpy(dtype=np.float64)
+            # A total that is public has no error but rounding, which a log scale would show.
+            least = ROUNDING * np.abs(by_method["sample"]["estimate"].to_numpy(dtype=np.float64))
+            values = values[np.isfinite(values) & (values > least)]
+            colour = colour_of(method, comparison.methods)
+            violin(panel, place, np.log10(values), colour)
+        panel.set_yticks(range(len(by_method)), [label_of(name) for name in by_method])
+        panel.invert_yaxis()
+        panel.set_title(_statistic_title(comparison, *key))
+        unit = _unit(comparison, *key)
+        panel.set_xlabel(f"RMSE against the sample ({unit}), log scale; a dot is a cell or margin")
+        log_ticks(panel)
+    return figure
+
+
+def record_bounds(comparison: "Comparison") -> "Figure":
+    """Record-level bounds before and after down-weighting, by synthesizer."""
+    runs = comparison.runs
+    figure = new_figure(7.6, 0.8 + 1.5 * len(runs))
+    panels = figure.subplots(len(runs), 1, squeeze=False, sharex=True)[:, 0]
+    for panel, (method, run) in zip(panels, runs.items(), strict=True):
+        colour = colour_of(method, comparison.methods)
+        for place, values, shade in (
+            (0, run.fit.unweighted_lipschitz_by_record, style.FAINT),
+            (1, run.fit.lipschitz_by_record, colour),
+        ):
+            violin(panel, place, values[np.isfinite(values)], shade, points=False)
+        panel.set_yticks([0, 1], ["unweighted", "weighted"])
+        panel.set_ylim(1.6, -0.6)
+        panel.set_title(f"{label_of(method)}: bound of each record")
+        _target_line(panel, comparison)
+    panels[-1].set_xlabel("largest |log-likelihood| of a record over the draws, times its weight")
+    return figure
+
+
+def risk_weights(comparison: "Comparison") -> "Figure":
+    """Risk weight alpha against a record's bound, before and after weighting."""
+    runs = comparison.runs
+    figure = new_figure(7.6, 0.7 + 2.5 * len(runs))
+    panels = figure.subplots(len(runs), 2, squeeze=False, sharey=True)
+    for row, (method, run) in zip(panels, runs.items(), strict=True):
+        colour = colour_of(method, comparison.methods)
+        for panel, values, words in (
+            (row[0], run.fit.unweighted_lipschitz_by_record, "before: unweighted fit"),
+            (row[1], run.fit.lipschitz_by_record, "after: under the weights"),
+        ):
+            _points(panel, values, run.fit.risk_weights, colour)
+            panel.set_title(f"{label_of(method)}, {words}")
+            panel.set_ylim(-0.03, 1.06)
+            panel.set_xlabel("bound of the record")
+        row[0].set_ylabel("risk weight alpha")
+        _target_line(row[1], comparison)
+    return figure
+
+
+def outcome_against_weight(comparison: "Comparison", column: int) -> "Figure":
+    """Outcome and weight: confidential, synthesised, and with the smoothed weights released."""
+    survey, runs = comparison.survey, comparison.runs
+    transform = survey.design.transforms[column]
+    figure = new_figure(8.6, 0.8 + 2.55 * len(runs))
+    panels = figure.subplots(len(runs), 3, squeeze=False, sharex=True, sharey=True)
+    confidential = survey.confidential
+    weight = confidential.sampling_weight
+    assert weight is not None  # a comparison is not made without
+    ends = []
+    for row, (method, run) in zip(panels, runs.items(), strict=True):
+        data = run.dataset
+        colour = colour_of(method, comparison.methods)
+        for panel, y, w, shade, words in (
+            (row[0], confidential.outcome, weight, style.INK, "Confidential"),
+            (row[1], data.variance_outcome, data.variance_weight, colour, "synthesised"),
+            (row[2], data.outcome, data.weight, colour, "smoothed"),
+        ):
+            z = _on_axis(transform, y[:, column])
+            ends.append(z[np.isfinite(z)])
+            _points(panel, z, np.log10(w), shade)
+            own = words if words == "Confidential" else f"{label_of(method)}, {words}"
+            panel.set_title(own)
+        row[0].set_ylabel("survey weight (log)")
+    low, high = style.spread(np.concatenate(ends))
+    label = labels_of(comparison.spec).titled_with_unit(survey.design.outcome_names[column])
+    for panel in panels[-1]:
+        outcome_axis(panel.xaxis, transform, low, high)
+        panel.set_xlabel(label)
+    for panel in panels.ravel():
+        panel.set_xlim(low, high)
+        panel.grid(True, axis="both")
+    log_ticks(panels[0, 0], "y")
+    return figure
+
+
+def densities(comparison: "Comparison") -> "Figure":
+    """Weighted densities of every outcome: the confidential sample and each synthesizer."""
+    survey, runs = comparison.survey, comparison.runs
+    names = survey.design.outcome_names
+    figure = new_figure(7.6, 0.8 + 2.6 * len(names))
+    panels = figure.subplots(len(names), 1, squeeze=False)[:, 0]
+    weight = survey.confidential.sampling_weight
+    for column, (panel, name) in enumerate(zip(panels, names, strict=True)):
+        transform = survey.design.transforms[column]
+        z = _on_axis(transform, survey.confidential.outcome[:, column])
+        curves = {"sample": (z, weight)}
+        for method, run in runs.items():
+            curves[method] = _on_axis(transform, run.dataset.outcome[:, column]), run.dataset.weight
+        low, high = style.spread(np.concatenate([z[np.isfinite(z)] for z, _ in curves.values()]))
+        grid = np.linspace(low, high, 400)
+        for number, (method, (z, w)) in enumerate(curves.items()):
+            density = _density(z, w, grid)
+            colour = colour_of(method, comparison.methods)
+            width = 2.6 if method == "sample" else 1.7
+            panel.plot(grid, density, color=colour, linewidth=width, solid_capstyle="round")
+            words = "Confidential sample" if method == "sample" else label_of(method)
+            top = 0.94 - 0.11 * number
+            panel.text(0.985, top, words, color=colour, transform=panel.transAxes, ha="right",
+                       fontweight="bold")  # fmt: skip
+        panel.set_xlim(low, high)
+        panel.set_ylim(bottom=0)
+        outcome_axis(panel.xaxis, transform, low, high)
+        panel.set_yticks([])
+        panel.spines["left"].set_visible(False)
+        label = labels_of(comparison.spec).titled_with_unit(name)
+        scale = "" if transform.kind == "identity" else f"; axis as {transform.describe(name)}"
+        panel.set_xlabel(f"{label}{scale}")
+        panel.set_title("Weighted density in the population (one synthetic dataset each)")
+    return figure
+
+
+def _points(panel: Any, x: FloatArray, y: FloatArray, colour: str) -> None:
+    step = -(-x.size // MOST_POINTS)
+    alpha = float(np.clip(600 / x.size, 0.12, 0.6))
+    panel.plot(x[::step], y[::step], ".", color=colour, markersize=2.6, alpha=alpha,
+               markeredgewidth=0)  # fmt: skip
+
+
+def _target_line(panel: Any, comparison: "Comparison") -> None:
+    privacy = comparison.spec.privacy
+    if privacy.risk == "none":
+        return
+    target = privacy.epsilon / (2 * privacy.m)
+    panel.axvline(target, color=style.WARNING, linewidth=1.1, linestyle=(0, (4, 2)))
+    panel.annotate(
+        f"target {target:.3g}", (target, 0.0), xycoords=("data", "axes fraction"),
+        xytext=(3, 2), textcoords="offset points", va="bottom", fontsize=8, color=style.WARNING,
+    )  # fmt: skip
+
+
+def _on_axis(transform: Transform, outcome: FloatArray) -> FloatArray:
+    """Transformed values; what rounding has put outside the transform's domain is not finite."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return transform.forward(outcome)
+
+
+def _density(z: FloatArray, weight: FloatArray | None, grid: FloatArray) -> FloatArray:
+    """Gaussian kernel density of weighted values on a grid (Scott's bandwidth)."""
+    from scipy.stats import gaussian_kde
+
+    usable = np.isfinite(z)
+    if np.ptp(z[usable]) == 0:
+        return np.zeros(grid.size)
+    weights = None if weight is None else weight[usable]
+    return np.asarray(gaussian_kde(z[usable], weights=weights)(grid))
+
+
+def _statistic_title(comparison: "Comparison", statistic: str, outcome: str | None) -> str:
+    words = {"count": "Counts", "total": "Totals", "mean": "Means", "proportion": "Proportions"}
+    if outcome is None:
+        return words[statistic]
+    return f"{words[statistic]}: {labels_of(comparison.spec).title(outcome)}"
+
+
+def _unit(comparison: "Comparison", statistic: str, outcome: str | None) -> str:
+    if statistic in _UNITS or outcome is None:
+        return _UNITS[statistic]
+    return labels_of(comparison.spec).of(outcome).unit or f"units of {outcome}"

@@ -1,0 +1,1 @@
+"""From private draws to synthetic surveys: post-processing, free of confidential data."""

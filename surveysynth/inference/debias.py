@@ -1,0 +1,260 @@
+"""Debiased draws: what down-weighting did to the residual scales, found by simulation and undone.
+
+Down-weighted tails shrink residual scales, and every log-normal mean with them (methods 8); SDs of
+PSU effects, where a model has them, shrink about as much and follow (``with_log_scales``).
+Indirect inference on the released draws: databases are simulated from them as the sample would have
+been, the whole mechanism is run on each at the same target, and the shift of its posterior mean
+against that of the unweighted fit to the same database is the bias. It is taken off every released
+draw, before synthesis.
+
+This is post-processing: only PrivateDraws, PublicDesign and fresh random numbers come in, so it
+costs no epsilon, and all that comes out may be published.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.errors import InputError, RefusedError
+from surveysynth.mechanisms.pseudo_posterior.run import Database, PrivateDraws, Result, run_batch
+from surveysynth.models.base import Model, SamplingPlan
+from surveysynth.survey.survey import PublicDesign
+
+#: Simulated databases, at least; the same number from each released draw.
+DATABASES = 8
+ROUNDS = 2
+#: The bias of a residual scale is one of the tails of a single record's density under its cap: it
+#: does not depend on n but through the spread of the posterior, 1/n. Larger designs are simulated
+#: by every so-many-th record of each cell of X.
+MAX_RECORDS = 20_000
+#: Warm-up of the simulated fits, which are judged by the same gates of convergence.
+MAX_WARMUP = 150
+#: Simulated runs that must reach the target and converge.
+LEAST_SUCCESS = 0.75
+#: The second round may not move the shift by more than this share of the first, Monte Carlo error
+#: aside, nor may a scale change by more than this factor: else the draws stay as they are.
+MAX_CHANGE = 0.5
+MAX_FACTOR = 2.0
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class DebiasRecord:
+    """What was done, from public inputs alone.
+
+    status: "debiased", "nothing to debias" (a model without residual scales, or one whose labels
+    can switch) or "not converged"; log_shift (d,) what was added to the log scales of every draw
+    (zeros where nothing was), standard_error (d,) its Monte Carlo error; databases simulated a
+    round, of n_simulated records each; reason in words where it is not "debiased".
+    """
+
+    status: str
+    databases: int = 0
+    rounds: int = 0
+    n_simulated: int = 0
+    log_shift: tuple[float, ...] = ()
+    standard_error: tuple[float, ...] = ()
+    reason: str = ""
+
+    @property
+    def debiased(self) -> bool:
+        """Whether the draws were shifted."""
+        return self.status == "debiased"
+
+
+@dataclass(frozen=True)
+class Debiased:
+    """The draws to synthesise from, debiased or as they were released, and what was done."""
+
+    draws: PrivateDraws
+    record: DebiasRecord
+
+
+def debias_draws(
+    model: Model,
+    design: PublicDesign,
+    private_draws: PrivateDraws,
+    rng: np.random.Generator,
+    *,
+    databases: int = DATABASES,
+    rounds: int = ROUNDS,
+    progress: Progress | None = None,
+) -> Debiased:
+    """Debiased draws of one release (methods 8.3).
+
+    ``databases`` is rounded up to a multiple of m. Where the simulated mechanism does not reach
+    its target or the shift does not settle, the draws come back as they are, and the record says
+    so. Raises ``InputError`` for fewer than one database or round.
+    """
+    if progress is not None:
+        progress("debiasing by simulation")
+    (result,) = debias_many(
+        model, [(design, private_draws)], rng, databases=databases, rounds=rounds
+    )
+    return result
+
+
+def debias_many(
+    model: Model,
+    releases: Sequence[tuple[PublicDesign, PrivateDraws]],
+    rng: np.random.Generator,
+    *,
+    databases: int = DATABASES,
+    rounds: int = ROUNDS,
+    plan: SamplingPlan | None = None,
+) -> list[Debiased]:
+    """``debias_draws`` for many releases with the same settings, their simulated runs in one batch.
+
+    ``plan``: of the simulated fits, as many kept draws as in the release; None: the release's own
+    with a shorter warm-up.
+    """
+    if databases < 1 or rounds < 1:
+        raise InputError(
+            f"databases and rounds must be at least 1, got {databases!r} and {rounds!r}."
+        )
+    works = [_Work(model, design, draws, databases, rng) for design, draws in releases]
+    active = [work for work in works if work.record is None]
+    for _ in range(rounds):
+        if not active:
+            break
+        simulated = [database for work in active for database in work.simulate()]
+        settings = active[0].draws.settings
+        simulated_plan = plan or _shorter_warmup(settings.plan)
+        settings = replace(settings, plan=simulated_plan)
+        results = run_batch(model, simulated, settings, rng, protects=False)
+        for work in active:
+            work.receive(results[: work.databases])
+            results = results[work.databases :]
+        active = [work for work in active if work.record is None]
+    return [work.finish(rounds) for work in works]
+
+
+class _Work:
+    """One release under debiasing: its shift so far."""
+
+    def __init__(
+        self,
+        model: Model,
+        design: PublicDesign,
+        draws: PrivateDraws,
+        databases: int,
+        rng: np.random.Generator,
+    ) -> None:
+        m = draws.settings.m
+        self.model, self.draws = model, draws
+        self.design = thinned(design, MAX_RECORDS)
+        self.databases = m * -(-databases // m)
+        # Each database keeps its random numbers from round to round: the rounds differ by the
+        # shift alone.
+        self.seeds = rng.integers(0, 2**63, size=self.databases)
+        self.log_scales = model.log_scales(draws.theta)
+        self.bias = np.zeros(self.log_scales.shape[1])
+        self.error = np.zeros_like(self.bias)
+        self.previous: FloatArray | None = None
+        self.record: DebiasRecord | None = None
+        if not draws.settings.private:
+            self.record = DebiasRecord("nothing to debias", reason="nothing was down-weighted")
+        elif not model.identified:
+            self.record = DebiasRecord(
+                "nothing to debias", reason="the labels of the model's parts can switch"
+            )
+        elif not self.bias.size:
+            self.record = DebiasRecord(
+                "nothing to debias", reason="the model names no residual scale"
+            )
+
+    def shifted(self) -> PrivateDraws:
+        """The released draws less the bias found so far."""
+        theta = self.model.with_log_scales(self.draws.theta, self.log_scales - self.bias)
+        return replace(self.draws, theta=theta)
+
+    def simulate(self) -> list[Database]:
+        """Databases as the sample would have been, the same number from each draw."""
+        shifted = self.shifted()
+        result = []
+        for index, seed in enumerate(self.seeds):
+            theta = shifted.draw(index % self.draws.settings.m)
+            simulated = self.model.simulate(
+                theta, self.design, np.random.default_rng(seed), "sample"
+            )
+            records = self.model.records_from_simulated(self.design, simulated)
+            outcomes = simulated.outcomes(self.design)
+            result.append(Database(records, self.design.n, outcomes, self.design.frame))
+        return result
+
+    def receive(self, results: Sequence[Result | RefusedError]) -> None:
+        """Take the bias from the runs of one round, or give up."""
+        shifts = [
+            fit.mean_log_scales - fit.unweighted_mean_log_scales
+            for _, fit in (each for each in results if isinstance(each, tuple))
+        ]
+        if len(shifts) < max(2, LEAST_SUCCESS * self.databases):
+            self._give_up(
+                "too many of the simulated runs did not reach the target epsilon or did not "
+                "converge"
+            )
+            return
+        self.previous = self.bias if self.error.any() else None
+        self.bias = np.mean(shifts, axis=0)
+        self.error = np.std(shifts, axis=0, ddof=1) / np.sqrt(len(shifts))
+        moved = 0.0 if self.previous is None else np.abs(self.bias - self.previous)
+        size = np.abs(self.bias if self.previous is None else self.previous)
+        if np.any(moved > MAX_CHANGE * size + 4.0 * self.error + 0.02):
+            self._give_up("the shift did not settle from round to round")
+        elif np.any(np.abs(self.bias) > np.log(MAX_FACTOR)):
+            self._give_up(f"a residual scale would change by more than a factor {MAX_FACTOR:g}")
+
+    def _give_up(self, reason: str) -> None:
+        self.record = self._described("not converged", np.zeros_like(self.bias), reason)
+        self.bias = np.zeros_like(self.bias)
+
+    def _described(self, status: str, shift: FloatArray, reason: str = "") -> DebiasRecord:
+        return DebiasRecord(
+            status,
+            databases=self.databases,
+            n_simulated=self.design.n,
+            log_shift=tuple(float(value) for value in shift),
+            standard_error=tuple(float(value) for value in self.error),
+            reason=reason,
+        )
+
+    def finish(self, rounds: int) -> Debiased:
+        """The draws to go on with."""
+        if self.record is not None:
+            return Debiased(self.draws, replace(self.record, rounds=rounds))
+        record = replace(self._described("debiased", -self.bias), rounds=rounds)
+        return Debiased(self.shifted(), record)
+
+
+def _shorter_warmup(plan: SamplingPlan) -> SamplingPlan:
+    """As many kept draws, since the bound grows with their number; chains on simulated data need
+    no longer to forget their start."""
+    return replace(plan, warmup=min(plan.warmup, MAX_WARMUP))
+
+
+def thinned(design: PublicDesign, most: int) -> PublicDesign:
+    """The design cut down to about ``most`` records, every so-many-th of each cell of X in turn,
+    so that all cells keep their shares; the design itself where it is no larger."""
+    if design.n <= most:
+        return design
+    order = np.argsort(design.matrix.cell, kind="stable")
+    rows = np.sort(order[np.linspace(0, design.n - 1, most).astype(np.int64)])
+    return replace(
+        design,
+        frame=design.frame.iloc[rows].reset_index(drop=True),
+        matrix=replace(design.matrix, cell=design.matrix.cell[rows]),
+        strata=_taken(design.strata, rows),
+        psu=None if design.psu is None else _in_use(design.psu[rows]),
+    )
+
+
+def _in_use(codes: IntArray) -> IntArray:
+    """Codes of PSUs without gaps: one without records is no PSU of the smaller design."""
+    return np.asarray(np.unique(codes, return_inverse=True)[1], dtype=np.int64)
+
+
+def _taken(codes: IntArray | None, rows: IntArray) -> IntArray | None:
+    return None if codes is None else codes[rows]

@@ -1,0 +1,115 @@
+"""Synthetic survey data from private draws: post-processing, free of confidential data.
+
+Takes PublicDesign and PrivateDraws only; any number of datasets from a paid-for draw costs no
+further epsilon (methods 5, ``replicates_per_draw``).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, Theta
+from surveysynth.errors import InputError, RefusedError
+from surveysynth.mechanisms.pseudo_posterior.run import PrivateDraws
+from surveysynth.models.base import Model
+from surveysynth.survey.survey import PublicDesign
+
+#: Where variances are taken from (methods 8): from a dataset as the sample would have been, or, as
+#: in the papers, from the released data with their smoothed weights.
+VariancePair = Literal["sample", "release"]
+
+
+@dataclass(frozen=True, repr=False)
+class SyntheticDataset:
+    """One synthetic survey of the design's n records, in file order.
+
+    draw, replicate count from 1; outcome (n, p) in original units; weight (n,) smoothed and, with
+    a public N, scaled to it; variance_outcome (n, p) and variance_weight (n,): the pair that the
+    variance is taken from, the same arrays where that is the released pair.
+    """
+
+    draw: int
+    replicate: int
+    outcome: FloatArray
+    weight: FloatArray
+    variance_outcome: FloatArray
+    variance_weight: FloatArray
+
+
+def synthesise(
+    model: Model,
+    design: PublicDesign,
+    private_draws: PrivateDraws,
+    *,
+    replicates_per_draw: int,
+    rng: np.random.Generator,
+    scale_to: float | None,
+    variance: VariancePair = "sample",
+) -> Iterator[SyntheticDataset]:
+    """Streams m x replicates_per_draw datasets, one at a time (methods 3, 5 and 8).
+
+    ``scale_to``: the public population size that the weights of every dataset sum to, or None.
+    Smoothed weights vary less than the survey's own did, and their Taylor variance is too small;
+    with variance "sample" it comes from a dataset as the sample would have been: the drawn
+    weights and, where selection has tilted the sample, outcomes drawn from its distribution.
+    Raises ``InputError`` for replicates_per_draw < 1, ``RefusedError`` if a synthetic value is too
+    large for a number (a transform that does not suit the outcome).
+    """
+    check_replicates(model, replicates_per_draw)
+    for draw in range(private_draws.settings.m):
+        theta = private_draws.draw(draw)
+        for replicate in range(replicates_per_draw):
+            arrays = _dataset(model, design, theta, rng, scale_to, variance)
+            yield SyntheticDataset(draw + 1, replicate + 1, *arrays)
+
+
+def check_replicates(model: Model, replicates_per_draw: int) -> None:
+    """Raises ``InputError`` for fewer than one dataset a draw, or more than the model can make."""
+    if replicates_per_draw < 1:
+        raise InputError(f"replicates_per_draw must be at least 1, got {replicates_per_draw}.")
+    limit: int | None = getattr(model, "datasets_per_draw", None)
+    if limit is not None and replicates_per_draw > limit:
+        raise InputError(
+            f"The model {model.name!r} makes one dataset a draw, its generated quantities, and "
+            f"replicates_per_draw is {replicates_per_draw}: set replicates_per_draw = 1 in "
+            "[privacy], or declare a Python function as simulate, which makes as many as wanted."
+        )
+
+
+def _dataset(
+    model: Model,
+    design: PublicDesign,
+    theta: Theta,
+    rng: np.random.Generator,
+    scale_to: float | None,
+    variance: VariancePair,
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Outcomes (n, p) in original units and smoothed weights (n,) of one dataset, and the same
+    for its variance."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        simulated = model.simulate(theta, design, rng, "release")
+        outcome = simulated.outcomes(design)
+        weight = _scaled(model.smooth_weight(theta, design, simulated), scale_to)
+        if variance == "release":
+            pair = outcome, weight
+        else:
+            sample = model.simulate(theta, design, rng, "sample") if model.tilted else simulated
+            drawn = _scaled(model.drawn_weight(design, sample), scale_to)
+            pair = sample.outcomes(design) if model.tilted else outcome, drawn
+    if not all(np.isfinite(values).all() for values in (outcome, weight, *pair)):
+        raise RefusedError(
+            "Synthetic values are too large to be numbers: the transform does not suit "
+            "the outcome, or epsilon is too small for so few records. Choose another "
+            "transform (asinh with a public scale), fewer predictors or a larger epsilon."
+        )
+    return outcome, weight, *pair
+
+
+def _scaled(weight: FloatArray, scale_to: float | None) -> FloatArray:
+    """Weights that sum to ``scale_to``; NaN where they have no positive finite sum."""
+    total = float(weight.sum())
+    if not (np.isfinite(total) and total > 0):
+        return np.full_like(weight, np.nan)
+    return weight if scale_to is None else weight * (scale_to / total)

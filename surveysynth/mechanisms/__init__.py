@@ -1,0 +1,1 @@
+"""Mechanisms: from a confidential survey to draws that may be published."""

@@ -1,0 +1,416 @@
+"""The pseudo-posterior mechanism (methods 2): from confidential records to m private draws.
+
+This is the one place that hits a target epsilon; releases, debiasing and studies all call it.
+``run`` splits its result by confidentiality: PrivateDraws may be published, ConfidentialFit not.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from surveysynth._support.types import (
+    DIVERGENT,
+    INTERNAL_SUFFIX,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Theta,
+)
+from surveysynth.errors import RefusedError
+from surveysynth.mechanisms.pseudo_posterior.lipschitz import (
+    LikelihoodExtremes,
+    RecordBounds,
+    largest_by_draw,
+    likelihood_extremes,
+    weighted_bounds,
+)
+from surveysynth.mechanisms.pseudo_posterior.risk import RiskData, require_pattern
+from surveysynth.mechanisms.pseudo_posterior.search import (
+    FIXED_POINT_TOLERANCE,
+    Search,
+    search_target,
+)
+from surveysynth.mechanisms.pseudo_posterior.settings import (
+    LEAST_SHARE,
+    MechanismSettings,
+    epsilon_of,
+)
+from surveysynth.models.base import Model, SamplingPlan, stacked
+from surveysynth.sampling.convergence import check_convergence
+from surveysynth.survey.survey import Confidential, PublicDesign
+
+MAX_FITS = 60
+#: A search whose weights add up to fewer records than this has run away: with all weights next to
+#: zero any target is reached, by draws from the prior that tell nothing of the survey.
+#: In its first fits a far outlier may bring that about in passing.
+MIN_EFFECTIVE_RECORDS = 30.0
+PASSING_FITS = 15
+#: A sampler without common random numbers (NUTS) moves the bound by some percent from fit to fit,
+#: whatever the weights. For such a one closeness to the fixed point is a root mean square instead
+#: of a maximum, and after this many fits a bound somewhat below the window is taken: the safe side.
+NOISY_FITS = 10
+NOISY_LEAST_SHARE = 0.8
+#: Simulated databases protect nobody: fixed-point weights need be exact in root mean square only,
+#: and a bound near the target will do, on either side. Each full step leaves about half of the
+#: distance to the fixed point, in the same direction, since wider posteriors raise the risks:
+#: longer steps leave a quarter. They amplify noise in single records, which counts where a
+#: database is to be protected.
+SIMULATED_TOLERANCE = 0.05
+SIMULATED_WINDOW = (0.9, 1.1)
+SIMULATED_STRIDE = 1.5
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class PrivateDraws:
+    """What the mechanism releases: m draws of theta (leading axis m) and public settings."""
+
+    model: str
+    theta: Theta
+    settings: MechanismSettings
+
+    @property
+    def lipschitz_bound(self) -> float:
+        """The target bound of one draw, an upper bound on the realised one; none: infinite."""
+        return self.settings.target_bound if self.settings.private else np.inf
+
+    def draw(self, index: int) -> Theta:
+        """Parameters of released draw ``index`` (from 0), without a leading axis."""
+        return {name: values[index] for name, values in self.theta.items()}
+
+
+@dataclass(frozen=True, repr=False)
+class ConfidentialFit:
+    """What must stay in ``confidential/``: weights, realised bounds, the search, diagnostics.
+
+    All by-record arrays are (n,) in file order.
+    """
+
+    risk_weights: FloatArray
+    lipschitz_by_record: FloatArray
+    oscillation_by_record: FloatArray
+    unweighted_lipschitz_by_record: FloatArray
+    unweighted_bound: float
+    realised_bound: float
+    realised_epsilon: float
+    papers_epsilon: float
+    search: tuple[dict[str, float], ...]
+    r_hat: dict[str, float]
+    ess: dict[str, float]
+    kept_draws: int
+    divergent_draws: int | None = None  # None: the sampler cannot diverge
+    theta: Theta = field(default_factory=dict)
+    # Posterior means (d,) of the model's log scales, weighted and unweighted: what debiasing by
+    # simulation compares, on simulated databases.
+    mean_log_scales: FloatArray = field(default_factory=lambda: np.empty(0))
+    unweighted_mean_log_scales: FloatArray = field(default_factory=lambda: np.empty(0))
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """Scalars and the search, for ``confidential/``; arrays are written apart."""
+        return {
+            "unweighted_bound": self.unweighted_bound,
+            "realised_bound": self.realised_bound,
+            "realised_epsilon": self.realised_epsilon,
+            "papers_epsilon_2_m_delta": self.papers_epsilon,
+            "effective_records": float(self.risk_weights.sum()),
+            "kept_draws": self.kept_draws,
+            **({} if self.divergent_draws is None else {"divergent_draws": self.divergent_draws}),
+            "search": list(self.search),
+            "r_hat": self.r_hat,
+            "ess": self.ess,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class Database:
+    """One database as the mechanism sees it: the model's ``records``, n of them, and for risk
+    measures that look at them the outcomes (n, p) in original units and the frame of public
+    columns."""
+
+    records: Any
+    n: int
+    outcome: FloatArray | None = None
+    frame: pd.DataFrame | None = None
+
+    def risks(self, settings: MechanismSettings, lipschitz: FloatArray) -> FloatArray:
+        """Risks (n,) in [0, 1] under the measure of ``settings``; lipschitz: f_i (n,).
+
+        Raises ``InputError`` if the measure needs what this database lacks."""
+        outcome = np.empty((self.n, 0)) if self.outcome is None else self.outcome
+        frame = pd.DataFrame(index=range(self.n)) if self.frame is None else self.frame
+        require_pattern(settings.measure, frame)
+        return settings.measure.risks(RiskData(outcome, lipschitz, frame))
+
+
+@dataclass(frozen=True, repr=False)
+class _Fit:
+    """One weighted fit: draws (chains, draws), which of them are kept, extremes, bounds."""
+
+    theta: Theta
+    kept: BoolArray
+    extremes: LikelihoodExtremes
+    bounds: RecordBounds
+    risk_weights: FloatArray
+
+    def flat(self, *, internal: bool = False) -> Theta:
+        """The draws (S, ...), without what concerns the sampler alone."""
+        return {
+            name: values.reshape(-1, *values.shape[2:])
+            for name, values in self.theta.items()
+            if internal or not name.endswith(INTERNAL_SUFFIX)
+        }
+
+
+class _Run:
+    """The search of one database: what it wants fitted, the fits so far, and how it ended."""
+
+    def __init__(
+        self,
+        model: Model,
+        database: Database,
+        settings: MechanismSettings,
+        seed: IntArray,
+        protects: bool,
+    ) -> None:
+        self.model, self.database, self.settings = model, database, settings
+        # Every fit starts the same stream, so that the bound moves smoothly with the weights.
+        self.seed = seed
+        self.smooth = bool(getattr(model, "common_random_numbers", True))
+        self.protects = protects
+        self.by_record = self.smooth and protects
+        self.tolerance = FIXED_POINT_TOLERANCE if protects else SIMULATED_TOLERANCE
+        self.stride = 1.0 if protects else SIMULATED_STRIDE
+        self.history: list[dict[str, float]] = []
+        self.unweighted: _Fit | None = None
+        self.fit: _Fit | None = None
+        self.refusal: RefusedError | None = None
+        self._search: Search[_Fit] = search_target(
+            self, settings, database.n, lambda lipschitz: database.risks(settings, lipschitz)
+        )
+        self.risk_weights = next(self._search)
+
+    @property
+    def searching(self) -> bool:
+        """Whether another fit is wanted."""
+        return self.fit is None and self.refusal is None
+
+    def receive(self, theta: Theta) -> None:
+        """Judge the fit (chains, draws) under ``risk_weights``; take the next step."""
+        fit = self._fit(theta)
+        self.unweighted = self.unweighted or fit
+        try:
+            self.risk_weights = self._search.send(fit)
+            late = len(self.history) >= PASSING_FITS
+            if len(self.history) >= MAX_FITS or (late and self._ran_away()):
+                raise _target_not_reached()
+        except StopIteration as done:
+            self.fit = done.value
+            self.risk_weights = self.fit.risk_weights
+            if self._ran_away():
+                self.fit, self.refusal = None, _target_not_reached()
+        except RefusedError as refusal:
+            self.refusal = refusal
+
+    def _fit(self, theta: Theta) -> _Fit:
+        flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in theta.items()}
+        kept = self._truncate(flat)
+        if not kept.all():
+            flat = {name: values[kept] for name, values in flat.items()}
+        blocks = self.model.log_lik_blocks(flat, self.database.records)
+        extremes = likelihood_extremes(blocks, self.database.n)
+        bounds = weighted_bounds(extremes, self.risk_weights)
+        self.history.append(
+            {
+                "mean_risk_weight": float(self.risk_weights.mean()),
+                "delta": float(bounds.lipschitz.max()),
+                "oscillation": float(bounds.oscillation.max()),
+            }
+        )
+        return _Fit(theta, kept, extremes, bounds, self.risk_weights)
+
+    def _ran_away(self) -> bool:
+        """Whether the weights add up to too few records to tell anything of the survey."""
+        return bool(self.risk_weights.sum() < min(MIN_EFFECTIVE_RECORDS, 0.5 * self.database.n))
+
+    def on_target(self, realised: float, target: float) -> bool:
+        """Whether the bound lies in [0.97, 1] x target, or close enough: on the safe side for a
+        sampler without common random numbers, on either for a simulated database."""
+        if not self.protects:
+            low, high = SIMULATED_WINDOW
+            return low * target <= realised <= high * target
+        patient = self.smooth or len(self.history) < NOISY_FITS
+        least = LEAST_SHARE if patient else NOISY_LEAST_SHARE
+        return least * target <= realised <= target
+
+    def _truncate(self, flat: Theta) -> BoolArray:
+        """[P] 3.1: keep the draws up to a quantile of their largest weighted bounds."""
+        draws = self.settings.plan.kept
+        if self.settings.truncate >= 1.0:
+            return np.ones(draws, dtype=bool)
+        blocks = self.model.log_lik_blocks(flat, self.database.records)
+        largest = largest_by_draw(blocks, self.risk_weights, draws)
+        order = np.argsort(largest, kind="stable")
+        kept = np.zeros(draws, dtype=bool)
+        kept[order[: self.settings.kept_draws]] = True
+        return kept
+
+
+Result = tuple[PrivateDraws, ConfidentialFit]
+
+
+def run(
+    model: Model,
+    design: PublicDesign,
+    confidential: Confidential,
+    settings: MechanismSettings,
+    rng: np.random.Generator,
+    progress: Progress | None = None,
+) -> Result:
+    """Runs the mechanism at ``settings.epsilon`` and splits the result by confidentiality.
+
+    Methods 2: unweighted fit, risks, weights that reach the target bound epsilon / (2 m) without
+    passing it, gates on convergence, and m draws at positions fixed beforehand. Raises
+    ``RefusedError`` if the target is not reached or the fit has not converged, ``InputError`` for
+    a risk measure that does not fit the survey.
+    """
+    require_pattern(settings.measure, design.frame)
+    records = model.records(design, confidential)
+    database = Database(records, design.n, confidential.outcome, design.frame)
+    (result,) = run_batch(model, [database], settings, rng, progress)
+    if isinstance(result, RefusedError):
+        raise result
+    return result
+
+
+def run_batch(
+    model: Model,
+    databases: Sequence[Database],
+    settings: MechanismSettings,
+    rng: np.random.Generator,
+    progress: Progress | None = None,
+    *,
+    protects: bool = True,
+) -> list[Result | RefusedError]:
+    """``run`` for many databases side by side: one result each, or why it was refused.
+
+    A batched model fits all of them in one sweep of arrays; the number of columns of X must be
+    the same for all. Each database has random numbers of its own, whatever else is in the batch.
+    ``protects``: False for simulated databases whose results stay inside: fixed-point weights need
+    not be exact for every single record then, which saves fits.
+    """
+    say = progress or (lambda stage: None)
+    runs = [
+        _Run(model, database, settings, rng.integers(0, 2**63, size=4), protects)
+        for database in databases
+    ]
+    say("unweighted fit")
+    for batch in [runs] if model.batched else [[each] for each in runs]:
+        searching = batch
+        while searching:
+            for each, theta in zip(searching, _sample(model, searching, settings), strict=True):
+                if theta is None:
+                    each.refusal = _broke_down()
+                else:
+                    each.receive(theta)
+            if settings.private and all(len(each.history) == 1 for each in searching):
+                say("risk weights for the target epsilon")
+            searching = [each for each in searching if each.searching]
+    say("convergence")
+    return [_result(each) for each in runs]
+
+
+def _sample(
+    model: Model, runs: Sequence[_Run], settings: MechanismSettings
+) -> list[Theta | None]:
+    """One fit of each database in a batch, (chains, draws); None where the squares of far too
+    large values overflow."""
+    generators = [np.random.default_rng(each.seed) for each in runs]
+    try:
+        with np.errstate(over="ignore", invalid="raise"):
+            stats = stacked(
+                [model.compress(each.database.records, each.risk_weights) for each in runs]
+            )
+            rng = generators if model.batched else generators[0]
+            theta = model.sample(stats, settings.plan, rng)
+    except (np.linalg.LinAlgError, FloatingPointError):
+        if len(runs) == 1:
+            return [None]
+        return [part for each in runs for part in _sample(model, [each], settings)]
+    return [{name: values[i] for name, values in theta.items()} for i in range(len(runs))]
+
+
+def _result(run_: _Run) -> Result | RefusedError:
+    """What is released of a search that ended, and what stays behind."""
+    model, settings, fit, unweighted = run_.model, run_.settings, run_.fit, run_.unweighted
+    if fit is None or unweighted is None:
+        return run_.refusal or _target_not_reached()
+    divergent = fit.theta.get(DIVERGENT)
+    try:
+        r_hat, ess = check_convergence(model.monitored(fit.theta), divergent)
+    except RefusedError as refusal:
+        return refusal
+    released = release_positions(settings.m, settings.plan, fit.kept)
+    flat = fit.flat()
+    private = PrivateDraws(
+        model.name, {name: values[released] for name, values in flat.items()}, settings
+    )
+    delta, m = float(fit.bounds.lipschitz.max()), settings.m
+    return private, ConfidentialFit(
+        risk_weights=fit.risk_weights,
+        lipschitz_by_record=fit.bounds.lipschitz,
+        oscillation_by_record=fit.bounds.oscillation,
+        unweighted_lipschitz_by_record=unweighted.extremes.lipschitz,
+        unweighted_bound=unweighted.bounds.realised,
+        realised_bound=fit.bounds.realised,
+        realised_epsilon=epsilon_of(fit.bounds.realised, m),
+        papers_epsilon=epsilon_of(delta, m),
+        search=tuple(run_.history),
+        r_hat=r_hat,
+        ess=ess,
+        kept_draws=int(fit.kept.sum()),
+        divergent_draws=None if divergent is None else int(divergent.sum()),
+        theta=fit.theta,
+        mean_log_scales=_mean_log_scales(model, fit),
+        unweighted_mean_log_scales=_mean_log_scales(model, unweighted),
+    )
+
+
+def _mean_log_scales(model: Model, fit: _Fit) -> FloatArray:
+    """Posterior means (d,) over the kept draws of what debiasing shifts."""
+    log_scales = model.log_scales({k: v[fit.kept] for k, v in fit.flat().items()})
+    return np.asarray(log_scales.mean(axis=0), dtype=np.float64)
+
+
+def release_positions(m: int, plan: SamplingPlan, kept: BoolArray) -> IntArray:
+    """Positions (m,) of the released draws among the S = chains x draws, far apart.
+
+    Draw l comes from chain l mod chains, the draws of a chain evenly spaced up to its end. Under
+    truncation the same rule runs over the kept draws, in order. Results play no part in it.
+    """
+    positions = np.flatnonzero(kept)
+    if positions.size < kept.size:
+        return np.asarray(positions[((np.arange(m) + 1) * positions.size) // m - 1])
+    chain = np.arange(m) % plan.chains
+    round_ = np.arange(m) // plan.chains
+    rounds = -(-m // plan.chains)
+    return np.asarray(positions[chain * plan.draws + ((round_ + 1) * plan.draws) // rounds - 1])
+
+
+def _target_not_reached() -> RefusedError:
+    return RefusedError(
+        "The target epsilon was not reached: with so small an epsilon or so few records the "
+        "down-weighted posterior widens as fast as its weights fall. Raise epsilon, release "
+        "fewer draws m, use fewer predictors, or run 'surveysynth check' to try settings."
+    )
+
+
+def _broke_down() -> RefusedError:
+    return RefusedError(
+        "The fit broke down: some values are far too large for numbers on the scale of "
+        "the transform. Choose another transform (log, or asinh with a public scale), or "
+        "check the outcome for values that cannot be right."
+    )

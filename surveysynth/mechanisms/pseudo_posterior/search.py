@@ -1,0 +1,249 @@
+"""The search for risk weights that bring the bound to its target (methods 2), by refitting.
+
+A search is a generator: it yields the weights that it wants fitted next, is sent the fit, and
+returns the one that reached the target. Who drives it can run many searches side by side, so
+that one batched sampler serves the fits of all.
+"""
+
+from collections.abc import Callable, Generator
+from itertools import count
+from typing import Protocol, TypeAlias, TypeVar
+
+import numpy as np
+
+from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth.errors import RefusedError
+from surveysynth.mechanisms.pseudo_posterior import weights as risk_weight_maps
+from surveysynth.mechanisms.pseudo_posterior.lipschitz import LikelihoodExtremes, RecordBounds
+from surveysynth.mechanisms.pseudo_posterior.settings import LEAST_SHARE, MechanismSettings
+
+#: The search aims at the middle of [0.97, 1] x target; it stops inside, when every weight is
+#: this close, on the log scale, to its fixed point. A looser stop is one that a single record can
+#: bring forward, and with it the weights of all.
+AIM = 0.5 * (LEAST_SHARE + 1.0)
+FIXED_POINT_TOLERANCE = 0.1
+#: Extremes over draws are not quite smooth in the weights: with few records single risks move by
+#: a fifth from fit to fit. After this many fits, and within NEAR of the fixed point, the weights
+#: follow a running mean over MEMORY fits instead, to the second tolerance.
+FULL_STEPS = 8
+NEAR = 0.5
+MEMORY = 4
+AVERAGED_TOLERANCE = 0.3
+#: One number sets linear weights, and the bound can jump across the window as it moves. Once the
+#: bracket is this narrow the fit below the jump is taken, if it uses this share of the target.
+NARROW_BRACKET = 1.001
+SAFE_SIDE_SHARE = 0.9
+#: Below this scale nothing but the shift is left of linear weights.
+LEAST_SCALE = 0.01
+
+
+class WeightedFit(Protocol):
+    """A fit under ``risk_weights`` (n,), with the extremes and bounds of its records."""
+
+    @property
+    def risk_weights(self) -> FloatArray:
+        """alpha (n,) of the fit."""
+
+    @property
+    def extremes(self) -> LikelihoodExtremes:
+        """Of the unweighted log-likelihood, by record."""
+
+    @property
+    def bounds(self) -> RecordBounds:
+        """Weighted, by record."""
+
+
+FitT = TypeVar("FitT", bound=WeightedFit)
+#: Yields alpha (n,), is sent the fit under it, returns the fit that reached the target.
+Search: TypeAlias = Generator[FloatArray, FitT, FitT]
+
+
+class Judge(Protocol):
+    """What a search has to know of the sampler that serves it."""
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the bound moves smoothly with the weights (common random numbers)."""
+
+    @property
+    def tolerance(self) -> float:
+        """How close, on the log scale, weights must come to their fixed point."""
+
+    @property
+    def by_record(self) -> bool:
+        """Whether ``tolerance`` is for every single weight, not for their root mean square."""
+
+    @property
+    def stride(self) -> float:
+        """Steps towards the fixed point in multiples of a full step, on the log scale."""
+
+    def on_target(self, realised: float, target: float) -> bool:
+        """Whether a realised bound counts as having reached the target; never above it."""
+
+
+#: Risks (n,) in [0, 1] from f_i (n,) of the unweighted fit.
+RisksOf: TypeAlias = Callable[[FloatArray], FloatArray]
+
+
+def search_target(
+    judge: Judge,
+    settings: MechanismSettings,
+    n: int,
+    risks_of: RisksOf = risk_weight_maps.relative,
+) -> Search[FitT]:
+    """The whole search for n records, from the unweighted fit on.
+
+    ``risks_of``: the risk measure of linear weights, LW unless another is given. The result is a
+    fit whose bound has reached the target of ``settings`` and does not pass it; raises
+    ``RefusedError`` if that cannot be done. Who drives a search limits the number of fits.
+    """
+    unweighted = yield np.ones(n)
+    if not settings.private:
+        return unweighted
+    if settings.weights == "fixed_point":
+        return (yield from _fixed_point(judge, unweighted, settings.target_bound))
+    risks = risks_of(unweighted.extremes.lipschitz)
+    return (yield from _linear(judge, unweighted, settings, risks))
+
+
+def _fixed_point(judge: Judge, unweighted: FitT, target: float) -> Search[FitT]:
+    """alpha_i = min(1, c / r_i), r_i = max(f_i, oscillation) of the weighted fit, iterated.
+
+    At the fixed point every record's bound is min(r_i, c), so c is the aim itself. With f_i alone
+    (methods 2) an oscillation above Delta could only be met by a smaller c for all records.
+    Steps are full and c stays while the weights lag: the bound then says how far they lag, not
+    that c is too large. Near the end c follows the bound, and noise is averaged out.
+    """
+    aim = AIM * target
+    cap, tolerance, averaged = aim, judge.tolerance, 0
+    alpha = risk_weight_maps.capped(unweighted.extremes.risk, cap)
+    per_unit = alpha / cap
+    for step in count():
+        fit = yield alpha
+        realised, risks = fit.bounds.realised, fit.extremes.risk
+        gaps = _log_gaps(alpha, risk_weight_maps.capped(risks, cap))
+        gap = gaps.max(initial=0.0) if judge.by_record else np.sqrt(np.mean(gaps**2))
+        if gap <= tolerance and judge.on_target(realised, target):
+            return fit
+        if realised <= target and bool(np.all(alpha == 1.0)):
+            return fit
+        averaging = step >= FULL_STEPS and gap <= NEAR
+        if averaging or gap <= tolerance:
+            cap = min(aim, cap * np.sqrt(aim / realised))
+        tolerance = AVERAGED_TOLERANCE if averaging else judge.tolerance
+        averaged = min(averaged + 1, MEMORY) if averaging else 1
+        # Means of 1/r: a risk that is infinite once counts as a weight of zero in that fit.
+        recent = 1.0 / np.maximum(risks, 1e-300)
+        per_unit = per_unit + (recent - per_unit) / averaged if averaged > 1 else recent
+        goal = np.minimum(1.0, cap * per_unit)
+        alpha = goal if averaging or gap <= judge.tolerance else _stepped(alpha, goal, judge.stride)
+    raise AssertionError("unreachable: who drives a search limits the number of fits")
+
+
+def _stepped(alpha: FloatArray, goal: FloatArray, stride: float) -> FloatArray:
+    """Weights (n,) ``stride`` times the way from alpha to goal, on the log scale; from zero or to
+    it, the goal."""
+    if stride == 1.0:
+        return goal
+    with np.errstate(divide="ignore", invalid="ignore"):
+        beyond = alpha * (goal / alpha) ** stride
+    return np.where((alpha > 0) & (goal > 0), np.minimum(1.0, beyond), goal)
+
+
+def _log_gaps(alpha: FloatArray, goal: FloatArray) -> FloatArray:
+    """|log(alpha / goal)| by record, (n,); two zeros are equal, one alone is infinitely far."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gaps: FloatArray = np.abs(np.log(alpha / goal))
+    return np.where(alpha == goal, 0.0, gaps)
+
+
+def _linear(
+    judge: Judge, unweighted: FitT, settings: MechanismSettings, risks: FloatArray
+) -> Search[FitT]:
+    """alpha = clip(c (1 - risk) + g, 0, 1) ([R] Alg. 2 and 3), with re-weighting (Alg. 1) on
+    request. Scalar weights are the case of equal risks: c = Delta*/Delta, iterated."""
+    target = settings.target_bound
+    # Records whose log-likelihood is not finite leave the likelihood and do not come back.
+    left = ~np.isfinite(unweighted.extremes.risk)
+    bound = float(unweighted.extremes.risk[~left].max(initial=0.0))
+
+    def weights(scale: float) -> FloatArray:
+        return risk_weight_maps.from_risks(risks, scale, settings.shift)
+
+    if settings.scale is None:
+        alike = bound > 0 and np.ptp(risks[~left]) == 0
+        start = min(1.0, AIM * target / bound) if alike else 1.0
+        fit: FitT = yield from _by_factor(judge, weights, target, left, start)
+    else:
+        fit = yield from _finite(weights(settings.scale), left)
+        if fit.bounds.realised > target:
+            raise RefusedError(
+                "The linear weights with the scale and shift given pass the target epsilon. "
+                "Lower scale and shift, leave out scale so that it is found for the target, "
+                "or raise epsilon."
+            )
+    if not settings.reweight:
+        return fit
+    base, bounds = fit.risk_weights, fit.bounds.lipschitz
+    delta = float(bounds.max())
+    # The bound stays what it was: the target, or what weights given by hand make of it.
+    limit = target if settings.scale is None else fit.bounds.realised
+    return (
+        yield from _by_factor(
+            judge, lambda k: risk_weight_maps.reweighted(base, bounds, delta, k), limit, left
+        )
+    )
+
+
+def _finite(alpha: FloatArray, left: BoolArray) -> Search[FitT]:
+    """The fit under alpha (n,) with weights of 0 for the records that have ``left`` (n,), which is
+    extended by those whose log-likelihood proves not to be finite; then they are fitted anew."""
+    while True:
+        fit = yield np.where(left, 0.0, alpha)
+        infinite = ~np.isfinite(np.maximum(fit.bounds.lipschitz, fit.bounds.oscillation))
+        if not infinite.any():
+            return fit
+        left |= infinite
+
+
+def _by_factor(
+    judge: Judge,
+    weights: Callable[[float], FloatArray],
+    target: float,
+    left: BoolArray,
+    start: float = 1.0,
+) -> Search[FitT]:
+    """Finds x > 0 whose weights bring the bound into [0.97, 1] x target, never above.
+
+    The bound is about proportional to x: steps in proportion, halved on the log scale once both
+    sides are bracketed. Stops early, below the target, when no weight can rise any more, and
+    below a jump of the bound across the window.
+    """
+    x, low, high = start, 0.0, np.inf
+    below: FitT | None = None
+    saturated = weights(1e12)
+    while True:
+        alpha = weights(x)
+        fit: FitT = yield from _finite(alpha, left)
+        realised = fit.bounds.realised
+        full = realised <= target and np.array_equal(alpha, saturated)
+        if full or judge.on_target(realised, target):
+            return fit
+        if realised > target:
+            high = x
+        else:
+            low, below = x, (fit if realised >= SAFE_SIDE_SHARE * target else None)
+        if below is not None and judge.smooth and high < NARROW_BRACKET * low:
+            return below
+        if high < LEAST_SCALE and low == 0.0:
+            raise RefusedError(
+                "No scale reaches the target epsilon: the shift alone passes it, or the posterior "
+                "widens as fast as the weights fall. Lower the shift or raise epsilon."
+            )
+        step = x * AIM * target / realised if realised > 0 else 4.0 * x
+        # A bracket from noisy bounds may hold no answer: without it the steps hover about the aim.
+        x = (
+            step
+            if low < step < high or not judge.smooth
+            else (np.sqrt(low * high) if low > 0 else high / 2.0)
+        )

@@ -1,0 +1,125 @@
+"""The price of a release: epsilon = 2 m max(Delta, max osc) (methods 2)."""
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+
+from surveysynth._support.messages import no_fixed_point
+from surveysynth.errors import InputError
+from surveysynth.mechanisms.pseudo_posterior.risk import RiskMeasure, RiskName, risk_measure
+from surveysynth.models.base import SamplingPlan
+
+WeightMap = Literal["fixed_point", "linear"]
+
+#: A release must use at least this share of its target, and never more than all of it.
+LEAST_SHARE = 0.97
+#: Relative: the ball of 50,000 is 40,000 to 60,000 ([S]).
+DEFAULT_RADIUS = 0.2
+
+
+def epsilon_of(bound: float, m: int) -> float:
+    """epsilon = 2 m times the bound on max(Delta, max osc) of one draw."""
+    return 2.0 * m * bound
+
+
+@dataclass(frozen=True)
+class MechanismSettings:
+    """Everything about the mechanism that is fixed before the data are seen, hence public.
+
+    epsilon: the target of the whole release of m draws. risk: the name of a measure, with radius,
+    absolute_radius and pattern of "count" and "pairwise", or a measure itself (``privacy.risk``).
+    weights: None stands for the fixed point where risk is "lipschitz", the only one that has it,
+    and for the linear map else; scale, shift, reweight: of the linear map, a scale of None is
+    found for the target. truncate: quantile of the draws' largest bounds above which draws are
+    dropped (1: none). Raises ``InputError`` for values out of range and settings without effect.
+    """
+
+    epsilon: float = 10.8
+    m: int = 3
+    risk: RiskName | RiskMeasure = "lipschitz"
+    weights: WeightMap | None = None
+    scale: float | None = None
+    shift: float = 0.0
+    reweight: bool = False
+    radius: float = DEFAULT_RADIUS
+    absolute_radius: bool = False
+    pattern: tuple[str, ...] = ()
+    truncate: float = 1.0
+    plan: SamplingPlan = field(default_factory=SamplingPlan)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pattern", tuple(self.pattern))
+        self._check_radius_used()
+        self._resolve_weights(self.measure.name)
+        if not (np.isfinite(self.epsilon) and self.epsilon > 0):
+            raise InputError(f"epsilon must be a positive number, got {self.epsilon!r}.")
+        if not isinstance(self.m, int) or self.m < 1:
+            raise InputError(
+                "m, the number of released draws, must be a whole number of at least 1, "
+                f"got {self.m!r}."
+            )
+        if not 0 < self.truncate <= 1:
+            raise InputError(f"truncate must be above 0 and at most 1, got {self.truncate!r}.")
+        self._check_linear()
+        if self.m > self.kept_draws:
+            raise InputError(
+                f"m = {self.m} draws cannot be released from {self.kept_draws} kept draws"
+                f"{' after truncation' if self.truncate < 1 else ''}: raise draws or lower m."
+            )
+
+    def _resolve_weights(self, risk: str) -> None:
+        has_fixed_point = risk in ("lipschitz", "none")
+        if self.weights is None:
+            chosen = "fixed_point" if has_fixed_point else "linear"
+            object.__setattr__(self, "weights", chosen)
+        if self.weights not in get_args(WeightMap):
+            known = ", ".join(get_args(WeightMap))
+            raise InputError(f"weights must be one of {known}, got {self.weights!r}.")
+        if self.weights == "fixed_point" and not has_fixed_point:
+            raise InputError(no_fixed_point(risk))
+
+    def _check_radius_used(self) -> None:
+        given = self.radius != DEFAULT_RADIUS or self.absolute_radius or bool(self.pattern)
+        if given and self.risk not in ("count", "pairwise"):
+            raise InputError(
+                "radius, absolute_radius and pattern belong to risk = 'count' and 'pairwise'; a "
+                "risk measure that is given as an object has its own."
+            )
+
+    def _check_linear(self) -> None:
+        if self.scale is not None and not (np.isfinite(self.scale) and self.scale > 0):
+            raise InputError(f"scale of linear weights must be positive, got {self.scale!r}.")
+        if not -1 <= self.shift <= 1:
+            raise InputError(f"shift of linear weights must be in [-1, 1], got {self.shift!r}.")
+        given = self.scale is not None or self.shift != 0 or self.reweight
+        if self.weights == "fixed_point" and given:
+            raise InputError(
+                "scale, shift and reweight belong to weights = 'linear'; fixed-point weights are "
+                "set by epsilon and m alone."
+            )
+
+    @property
+    def measure(self) -> RiskMeasure:
+        """The risk measure; raises ``InputError`` for an unknown name or a bad radius."""
+        risk = self.risk
+        if not isinstance(risk, str) and hasattr(risk, "risks"):
+            return risk
+        return risk_measure(
+            str(risk), radius=self.radius, pattern=self.pattern, absolute=self.absolute_radius
+        )
+
+    @property
+    def kept_draws(self) -> int:
+        """Draws that may generate data: all S, or under truncation the share that is kept."""
+        return int(self.truncate * self.plan.kept)
+
+    @property
+    def target_bound(self) -> float:
+        """Delta* = epsilon / (2 m), the target of max(Delta, max osc) of one draw."""
+        return self.epsilon / (2.0 * self.m)
+
+    @property
+    def private(self) -> bool:
+        """False under risk "none": alpha = 1 and no epsilon is claimed."""
+        return self.measure.name != "none"

@@ -1,0 +1,202 @@
+"""What a release guarantees and what it does not, in words (methods 2). Public inputs only."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.models.base import Model, psu_codes
+from surveysynth.survey.survey import PublicDesign
+
+
+@dataclass(frozen=True)
+class Statement:
+    """The guarantee in paragraphs, what is public by assumption, what epsilon does not cover."""
+
+    guarantee: tuple[str, ...]
+    assumptions: tuple[str, ...]
+    not_covered: tuple[str, ...]
+
+    @property
+    def paragraphs(self) -> tuple[str, ...]:
+        """The whole statement as Markdown paragraphs, lists included."""
+        return (
+            *self.guarantee,
+            "Public by assumption:\n\n" + "\n".join(f"- {item}" for item in self.assumptions),
+            "What epsilon does not cover:\n\n" + "\n".join(f"- {i}" for i in self.not_covered),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For privacy.json: the statement and its lists."""
+        return {
+            "statement": list(self.guarantee),
+            "assumptions": list(self.assumptions),
+            "not_covered": list(self.not_covered),
+        }
+
+
+def privacy_statement(
+    design: PublicDesign, settings: MechanismSettings, model: Model, *, test: bool = False
+) -> Statement:
+    """The statement of a release with these settings; ``test``: a seed was given."""
+    return Statement(
+        guarantee=(
+            *_warnings(settings, test),
+            *_guarantee(settings, model),
+            *_effects(design, model),
+        ),
+        assumptions=_assumptions(design),
+        not_covered=_not_covered(design, settings),
+    )
+
+
+def _warnings(settings: MechanismSettings, test: bool) -> tuple[str, ...]:
+    warnings = []
+    if test:
+        warnings.append(
+            "THIS IS A TEST AND NOT PRIVATE: its random numbers come from a seed, so anyone who "
+            "has the seed can undo the protection."
+        )
+    if not settings.private:
+        warnings.append(
+            "NOT PRIVATE: risk = none. No record was down-weighted and no epsilon is claimed."
+        )
+    return tuple(warnings)
+
+
+def _guarantee(settings: MechanismSettings, model: Model) -> tuple[str, ...]:
+    source = (
+        f"The data are {settings.m} synthetic draws from {model.title}, fitted to the "
+        "confidential survey. Outcomes and weights are synthetic; design variables are real."
+    )
+    if not settings.private:
+        return (source,)
+    truncated = (
+        f" These are what truncation left of {settings.plan.kept:,} draws: those up to the "
+        f"{settings.truncate:g} quantile of their largest record bounds. Only they may generate "
+        "data; which draws that leaves out depends on the confidential data."
+        if settings.truncate < 1
+        else ""
+    )
+    return (
+        source,
+        f"They satisfy asymptotic differential privacy with epsilon at most {settings.epsilon:g} "
+        "for the release as a whole. Neighbouring databases differ in the outcome and sampling "
+        "weight of one record; the number of records and their design variables stay the same.",
+        "The likelihood of each record was down-weighted until no record's weighted "
+        "log-likelihood, nor its range, "
+        f"passed the target bound of {settings.target_bound:g} on any of {settings.kept_draws:,} "
+        f"posterior draws: epsilon = 2 x m x bound, with m = {settings.m}."
+        + _risk(settings)
+        + " The bound was found on "
+        "this database over these draws. Asymptotic means that bounds found on databases of n "
+        "records contract onto a global bound at the rate of one over the square root of n; at "
+        "any finite n the guarantee is not that of strict differential privacy." + truncated,
+    )
+
+
+def _effects(design: PublicDesign, model: Model) -> tuple[str, ...]:
+    """What the data show of PSUs where the model has an effect of each."""
+    if psu_codes(model, design) is None:
+        return ()
+    return (
+        f"The records of a primary sampling unit ({design.psu_name}) share an effect in the model. "
+        "The effects of the sampled units were fitted with it and are not released: synthetic "
+        "data have fresh effects, drawn from the distribution of effects that belongs to each "
+        "draw.",
+    )
+
+
+def _risk(settings: MechanismSettings) -> str:
+    """Which records lose more weight than others, where the bound itself does not say it."""
+    if settings.weights == "fixed_point":
+        return ""
+    measure = settings.measure
+    raised = " Re-weighting then raised the weights of records below the bound."
+    return (
+        f" Records of higher risk (measure: {measure.name}) lost more weight; the risk of a record "
+        f"is {measure.words}." + (raised if settings.reweight else "")
+    )
+
+
+def _assumptions(design: PublicDesign) -> tuple[str, ...]:
+    columns = list(design.frame.columns)
+    items = [f"who is in the sample: the {design.n:,} records and hence every unweighted cell size"]
+    if columns:
+        items.append("the design variables of each record: " + ", ".join(map(str, columns)))
+    if design.fpc is not None:
+        items.append("the sampling fractions of the strata")
+    if design.design_effect is not None:
+        items.append(
+            f"the design effect of clustering, {design.design_effect:g}, declared by the publisher"
+        )
+    if design.population_size is not None:
+        items.append(f"the population size, {design.population_size:,.10g}")
+    constants = ", ".join(
+        transform.describe(name)
+        for transform, name in zip(design.transforms, design.outcome_names, strict=True)
+    )
+    items.append(f"the transforms of the outcomes with their constants: {constants}")
+    items.append(
+        "the settings: model, formula, priors, epsilon and all others, chosen without a look at "
+        "the outcomes and weights"
+    )
+    if design.dropped:
+        items.append(
+            f"which records were dropped for missing values ({design.dropped:,}), item "
+            "nonresponse included"
+        )
+    return tuple(items)
+
+
+def _not_covered(design: PublicDesign, settings: MechanismSettings) -> tuple[str, ...]:
+    if not settings.private:
+        return ("Nothing is covered: there is no epsilon.",)
+    items = [
+        "The risk weights: epsilon treats them, with their targeting and re-weighting, as fixed, "
+        "though they were computed from the confidential data.",
+        "That a release was made at all: fits that had not converged or missed the target would "
+        "have been refused, and that decision depends on the confidential data.",
+        f"Clusters: protection is of single records{_not_units(design)}. A household, an employer "
+        "or a primary sampling unit with several records is not protected as a whole.",
+        "Other releases from the same survey: their epsilons add up.",
+    ]
+    if settings.weights == "linear":
+        items.insert(1, _OWN_DEPENDENCE.get(settings.measure.name, _OWN_MEASURE))
+    if settings.reweight:
+        items.insert(
+            2,
+            "Re-weighting: it divides by record bounds found on the confidential data, which "
+            "epsilon takes as fixed like the weights themselves.",
+        )
+    return tuple(items)
+
+
+def _not_units(design: PublicDesign) -> str:
+    """The survey's own PSUs, by name."""
+    return "" if design.psu_name is None else f", not of primary sampling units ({design.psu_name})"
+
+
+#: How one record reaches the weights of others, by measure: epsilon covers none of it.
+_OWN_DEPENDENCE = {
+    "lipschitz": (
+        "Linear weights in particular: one record can move the smallest or largest risk and "
+        "with it the weight of every record. Replacing a single outlying record can change "
+        "the log posterior ratio by far more than epsilon/m says. Weights of the kind "
+        "'fixed_point' do not have this weakness."
+    ),
+    "count": (
+        "Count-based risks in particular: the weight of a record depends on its own outcome and "
+        "on those of all others of its pattern, so replacing one record moves the weights of "
+        "others too. Epsilon does not cover this dependence of the weights on a record. Weights "
+        "of the kind 'fixed_point' (risk = lipschitz) do not have this weakness."
+    ),
+    "scalar": (
+        "The scalar weight in particular: the record with the largest bound sets the weight of "
+        "every record. Epsilon does not cover this dependence of the weight on a record."
+    ),
+}
+_OWN_DEPENDENCE["pairwise"] = _OWN_DEPENDENCE["count"].replace("Count-based", "Pairwise", 1)
+_OWN_MEASURE = (
+    "The risk measure in particular, which is the publisher's own: how far one record can move "
+    "the risks, and with them the weights, of others is not known here and not covered."
+)

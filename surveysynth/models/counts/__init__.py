@@ -1,0 +1,1 @@
+"""Regressions of a count: Poisson and negative binomial."""

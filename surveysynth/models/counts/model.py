@@ -1,0 +1,281 @@
+"""What the count models share (methods 3): a log link, and the survey weight as one component.
+
+    y | x ~ a distribution of mean exp(x beta);  beta ~ N(0, D Omega D), Omega ~ LKJ, D half-t3
+    log w | y, x ~ N(x gamma + delta log(1 + y), s^2)      where the design has a weight
+
+The outcome enters as it is: whole numbers, no transform.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import gammaln
+
+from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth.errors import InputError
+from surveysynth.models.base import (
+    SamplingPlan,
+    Simulated,
+    SimulationKind,
+    StanProgramSpec,
+    require,
+    stacked,
+)
+from surveysynth.models.counts import density, sampler
+from surveysynth.models.counts.family import CountFamily, CountSums
+from surveysynth.models.parts import survey_weight
+from surveysynth.models.parts.gaussian import GaussianStats
+from surveysynth.models.parts.pairs import PairRecords, log_lik_blocks, sum_by
+from surveysynth.sampling.streams import Streams
+from surveysynth.survey.survey import Confidential, PublicDesign
+from surveysynth.survey.transforms import Transform
+
+PRIORS: Mapping[str, float] = MappingProxyType(
+    {"coefficient_scale": 1.0, "lkj": 6.0, **survey_weight.PRIORS}
+)
+
+
+def count_records(
+    x_cells: FloatArray, cell: IntArray, y: FloatArray, log_weight: FloatArray | None
+) -> PairRecords:
+    """Records of counts y (n,); the weight is regressed on log(1 + y)."""
+    return PairRecords(x_cells, cell, y, np.log1p(y), log_weight)
+
+
+@dataclass(frozen=True, repr=False)
+class CountStats:
+    """Weighted data of B databases: of the counts, and of the weight component if there is one."""
+
+    counts: CountSums
+    weight: GaussianStats | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Columns of X, and 2 with a weight or 1 without."""
+        return self.counts.x.shape[-1], 1 if self.weight is None else 2
+
+    @classmethod
+    def stacked(cls, parts: Sequence["CountStats"]) -> "CountStats":
+        """Those of several databases, all with a weight or all without."""
+        weights = [part.weight for part in parts if part.weight is not None]
+        counts = CountSums.stacked([part.counts for part in parts])
+        return cls(counts, stacked(weights) if weights else None)
+
+
+def compress(records: PairRecords, risk_weights: FloatArray) -> CountStats:
+    """One pass over the records (methods 4); counts without weight are left out."""
+    n_cells = records.x_cells.shape[0]
+    mass = sum_by(records.cell, risk_weights, n_cells)
+    sums = sum_by(records.cell, risk_weights * records.y, n_cells)
+    value_mass = sum_by(records.code, risk_weights, records.values.size)
+    seen = value_mass > 0
+    values, value_mass = records.values[seen], value_mass[seen]
+    counts = CountSums(
+        x=records.x_cells[None],
+        mass=mass[None],
+        sums=sums[None],
+        values=values[None],
+        value_mass=value_mass[None],
+        log_factorials=np.array([value_mass @ gammaln(values + 1.0)]),
+    )
+    return CountStats(counts, records.weight_stats(risk_weights))
+
+
+@dataclass(frozen=True)
+class CountModel:
+    """A count regression; what differs between the models is their ``family``."""
+
+    priors: Mapping[str, float]
+    name: str
+    title: str
+    stan: StanProgramSpec | None = None
+    requires: frozenset[str] = frozenset({"one_outcome"})
+    batched: bool = True
+    identified: bool = True
+    tilted: bool = False
+    clustered: bool = False
+
+    family: ClassVar[CountFamily]
+
+    def records(self, design: PublicDesign, confidential: Confidential) -> PairRecords:
+        """Raises ``InputError`` for an outcome that is transformed or not a count; the message
+        says how many records, and shows no value."""
+        require(self, design)
+        if design.transforms[0] != Transform("identity"):
+            raise InputError(
+                f"The model {self.name!r} takes a count as it is: set transform = 'identity' and "
+                f"leave out transform_scale, got {design.transforms[0].describe('y')}."
+            )
+        y = confidential.outcome[:, 0]
+        wrong = int(np.count_nonzero(~((y >= 0) & (y == np.rint(y)) & np.isfinite(y))))
+        if wrong:
+            raise InputError(
+                f"The model {self.name!r} takes an outcome of whole numbers, zero or above; "
+                f"{design.outcome_names[0]!r} is none in {wrong:,} of {design.n:,} records. Use "
+                "the model 'normal' or 'fbs' for an outcome that is measured, or correct it."
+            )
+        weight = confidential.sampling_weight
+        columns = [y] if weight is None else [y, np.log(weight)]
+        return self.records_from_simulated(design, Simulated(np.stack(columns, axis=1)))
+
+    def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> PairRecords:
+        """Records of a simulated dataset: the count, then the log weight if there is one."""
+        z = simulated.z
+        log_weight = z[:, 1] if z.shape[1] > 1 else None
+        return count_records(design.matrix.x_cells, design.matrix.cell, z[:, 0], log_weight)
+
+    def compress(self, records: PairRecords, risk_weights: FloatArray) -> CountStats:
+        """Sums by cell and by distinct count (methods 4)."""
+        return compress(records, risk_weights)
+
+    def sample(
+        self,
+        stats: CountStats,
+        plan: SamplingPlan,
+        rng: np.random.Generator | Sequence[np.random.Generator],
+    ) -> Theta:
+        """Draws, leading axes (databases, chains, draws): beta (..., K), overdispersion (..., 1)
+        where the model has it, coefficient_scale (..., K), coefficient_correlation (..., K, K) and,
+        with a weight, weight_coefficients (..., 1 + K) = (delta, gamma) and weight_variance
+        (..., 1).
+
+        The count's parameters first, then those of the weight, of which they are independent given
+        the data.
+        """
+        streams = Streams.of(rng, stats.counts.mass.shape[0], plan.chains)
+        theta = sampler.sample(self.family, stats.counts, self.priors, plan, streams)
+        if stats.weight is not None:
+            theta |= survey_weight.sample(stats.weight, self.priors, plan, streams)
+        return theta
+
+    def monitored(self, theta: Theta) -> dict[str, FloatArray]:
+        """Coefficients of both parts and logs of scales."""
+        logs = {"overdispersion": "log_overdispersion", "weight_variance": "log_weight_variance"}
+        monitored = {"beta": theta["beta"]}
+        for name, log_name in logs.items():
+            if name in theta:
+                monitored[log_name] = np.log(theta[name])
+        if "weight_coefficients" in theta:
+            monitored["weight_coefficients"] = theta["weight_coefficients"]
+        return monitored
+
+    def log_scales(self, theta: Theta) -> FloatArray:
+        """(..., d): log phi where the model has it, log s where there is a weight."""
+        parts = [np.empty((*theta["beta"].shape[:-1], 0))]
+        if "overdispersion" in theta:
+            parts.append(np.log(theta["overdispersion"]))
+        if "weight_variance" in theta:
+            parts.append(0.5 * np.log(theta["weight_variance"]))
+        return np.concatenate(parts, axis=-1)
+
+    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
+        """theta with phi and s replaced, everything else kept."""
+        result = dict(theta)
+        if "overdispersion" in theta:
+            result["overdispersion"] = np.exp(log_scales[..., :1])
+        if "weight_variance" in theta:
+            result["weight_variance"] = np.exp(2.0 * log_scales[..., -1:])
+        return result
+
+    def log_lik_blocks(
+        self, theta: Theta, records: PairRecords
+    ) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Streams unweighted log-likelihoods, (rows, (S, rows)), of count and weight together."""
+        return log_lik_blocks(self._log_mass, theta, records)
+
+    def _log_mass(self, theta: Theta, y: FloatArray, x: FloatArray) -> FloatArray:
+        return self.family.log_mass(y, theta["beta"] @ x.T, log_phi(theta))
+
+    def simulate(
+        self,
+        theta: Theta,
+        design: PublicDesign,
+        rng: np.random.Generator,
+        kind: SimulationKind = "release",
+    ) -> Simulated:
+        """Draws y* and log w*; the sample's own model, so both kinds are the same. A count too
+        large for one is infinite."""
+        x = design.matrix.x_cells[design.matrix.cell]
+        with np.errstate(over="ignore"):
+            y = self.family.draw(np.exp(x @ theta["beta"]), log_phi(theta), rng)
+        columns = [y]
+        if "weight_coefficients" in theta:
+            coefficients, variance = theta["weight_coefficients"], theta["weight_variance"][0]
+            columns.append(survey_weight.simulate(coefficients, variance, np.log1p(y), x, rng))
+        return Simulated(np.stack(columns, axis=1))
+
+    def smooth_weight(self, theta: Theta, design: PublicDesign, simulated: Simulated) -> FloatArray:
+        """E(w | y*) (methods 3); a survey without weights counts every record once."""
+        coefficients, variance = theta.get("weight_coefficients"), theta.get("weight_variance")
+        return survey_weight.smoothed(coefficients, variance, np.log1p(simulated.z[:, 0]), design)
+
+    def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
+        """w* as it was drawn; ones for a survey without weights."""
+        return survey_weight.drawn(design, simulated)
+
+    def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
+        """A coefficient of variation ``spread`` of the count, half its variance from each source
+        where there are two; SD 0.5 of the log weight."""
+        x = design.matrix.x_cells
+        sources = 2.0 if self.family.overdispersed else 1.0
+        mean = sources / (spread * spread)
+        beta = np.linalg.lstsq(x, np.full(x.shape[0], np.log(mean)), rcond=None)[0]
+        theta: Theta = {"beta": beta}
+        if self.family.overdispersed:
+            theta["overdispersion"] = np.array([mean])
+        if design.weight_name is not None:
+            coefficients, variance = survey_weight.prior_guess(x.shape[1], spread)
+            theta["weight_coefficients"] = coefficients
+            theta["weight_variance"] = variance[None]
+        return theta
+
+    def log_density(self, u: FloatArray, stats: CountStats) -> tuple[FloatArray, FloatArray]:
+        """Weighted log posterior (...) and gradient (..., d) at u (..., d), as the Stan program's
+        (``stan/``)."""
+        return density.log_density(self.family, u, stats, self.priors)
+
+    def constrain(self, u: FloatArray, shape: tuple[int, int]) -> Theta:
+        """Parameters at u (..., d); ``shape`` (K, 2 with a weight or 1)."""
+        return density.constrain(self.family, u, shape)
+
+    def unconstrain(self, theta: Theta) -> FloatArray:
+        """Inverse of ``constrain``, (..., d)."""
+        return density.unconstrain(theta)
+
+
+def log_phi(theta: Theta) -> FloatArray:
+    """log phi (..., 1), or (..., 0) of a model without it."""
+    if "overdispersion" in theta:
+        return np.log(theta["overdispersion"])
+    return np.empty((*theta["beta"].shape[:-1], 0))
+
+
+def stan_data(stats: CountStats, priors: Mapping[str, float]) -> dict[str, Any]:
+    """What the Stan programs of both models take of one database, JSON-ready."""
+    counts, k = stats.counts, stats.shape[0]
+    inside = counts.mass[0] > 0
+    return {
+        "K": k,
+        "G": int(inside.sum()),
+        "x": counts.x[0, inside].tolist(),
+        "mass": counts.mass[0, inside].tolist(),
+        "sums": counts.sums[0, inside].tolist(),
+        "log_factorials": float(counts.log_factorials[0]),
+        "coefficient_scale_prior": priors["coefficient_scale"],
+        "lkj": priors["lkj"],
+        **survey_weight.stan_data(stats.weight, k, priors),
+    }
+
+
+def stan_theta(draws: Mapping[str, FloatArray]) -> Theta:
+    """Stan's draws by name as Theta."""
+    theta = {"beta": draws["beta"]}
+    if "overdispersion" in draws:
+        theta["overdispersion"] = draws["overdispersion"]
+    root = draws["coefficient_root"]
+    theta["coefficient_scale"] = draws["coefficient_scale"]
+    theta["coefficient_correlation"] = root @ root.swapaxes(-1, -2)
+    return {**theta, **survey_weight.stan_theta(draws)}

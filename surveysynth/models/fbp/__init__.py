@@ -1,0 +1,1 @@
+"""FBP: fully Bayes for the population."""

@@ -1,0 +1,1 @@
+"""FBS: fully Bayes for the observed sample."""

@@ -1,0 +1,1 @@
+"""A finite mixture of normal regressions."""

@@ -1,0 +1,300 @@
+"""Finite mixture of normal regressions of a transformed outcome ([P] 6.1, methods 3).
+
+    y~ | x ~ sum_h pi_h N(x beta_h, s_h^2), h = 1..H;  H fixed beforehand, larger than needed
+    pi ~ Dirichlet(a/H, .., a/H), a ~ Gamma(1, 20): superfluous components stay next to empty
+    beta_h ~ N(0, D Omega D), Omega ~ LKJ(6), D = diag(sigma_k), sigma_k ~ half-t3(0, 1)
+    s_h - least_sd ~ half-t3(0, 1)
+
+and, where the design has a survey weight, log w | y, x ~ N(x gamma + delta y~, s^2). Of a record
+the likelihood that is raised to its risk weight is the marginal one, a sum over components.
+
+``least_sd`` is a public constant on the scale of the transform: values that occur many times
+(zeros, rounded figures) would draw a component's SD to zero, and the likelihood to infinity. Labels
+switch: the components of a draw have no names, and what is monitored does not depend on them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth.errors import InputError
+from surveysynth.models.base import (
+    SamplingPlan,
+    Simulated,
+    SimulationKind,
+    StanProgramSpec,
+    require,
+    stacked,
+)
+from surveysynth.models.mixture import density, likelihood, sampler
+from surveysynth.models.mixture.likelihood import MixtureSums
+from surveysynth.models.parts import survey_weight
+from surveysynth.models.parts.gaussian import GaussianStats
+from surveysynth.models.parts.pairs import PairRecords, log_lik_blocks
+from surveysynth.sampling.streams import Streams
+from surveysynth.survey.survey import Confidential, PublicDesign
+
+PRIORS: Mapping[str, float] = MappingProxyType(
+    {
+        "coefficient_scale": 1.0,
+        "residual_scale": 1.0,
+        "lkj": 6.0,
+        "concentration_shape": 1.0,
+        "concentration_rate": 20.0,
+        "least_sd": 0.1,
+        **survey_weight.PRIORS,
+    }
+)
+#: H unless the specification says otherwise.
+COMPONENTS = 5
+MAX_COMPONENTS = 50
+
+
+@dataclass(frozen=True, repr=False)
+class MixtureStats:
+    """Weighted data of B databases: of the outcomes and, if there is one, of the weight."""
+
+    outcomes: tuple[MixtureSums, ...]
+    weight: GaussianStats | None
+
+    @property
+    def outcome(self) -> MixtureSums:
+        """Of the only database."""
+        (outcome,) = self.outcomes
+        return outcome
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Columns of X, and 2 with a weight or 1 without."""
+        return self.outcomes[0].x.shape[1], 1 if self.weight is None else 2
+
+    @classmethod
+    def stacked(cls, parts: Sequence["MixtureStats"]) -> "MixtureStats":
+        """Those of several databases, all with a weight or all without."""
+        weights = [part.weight for part in parts if part.weight is not None]
+        outcomes = tuple(outcome for part in parts for outcome in part.outcomes)
+        return cls(outcomes, stacked(weights) if weights else None)
+
+
+def stan_program(components: int, least_sd: float) -> StanProgramSpec:
+    """``normal_mixture.stan`` for a number of components."""
+
+    def data(stats: MixtureStats, priors: Mapping[str, float]) -> dict[str, Any]:
+        outcome, k = stats.outcome, stats.shape[0]
+        own = ("least_sd", "lkj", "concentration_shape", "concentration_rate")
+        return {
+            "K": k,
+            "H": components,
+            "G": outcome.x.shape[0],
+            "x": outcome.x.tolist(),
+            "P": outcome.y.size,
+            "cell": (outcome.cell + 1).tolist(),
+            "y": outcome.y.tolist(),
+            "mass": outcome.mass.tolist(),
+            "coefficient_scale_prior": priors["coefficient_scale"],
+            "residual_scale_prior": priors["residual_scale"],
+            **{name: priors[name] for name in own},
+            **survey_weight.stan_data(stats.weight, k, priors),
+        }
+
+    def theta(draws: Mapping[str, FloatArray]) -> Theta:
+        root, sd = draws["coefficient_root"], draws["above_least_sd"]
+        # One component has no logits, and some interfaces then leave them out.
+        logits = draws.get("logits", np.empty((*sd.shape[:-1], 0)))
+        return {
+            "log_shares": density.log_shares(logits),
+            "concentration": draws["concentration"],
+            "beta": draws["beta"].swapaxes(-1, -2),
+            "residual_sd": least_sd + sd,
+            "coefficient_scale": draws["coefficient_scale"],
+            "coefficient_correlation": root @ root.swapaxes(-1, -2),
+            **survey_weight.stan_theta(draws),
+        }
+
+    return StanProgramSpec("normal_mixture.stan", data, theta)
+
+
+@dataclass(frozen=True)
+class NormalMixture:
+    """The mixture synthesizer: H ``components``; ``priors`` overrides constants by name.
+
+    Raises ``InputError`` for a number of components that is none.
+    """
+
+    priors: Mapping[str, float] = field(default_factory=lambda: PRIORS)
+    components: int = COMPONENTS
+    name: str = "normal_mixture"
+    title: str = "a finite mixture of normal regressions of the transformed outcome"
+    requires: frozenset[str] = frozenset({"one_outcome"})
+    batched: bool = True
+    common_random_numbers: bool = False
+    identified: bool = False
+    tilted: bool = False
+    clustered: bool = False
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.components, int) and 1 <= self.components <= MAX_COMPONENTS):
+            raise InputError(
+                f"components must be a whole number from 1 to {MAX_COMPONENTS}, got "
+                f"{self.components!r}."
+            )
+        object.__setattr__(self, "priors", MappingProxyType({**PRIORS, **self.priors}))
+
+    @property
+    def stan(self) -> StanProgramSpec | None:
+        """Its Stan program."""
+        return stan_program(self.components, self.priors["least_sd"])
+
+    def records(self, design: PublicDesign, confidential: Confidential) -> PairRecords:
+        """The transformed outcome and, if there is a weight, its logarithm."""
+        require(self, design)
+        columns = [design.transforms[0].forward(confidential.outcome[:, 0])]
+        if confidential.sampling_weight is not None:
+            columns.append(np.log(confidential.sampling_weight))
+        return self.records_from_simulated(design, Simulated(np.stack(columns, axis=1)))
+
+    def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> PairRecords:
+        """Records of a dataset that is already on the model's scale."""
+        z = simulated.z
+        log_weight = z[:, 1] if z.shape[1] > 1 else None
+        return mixture_records(design.matrix.x_cells, design.matrix.cell, z[:, 0], log_weight)
+
+    def compress(self, records: PairRecords, risk_weights: FloatArray) -> MixtureStats:
+        """Distinct pairs of cell and outcome with summed weights; Gaussian statistics of the survey
+        weight."""
+        outcome = likelihood.compress(records, risk_weights)
+        return MixtureStats((outcome,), records.weight_stats(risk_weights))
+
+    def sample(
+        self,
+        stats: MixtureStats,
+        plan: SamplingPlan,
+        rng: np.random.Generator | Sequence[np.random.Generator],
+    ) -> Theta:
+        """Draws, leading axes (databases, chains, draws): log_shares (..., H), concentration
+        (..., 1), beta (..., H, K), residual_sd (..., H), coefficient_scale (..., K),
+        coefficient_correlation (..., K, K) and, with a weight, weight_coefficients (..., 1 + K) and
+        weight_variance (..., 1).
+
+        The mixture first, then the weight, of which it is independent given the data. Internal
+        entries are functionals free of labels, for ``monitored``.
+        """
+        streams = Streams.of(rng, len(stats.outcomes), plan.chains)
+        theta = sampler.sample(
+            stats.outcomes, self.components, self.priors, plan, streams
+        )
+        if stats.weight is not None:
+            theta |= survey_weight.sample(stats.weight, self.priors, plan, streams)
+        return theta
+
+    def monitored(self, theta: Theta) -> dict[str, FloatArray]:
+        """What a mixture says of the outcome, whatever its components are called: its mean by
+        column of X (the mean over components of the coefficients), and over all records mean, log
+        SD and distribution function.
+
+        Components trade places, split and merge without any of these moving: a mixture is not
+        identified, and its parameters are no measure of whether chains agree. Draws of another
+        sampler, which come without the latter, are judged more strictly: by the SD over components
+        of the coefficients and the residual variance within components.
+        """
+        share, beta = np.exp(theta["log_shares"]), theta["beta"]
+        mean = np.einsum("...h,...hk->...k", share, beta)
+        monitored = {"mean_beta": mean}
+        if sampler.MARGINAL in theta:
+            monitored["marginal"] = theta[sampler.MARGINAL]
+        else:
+            squares = np.einsum("...h,...hk->...k", share, (beta - mean[..., None, :]) ** 2)
+            variance = (share * theta["residual_sd"] ** 2).sum(-1, keepdims=True)
+            monitored["sd_beta"] = np.sqrt(squares)
+            monitored["log_residual_variance"] = np.log(variance)
+        if "weight_coefficients" in theta:
+            monitored["weight_coefficients"] = theta["weight_coefficients"]
+            monitored["log_weight_variance"] = np.log(theta["weight_variance"])
+        return monitored
+
+    def log_scales(self, theta: Theta) -> FloatArray:
+        """None, (..., 0): mixtures are not debiased, since labels switch (methods 8)."""
+        return np.empty((*theta["concentration"].shape[:-1], 0))
+
+    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
+        """theta as it is."""
+        return dict(theta)
+
+    def log_lik_blocks(
+        self, theta: Theta, records: PairRecords
+    ) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Streams unweighted log-likelihoods, (rows, (S, rows)), of outcome and weight together."""
+        return log_lik_blocks(_log_mass, theta, records)
+
+    def simulate(
+        self,
+        theta: Theta,
+        design: PublicDesign,
+        rng: np.random.Generator,
+        kind: SimulationKind = "release",
+    ) -> Simulated:
+        """Draws a component by its share, then y~* and log w*, for every record afresh; the
+        sample's own model, so both kinds are the same."""
+        x, share = design.matrix.x_cells[design.matrix.cell], np.exp(theta["log_shares"])
+        component = rng.choice(share.size, design.n, p=share / share.sum())
+        mean = np.einsum("nk,nk->n", x, theta["beta"][component])
+        outcome = mean + theta["residual_sd"][component] * rng.standard_normal(design.n)
+        columns = [outcome]
+        if "weight_coefficients" in theta:
+            coefficients, variance = theta["weight_coefficients"], theta["weight_variance"][0]
+            columns.append(survey_weight.simulate(coefficients, variance, outcome, x, rng))
+        return Simulated(np.stack(columns, axis=1))
+
+    def smooth_weight(self, theta: Theta, design: PublicDesign, simulated: Simulated) -> FloatArray:
+        """E(w | y~*) (methods 3); a survey without weights counts every record once."""
+        coefficients, variance = theta.get("weight_coefficients"), theta.get("weight_variance")
+        return survey_weight.smoothed(coefficients, variance, simulated.z[:, 0], design)
+
+    def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
+        """w* as it was drawn; ones for a survey without weights."""
+        return survey_weight.drawn(design, simulated)
+
+    def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
+        """Components all alike, of residual SD ``spread``; 0.5 of the log weight."""
+        k, count = design.matrix.x_cells.shape[1], self.components
+        theta = {
+            "log_shares": np.full(count, -np.log(count)),
+            "concentration": np.ones(1),
+            "beta": np.zeros((count, k)),
+            "residual_sd": np.full(count, spread),
+        }
+        if design.weight_name is not None:
+            coefficients, variance = survey_weight.prior_guess(k, spread)
+            theta["weight_coefficients"] = coefficients
+            theta["weight_variance"] = variance[None]
+        return theta
+
+    def log_density(self, u: FloatArray, stats: MixtureStats) -> tuple[FloatArray, FloatArray]:
+        """Weighted log posterior (...) and gradient (..., d) at u (..., d), as in
+        ``normal_mixture.stan``."""
+        return density.log_density(u, stats, self.components, self.priors)
+
+    def constrain(self, u: FloatArray, shape: tuple[int, int]) -> Theta:
+        """Parameters at u (..., d); ``shape`` (K, 2 with a weight or 1)."""
+        return density.constrain(u, shape, self.components, self.priors["least_sd"])
+
+    def unconstrain(self, theta: Theta) -> FloatArray:
+        """Inverse of ``constrain``, (..., d)."""
+        return density.unconstrain(theta, self.priors["least_sd"])
+
+
+def mixture_records(
+    x_cells: FloatArray, cell: IntArray, y: FloatArray, log_weight: FloatArray | None
+) -> PairRecords:
+    """Records of transformed outcomes y (n,); the weight is regressed on the outcome itself."""
+    return PairRecords(x_cells, cell, y, y, log_weight)
+
+
+def _log_mass(theta: Theta, y: FloatArray, x: FloatArray) -> FloatArray:
+    return likelihood.log_mass(
+        y, x, theta["log_shares"], theta["beta"], theta["residual_sd"]
+    )

@@ -1,0 +1,147 @@
+"""Where the posterior of a mixture is, about: expectation-maximisation, component by component.
+
+The start of the chains, nothing more: the density that is sampled does not depend on it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray
+from surveysynth.models.mixture.likelihood import MixtureSums, responsibilities
+
+STEPS = 40
+#: Of more pairs than this a part, evenly spaced, is enough to start from.
+ENOUGH = 4000
+#: Least SD of a component that is begun with, in units of the least that it may have.
+_ABOVE = 1.02
+#: Least scale of a coefficient, in units of the widest: that of a regression of all records tells
+#: how far the coefficients of a small component can be from zero.
+_SMALL = 0.03
+
+
+@dataclass(frozen=True, repr=False)
+class MixtureMode:
+    """H components, the largest first: share (H,), beta (H, K), sd (H,), mass (H,)."""
+
+    share: FloatArray
+    beta: FloatArray
+    sd: FloatArray
+    mass: FloatArray
+
+
+@dataclass(frozen=True, repr=False)
+class _Fitted:
+    log_pi: FloatArray
+    beta: FloatArray
+    sd: FloatArray
+    mass: FloatArray
+    log_lik: float
+
+
+def find_mode(
+    sums: MixtureSums, components: int, least_sd: float, ridge: float
+) -> MixtureMode:
+    """A mode with all of ``components``, however little some hold: a chain empties a superfluous
+    component soon, and seldom fills an empty one. ``ridge``: prior precision of a coefficient;
+    ``least_sd``: SDs stay above it."""
+    part = _part(sums)
+    columns = sums.x.shape[1]
+    if not part.total > 0:  # no weight at all: the prior
+        ones = np.ones(components)
+        return MixtureMode(ones / components, np.zeros((components, columns)), ones, 0.0 * ones)
+    ridges = np.full(columns, ridge)
+    one = _weighted(part, np.ones((1, part.y.size)), least_sd, ridges).beta[0]
+    ridges = 1.0 / (one * one + _SMALL * _SMALL / ridge)
+    fitted = _fitted(part, components, least_sd, ridges)
+    order = np.argsort(-fitted.mass, kind="stable")
+    return MixtureMode(
+        np.exp(fitted.log_pi[order]), fitted.beta[order], fitted.sd[order],
+        fitted.mass[order] * (sums.total / part.total),
+    )  # fmt: skip
+
+
+def _part(sums: MixtureSums) -> MixtureSums:
+    step = -(-sums.y.size // ENOUGH)
+    if step <= 1:
+        return sums
+    cell, y, mass = sums.cell[::step], sums.y[::step], sums.mass[::step]
+    cells, cell = np.unique(cell, return_inverse=True)
+    starts = np.flatnonzero(np.diff(cell, prepend=-1))
+    return MixtureSums(sums.x[cells], cell, starts, y, mass)
+
+
+def _fitted(
+    sums: MixtureSums, components: int, least_sd: float, ridge: FloatArray
+) -> _Fitted:
+    """The best of several fits of ``components``: begun by cutting the residuals, or their sizes,
+    of a regression into groups of equal weight; and by adding to the best of one fewer a component
+    for the records that it fits worst, or for those in its middle."""
+    one = _weighted(sums, np.ones((1, sums.y.size)), least_sd, ridge)
+    best = _maximise(sums, one, least_sd, ridge, 1)
+    residual = sums.y - (one.beta @ sums.x.T)[0, sums.cell]
+    for count in range(2, components + 1):
+        shares = [_groups(score, sums.mass, count) for score in (residual, np.abs(residual))]
+        shares += _split_off(sums, best)
+        fits = [
+            _maximise(sums, _weighted(sums, share, least_sd, ridge), least_sd, ridge, STEPS)
+            for share in shares
+        ]
+        best = max(fits, key=lambda each: each.log_lik)
+    return best
+
+
+def _split_off(sums: MixtureSums, fitted: _Fitted) -> list[FloatArray]:
+    """Shares (1 + H, P) with one more component: for the hundredth or the tenth of the weight that
+    fits worst, or for what lies about the centre of the largest component."""
+    share, residual, log_lik = responsibilities(sums, fitted.log_pi, fitted.beta, fitted.sd)
+    largest = int(fitted.mass.argmax())
+    order = np.argsort(log_lik, kind="stable")
+    reached = np.cumsum(sums.mass[order]) / sums.total
+    own = np.zeros((3, sums.y.size))  # of each pair, what moves over
+    own[0, order[reached < 0.01]] = 0.9
+    own[1, order[reached < 0.1]] = 0.9
+    own[2] = 0.9 * share[largest] * (np.abs(residual[largest]) < 0.7)
+    return [np.concatenate([share * (1.0 - each), each[None]]) for each in own]
+
+
+def _groups(score: FloatArray, mass: FloatArray, count: int) -> FloatArray:
+    """Shares (count, P): 1 in the own group by rank of the score, but for a little elsewhere."""
+    order = np.argsort(score, kind="stable")
+    rank = np.empty(score.size)
+    rank[order] = np.cumsum(mass[order]) - 0.5 * mass[order]
+    group = np.minimum((count * rank / mass.sum()).astype(np.int64), count - 1)
+    share = np.full((count, score.size), 0.05 / count)
+    share[group, np.arange(score.size)] += 0.95
+    return share
+
+
+def _maximise(
+    sums: MixtureSums, fitted: _Fitted, least_sd: float, ridge: FloatArray, steps: int
+) -> _Fitted:
+    for _ in range(steps):
+        share, _, log_lik = responsibilities(sums, fitted.log_pi, fitted.beta, fitted.sd)
+        old, fitted = fitted.log_lik, _weighted(sums, share, least_sd, ridge)
+        fitted = _Fitted(
+            fitted.log_pi, fitted.beta, fitted.sd, fitted.mass, float(sums.mass @ log_lik)
+        )
+        if abs(fitted.log_lik - old) < 1e-3:
+            break
+    return fitted
+
+
+def _weighted(
+    sums: MixtureSums, share: FloatArray, least_sd: float, ridge: FloatArray
+) -> _Fitted:
+    """Weighted regressions, one a component, given its shares (H, P) of the pairs."""
+    weight = share * sums.mass
+    of_cell, of_y = sums.by_cell(weight), sums.by_cell(weight * sums.y)
+    mass = of_cell.sum(axis=1)
+    gram = np.einsum("hg,gk,gl->hkl", of_cell, sums.x, sums.x, optimize=True)
+    gram += np.diag(ridge)
+    beta = np.linalg.solve(gram, (of_y @ sums.x)[..., None])[..., 0]
+    residual = sums.y - np.take(beta @ sums.x.T, sums.cell, axis=1)
+    squares = np.einsum("hp,hp->h", weight, residual * residual)
+    sd = np.sqrt(np.maximum(squares / np.maximum(mass, 1e-12), (_ABOVE * least_sd) ** 2))
+    log_pi = np.log((mass + 1e-6) / (mass.sum() + 1e-6 * mass.size))
+    return _Fitted(log_pi, beta, sd, mass, -np.inf)

@@ -1,0 +1,1 @@
+"""Normal and log-normal regression of one outcome."""

@@ -1,0 +1,123 @@
+"""The normal regression as a density on Stan's unconstrained scale, and as ``normal.stan``.
+
+Order of u: beta (K), log sigma, log coefficient scales (K), coefficient correlation
+(K (K - 1) / 2) and, with a weight, delta, gamma (K) and log s.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, Theta
+from surveysynth.models.base import StanProgramSpec
+from surveysynth.models.parts import survey_weight
+from surveysynth.models.parts.coefficient_prior import HALF_T_DF, coefficient_log_prior
+from surveysynth.models.parts.gaussian import GaussianStats
+from surveysynth.sampling import unconstrained
+from surveysynth.sampling.unconstrained import CorrelationRoot
+
+
+def _split(u: FloatArray, shape: tuple[int, int]) -> list[FloatArray]:
+    k, q = shape
+    weight = k + 2 if q > 1 else 0
+    return unconstrained.split(u, (k, 1, k, unconstrained.correlation_size(k), weight))
+
+
+def log_density(
+    u: FloatArray, stats: GaussianStats, priors: Mapping[str, float]
+) -> tuple[FloatArray, FloatArray]:
+    """Weighted log posterior of methods 3 and its gradient: u (..., d) to (...) and (..., d).
+
+    ``stats`` of one database. All constants and Jacobians are in it.
+    """
+    flat = u.reshape(-1, u.shape[-1])
+    beta, log_sd, log_scale, correlation, weight = _split(flat, stats.fit.shape[-2:])
+    precision = np.exp(-2.0 * log_sd)
+    squares = stats.outcome_squares(beta)[:, None] * precision
+    prior = coefficient_log_prior(
+        beta[:, :, None], log_scale[:, :, None], correlation,
+        priors["coefficient_scale"], priors["lkj"],
+    )  # fmt: skip
+    half_t, half_t_slope = unconstrained.half_t_log_density(
+        log_sd, HALF_T_DF, priors["residual_scale"]
+    )
+    total = stats.total[0]
+    value = half_t - total * (0.5 * unconstrained.LOG_2PI + log_sd) - 0.5 * squares
+    value = value[:, 0] + prior.value
+    gradients = [
+        prior.beta[:, :, 0] - 0.5 * stats.outcome_slope(beta) * precision,
+        squares - total + half_t_slope,
+        prior.log_scale[:, :, 0],
+        prior.correlation,
+    ]
+    if weight.shape[-1]:
+        weight_value, weight_gradient = survey_weight.log_density(weight, stats, priors)
+        value = value + weight_value
+        gradients.append(weight_gradient)
+    return value.reshape(u.shape[:-1]), np.concatenate(gradients, axis=-1).reshape(u.shape)
+
+
+def constrain(u: FloatArray, shape: tuple[int, int]) -> Theta:
+    """u (..., d) to the parameters; ``shape`` (K, q), q = 2 with a weight."""
+    beta, log_sd, log_scale, correlation, weight = _split(u, shape)
+    root = CorrelationRoot.from_unconstrained(correlation, shape[0]).root
+    theta = {
+        "beta": beta,
+        "variance": np.exp(2.0 * log_sd),
+        "coefficient_scale": np.exp(log_scale),
+        "coefficient_correlation": root @ root.swapaxes(-1, -2),
+    }
+    if weight.shape[-1]:
+        theta["weight_coefficients"] = weight[..., :-1]
+        both = np.concatenate([log_sd, weight[..., -1:]], axis=-1)
+        theta["variance"] = np.exp(2.0 * both)
+    return theta
+
+
+def unconstrain(theta: Theta) -> FloatArray:
+    """Inverse of ``constrain``."""
+    root = unconstrained.correlation_of(theta["coefficient_correlation"])[1]
+    log_sd = 0.5 * np.log(theta["variance"])
+    parts = [
+        theta["beta"],
+        log_sd[..., :1],
+        np.log(theta["coefficient_scale"]),
+        unconstrained.unconstrained_correlation(root),
+    ]
+    if "weight_coefficients" in theta:
+        parts += [theta["weight_coefficients"], log_sd[..., 1:]]
+    return np.concatenate(parts, axis=-1)
+
+
+def _data(stats: GaussianStats, priors: Mapping[str, float]) -> dict[str, Any]:
+    k, q = stats.fit.shape[-2:]
+    return {
+        "K": k,
+        "has_weight": q - 1,
+        **stats.stan_data(),
+        "coefficient_scale_prior": priors["coefficient_scale"],
+        "residual_scale_prior": priors["residual_scale"],
+        "lkj": priors["lkj"],
+        "weight_coefficient_sd": priors["weight_coefficient_sd"],
+        "weight_residual_scale": priors["weight_residual_scale"],
+    }
+
+
+def _theta(draws: Mapping[str, FloatArray]) -> Theta:
+    root = draws["coefficient_root"]
+    theta = {
+        "beta": draws["beta"],
+        "variance": draws["residual_sd"] ** 2,
+        "coefficient_scale": draws["coefficient_scale"],
+        "coefficient_correlation": root @ root.swapaxes(-1, -2),
+    }
+    # Without a weight these have no elements, and some interfaces then leave them out.
+    weight_sd = draws.get("weight_sd")
+    if weight_sd is not None and weight_sd.size:
+        theta["weight_coefficients"] = draws["weight_coefficients"]
+        theta["variance"] = np.concatenate([theta["variance"], weight_sd**2], axis=-1)
+    return theta
+
+
+STAN = StanProgramSpec(program="normal.stan", data=_data, theta=_theta)

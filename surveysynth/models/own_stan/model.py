@@ -1,0 +1,408 @@
+"""A synthesizer of the caller's own: a Stan program and a small toml file that declares it.
+
+    [program]
+    file = "student_t.stan"            # relative to this file
+    title = "Student-t regression"     # for the privacy statement
+    executable = "student_t"           # optional: compiled beforehand; CmdStan is then not needed
+    adapt_delta = 0.9                  # optional
+
+    [data]                             # what each variable of the data block is
+    n = "records"
+    X = "matrix"
+    y = "outcome"
+    log_w = "log_weight"
+    alpha = "risk_weights"             # all sources: ``SOURCES`` and ``COLUMN_SOURCES``
+
+    [priors]                           # numbers passed as data; the specification may override
+    coefficient_scale = 10.0
+
+    [output]
+    parameters = ["beta", "sigma"]     # watched for convergence, and what simulate is given
+    log_lik = "log_lik"                # (n), each record's log-likelihood, unweighted
+    outcome = "y_rep"                  # generated quantities: one synthetic dataset a draw,
+    log_weight = "log_w_rep"           # on the scale of the data: transformed outcome, log weight
+    smooth_weight = "w_smooth"         # optional (n), in the units of the weight
+    # instead of these three:
+    simulate = "student_t.py:simulate"            # f(theta, design, rng) -> z (n, p + 1)
+    scales = ["sigma"]                            # optional: positive parameters, debiased by
+                                                  # about a hundred fits more
+    smooth_weight = "student_t.py:smooth_weight"  # optional: f(theta, design, z) -> weight (n,)
+
+The program must raise each record's likelihood to its risk weight, ``target += alpha[i] * ..``, for
+outcome and weight together, have proper priors that do not look at outcomes or weights, and
+generate data from parameters and public data alone. What of this can be checked is checked on the
+records themselves before the first fit (``models._program_contract``).
+"""
+
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from surveysynth._support.messages import listing, nearest
+from surveysynth._support.types import DIVERGENT, INTERNAL_SUFFIX, FloatArray, IntArray, Theta
+from surveysynth.errors import InputError
+from surveysynth.models.base import SamplingPlan, Simulated, SimulationKind, require
+from surveysynth.models.own_stan.contract import check_contract
+from surveysynth.models.own_stan.file import (
+    FUNCTION,
+    ProgramFile,
+    check_declared,
+    load_program_file,
+)
+from surveysynth.models.stan_engine import seed_from
+from surveysynth.sampling.stan.backends import CmdStanBackend, StanBackend, default_backend
+from surveysynth.sampling.stan.source import StanSource
+from surveysynth.survey.formula import encode
+from surveysynth.survey.survey import Confidential, PublicDesign
+
+LOG_LIK = "log_lik" + INTERNAL_SUFFIX
+#: Records in one block of streamed log-likelihoods.
+BLOCK_RECORDS = 1024
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, repr=False)
+class ProgramRecords:
+    """Records on the program's scale: z (n, p + 1), the log weight last, and the public data."""
+
+    z: FloatArray
+    public: Mapping[str, Any]
+
+
+@dataclass(frozen=True, repr=False)
+class ProgramStats:
+    """Records and their risk weights alpha (n,): a program of the caller's sees every record."""
+
+    records: ProgramRecords
+    risk_weights: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class StanProgram:
+    """A Stan program as a model; made by ``StanProgram.load``."""
+
+    declared: ProgramFile
+    source: StanSource
+    backend: StanBackend
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    batched: bool = False
+    identified: bool = True
+    tilted: bool = False
+    clustered: bool = False
+    common_random_numbers: bool = False
+    has_prior_guess: bool = False
+    stan: None = None
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        priors: Mapping[str, float] | None = None,
+        backend: StanBackend | None = None,
+    ) -> "StanProgram":
+        """Read a declaration and its program and hold them against each other.
+
+        ``priors`` overrides [priors] by name; ``backend`` is CmdStan unless given. Raises
+        ``InputError`` for whatever does not fit.
+        """
+        declared = load_program_file(path)
+        for name in priors or {}:
+            if name not in declared.priors:
+                raise InputError(
+                    f"priors: unknown name {name!r} for the model {declared.name!r}."
+                    f"{nearest(name, declared.priors)} Known: {listing(tuple(declared.priors))}."
+                )
+        declared = declared.model_copy(update={"priors": {**declared.priors, **(priors or {})}})
+        source = StanSource.read(declared.beside(declared.program.file))
+        check_declared(declared, source)
+        executable = declared.program.executable
+        if backend is None:
+            backend = default_backend()
+            if executable is not None:
+                backend = CmdStanBackend(declared.beside(executable))
+        output = declared.output
+        given = {"simulate": output.simulate}
+        if not output.generated:
+            given["smooth_weight"] = output.smooth_weight
+        functions = {k: _function(declared, v) for k, v in given.items() if v is not None}
+        return cls(declared, source, backend, functions)
+
+    @property
+    def name(self) -> str:
+        """The name of the toml file, without its suffix."""
+        return self.declared.name
+
+    @property
+    def title(self) -> str:
+        """The title that the file gives."""
+        return self.declared.program.title
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """A weight; one outcome and a population size where the program takes them."""
+        sources = set(self.declared.data.values())
+        single = {"one_outcome"} if "outcomes" not in sources else set()
+        return frozenset({"weight", *single, *(sources & {"population_size"})})
+
+    @property
+    def datasets_per_draw(self) -> int | None:
+        """1 where generated quantities are the data, else as many as wanted."""
+        return 1 if self.declared.output.generated else None
+
+    def prepare(self) -> None:
+        """Compile the program, unless that is done; raises ``InputError`` where it cannot."""
+        self.backend.prepare(self.source)
+
+    def records(self, design: PublicDesign, confidential: Confidential) -> ProgramRecords:
+        """z of the confidential records, after the contract has been checked on them."""
+        require(self, design)
+        assert confidential.sampling_weight is not None  # require() has checked the design
+        columns = zip(design.transforms, confidential.outcome.T, strict=True)
+        outcomes = [transform.forward(values) for transform, values in columns]
+        z = np.stack([*outcomes, np.log(confidential.sampling_weight)], axis=1)
+        records = self.records_from_simulated(design, Simulated(z))
+        check_contract(self, records)
+        return records
+
+    def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> ProgramRecords:
+        """Records of a dataset that is already on the program's scale."""
+        public = {
+            name: _public_data(source, design)
+            for name, source in self.declared.data.items()
+            if source not in _CONFIDENTIAL
+        }
+        return ProgramRecords(simulated.z, public)
+
+    def compress(self, records: ProgramRecords, risk_weights: FloatArray) -> ProgramStats:
+        """Records and weights as they are."""
+        return ProgramStats(records, risk_weights)
+
+    def data(self, stats: ProgramStats) -> dict[str, Any]:
+        """The program's data."""
+        z, alpha = stats.records.z, stats.risk_weights
+        confidential = {
+            name: _confidential_data(source, z, alpha)
+            for name, source in self.declared.data.items()
+            if source in _CONFIDENTIAL
+        }
+        return {**self.declared.priors, **stats.records.public, **confidential}
+
+    def sample(self, stats: ProgramStats, plan: SamplingPlan, rng: np.random.Generator) -> Theta:
+        """NUTS draws, leading axes (1, chains, draws): what may be released of a draw, and, with
+        names that end in two underscores, log-likelihoods (.., n) and divergences.
+
+        Raises ``InputError`` where the fit does not hold what the declaration names.
+        """
+        run = self.backend.run(
+            self.source,
+            self.data(stats),
+            chains=plan.chains,
+            warmup=plan.warmup,
+            draws=plan.draws,
+            seed=seed_from(rng),
+            adapt_delta=self.declared.program.adapt_delta,
+        )
+        output, n = self.declared.output, stats.records.z.shape[0]
+        shapes: dict[str, tuple[int, ...]] = {output.log_lik: (n,)}
+        if output.generated:
+            p = stats.records.z.shape[1] - 1
+            shapes |= {str(output.outcome): (n, p), str(output.log_weight): (n,)}
+            if output.smooth_weight:
+                shapes[output.smooth_weight] = (n,)
+        found: Theta = {}
+        for name in (*output.released, output.log_lik):
+            values = run.draws.get(name)
+            if values is None:
+                raise InputError(f"{self.name}: the fit has no variable {name!r}.")
+            expected = shapes.get(name)
+            if expected is not None:
+                values = _shaped(values, expected, f"{self.name}: {name!r}", lead=2)
+            found[name] = values[None]
+        log_lik = found.pop(output.log_lik)
+        return {**found, LOG_LIK: log_lik, DIVERGENT: run.divergent[None].astype(np.float64)}
+
+    def monitored(self, theta: Theta) -> dict[str, FloatArray]:
+        """The declared parameters; elements that are the same in every draw of every chain (a
+        correlation of 1 with itself) are left out."""
+        lead = theta[LOG_LIK].shape[:-1]
+        result = {}
+        for name in self.declared.output.parameters:
+            values = theta[name].reshape(*lead, -1)
+            flat = values.reshape(-1, values.shape[-1])
+            moving = np.any(flat != flat[:1], axis=0)
+            result[name] = values[..., moving] if moving.any() else values
+        return result
+
+    def log_lik_blocks(
+        self, theta: Theta, records: ProgramRecords
+    ) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Streams what the program computed."""
+        log_lik = theta[LOG_LIK]
+        for begin in range(0, log_lik.shape[1], BLOCK_RECORDS):
+            rows = np.arange(begin, min(begin + BLOCK_RECORDS, log_lik.shape[1]), dtype=np.int64)
+            yield rows, log_lik[:, rows]
+
+    def simulate(
+        self,
+        theta: Theta,
+        design: PublicDesign,
+        rng: np.random.Generator,
+        kind: SimulationKind = "release",
+    ) -> Simulated:
+        """The draw's generated quantities (one dataset, whatever ``rng``), or what the caller's
+        function makes of the draw's parameters."""
+        output, shape = self.declared.output, (design.n, len(design.outcome_names) + 1)
+        if output.generated:
+            outcome = theta[str(output.outcome)].reshape(design.n, -1)
+            z = np.concatenate([outcome, theta[str(output.log_weight)][:, None]], axis=1)
+        else:
+            z = self._call("simulate", theta, design, rng)
+        return Simulated(_shaped(z, shape, f"{self.name}: the simulated data"))
+
+    def smooth_weight(self, theta: Theta, design: PublicDesign, simulated: Simulated) -> FloatArray:
+        """The program's or the caller's smoothed weights, else the simulated ones, (n,)."""
+        name = self.declared.output.smooth_weight
+        if name is None:
+            drawn: FloatArray = np.exp(simulated.z[:, -1])
+            return drawn
+        if self.declared.output.generated:
+            return theta[name]
+        weight = self._call("smooth_weight", theta, design, simulated.z)
+        return _shaped(weight, (design.n,), f"{self.name}: the smoothed weights")
+
+    def _call(self, name: str, theta: Theta, design: PublicDesign, last: Any) -> FloatArray:
+        parameters = {key: theta[key] for key in self.declared.output.parameters}
+        try:
+            return np.asarray(self.functions[name](parameters, design, last), dtype=np.float64)
+        except Exception as error:
+            raise InputError(
+                f"{self.name}: the function {name} raised {type(error).__name__}: {error}"
+            ) from None
+
+    def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
+        """The simulated weights, not smoothed."""
+        return np.asarray(np.exp(simulated.z[:, -1]))
+
+    def log_scales(self, theta: Theta) -> FloatArray:
+        """Logs of the declared ``scales``, (S, d); none declared: d = 0.
+
+        Raises ``InputError`` for a scale that is not positive.
+        """
+        lead = next(iter(theta.values())).shape[0]
+        columns = [np.empty((lead, 0))]
+        for name in self.declared.output.scales:
+            if not np.all(theta[name] > 0):
+                raise InputError(f"{self.name}: scales: {name!r} is not always positive.")
+            columns.append(np.log(theta[name]).reshape(lead, -1))
+        return np.concatenate(columns, axis=1)
+
+    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
+        """The draws with other values of the declared ``scales``."""
+        result, first = dict(theta), 0
+        for name in self.declared.output.scales:
+            shape = theta[name].shape
+            last = first + int(np.prod(shape[1:]))
+            result[name] = np.exp(log_scales[:, first:last]).reshape(shape)
+            first = last
+        return result
+
+    def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
+        """There is none: feasibility is not simulated for a program of the caller's own."""
+        raise InputError(f"The model {self.name!r} has no guess of its parameters.")
+
+    def with_backend(self, backend: StanBackend) -> "StanProgram":
+        """The same program run by something else."""
+        return replace(self, backend=backend)
+
+
+_CONFIDENTIAL = ("outcome", "integer_outcome", "outcomes", "log_weight", "risk_weights")
+
+
+def _confidential_data(source: str, z: FloatArray, risk_weights: FloatArray) -> Any:
+    if source == "risk_weights":
+        return risk_weights
+    if source == "log_weight":
+        return z[:, -1]
+    if source == "outcomes":
+        return z[:, :-1]
+    if source == "outcome":
+        return z[:, 0]
+    whole = np.rint(z[:, 0])
+    different = int(np.count_nonzero(whole != z[:, 0]))
+    if different:
+        raise InputError(
+            f"integer_outcome: {different:,} records have an outcome that is not a whole number; "
+            "use transform = 'identity' and an outcome of whole numbers, or the source 'outcome'."
+        )
+    return whole.astype(np.int64)
+
+
+def _public_data(source: str, design: PublicDesign) -> Any:
+    matrix = design.matrix
+    kind, _, column = source.partition(" ")
+    if column:
+        return _column_data(kind, column.strip(), design)
+    made: dict[str, Callable[[], Any]] = {
+        "records": lambda: design.n,
+        "columns": lambda: matrix.n_columns,
+        "matrix": lambda: matrix.x_cells[matrix.cell],
+        "n_outcomes": lambda: len(design.outcome_names),
+        "population_size": lambda: design.population_size,
+    }
+    return made[kind]()
+
+
+def _column_data(kind: str, column: str, design: PublicDesign) -> Any:
+    if column not in design.frame:
+        known = [str(name) for name in design.frame.columns]
+        raise InputError(
+            f"data: there is no public column {column!r} in the design.{nearest(column, known)} "
+            "Name it in by, predictors or public_columns."
+        )
+    values = design.frame[column]
+    if kind == "column":
+        try:
+            return np.asarray(values, dtype=np.float64)
+        except ValueError:
+            raise InputError(
+                f"data: the column {column!r} is not one of numbers; use 'codes'."
+            ) from None
+    codes, levels = encode(values.astype("str"))
+    return len(levels) if kind == "levels" else codes + 1
+
+
+def _shaped(values: FloatArray, expected: tuple[int, ...], what: str, lead: int = 0) -> FloatArray:
+    """``values`` with the shape expected after ``lead`` axes; a vector will do for one column."""
+    shape = values.shape[lead:]
+    if shape == expected:
+        return values
+    if len(expected) == 2 and expected[1] == 1 and shape == expected[:1]:
+        return values[..., None]
+    raise InputError(f"{what} must have the shape {expected} (records first), got {shape}.")
+
+
+def _function(declared: ProgramFile, reference: str) -> Function:
+    """The function of ``file.py:function``; the file's code is run."""
+    found = FUNCTION.match(reference)
+    assert found is not None  # checked when the declaration was read
+    path = declared.beside(found["file"])
+    spec = importlib.util.spec_from_file_location(f"surveysynth_program_{path.stem}", path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise InputError(f"{declared.path}: there is no file {path}.")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        function = getattr(module, found["function"])
+    except AttributeError:
+        raise InputError(f"{path} has no function {found['function']!r}.") from None
+    except Exception as error:
+        raise InputError(f"{path} cannot be run: {type(error).__name__}: {error}.") from None
+    if not callable(function):
+        raise InputError(f"{found['function']!r} in {path} is not a function.")
+    return function  # type: ignore[no-any-return]

@@ -1,0 +1,287 @@
+"""What the Gaussian models share: records by cell of X, and weighted sufficient statistics.
+
+All of z (transformed outcomes and log weight or log inclusion probability) is confidential here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from surveysynth._support.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True, repr=False)
+class GaussianRecords:
+    """Records of a Gaussian model, sorted into blocks that share a linear predictor.
+
+    x_cells (G, K) distinct rows of X; cell (n,) the cell of a record; z (n, q) in file order; psu
+    (n,) codes 0..C-1 where PSUs have effects, else None. A block is a cell of X, or of a cell the
+    records of one PSU: ``order`` (n,) sorts the records by block, ``starts`` (P + 1,) bounds the
+    blocks in it, ``block_cell`` and ``block_psu`` (P,) say which they are. ``centre`` (G, q) is a
+    point near the records of a cell: log-likelihoods are expanded about it.
+    """
+
+    x_cells: FloatArray
+    cell: IntArray
+    z: FloatArray
+    psu: IntArray | None = None
+    order: IntArray = field(init=False)
+    starts: IntArray = field(init=False)
+    block_cell: IntArray = field(init=False)
+    block_psu: IntArray | None = field(init=False)
+    centre: FloatArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        n_cells = self.x_cells.shape[0]
+        cell_sizes = np.bincount(self.cell, minlength=n_cells)
+        sums = np.empty((n_cells, self.z.shape[1]))
+        for j, column in enumerate(self.z.T):
+            sums[:, j] = np.bincount(self.cell, weights=column, minlength=n_cells)
+        if self.psu is None:
+            blocks, block_psu = np.arange(n_cells), None
+            order, sizes = np.argsort(self.cell, kind="stable"), cell_sizes
+        else:
+            pairs = self.cell * self.n_psu + self.psu
+            found, sizes = np.unique(pairs, return_counts=True)
+            order = np.argsort(pairs, kind="stable")
+            blocks, block_psu = found // self.n_psu, found % self.n_psu
+        set_field = object.__setattr__  # the dataclass is frozen
+        set_field(self, "order", order)
+        set_field(self, "starts", np.concatenate([[0], np.cumsum(sizes)]))
+        set_field(self, "block_cell", blocks)
+        set_field(self, "block_psu", block_psu)
+        set_field(self, "centre", sums / np.maximum(cell_sizes, 1)[:, None])
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return int(self.cell.shape[0])
+
+    @property
+    def n_psu(self) -> int:
+        """C, the number of PSUs with effects."""
+        return 0 if self.psu is None else int(self.psu.max(initial=-1)) + 1
+
+
+@dataclass(frozen=True, repr=False)
+class PsuStats:
+    """Weighted sums by PSU, of B databases with C PSUs each, for effects of PSUs (methods 4).
+
+    total (B, C) sum of alpha; x_sum (B, C, K) X'alpha; residual (B, C, q) sum of alpha times
+    z - x fit, about the same fit as the statistics that they belong to.
+    """
+
+    total: FloatArray
+    x_sum: FloatArray
+    residual: FloatArray
+
+    def repeated(self, chains: int) -> "PsuStats":
+        """The same sums for ``chains`` chains a database."""
+        parts = (self.total, self.x_sum, self.residual)
+        return PsuStats(*(np.repeat(part, chains, axis=0) for part in parts))
+
+    @classmethod
+    def stacked(cls, parts: Sequence["PsuStats"]) -> "PsuStats":
+        """The sums of several databases; raises ``ValueError`` unless they have as many PSUs."""
+        sizes = {each.total.shape[1] for each in parts}
+        if len(sizes) > 1:
+            raise ValueError(f"databases of one batch have as many PSUs each, got {sorted(sizes)}")
+        names = ("total", "x_sum", "residual")
+        return cls(*(np.concatenate([getattr(each, name) for each in parts]) for name in names))
+
+    def residual_at(self, shift: FloatArray) -> FloatArray:
+        """Sums of alpha (z - x beta), (B, C, q), for shift = beta - fit (B, K, q)."""
+        return np.asarray(self.residual - self.x_sum @ shift, dtype=np.float64)
+
+
+@dataclass(frozen=True, repr=False)
+class GaussianStats:
+    """Weighted sufficient statistics of B databases (methods 4), about a least-squares fit.
+
+    total (B,) sum of alpha; x_sum (B, K) X'alpha; gram (B, K, K) X'AX; fit (B, K, q) a solution of
+    X'AX b = X'AZ; residual (B, q, q) = (Z - X fit)'A(Z - X fit), free of the cancellation that
+    Z'AZ suffers. The weighted sum of squares at b is residual + (b - fit)'X'AX(b - fit). psu: sums
+    by PSU, where PSUs have effects.
+    """
+
+    total: FloatArray
+    x_sum: FloatArray
+    gram: FloatArray
+    fit: FloatArray
+    residual: FloatArray
+    psu: PsuStats | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Columns of X and of z."""
+        k, q = self.fit.shape[-2:]
+        return k, q
+
+    def repeated(self, chains: int) -> "GaussianStats":
+        """The same statistics for ``chains`` chains a database: leading axis B * chains."""
+        total, x_sum, gram, fit, residual = (
+            np.repeat(part, chains, axis=0)
+            for part in (self.total, self.x_sum, self.gram, self.fit, self.residual)
+        )
+        psu = None if self.psu is None else self.psu.repeated(chains)
+        return GaussianStats(total, x_sum, gram, fit, residual, psu)
+
+    @classmethod
+    def stacked(cls, stats: Sequence["GaussianStats"]) -> "GaussianStats":
+        """Several databases with as many columns of X and as many PSUs as one batch."""
+        total, x_sum, gram, fit, residual = (
+            np.concatenate([getattr(each, name) for each in stats])
+            for name in ("total", "x_sum", "gram", "fit", "residual")
+        )
+        by_psu = [each.psu for each in stats if each.psu is not None]
+        if len(by_psu) not in (0, len(stats)):
+            raise ValueError("databases of one batch must all have PSUs, or none of them")
+        psu = PsuStats.stacked(by_psu) if by_psu else None
+        return cls(total, x_sum, gram, fit, residual, psu)
+
+    def cross(self) -> FloatArray:
+        """X'AZ, (B, K, q)."""
+        return self.gram @ self.fit
+
+    def sum_of_squares(self, beta: FloatArray) -> FloatArray:
+        """(Z - X beta)'A(Z - X beta) for beta (B, K, q): (B, q, q)."""
+        shift = beta - self.fit
+        return self.residual + shift.swapaxes(-1, -2) @ self.gram @ shift
+
+    def start_covariance(self) -> FloatArray:
+        """A positive definite guess of the residual covariance, (B, q, q), to start chains from.
+
+        A perfect fit (no more records with weight than columns) would start them at zero, where
+        the precision of the coefficients overflows its digits: a millionth of the mean square of
+        each column of Z is added, or one where there are no records.
+        """
+        mass = np.maximum(self.total, 1.0)[:, None]
+        explained = np.einsum("bkq,bkl,blq->bq", self.fit, self.gram, self.fit)
+        squares = np.einsum("bqq->bq", self.residual) + explained
+        floor = np.where(squares > 1e-290, 1e-6 * squares / mass, 1.0)
+        result: FloatArray = self.residual / mass[:, :, None]
+        return result + floor[:, :, None] * np.eye(floor.shape[1])
+
+    def outcome_squares(self, beta: FloatArray) -> FloatArray:
+        """Weighted sum of squares of y - X beta, y the first column of Z: beta (B, K) to (B,).
+
+        Here and below a single database (B = 1) broadcasts over the parameters.
+        """
+        shift = beta - self.fit[:, :, 0]
+        squares = (shift * _product(self.gram, shift)).sum(-1)
+        return np.asarray(self.residual[:, 0, 0] + squares, dtype=np.float64)
+
+    def outcome_slope(self, beta: FloatArray) -> FloatArray:
+        """Gradient (B, K) of ``outcome_squares``."""
+        return 2.0 * _product(self.gram, beta - self.fit[:, :, 0])
+
+    def conditional_squares(self, selection: FloatArray) -> FloatArray:
+        """Weighted sum of squares of v - [y, X] selection, (y, v) the columns of Z.
+
+        selection (B, 1 + K): the slope on y, then the coefficients of X.
+        """
+        slope, shift = self._conditional_shift(selection)
+        r_yy, r_yv, r_vv = self.residual[:, 0, 0], self.residual[:, 0, 1], self.residual[:, 1, 1]
+        squares: FloatArray = r_vv - 2 * slope * r_yv + slope * slope * r_yy
+        squares = squares + (shift * _product(self.gram, shift)).sum(-1)
+        return np.maximum(squares, 0.0)
+
+    def conditional_slope(self, selection: FloatArray) -> FloatArray:
+        """Gradient (B, 1 + K) of ``conditional_squares``."""
+        slope, shift = self._conditional_shift(selection)
+        by_x = _product(self.gram, shift)
+        by_y = slope * self.residual[:, 0, 0] - self.residual[:, 0, 1]
+        by_y = by_y + (self.fit[:, :, 0] * by_x).sum(-1)
+        return 2.0 * np.concatenate([by_y[:, None], by_x], axis=1)
+
+    def _conditional_shift(self, selection: FloatArray) -> tuple[FloatArray, FloatArray]:
+        slope = selection[:, 0]
+        return slope, selection[:, 1:] - self.fit[:, :, 1] + slope[:, None] * self.fit[:, :, 0]
+
+    def conditional_gram(self) -> tuple[FloatArray, FloatArray]:
+        """Gram matrix (B, 1 + K, 1 + K) of [y, X] and its products (B, 1 + K) with v, where
+        (y, v) are the columns of Z."""
+        batch, k = self.fit.shape[:2]
+        fit_y, fit_v = self.fit[:, :, 0], self.fit[:, :, 1]
+        cross_y = _product(self.gram, fit_y)
+        gram = np.empty((batch, k + 1, k + 1))
+        gram[:, 0, 0] = self.residual[:, 0, 0] + (cross_y * fit_y).sum(-1)
+        gram[:, 0, 1:] = gram[:, 1:, 0] = cross_y
+        gram[:, 1:, 1:] = self.gram
+        head = self.residual[:, 0, 1] + (cross_y * fit_v).sum(-1)
+        return gram, np.concatenate([head[:, None], _product(self.gram, fit_v)], axis=1)
+
+    def stan_data(self) -> dict[str, Any]:
+        """What the Stan programs share of one database, JSON-ready; gram exactly symmetric."""
+        return {
+            "total": float(self.total[0]),
+            "gram": (0.5 * (self.gram[0] + self.gram[0].T)).tolist(),
+            "fit": self.fit[0].tolist(),
+            "residual": (0.5 * (self.residual[0] + self.residual[0].T)).tolist(),
+        }
+
+
+def compress(records: GaussianRecords, risk_weights: FloatArray) -> GaussianStats:
+    """One pass over the records: the statistics of one database, B = 1 (methods 4).
+
+    risk_weights alpha (n,) in [0, 1].
+    """
+    x, cell, z = records.x_cells, records.cell, records.z
+    n_cells, n_outcomes = x.shape[0], z.shape[1]
+    mass = np.bincount(cell, weights=risk_weights, minlength=n_cells)
+    safe_mass = np.where(mass > 0, mass, 1.0)[:, None]
+    means = np.empty((n_cells, n_outcomes))
+    for j in range(n_outcomes):
+        deviation = risk_weights * (z[:, j] - records.centre[cell, j])
+        means[:, j] = np.bincount(cell, weights=deviation, minlength=n_cells)
+    means = records.centre + means / safe_mass
+    within = z - means[cell]
+    gram = (x * mass[:, None]).T @ x
+    root = np.sqrt(mass)[:, None]
+    fit = _least_squares(root * x, root * means)
+    between = root * (means - x @ fit)
+    residual = (within * risk_weights[:, None]).T @ within + between.T @ between
+    stats = GaussianStats(
+        total=np.array([mass.sum()]),
+        x_sum=(x * mass[:, None]).sum(0)[None],
+        gram=gram[None],
+        fit=fit[None],
+        residual=residual[None],
+    )
+    if records.psu is None:
+        return stats
+    return replace(stats, psu=_psu_stats(records, risk_weights, fit))
+
+
+def _psu_stats(records: GaussianRecords, risk_weights: FloatArray, fit: FloatArray) -> PsuStats:
+    psu, size = records.psu, records.n_psu
+    assert psu is not None  # only asked for where PSUs have effects
+    deviation = (records.z - (records.x_cells @ fit)[records.cell]) * risk_weights[:, None]
+    residual = np.empty((size, fit.shape[1]))
+    for j, column in enumerate(deviation.T):
+        residual[:, j] = np.bincount(psu, weights=column, minlength=size)
+    shape = (size, records.x_cells.shape[0])
+    mass = sparse.csr_array((risk_weights, (psu, records.cell)), shape=shape)
+    total = np.bincount(psu, weights=risk_weights, minlength=size).astype(np.float64)
+    x_sum = np.asarray(mass @ records.x_cells, dtype=np.float64)
+    return PsuStats(total[None], x_sum[None], residual[None])
+
+
+def _least_squares(x: FloatArray, z: FloatArray) -> FloatArray:
+    """A solution of x b = z, (K, q); x (G, K) may have columns without weight.
+
+    A direction that holds less than 1e-7 of the length of the scaled columns is left out: X'AX
+    knows nothing of it (1e-14), and the huge b along it would cost sums of squares their digits.
+    """
+    length = np.sqrt((x * x).sum(axis=0))
+    length = np.where(length > 0, length, 1.0)
+    scaled = np.linalg.lstsq(x / length, z, rcond=1e-7)[0]
+    return np.asarray(scaled / length[:, None], dtype=np.float64)
+
+
+def _product(matrix: FloatArray, vector: FloatArray) -> FloatArray:
+    result: FloatArray = (matrix @ vector[..., None])[..., 0]
+    return result

@@ -1,0 +1,172 @@
+"""Log-likelihoods of records as quadratic forms in z, streamed (methods 4).
+
+A Gaussian model writes the log-likelihood of a record, within a cell of X, as a quadratic form in
+z, the transformed outcomes and the log weight or log inclusion probability. All of z is
+confidential here.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth.models.parts.gaussian import GaussianRecords
+
+#: Doubles in one range of log-likelihoods (draws x records): 2 MB stays in a core's cache.
+BLOCK = 1 << 18
+#: Mean records a block from which a matrix product a block beats elementwise work.
+SMALL_BLOCK = 16
+
+
+@dataclass(frozen=True, repr=False)
+class QuadraticForm:
+    """Log-likelihood of S draws as a quadratic form within blocks of records: cells of X, or their
+    parts by PSU.
+
+    log p(record | draw s) = constant[s, g] + linear[s, g] · d - d' precision[s] d / 2, where
+    d = z - centre[g] and g is the record's block. constant (S, g), linear (S, g, q),
+    precision (S, q, q).
+    """
+
+    constant: FloatArray
+    linear: FloatArray
+    precision: FloatArray
+
+    def coefficients(self, block: int) -> FloatArray:
+        """(S, 1 + q + q(q+1)/2) coefficients of the features of ``features`` for one block."""
+        q = self.precision.shape[-1]
+        upper_i, upper_j = np.triu_indices(q)
+        factor = np.where(upper_i == upper_j, -0.5, -1.0)
+        quadratic = self.precision[:, upper_i, upper_j] * factor
+        return np.concatenate(
+            [self.constant[:, block, None], self.linear[:, block], quadratic], axis=1
+        )
+
+
+def normal_form(
+    beta: FloatArray,
+    covariance: FloatArray,
+    x_cells: FloatArray,
+    centre: FloatArray,
+    effect: FloatArray | None = None,
+) -> QuadraticForm:
+    """log N(z | x beta + effect, Sigma): beta (S, K, q), covariance (S, q, q), effect (S, g, q),
+    the blocks given by their rows of X and centres."""
+    precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
+    mean = np.matmul(x_cells, beta) - centre
+    if effect is not None:
+        mean = mean + effect
+    linear = mean @ precision
+    q = precision.shape[-1]
+    log_det = np.linalg.slogdet(covariance)[1]
+    constant = -0.5 * (
+        np.einsum("sgq,sgq->sg", linear, mean) + log_det[:, None] + q * np.log(2 * np.pi)
+    )
+    return QuadraticForm(constant, linear, precision)
+
+
+def conditional_form(
+    beta: FloatArray,
+    selection: FloatArray,
+    variance: FloatArray,
+    x_cells: FloatArray,
+    centre: FloatArray,
+    effect: FloatArray | None = None,
+) -> QuadraticForm:
+    """log N(y | x beta, v_1) + log N(v | [y, x] selection, v_2) for z = (y, v), the blocks given.
+
+    beta (S, K), selection (S, 1 + K), variance (S, 2); effect (S, g, 2) is added to the two means.
+    """
+    slope, (v_y, v_v) = selection[:, 0], variance.T
+    # Residuals of a record: e_y = d_y + r_y and e_v = d_v - slope d_y + r_v.
+    r_y = centre[:, 0] - beta @ x_cells.T
+    r_v = centre[:, 1] - slope[:, None] * centre[:, 0] - selection[:, 1:] @ x_cells.T
+    if effect is not None:
+        r_y, r_v = r_y - effect[:, :, 0], r_v - effect[:, :, 1]
+    log_norm = -0.5 * np.log(v_y * v_v) - np.log(2 * np.pi)
+    squares = r_y * r_y / v_y[:, None] + r_v * r_v / v_v[:, None]
+    slope_v = -r_v / v_v[:, None]
+    linear = np.stack([-r_y / v_y[:, None] - slope[:, None] * slope_v, slope_v], axis=-1)
+    precision = np.empty((slope.shape[0], 2, 2))
+    precision[:, 0, 0] = 1.0 / v_y + slope * slope / v_v
+    precision[:, 0, 1] = precision[:, 1, 0] = -slope / v_v
+    precision[:, 1, 1] = 1.0 / v_v
+    return QuadraticForm(log_norm[:, None] - 0.5 * squares, linear, precision)
+
+
+def features(deviation: FloatArray) -> FloatArray:
+    """(1 + q + q(q+1)/2, n) features 1, d_j, d_j d_k (j <= k) of deviations d (n, q)."""
+    upper_i, upper_j = np.triu_indices(deviation.shape[1])
+    products = deviation[:, upper_i] * deviation[:, upper_j]
+    return np.concatenate([np.ones((deviation.shape[0], 1)), deviation, products], axis=1).T
+
+
+def ranges_of_blocks(
+    starts: IntArray, draws: int, budget: int = BLOCK
+) -> Iterator[tuple[int, int]]:
+    """Ranges [first, last) of blocks whose coefficients and records fit a memory budget.
+
+    ``budget`` counts doubles a range (draws x records, at least one block a range).
+    """
+    limit = max(1, budget // max(draws, 1))
+    first, n_blocks = 0, starts.shape[0] - 1
+    while first < n_blocks:
+        last = int(np.searchsorted(starts, starts[first] + limit, side="right")) - 1
+        last = min(max(last, first + 1), first + limit, n_blocks)
+        yield first, last
+        first = last
+
+
+#: (theta, rows of X (g, K), centres (g, q), PSUs (g,) or None) of g blocks to their form.
+FormOf = Callable[[Theta, FloatArray, FloatArray, IntArray | None], QuadraticForm]
+
+
+def log_lik_blocks(
+    quadratic_form: FormOf, theta: Theta, records: GaussianRecords
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    """Streams (rows (b,), log_lik (S, b)) over ranges of blocks of records.
+
+    Large blocks: one small matrix product a block. Many small ones (continuous predictors): the
+    same form elementwise. The array yielded is overwritten by the next range.
+    """
+    draws = next(iter(theta.values())).shape[0]
+    for first, last in ranges_of_blocks(records.starts, draws):
+        cells = records.block_cell[first:last]
+        psu = None if records.block_psu is None else records.block_psu[first:last]
+        form = quadratic_form(theta, records.x_cells[cells], records.centre[cells], psu)
+        begin, end = records.starts[first], records.starts[last]
+        if end - begin >= SMALL_BLOCK * (last - first):
+            for block in range(first, last):
+                yield from _block_by_product(form, block, block - first, records, draws)
+        else:
+            yield _blocks_elementwise(form, first, last, records)
+
+
+def _block_by_product(
+    form: QuadraticForm, block: int, local: int, records: GaussianRecords, draws: int
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    coefficients = form.coefficients(local)
+    centre = records.centre[records.block_cell[block]]
+    step = max(1, BLOCK // draws)
+    for begin in range(records.starts[block], records.starts[block + 1], step):
+        rows = records.order[begin : min(begin + step, records.starts[block + 1])]
+        yield rows, coefficients @ features(records.z[rows] - centre)
+
+
+def _blocks_elementwise(
+    form: QuadraticForm, first: int, last: int, records: GaussianRecords
+) -> tuple[IntArray, FloatArray]:
+    starts = records.starts[first : last + 1]
+    rows = records.order[starts[0] : starts[-1]]
+    local = np.repeat(np.arange(last - first), np.diff(starts))
+    deviation = records.z[rows] - records.centre[records.cell[rows]]
+    q = deviation.shape[1]
+    log_lik = form.constant[:, local]
+    for j in range(q):
+        slope = form.linear[:, local, j]
+        for k in range(j, q):
+            factor = 0.5 if j == k else 1.0
+            slope -= factor * form.precision[:, j, k, None] * deviation[None, :, k]
+        log_lik += slope * deviation[None, :, j]
+    return rows, log_lik

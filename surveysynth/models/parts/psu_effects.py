@@ -1,0 +1,264 @@
+"""Effects of PSUs (methods 3, clusters), batched: what the Gaussian models share.
+
+    z_i = mean_i + a_c(i) + e_i,  e_i ~ N(0, Sigma),  a_c ~ N(0, T),  q columns each
+
+T = D Omega D with half-t3 scales and an LKJ correlation, as of the residuals; the likelihood of a
+record, conditional on the effect of its PSU, is down-weighted, the prior of the effects is not.
+The data enter through sums by PSU (``PsuStats``): nothing here runs over records, or over PSUs in
+a loop. The functions take any q x q covariance, one a chain of the batch B.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_ndtr, ndtri_exp, stdtrit
+
+from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray, IntArray, Theta
+from surveysynth.models.parts.coefficient_prior import HALF_T_DF
+from surveysynth.models.parts.covariance import CovarianceBlock, LogTie
+from surveysynth.models.parts.gaussian import PsuStats
+from surveysynth.sampling.streams import Streams
+
+#: Entries of Theta: T (..., q, q), which may be released, and the effects (..., C, q) of the
+#: sampled PSUs, which never leave the mechanism.
+PSU_COVARIANCE = "psu_covariance"
+PSU_EFFECT = "psu_effect" + INTERNAL_SUFFIX
+#: Times a sweep that effects are drawn and rescaled. Of a variance that the data bound from above
+#: only, two leave twice the effective draws of one, for an eighth of the time more.
+MOVES = 2
+
+
+def effects_of(theta: Theta, psu: IntArray | None) -> FloatArray | None:
+    """Effects (S, g, q) of the PSUs (g,) of some blocks of records, or None without any."""
+    return None if psu is None else theta[PSU_EFFECT][:, psu]
+
+
+def fresh_effects(
+    theta: Theta,
+    psu: IntArray | None,
+    rng: np.random.Generator,
+    mean: FloatArray | float = 0.0,
+) -> FloatArray | float:
+    """New effects a* ~ N(mean, T) of every PSU, record by record (n, q); 0 without effects.
+
+    theta: one draw; psu (n,) codes; mean (q,)."""
+    if PSU_COVARIANCE not in theta:
+        return 0.0
+    if psu is None:
+        raise ValueError("parameters with effects of PSUs meet a design without PSUs")
+    root = np.linalg.cholesky(theta[PSU_COVARIANCE])
+    effects = mean + rng.standard_normal((int(psu.max()) + 1, root.shape[0])) @ root.T
+    return np.asarray(effects[psu], dtype=np.float64)
+
+
+def log_psu_sd(theta: Theta) -> FloatArray:
+    """Logs (..., q) of the SDs of the effects, for diagnostics."""
+    return np.asarray(0.5 * np.log(np.einsum("...kk->...k", theta[PSU_COVARIANCE])))
+
+
+def rescaled_psus(theta: Theta, factor: FloatArray) -> Theta:
+    """SDs of the effects times ``factor`` (..., q), where PSUs have effects; correlations stay.
+
+    Down-weighting shrinks what lies between PSUs about as much as what lies within them, and the
+    effects of few PSUs tell little of how much: debiasing lets T follow the residual scales.
+    """
+    if PSU_COVARIANCE not in theta:
+        return theta
+    covariance = theta[PSU_COVARIANCE] * factor[..., :, None] * factor[..., None, :]
+    return {**theta, PSU_COVARIANCE: covariance}
+
+
+@dataclass(frozen=True)
+class JointCoordinates:
+    """Coordinates z M in which residuals and effects are independent, one by one.
+
+    matrix M (B, q, q) and its inverse: M' Sigma M = I and M' T M = diag(variance), (B, q). vectors
+    (B, q, q), orthonormal: with Sigma = L L', M is L^-T times these.
+    """
+
+    matrix: FloatArray
+    inverse: FloatArray
+    variance: FloatArray
+    vectors: FloatArray
+
+    @classmethod
+    def of(cls, covariance: FloatArray, psu_covariance: FloatArray) -> "JointCoordinates":
+        """Those of Sigma and T, both (B, q, q)."""
+        root = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+        whitening = np.asarray(np.linalg.inv(root), dtype=np.float64)
+        return cls.whitened(root, whitening, psu_covariance)
+
+    @classmethod
+    def whitened(
+        cls, root: FloatArray, whitening: FloatArray, psu_covariance: FloatArray
+    ) -> "JointCoordinates":
+        """The same of a Cholesky factor of Sigma and its inverse, and T."""
+        values, vectors = np.linalg.eigh(
+            whitening @ psu_covariance @ whitening.swapaxes(-1, -2)
+        )
+        matrix = whitening.swapaxes(-1, -2) @ vectors
+        inverse = vectors.swapaxes(-1, -2) @ root.swapaxes(-1, -2)
+        return cls(matrix, inverse, np.maximum(values, 0.0), vectors)
+
+    def shrinkage(self, total: FloatArray) -> FloatArray:
+        """Variances t / (1 + A t) (B, C, q) of the effects given all else, in these coordinates:
+        sums of residuals times this are their means. total A (B, C)."""
+        variance = self.variance[:, None, :]
+        result: FloatArray = variance / (1.0 + total[:, :, None] * variance)
+        return result
+
+
+def marginal_likelihood(
+    psu: PsuStats, gram: FloatArray, fit: FloatArray, coordinates: JointCoordinates
+) -> tuple[FloatArray, FloatArray]:
+    """Likelihood of coefficients beta (B, K, q) with the effects integrated out: its precision
+    (B, q, K, q, K) and linear term (B, q, K), both by column of z in its own units.
+
+    In joint coordinates the Gram matrix of column j is X'AX - sum_c x_c x_c' t_j / (1 + A_c t_j),
+    x_c the sum of a PSU. gram (B, K, K) and fit are of the whole.
+    """
+    shrinkage = coordinates.shrinkage(psu.total).swapaxes(-1, -2)[..., None]
+    shrunk = (shrinkage * psu.x_sum[:, None]).swapaxes(-1, -2)
+    gram_j = gram[:, None] - shrunk @ psu.x_sum[:, None]
+    matrix = coordinates.matrix
+    white_fit = (fit @ matrix).swapaxes(-1, -2)[..., None]
+    white_residual = (psu.residual @ matrix).swapaxes(-1, -2)[..., None]
+    linear_j = (gram_j @ white_fit - shrunk @ white_residual)[..., 0]
+    b, q, k = linear_j.shape
+    pairs = (matrix[:, :, None, :] * matrix[:, None, :, :]).reshape(b, q * q, q)
+    precision = (pairs @ gram_j.reshape(b, q, k * k)).reshape(b, q, q, k, k)
+    return np.ascontiguousarray(precision.swapaxes(2, 3)), matrix @ linear_j
+
+
+class PsuBlock:
+    """T (B, q, q) and the effects (B, C, q) of B chains, for the statistics of their PSUs.
+
+    ``start`` (B, q, q) of T; ``priors`` has psu_scale and lkj; ``tied``: whether T's conditional
+    has a further factor (``CovarianceBlock``); ``moves``: see ``MOVES``. A sweep draws the
+    coefficients by ``marginal_likelihood``, then ``draw_effects``, what else depends on the
+    residuals, and ``update``.
+    """
+
+    def __init__(
+        self,
+        psu: PsuStats,
+        start: FloatArray,
+        priors: Mapping[str, float],
+        rng: Streams,
+        *,
+        tied: bool = False,
+        moves: int = MOVES,
+    ) -> None:
+        self.psu, self.rng, self.tied, self.moves = psu, rng, tied, moves
+        self.batch, self.size, self.q = psu.residual.shape
+        self.prior_scale = priors["psu_scale"]
+        count = np.full(self.batch, float(self.size))
+        self.block = CovarianceBlock(
+            start, count, self.prior_scale, priors["lkj"], rng, tied=tied
+        )
+        self.effects = np.zeros(psu.residual.shape)
+
+    @property
+    def covariance(self) -> FloatArray:
+        """T (B, q, q)."""
+        return self.block.covariance
+
+    def draw_random_numbers(self, c: int) -> None:
+        """Random numbers of the next c sweeps."""
+        b, q, rng = self.batch, self.q, self.rng
+        self.block.draw_random_numbers(c)
+        self.normals = rng.standard_normal((self.moves, c, b, self.size, q), 2)
+        self.uniforms = rng.random((self.moves, c, 2, q, b), 4)
+
+    def draw_effects(
+        self, i: int, coordinates: JointCoordinates, residual: FloatArray, move: int = 0
+    ) -> None:
+        """Effects | coefficients, Sigma, T; residual (B, C, q) the weighted sums of z - mean."""
+        variance = coordinates.shrinkage(self.psu.total)
+        # Turned with the coordinates, which may jump where the effects must not: eigenvectors have
+        # no sign of their own.
+        normals = self.normals[move, i] @ coordinates.vectors
+        white = variance * (residual @ coordinates.matrix) + np.sqrt(variance) * normals
+        self.effects = white @ coordinates.inverse
+
+    def sum_of_squares(self, squares: FloatArray, residual: FloatArray) -> FloatArray:
+        """Weighted sum of squares (B, q, q) of z - mean - effect, from that of z - mean."""
+        cross = residual.swapaxes(-1, -2) @ self.effects
+        return squares - cross - cross.swapaxes(-1, -2) + self._weighted_squares()
+
+    def _weighted_squares(self) -> FloatArray:
+        weighted = self.psu.total[:, :, None] * self.effects
+        return np.asarray(weighted.swapaxes(-1, -2) @ self.effects, dtype=np.float64)
+
+    def update(
+        self, i: int, covariance: FloatArray, residual: FloatArray, log_tie: LogTie | None = None
+    ) -> None:
+        """T | effects, then T and the effects together given the residual covariance (B, q, q)
+        and the weighted sums (B, C, q) of z - mean."""
+        self.block.update(i, self.effects.swapaxes(-1, -2) @ self.effects, log_tie)
+        root = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+        whitening = np.asarray(np.linalg.inv(root), dtype=np.float64)
+        precision = whitening.swapaxes(-1, -2) @ whitening
+        self._rescale(self.uniforms[0, i], precision, residual, log_tie)
+        for move in range(1, self.moves):
+            coordinates = JointCoordinates.whitened(root, whitening, self.covariance)
+            self.draw_effects(i, coordinates, residual, move)
+            self._rescale(self.uniforms[move, i], precision, residual, log_tie)
+
+    def _rescale(
+        self,
+        uniforms: FloatArray,
+        precision: FloatArray,
+        residual: FloatArray,
+        log_tie: LogTie | None,
+    ) -> None:
+        """Scales s_j of T given a_.j / s_j, the effects in units of their SDs, which stay.
+
+        T | a alone creeps where the data say less of the effects than their prior does, s near 0
+        above all. In r = s_new / s_old the likelihood is exp(l r - m r^2 / 2): r comes from this
+        normal cut off at 0 and is accepted by the prior ratio, or, where the likelihood is wider
+        than the prior, s from the prior and is accepted by the likelihood ratio. precision of the
+        residuals (B, q, q); uniforms (2, q, B).
+        """
+        products = residual.swapaxes(-1, -2) @ self.effects
+        linears = (precision * products.swapaxes(-1, -2)).sum(-1)
+        quadratics = precision * self._weighted_squares()
+        units = np.sqrt(np.einsum("bkk->bk", self.covariance)) / self.prior_scale
+        factor, log_u = np.ones((self.batch, self.q)), np.log(uniforms[1])
+        tie: FloatArray | float = 0.0 if log_tie is None else log_tie(self.covariance)
+        for j in range(self.q):
+            quadratic = quadratics[:, j, j]
+            linear = linears[:, j] + quadratic - (quadratics[:, j] * factor).sum(1)
+            ratio, log_accept = _proposed_ratio(units[:, j], linear, quadratic, uniforms[0, j])
+            moved = factor.copy()
+            moved[:, j] = ratio
+            after = tie
+            if log_tie is not None:
+                after = log_tie(self.covariance * moved[:, :, None] * moved[:, None, :])
+            accept = log_u[j] < log_accept + after - tie
+            factor = np.where(accept[:, None], moved, factor)
+            tie = np.where(accept, after, tie)
+        self.block.covariance = self.covariance * factor[:, :, None] * factor[:, None, :]
+        self.effects = self.effects * factor[:, None, :]
+
+
+def _proposed_ratio(
+    units: FloatArray, linear: FloatArray, quadratic: FloatArray, uniform: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Proposed r = s_new / s_old > 0 and the log of its acceptance ratio without a tie, where the
+    likelihood is exp(linear r - quadratic r^2 / 2); units: s_old over the scale of its prior."""
+    # Which of both proposals is made depends on what stays: quadratic / s^2.
+    narrow = quadratic > units * units
+    precision = np.where(narrow, quadratic, 1.0)
+    mean, sd = linear / precision, 1.0 / np.sqrt(precision)
+    ratio = mean - sd * ndtri_exp(np.log1p(-uniform) + log_ndtr(mean / sd))
+    if not narrow.all():
+        from_prior = stdtrit(HALF_T_DF, 0.5 + 0.5 * uniform) / units
+        ratio = np.where(narrow, ratio, from_prior)
+    possible = np.isfinite(ratio) & (ratio > 1e-290)
+    ratio = np.where(possible, ratio, 1.0)
+    new, old = (HALF_T_DF + value * value for value in (ratio * units, units))
+    prior = 0.5 * (HALF_T_DF + 1.0) * np.log(old / new)
+    likelihood = (ratio - 1.0) * (linear - 0.5 * quadratic * (ratio + 1.0))
+    return ratio, np.where(possible, np.where(narrow, prior, likelihood), -np.inf)

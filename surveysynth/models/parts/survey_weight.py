@@ -1,0 +1,185 @@
+"""The survey weight as one component of a model of the outcome (methods 3).
+
+    log w | y, x ~ N(x gamma + delta h(y), s^2)
+
+    (delta, gamma) ~ N(0, 10^2 I),  s ~ half-t3(0, 1)
+
+h(y) is the model's own: the transformed outcome, or log(1 + y) of a count. The priors are weakly
+informative on a log scale: a log weight has residual SDs well below 1, and sampling weights seldom
+span more than a few orders of magnitude. The log-likelihood of a record is the sum of the two.
+Statistics are those of Z = (h(y), log w) on X.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, Theta
+from surveysynth.models.base import SamplingPlan, Simulated
+from surveysynth.models.parts.coefficient_prior import HALF_T_DF
+from surveysynth.models.parts.coefficients import overdispersion
+from surveysynth.models.parts.gaussian import GaussianStats
+from surveysynth.models.parts.sweeps import run_sweeps
+from surveysynth.sampling import primitives, unconstrained
+from surveysynth.sampling.streams import Streams
+from surveysynth.survey.survey import PublicDesign
+
+PRIORS: Mapping[str, float] = MappingProxyType(
+    {"weight_coefficient_sd": 10.0, "weight_residual_scale": 1.0}
+)
+
+
+def simulate(
+    coefficients: FloatArray, variance: FloatArray, h: FloatArray, x: FloatArray,
+    rng: np.random.Generator,
+) -> FloatArray:  # fmt: skip
+    """Log weights (n,) given h (n,): coefficients (1 + K,) = (delta, gamma), x (n, K)."""
+    mean = coefficients[0] * h + x @ coefficients[1:]
+    return np.asarray(mean + np.sqrt(variance) * rng.standard_normal(h.shape[0]))
+
+
+def smoothed(
+    coefficients: FloatArray | None,
+    variance: FloatArray | None,
+    h: FloatArray,
+    design: PublicDesign,
+) -> FloatArray:
+    """E(w | y*) (n,), the mean of the log-normal, given h (n,) (methods 3). A survey without
+    weights, which has no such parameters, counts every record once."""
+    if coefficients is None or variance is None:
+        return np.ones(design.n)
+    x = design.matrix.x_cells[design.matrix.cell]
+    mean = coefficients[0] * h + x @ coefficients[1:]
+    return np.asarray(np.exp(mean + 0.5 * variance))
+
+
+def drawn(design: PublicDesign, simulated: Simulated) -> FloatArray:
+    """w* (n,) as it was drawn, the second column of z; ones for a survey without weights."""
+    z = simulated.z
+    return np.asarray(np.exp(z[:, 1])) if z.shape[1] > 1 else np.ones(design.n)
+
+
+def prior_guess(columns: int, spread: float) -> tuple[FloatArray, FloatArray]:
+    """(delta, gamma) and s^2 of a log weight of SD 0.5, correlated by -0.5 with an outcome of
+    residual SD ``spread``: public inputs alone."""
+    coefficients = np.zeros(columns + 1)
+    coefficients[0] = -0.25 / spread
+    return coefficients, np.asarray(0.1875)
+
+
+def log_density(
+    u: FloatArray, stats: GaussianStats, priors: Mapping[str, float]
+) -> tuple[FloatArray, FloatArray]:
+    """Weighted log posterior of the component and its gradient, one database.
+
+    u (S, 2 + K): delta, gamma, log s; value (S,), gradient (S, 2 + K).
+    """
+    coefficients, log_sd = u[:, :-1], u[:, -1]
+    squares = stats.conditional_squares(coefficients) * np.exp(-2.0 * log_sd)
+    slope = stats.conditional_slope(coefficients) * np.exp(-2.0 * log_sd)[:, None]
+    prior, prior_slope = unconstrained.normal_log_density(
+        coefficients, priors["weight_coefficient_sd"]
+    )
+    half_t, half_t_slope = unconstrained.half_t_log_density(
+        log_sd, HALF_T_DF, priors["weight_residual_scale"]
+    )
+    total = stats.total[0]
+    value = -total * (0.5 * unconstrained.LOG_2PI + log_sd) - 0.5 * squares + prior + half_t
+    by_log_sd = squares - total + half_t_slope
+    return value, np.concatenate([prior_slope - 0.5 * slope, by_log_sd[:, None]], axis=1)
+
+
+class WeightBlocks:
+    """The component in a batch of B chains: coefficients (B, 1 + K) and variance (B,)."""
+
+    def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
+        self.stats, self.rng = stats, rng
+        self.prior_precision = priors["weight_coefficient_sd"] ** -2
+        self.residual_scale = priors["weight_residual_scale"]
+        self.gram, self.cross = stats.conditional_gram()
+        self.batch = stats.fit.shape[0]
+        self._start()
+
+    def _start(self) -> None:
+        """Overdispersed starts about the least-squares fit."""
+        s, b = self.stats, self.batch
+        guess = s.start_covariance()
+        slope = guess[:, 0, 1] / guess[:, 0, 0]
+        variance = guess[:, 1, 1] - slope * guess[:, 0, 1]
+        fit = np.concatenate([slope[:, None], s.fit[:, :, 1] - slope[:, None] * s.fit[:, :, 0]], 1)
+        self.variance = variance * np.exp(0.2 * self.rng.standard_normal((b,), 0))
+        jitter = overdispersion(self.gram, self.rng, 1)[:, :, 0]
+        self.coefficients = fit + jitter * np.sqrt(variance)[:, None]
+
+    def draw_random_numbers(self, c: int) -> None:
+        """Random numbers of the next c sweeps."""
+        b = self.batch
+        self.normals = self.rng.standard_normal((c, b, self.gram.shape[-1]), 1)
+        self.levels = self.rng.random((c, b), 1)
+        self.uniforms = self.rng.random((c, primitives.MAX_SHRINKS, b), 2)
+
+    def state(self) -> Theta:
+        """weight_coefficients (B, 1 + K) and weight_variance (B, 1)."""
+        return {
+            "weight_coefficients": self.coefficients,
+            "weight_variance": self.variance[:, None],
+        }
+
+    def sweep(self, i: int) -> None:
+        """(delta, gamma) | s normal; s^2 by slice. i counts sweeps since the numbers were drawn."""
+        precision = self.gram / self.variance[:, None, None]
+        precision = precision + self.prior_precision * np.eye(precision.shape[-1])
+        linear = self.cross / self.variance[:, None]
+        self.coefficients = primitives.normal_from_precision(precision, linear, self.normals[i])
+        squares = self.stats.conditional_squares(self.coefficients)
+        total = self.stats.total
+        self.variance = primitives.slice_variances(
+            self.variance, total, np.zeros_like(total), squares, self.residual_scale,
+            self.levels[i], self.uniforms[i], df=HALF_T_DF,
+        )  # fmt: skip
+
+
+def sample(
+    stats: GaussianStats,
+    priors: Mapping[str, float],
+    plan: SamplingPlan,
+    rng: np.random.Generator | Streams,
+) -> Theta:
+    """The component alone, for models whose outcome has a sampler of its own: Gibbs draws,
+    weight_coefficients (B, chains, draws, 1 + K) and weight_variance (B, chains, draws, 1)."""
+    if isinstance(rng, np.random.Generator):
+        rng = Streams.of(rng, stats.total.shape[0], plan.chains)
+    return run_sweeps(WeightBlocks(stats.repeated(plan.chains), priors, rng), plan)
+
+
+def stan_data(
+    stats: GaussianStats | None, columns: int, priors: Mapping[str, float]
+) -> dict[str, Any]:
+    """What the Stan programs of models without other Gaussian parts take of the component,
+    JSON-ready; zeros where there is no weight."""
+    zeros = {
+        "total": 0.0,
+        "gram": np.zeros((columns, columns)).tolist(),
+        "fit": np.zeros((columns, 2)).tolist(),
+        "residual": np.zeros((2, 2)).tolist(),
+    }
+    return {
+        "has_weight": int(stats is not None),
+        **(zeros if stats is None else stats.stan_data()),
+        "weight_coefficient_sd": priors["weight_coefficient_sd"],
+        "weight_residual_scale": priors["weight_residual_scale"],
+    }
+
+
+def stan_theta(draws: Mapping[str, FloatArray]) -> Theta:
+    """Stan's draws of the component by name as Theta; nothing where there is no weight."""
+    # Without a weight these have no elements, and some interfaces then leave them out.
+    weight_sd = draws.get("weight_sd")
+    if weight_sd is None or not weight_sd.size:
+        return {}
+    return {
+        "weight_coefficients": draws["weight_coefficients"],
+        "weight_variance": weight_sd**2,
+    }

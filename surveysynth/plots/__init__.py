@@ -1,1 +1,0 @@
-"""Figures. Matplotlib is imported when one is drawn."""

@@ -1,1 +1,0 @@
-"""The arithmetic of the mechanism: bounds, risk weights, budget, statement."""

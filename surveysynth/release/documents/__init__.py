@@ -1,0 +1,1 @@
+"""The documents of a release: for readers, for programs, for checking."""

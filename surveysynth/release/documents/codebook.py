@@ -1,0 +1,125 @@
+"""codebook.json: every column of the microdata, for people and programs."""
+
+from typing import TYPE_CHECKING, Any
+
+from surveysynth.release.facts import ReleaseFacts
+from surveysynth.release.folder.microdata import (
+    DEFAULT_WEIGHT_NAME,
+    VARIANCE_SUFFIX,
+    file_name,
+    fraction_name,
+    public_column_names,
+    synthetic_column_names,
+)
+
+if TYPE_CHECKING:
+    from surveysynth.survey.survey import PublicDesign
+
+
+def make_codebook(facts: ReleaseFacts, *, replicates: int, separate_pair: bool) -> dict[str, Any]:
+    """The codebook as JSON-ready values; ``replicates`` is the number of datasets a draw."""
+    design = facts.design
+    synthetic = synthetic_column_names(design, separate_pair=separate_pair)
+    return {
+        "warnings": list(facts.warnings),
+        "title": facts.title,
+        "records_per_file": design.n,
+        "population_size": design.population_size,
+        "row_order": "sorted by the public columns; the order carries no information",
+        "columns": [
+            *(_public_column(facts, name) for name in public_column_names(design)),
+            *(_synthetic_column(facts, name) for name in synthetic),
+        ],
+        "synthetic_columns": list(synthetic),
+        "variance_pair": _variance_pair(facts, separate_pair=separate_pair),
+        "files": [
+            {
+                "file": f"microdata/{file_name(draw, replicate, facts.microdata_format)}",
+                "draw": draw,
+                "replicate": replicate,
+            }
+            for draw in range(1, facts.settings.m + 1)
+            for replicate in range(1, replicates + 1)
+        ],
+    }
+
+
+def _public_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
+    design, labels = facts.design, facts.labels
+    roles = {
+        "table": name in design.by,
+        "stratum": name == design.strata_name,
+        "psu": name == design.psu_name,
+        "fpc": name == fraction_name(design),
+        "predictor": name in design.predictors,
+        "public": name in design.public_columns,
+    }
+    meanings = {
+        "table": "classifies the tables",
+        "stratum": "stratum of the sample design",
+        "psu": "primary sampling unit",
+        "fpc": "sampling fraction of the stratum (finite population correction)",
+        "predictor": "predictor of the synthesizer",
+        "public": "public column",
+    }
+    held = [role for role, applies in roles.items() if applies]
+    column: dict[str, Any] = {
+        "name": name,
+        "title": labels.title(name),
+        "meaning": "; ".join(meanings[role] for role in held),
+        "source": "public",
+        "roles": held,
+        "type": _type_of(design, name),
+        "unit": labels.of(name).unit,
+    }
+    if name in design.levels:
+        column["levels"] = [
+            {"code": code, "label": labels.level(name, code)} for code in design.levels[name]
+        ]
+        column["margin_in_tables"] = labels.of(name).margin
+    return column
+
+
+def _type_of(design: "PublicDesign", name: str) -> str:
+    if name == fraction_name(design):
+        return "number"
+    kinds = {"i": "integer", "u": "integer", "f": "number", "b": "true or false"}
+    return kinds.get(design.frame[name].dtype.kind, "text")
+
+
+def _synthetic_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
+    design, labels = facts.design, facts.labels
+    base = name.removesuffix(VARIANCE_SUFFIX)
+    is_weight = base == (design.weight_name or DEFAULT_WEIGHT_NAME)
+    if name != base:
+        meaning = f"stands in for {base} when variances are estimated"
+    elif is_weight:
+        meaning = "smoothed synthetic weight: population units that the record stands for"
+        if design.population_size is not None:
+            meaning += "; sums to the public population size"
+    else:
+        transform = design.transforms[design.outcome_names.index(base)]
+        meaning = f"synthetic value, drawn from a model of {transform.describe(base)}"
+    return {
+        "name": name,
+        "title": labels.title(base),
+        "meaning": meaning,
+        "source": "synthetic",
+        "roles": ["weight" if is_weight else "outcome"],
+        "type": "number",
+        "unit": labels.of(base).unit,
+    }
+
+
+def _variance_pair(facts: ReleaseFacts, *, separate_pair: bool) -> dict[str, Any]:
+    design = facts.design
+    suffix = VARIANCE_SUFFIX if separate_pair else ""
+    return {
+        "outcomes": [f"{name}{suffix}" for name in design.outcome_names],
+        "weight": f"{design.weight_name or DEFAULT_WEIGHT_NAME}{suffix}",
+        "note": (
+            "estimate variances from these columns, estimates from the columns without the suffix"
+            if separate_pair
+            else "the same columns serve for estimates and for their variances"
+        ),
+    }

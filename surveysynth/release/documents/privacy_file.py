@@ -1,0 +1,80 @@
+"""privacy.json: the guarantee and everything it depends on, for programs. Nothing realised."""
+
+import platform
+from pathlib import Path
+from typing import Any
+
+from surveysynth._support.doctor import version_of
+from surveysynth.inference.published import debias_facts
+from surveysynth.release.facts import ReleaseFacts
+
+_LIBRARIES = ("surveysynth", "numpy", "scipy", "pandas")
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that compute the published numbers."""
+    versions = {"python": platform.python_version()}
+    return {**versions, **{name: version_of(name) for name in _LIBRARIES}}
+
+
+def make_privacy_record(facts: ReleaseFacts, model_title: str) -> dict[str, Any]:
+    """JSON-ready values; epsilon and lipschitz_bound are targets, hence upper bounds."""
+    settings, private = facts.settings, facts.settings.private and not facts.test
+    return {
+        "warnings": list(facts.warnings),
+        "private": private,
+        "test": facts.test,
+        "guarantee": (
+            "asymptotic differential privacy" if settings.private else "none (risk = none)"
+        ),
+        "epsilon": settings.epsilon if settings.private else None,
+        "lipschitz_bound": settings.target_bound if settings.private else None,
+        "m": settings.m,
+        "draws": settings.plan.kept,
+        "chains": settings.plan.chains,
+        "model": Path(facts.spec.synthesizer.model).stem,
+        "model_title": model_title,
+        "risk": settings.measure.name,
+        "settings": _settings(facts),
+        "debiasing": None if facts.debias is None else debias_facts(facts.debias),
+        **facts.statement.as_dict(),
+        "versions": library_versions(),
+    }
+
+
+def _settings(facts: ReleaseFacts) -> dict[str, Any]:
+    spec, settings = facts.spec, facts.settings
+    synthesizer = spec.synthesizer
+    return {
+        **settings.measure.settings,
+        "weights": settings.weights,
+        "scale": settings.scale,
+        "shift": settings.shift,
+        "reweight": settings.reweight,
+        "truncate": settings.truncate,
+        "draws_per_chain": settings.plan.draws,
+        "warmup_per_chain": settings.plan.warmup,
+        "replicates_per_draw": spec.privacy.replicates_per_draw,
+        "outcomes": list(synthesizer.outcome),
+        "transforms": [
+            transform.describe(name)
+            for transform, name in zip(synthesizer.transforms, synthesizer.outcome, strict=True)
+        ],
+        "formula": facts.design.matrix.formula,
+        "engine": synthesizer.engine,
+        "smoothing": synthesizer.smoothing,
+        "inference": synthesizer.inference,
+        "priors": dict(synthesizer.priors),
+        "by": list(spec.tables.by),
+        "statistics": list(spec.tables.statistics),
+        "linearisation": spec.linearisation,
+        "flags": spec.tables.flags,
+        "flag_action": spec.tables.flag_action,
+        "round_counts": spec.tables.round_counts,
+        "digits_mean": spec.tables.digits_mean,
+        "lonely_psu": spec.survey.lonely_psu,
+        "clusters": None if facts.clusters is None else facts.clusters.as_dict(),
+        "population_size": spec.survey.population_size,
+        "records": facts.design.n,
+        "records_dropped": facts.design.dropped,
+    }

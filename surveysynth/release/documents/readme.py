@@ -1,0 +1,235 @@
+"""README.md of a release: for the person who uses the tables and the microdata."""
+
+from collections.abc import Sequence
+
+from surveysynth.release.documents.readme_words import digits_section, in_short
+from surveysynth.release.documents.recompute_python import Example, has_lonely_stratum
+from surveysynth.release.documents.recompute_r import r_program
+from surveysynth.release.facts import ReleaseFacts
+from surveysynth.release.folder.microdata import (
+    DEFAULT_WEIGHT_NAME,
+    VARIANCE_SUFFIX,
+    file_name,
+    public_column_names,
+    synthetic_column_names,
+)
+from surveysynth.release.tables.flags import policy_of
+from surveysynth.release.tables.table import FILE_STEMS, NO_SAMPLE_FLAG, SMALL_SAMPLE_FLAG
+from surveysynth.release.writers.formats import FORMATS, table_files
+
+
+def make_readme(
+    facts: ReleaseFacts, example: Example, *, replicates: int, separate_pair: bool
+) -> str:
+    """The whole file as Markdown."""
+    sections = [
+        [f"# {plain(facts.title)}", *(f"**{warning}**" for warning in facts.warnings)],
+        _what_this_is(facts, replicates),
+        _files(facts, replicates),
+        _columns(facts, separate_pair=separate_pair),
+        _weighting(facts, separate_pair=separate_pair),
+        _combining(facts, replicates),
+        _example(example),
+        digits_section(facts),
+        [
+            "## The privacy guarantee",
+            *in_short(facts),
+            *map(_without_tags, facts.statement.paragraphs),
+        ],
+    ]
+    return "\n\n".join(paragraph for section in sections for paragraph in section) + "\n"
+
+
+def plain(text: str) -> str:
+    """Text in Markdown that is shown as it stands, on one line."""
+    special = "\\`*_[]<>#|&"
+    escaped = "".join(f"\\{char}" if char in special else char for char in text)
+    return " ".join(escaped.split())
+
+
+def _without_tags(markdown: str) -> str:
+    """Markdown in which column names cannot open an HTML tag."""
+    return markdown.replace("<", "\\<")
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(f"**{plain(name)}**" for name in names)
+
+
+def _what_this_is(facts: ReleaseFacts, replicates: int) -> list[str]:
+    design, m = facts.design, facts.settings.m
+    count = m * replicates
+    debiased = facts.debias is not None and facts.debias.debiased
+    draws = "draws after debiasing them (see the privacy guarantee)" if debiased else "draws"
+    paragraphs = [
+        f"These tables describe a population through a sample of {design.n:,} records. The "
+        "published values are not those of the people in the sample: a statistical model of the "
+        f"confidential values was fitted under a privacy mechanism, m = {m} parameter draws were "
+        f"released from it, and {count} synthetic datasets were simulated from the {draws}, "
+        f"{replicates} each. Tables and microdata come from the synthetic datasets alone.",
+        f"Synthetic are {_named(synthetic_column_names(design, separate_pair=False))}. Classifying "
+        f"and design columns ({_named(public_column_names(design)) or 'none'}) and the numbers of "
+        "sample records are public and published as they are.",
+    ]
+    if facts.spec.tables.source:
+        paragraphs.append(f"Source: {plain(facts.spec.tables.source)}.".replace("..", "."))
+    if design.dropped:
+        paragraphs.append(
+            f"{design.dropped:,} survey records with missing values were left out beforehand."
+        )
+    return paragraphs
+
+
+def _files(facts: ReleaseFacts, replicates: int) -> list[str]:
+    tables = facts.spec.tables
+    last = file_name(facts.settings.m, replicates, facts.microdata_format)
+    first = file_name(1, 1, facts.microdata_format)
+    rows = [
+        *(
+            f"- `{folder}/{name}`: {FORMATS[ending].meaning}"
+            for folder, name, ending in table_files(tables)
+        ),
+        f"- `microdata/{first}` to `{last}`: one synthetic dataset each",
+        "- `codebook.json`: every column of the microdata",
+        "- `privacy.json`: the privacy guarantee and its settings, for programs",
+    ]
+    return [
+        "## Files",
+        "\n".join(rows),
+        "Columns of the csv tables: the classifying columns (a margin has its own code), "
+        "`is_margin`, `estimate`, `se` (standard error), `df` (degrees of freedom of the "
+        "interval), `df_design` (those of the design), `ci_lower` and `ci_upper` "
+        f"({100 * tables.level:.4g}% interval), `n` (sample records), `flag`. "
+        f"The flag `{SMALL_SAMPLE_FLAG}` marks few sample records, `{NO_SAMPLE_FLAG}` a cell "
+        "without any, which has no estimate. The mean of one record has no standard error."
+        f"{_rules(facts)}",
+        "In csv files a text that begins with = + - or @, and is not a number, has an apostrophe "
+        "before it, so that no spreadsheet takes it for a formula.",
+    ]
+
+
+def _rules(facts: ReleaseFacts) -> str:
+    """What the reliability flags do, where there are any."""
+    policy = policy_of(facts.spec.tables.flags, facts.spec.tables.flag_action)
+    legend = "".join(f" {plain(sentence)}" for sentence in policy.legend())
+    if not policy.withholding:
+        return legend
+    return (
+        f"{legend} Withheld numbers are empty in the csv files. Withholding spares readers numbers "
+        "that say little; it protects nobody, and the microdata allow to recompute them."
+    )
+
+
+def _columns(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
+    synthetic = synthetic_column_names(facts.design, separate_pair=separate_pair)
+    rows = [
+        *(
+            f"- **{plain(name)}** ({plain(facts.labels.titled_with_unit(name))}): public"
+            for name in public_column_names(facts.design)
+        ),
+        *(
+            f"- **{plain(name)}** ({plain(facts.labels.titled_with_unit(name))}): synthetic"
+            for name in synthetic
+        ),
+    ]
+    return ["## Columns of the microdata", "\n".join(rows)]
+
+
+def _weighting(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
+    """Estimates and variances of one dataset, as the tables were made."""
+    design = facts.design
+    weight = plain(design.weight_name or DEFAULT_WEIGHT_NAME)
+    scaled = (
+        f" The weights of a dataset add up to the population size, {design.population_size:,.10g}."
+        if design.population_size is not None
+        else ""
+    )
+    linearised = (
+        "u = w (d - N_d/N) for a count, u = w (y d - t_d/N) for a total"
+        if facts.spec.linearisation == "ratio"
+        else "u = w d for a count, u = w y d for a total"
+    )
+    fpc = "(1 - f_h) " if design.fpc is not None else ""
+    by_unit = design.psu_name is not None and design.design_effect is None
+    units = "primary sampling units" if by_unit else "records"
+    strata = f"{units} of stratum h" if design.strata_name else f"{units} (one stratum)"
+    clusters = (
+        f" u is summed within each primary sampling unit (**{plain(design.psu_name)}**) first."
+        if by_unit and design.psu_name
+        else ""
+    )
+    lonely = f' A stratum with one of them follows the rule "{design.lonely_psu}" of R\'s survey.'
+    pair = f" Variances are taken from the columns whose names end in `{VARIANCE_SUFFIX}`."
+    return [
+        "## How to weight and combine",
+        f"Use the column **{weight}** as the weight w of every record.{scaled} With d = 1 for the "
+        "records of a cell and 0 for others, one dataset gives the count N_d = sum(w d), the total "
+        "t_d = sum(w y d) and the mean (or proportion) t_d / N_d.",
+        f"Its variance is V = sum over strata {fpc}n_h / (n_h - 1) · sum((u - mean_h(u))^2) over "
+        f"all n_h {strata}, inside the cell or not, where {linearised}, "
+        f"u = w d (y - mean) / N_d for a mean.{clusters}{pair if separate_pair else ''}"
+        f"{lonely if has_lonely_stratum(design) else ''}",
+        *_clusters(facts),
+    ]
+
+
+def _clusters(facts: ReleaseFacts) -> list[str]:
+    """How the data and the variances take account of PSUs."""
+    clusters = facts.clusters
+    if clusters is None:
+        return []
+    units = f"primary sampling units (**{plain(clusters.column)}**)"
+    if clusters.design_effect is None:
+        return [
+            f"The sample was drawn in {units}. Synthetic records of a unit resemble each other as "
+            "those of the survey do, through an effect that each dataset draws afresh: who belongs "
+            "to a unit is real, what its records have in common is not. A variance that ignores "
+            "the units is too small."
+        ]
+    return [
+        f"The sample was drawn in {units}, but synthetic records of one unit are independent. V is "
+        f"therefore multiplied by {clusters.design_effect:g}, the design effect that the publisher "
+        "declared: the factor by which clustering raises variances, the same for every number. "
+        "Variances by unit would be too small, and so would any that leave the factor out."
+    ]
+
+
+def _combining(facts: ReleaseFacts, replicates: int) -> list[str]:
+    """From the datasets to one estimate, its standard error and interval."""
+    m = facts.settings.m
+    counted = " (primary sampling units less strata)" if facts.clusters is not None else ""
+    averaged = (
+        f"Average estimates and variances over the {replicates} replicates of a draw to q_l and v_l"
+        if replicates > 1
+        else "Call the estimate and the variance from draw l q_l and v_l"
+    )
+    single = [
+        "Only one draw was released (m = 1): the variance of the synthesis cannot be estimated, "
+        "and the standard errors leave it out."
+    ]
+    return [
+        f"{averaged} (l = 1..{m}). Then:",
+        "- estimate: q = mean of the q_l\n"
+        "- between draws: b = variance of the q_l, divisor m - 1\n"
+        "- variance: T = mean of the v_l + b/m (partial synthesis; not Rubin's rule for missing "
+        "data)\n"
+        "- degrees of freedom: (m - 1) (1 + mean(v_l) / (b/m))^2, at most the design's "
+        f"{facts.df_design:g}{counted}; interval: q ± t · sqrt(T)",
+        "Do not pool the datasets into one file, and do not take the spread of a synthetic dataset "
+        "alone for the uncertainty: both give standard errors that are too small.",
+        *(single if m == 1 else []),
+    ]
+
+
+def _example(example: Example) -> list[str]:
+    table = f"tables/{FILE_STEMS[example.statistic]}"
+    withheld = "" if example.published else " (there they are withheld as unreliable)"
+    return [
+        "## A worked example",
+        "Run in the folder of this file, either program prints an estimate and its standard error "
+        f"as they stand in `{table}` (data row {example.row + 1}){withheld}. The first needs "
+        "pandas and NumPy" + (" and pyarrow" if example.setting.parquet else "") + ":",
+        f"```python\n{example.code}\n```",
+        "The second needs R" + (" and its package arrow" if example.setting.parquet else "") + ":",
+        f"```r\n{r_program(example.setting)}\n```",
+    ]

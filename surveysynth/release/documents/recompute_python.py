@@ -1,0 +1,299 @@
+"""The worked example of a release's README: one published number recomputed from the microdata.
+
+The programs are text for the data user, who needs pandas and NumPy, or R alone. Tests run them and
+compare the results with the published table.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from surveysynth.release.facts import ReleaseFacts
+from surveysynth.release.folder.microdata import DEFAULT_WEIGHT_NAME, VARIANCE_SUFFIX, fraction_name
+from surveysynth.release.tables.table import SMALL_SAMPLE, ReleaseTable, Statistic
+from surveysynth.release.writers.csv import safe_text
+
+if TYPE_CHECKING:
+    from surveysynth.survey.survey import PublicDesign
+
+_PREFERENCE: tuple[Statistic, ...] = ("mean", "proportion", "total", "count")
+
+_ESTIMATES: dict[str, str] = {
+    "count": "w[inside].sum()",
+    "total": "(w * y)[inside].sum()",
+    "mean": "(w * y)[inside].sum() / w[inside].sum()",
+    "proportion": "(w * y)[inside].sum() / w[inside].sum()",
+}
+
+_LINEARISED: dict[tuple[str, str], str] = {
+    ("count", "plain"): "w * inside",
+    ("total", "plain"): "w * y * inside",
+    ("mean", "plain"): "w * inside * (y - value) / w[inside].sum()",
+    ("count", "ratio"): "w * (inside - value / POPULATION)",
+    ("total", "ratio"): "w * (y * inside - value / POPULATION)",
+}
+
+
+LonelyRule = Literal["none", "skip", "adjust", "average"]
+"""How the program treats strata with one unit; none where there is no such stratum."""
+
+
+@dataclass(frozen=True)
+class ExampleSetting:
+    """What the programs in any language are made from; names and codes as the files have them.
+
+    cell: codes of the by-columns that the row is restricted to; codes: columns to read as text;
+    variance_pair: outcome and weight that variances are taken from, None where they are the same;
+    rule: linearisation of this statistic; psu: where variances are by PSU.
+    """
+
+    statistic: Statistic
+    rule: str
+    cell: dict[str, str]
+    outcome: str
+    weight: str
+    variance_pair: tuple[str, str] | None
+    strata: str | None
+    psu: str | None
+    fraction: str | None
+    population: float | None
+    lonely: LonelyRule
+    parquet: bool
+    design_effect: float | None = None
+
+    @property
+    def codes(self) -> list[str]:
+        """Columns of codes that the program reads, each once."""
+        design = [name for name in (self.strata, self.psu) if name is not None]
+        return list(dict.fromkeys([*self.cell, *design]))
+
+
+@dataclass(frozen=True)
+class Example:
+    """The setting, the program in Python, and the row of the published table it recomputes."""
+
+    setting: ExampleSetting
+    code: str
+    outcome: str | None
+    row: int
+    published: bool
+
+    @property
+    def statistic(self) -> Statistic:
+        """The table's statistic."""
+        return self.setting.statistic
+
+
+def make_example(
+    facts: ReleaseFacts, tables: list[ReleaseTable], *, separate_pair: bool
+) -> Example:
+    """Choose a published number (a mean of an interior cell where there is one) and write it.
+
+    Only where every number is withheld does it choose one of those.
+    """
+    ordered = sorted(tables, key=lambda each: _PREFERENCE.index(each.statistic))
+    table = next((t for t in ordered if t.frame["se"].notna().any()), ordered[0])
+    row = _example_row(table, facts.design)
+    setting = _setting(facts, table, row, separate_pair=separate_pair)
+    published = bool(table.frame["se"].notna().iloc[row])
+    return Example(setting, python_program(setting), table.outcome, row, published)
+
+
+def _units_by_stratum(design: "PublicDesign") -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Numbers of records of each stratum, or of PSUs where variances are by PSU."""
+    strata = np.zeros(design.n, dtype=np.int64) if design.strata is None else design.strata
+    if design.psu is not None and design.design_effect is None:
+        strata = np.unique(np.stack([strata, design.psu]), axis=1)[0]
+    return np.bincount(strata)
+
+
+def has_lonely_stratum(design: "PublicDesign") -> bool:
+    """Whether some stratum has a single record (or primary sampling unit)."""
+    return bool(np.any(_units_by_stratum(design) == 1))
+
+
+def _example_row(table: ReleaseTable, design: "PublicDesign") -> int:
+    frame = table.frame
+    shown = frame["se"].notna()
+    # The average rule counts strata by the row's own records: show it where it is simplest.
+    if not (has_lonely_stratum(design) and design.lonely_psu == "average"):
+        for wanted in (~frame["is_margin"] & shown, shown):
+            rows = np.flatnonzero(wanted & (frame["n"] >= SMALL_SAMPLE))
+            if rows.size:
+                return int(rows[0])
+    return 0
+
+
+def _setting(
+    facts: ReleaseFacts, table: ReleaseTable, row: int, *, separate_pair: bool
+) -> ExampleSetting:
+    design, record = facts.design, table.frame.iloc[row]
+    parquet = facts.microdata_format == "parquet"
+
+    def written(text: str) -> str:
+        return text if parquet else safe_text(text)
+
+    def column(name: str | None) -> str | None:
+        return None if name is None else written(name)
+
+    outcome = table.outcome or design.outcome_names[0]
+    weight = design.weight_name or DEFAULT_WEIGHT_NAME
+    lonely: dict[str, LonelyRule] = {"adjust": "adjust", "average": "average"}
+    ratio_or_mean = table.statistic in ("mean", "proportion")
+    return ExampleSetting(
+        statistic=table.statistic,
+        rule="plain" if ratio_or_mean else facts.spec.linearisation,
+        cell={
+            written(each): written(str(record[each]))
+            for each in table.by
+            if record[each] != facts.labels.of(each).margin
+        },
+        outcome=written(outcome),
+        weight=written(weight),
+        variance_pair=(written(outcome + VARIANCE_SUFFIX), written(weight + VARIANCE_SUFFIX))
+        if separate_pair
+        else None,
+        strata=column(design.strata_name),
+        psu=column(design.psu_name) if design.design_effect is None else None,
+        fraction=column(fraction_name(design)),
+        population=design.population_size,
+        lonely=lonely.get(design.lonely_psu, "skip") if has_lonely_stratum(design) else "none",
+        parquet=parquet,
+        design_effect=design.design_effect,
+    )
+
+
+def literal(value: Any) -> str:
+    """A Python literal that cannot end the surrounding Markdown block."""
+    return repr(value).replace("`", "\\x60")
+
+
+def python_program(setting: ExampleSetting) -> str:
+    """The program, for pandas and NumPy."""
+    lines = [
+        *_header(setting),
+        *_reading(setting),
+        *_variance(setting),
+        *_estimate(setting),
+        *_combining(),
+    ]
+    return "\n".join(lines)
+
+
+def _header(setting: ExampleSetting) -> list[str]:
+    lines = [
+        "from pathlib import Path",
+        "",
+        "import numpy as np",
+        "import pandas as pd",
+        "",
+        f"CELL = {literal(setting.cell)}  # leave a column out to sum over its levels",
+        f"OUTCOME, WEIGHT = {literal(setting.outcome)}, {literal(setting.weight)}",
+    ]
+    if setting.variance_pair:
+        pair = ", ".join(map(literal, setting.variance_pair))
+        lines.append(f"VARIANCE_OUTCOME, VARIANCE_WEIGHT = {pair}")
+    lines.append(f"CODES = {literal(setting.codes)}")
+    given = (("STRATA", setting.strata), ("PSU", setting.psu), ("FRACTION", setting.fraction))
+    lines += [f"{name} = {literal(value)}" for name, value in given if value is not None]
+    numbers = (("POPULATION", setting.population), ("DESIGN_EFFECT", setting.design_effect))
+    lines += [f"{name} = {value!r}" for name, value in numbers if value is not None]
+    return lines
+
+
+def _reading(setting: ExampleSetting) -> list[str]:
+    if setting.parquet:
+        read = ["    return pd.read_parquet(path)"]
+    else:
+        read = [
+            "    return pd.read_csv(",
+            "        path,",
+            "        usecols=[*CODES, *NUMBERS],",
+            "        dtype=dict.fromkeys(CODES, str),",
+            "        keep_default_na=False,",
+            "    )",
+        ]
+    pair = ", VARIANCE_OUTCOME, VARIANCE_WEIGHT" if setting.variance_pair else ""
+    fraction = ", FRACTION" if setting.fraction else ""
+    return [
+        f"NUMBERS = [OUTCOME, WEIGHT{pair}{fraction}]",
+        "",
+        "",
+        "def read(path):",
+        *read,
+        "",
+        "",
+    ]
+
+
+def _variance(setting: ExampleSetting) -> list[str]:
+    """Between units within strata; a stratum of one unit follows the lonely-PSU rule."""
+    stratum = "data[STRATA]" if setting.strata else 'pd.Series("", index=data.index)'
+    fpc = "(1 - fraction[h]) * " if setting.fraction else ""
+    lines = ["def variance(data, u):", f"    stratum = {stratum}"]
+    if setting.psu:
+        lines.append("    u = u.groupby([stratum, data[PSU]]).sum()")
+        lines.append('    groups = u.groupby(level=0)')
+    else:
+        lines.append("    groups = u.groupby(stratum)")
+    if setting.fraction:
+        lines.append("    fraction = data[FRACTION].groupby(stratum).first()")
+    lines += ["    total = 0.0", "    for h, u_h in groups:", "        n = len(u_h)"]
+    if setting.lonely == "adjust":
+        lines += [
+            "        if n == 1:",
+            f"            total += {fpc}(u_h**2).sum()",
+            "            continue",
+        ]
+    elif setting.lonely != "none":
+        lines += ["        if n == 1:", "            continue"]
+    lines.append(f"        total += {fpc}n / (n - 1) * ((u_h - u_h.mean()) ** 2).sum()")
+    if setting.lonely == "average":
+        lines += ["    size = groups.size()", "    total *= len(size) / (size > 1).sum()"]
+    factor = "DESIGN_EFFECT * " if setting.design_effect is not None else ""
+    return [*lines, f"    return {factor}total", "", ""]
+
+
+def _estimate(setting: ExampleSetting) -> list[str]:
+    kind = "mean" if setting.statistic == "proportion" else setting.statistic
+    lines = [
+        "def estimate(data):",
+        "    inside = pd.Series(True, index=data.index)",
+        "    for column, code in CELL.items():",
+        "        inside &= data[column] == code",
+        "    y, w = data[OUTCOME], data[WEIGHT]",
+        f"    value = {_ESTIMATES[setting.statistic]}",
+    ]
+    if setting.variance_pair:
+        lines += [
+            "    published = value",
+            "    y, w = data[VARIANCE_OUTCOME], data[VARIANCE_WEIGHT]",
+            f"    value = {_ESTIMATES[setting.statistic]}",
+        ]
+    returned = "published" if setting.variance_pair else "value"
+    return [
+        *lines,
+        f"    u = {_LINEARISED[kind, setting.rule]}",
+        f"    return {returned}, variance(data, u)",
+        "",
+        "",
+    ]
+
+
+def _combining() -> list[str]:
+    return [
+        "results = pd.DataFrame(",
+        "    [",
+        '        (path.name.split("_")[1], *estimate(read(path)))',
+        '        for path in sorted(Path("microdata").glob("draw_*_rep_*"))',
+        "    ],",
+        '    columns=["draw", "estimate", "variance"],',
+        ")",
+        'by_draw = results.groupby("draw").mean()',
+        "m = len(by_draw)",
+        'combined = by_draw["estimate"].mean()',
+        'between = by_draw["estimate"].var(ddof=1) if m > 1 else 0.0',
+        'standard_error = np.sqrt(by_draw["variance"].mean() + between / m)',
+        "print(combined, standard_error)",
+    ]

@@ -1,0 +1,139 @@
+"""The worked example of a release's README in R, without packages (parquet files need arrow)."""
+
+import json
+
+from surveysynth.release.documents.recompute_python import ExampleSetting
+
+_ESTIMATES = {
+    "count": "sum(w[inside])",
+    "total": "sum((w * y)[inside])",
+    "mean": "sum((w * y)[inside]) / sum(w[inside])",
+    "proportion": "sum((w * y)[inside]) / sum(w[inside])",
+}
+
+_LINEARISED = {
+    ("count", "plain"): "w * inside",
+    ("total", "plain"): "w * y * inside",
+    ("mean", "plain"): "w * inside * (y - value) / sum(w[inside])",
+    ("count", "ratio"): "w * (inside - value / POPULATION)",
+    ("total", "ratio"): "w * (y * inside - value / POPULATION)",
+}
+
+
+def r_text(text: str) -> str:
+    """A string of R that cannot end the surrounding Markdown block; JSON escapes as R does."""
+    return json.dumps(text, ensure_ascii=False).replace("`", "\\x60")
+
+
+def r_program(setting: ExampleSetting) -> str:
+    """The program; it prints the same two numbers as that in Python."""
+    lines = [
+        *_header(setting),
+        *_reading(setting),
+        *_variance(setting),
+        *_estimate(setting),
+        *_combining(),
+    ]
+    return "\n".join(lines)
+
+
+def _vector(texts: list[str]) -> str:
+    return f"c({', '.join(map(r_text, texts))})" if texts else "character(0)"
+
+
+def _header(setting: ExampleSetting) -> list[str]:
+    cell = setting.cell
+    lines = [
+        "# Leave a column out of CELL to sum over its levels.",
+        f"CELL <- setNames({_vector(list(cell.values()))}, {_vector(list(cell))})",
+    ]
+    names: list[tuple[str, str | None]] = [("OUTCOME", setting.outcome), ("WEIGHT", setting.weight)]
+    if setting.variance_pair:
+        names += zip(("VARIANCE_OUTCOME", "VARIANCE_WEIGHT"), setting.variance_pair, strict=True)
+    names += [("STRATA", setting.strata), ("PSU", setting.psu), ("FRACTION", setting.fraction)]
+    lines += [f"{name} <- {r_text(value)}" for name, value in names if value is not None]
+    lines.append(f"CODES <- {_vector(setting.codes)}")
+    numbers = (("POPULATION", setting.population), ("DESIGN_EFFECT", setting.design_effect))
+    lines += [f"{name} <- {value!r}" for name, value in numbers if value is not None]
+    return [*lines, ""]
+
+
+def _reading(setting: ExampleSetting) -> list[str]:
+    if setting.parquet:
+        return ["read <- function(path) as.data.frame(arrow::read_parquet(path))", ""]
+    return [
+        "read <- function(path) {",
+        '  text <- setNames(rep("character", length(CODES)), CODES)',
+        "  read.csv(path, check.names = FALSE, colClasses = text,",
+        '           na.strings = character(0), encoding = "UTF-8")',
+        "}",
+        "",
+    ]
+
+
+def _variance(setting: ExampleSetting) -> list[str]:
+    """Between units within strata; a stratum of one unit follows the lonely-PSU rule."""
+    stratum = "data[[STRATA]]" if setting.strata else 'rep("", length(u))'
+    fpc = "(1 - data[[FRACTION]][rows[1]]) * " if setting.fraction else ""
+    totals = "tapply(u[rows], data[[PSU]][rows], sum)" if setting.psu else "u[rows]"
+    average = setting.lonely == "average"
+    lines = [
+        "variance <- function(data, u) {",
+        f"  strata <- split(seq_along(u), {stratum})",
+        "  total <- 0",
+        *(["  size <- c()"] if average else []),
+        "  for (rows in strata) {",
+        f"    u_h <- as.vector({totals})",
+        "    n <- length(u_h)",
+        *(["    size <- c(size, n)"] if average else []),
+    ]
+    if setting.lonely == "adjust":
+        lines.append(f"    if (n == 1) {{ total <- total + {fpc}sum(u_h^2); next }}")
+    elif setting.lonely != "none":
+        lines.append("    if (n == 1) next")
+    lines += [f"    total <- total + {fpc}n / (n - 1) * sum((u_h - mean(u_h))^2)", "  }"]
+    if average:
+        lines.append("  total <- total * length(size) / sum(size > 1)")
+    factor = "DESIGN_EFFECT * " if setting.design_effect is not None else ""
+    return [*lines, f"  {factor}total", "}", ""]
+
+
+def _estimate(setting: ExampleSetting) -> list[str]:
+    kind = "mean" if setting.statistic == "proportion" else setting.statistic
+    lines = [
+        "estimate <- function(data) {",
+        "  inside <- rep(TRUE, nrow(data))",
+        "  for (column in names(CELL)) inside <- inside & data[[column]] == CELL[[column]]",
+        "  y <- data[[OUTCOME]]",
+        "  w <- data[[WEIGHT]]",
+        f"  value <- {_ESTIMATES[setting.statistic]}",
+    ]
+    if setting.variance_pair:
+        lines += [
+            "  published <- value",
+            "  y <- data[[VARIANCE_OUTCOME]]",
+            "  w <- data[[VARIANCE_WEIGHT]]",
+            f"  value <- {_ESTIMATES[setting.statistic]}",
+        ]
+    returned = "published" if setting.variance_pair else "value"
+    return [
+        *lines,
+        f"  u <- {_LINEARISED[kind, setting.rule]}",
+        f"  c({returned}, variance(data, u))",
+        "}",
+        "",
+    ]
+
+
+def _combining() -> list[str]:
+    return [
+        'files <- sort(list.files("microdata", "^draw_[0-9]+_rep_", full.names = TRUE))',
+        "results <- sapply(files, function(path) estimate(read(path)))",
+        "draw <- sub(\"^draw_([0-9]+)_.*\", \"\\\\1\", basename(files))",
+        "estimates <- as.vector(tapply(results[1, ], draw, mean))",
+        "variances <- as.vector(tapply(results[2, ], draw, mean))",
+        "m <- length(estimates)",
+        "between <- if (m > 1) var(estimates) else 0",
+        "standard_error <- sqrt(mean(variances) + between / m)",
+        "cat(format(c(mean(estimates), standard_error), digits = 15), \"\\n\")",
+    ]

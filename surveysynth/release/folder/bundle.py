@@ -1,0 +1,330 @@
+"""The folder of a release, written whole or not at all.
+
+Everything goes to a temporary folder beside the target and is renamed into place at the end. An
+exception or Ctrl-C at any moment leaves what was there before, and nothing else.
+"""
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from surveysynth.errors import InputError
+from surveysynth.release.folder.ledger import LEDGER_NAME, LedgerEntry, merge, read_ledger
+
+RELEASE = "release"
+CONFIDENTIAL = "confidential"
+EARLIER = "earlier_runs"
+PRIVATE_MODE = 0o700
+
+REALISED_NAME = "realised.json"
+RECORDS_STEM = "records"
+PRIVACY_NAME = "privacy.json"
+
+_OWN_NAMES = frozenset(
+    {LEDGER_NAME, EARLIER, REALISED_NAME, f"{RECORDS_STEM}.csv", f"{RECORDS_STEM}.parquet"}
+)
+
+
+@dataclass(frozen=True)
+class BundlePlan:
+    """Where a release goes: absolute paths, checked before any computation.
+
+    ``confidential`` is inside ``out`` unless the caller named another folder.
+    """
+
+    out: Path
+    confidential: Path
+
+    @property
+    def confidential_inside(self) -> bool:
+        """Whether the confidential folder travels with the release folder."""
+        return self.confidential == self.out / CONFIDENTIAL
+
+
+@dataclass(frozen=True)
+class Staging:
+    """Temporary folders to write to; ``release`` is public, ``confidential`` has mode 0700."""
+
+    release: Path
+    confidential: Path
+
+
+def plan_bundle(out: Path, confidential: Path | None = None, *, overwrite: bool) -> BundlePlan:
+    """Check the targets.
+
+    Raises ``InputError`` if ``out`` exists (with ``overwrite``: if it is not a folder that a
+    release wrote), if a confidential folder holds other files, if one target lies in the other,
+    or if a target cannot be written.
+    """
+    target = out.expanduser().resolve()
+    plan = BundlePlan(
+        target,
+        target / CONFIDENTIAL if confidential is None else confidential.expanduser().resolve(),
+    )
+    if not plan.confidential_inside:
+        _refuse_nesting(plan)
+        _check_confidential(plan.confidential)
+        _check_writable(plan.confidential)
+    _check_out(plan.out, overwrite=overwrite)
+    _check_writable(plan.out)
+    return plan
+
+
+def _refuse_nesting(plan: BundlePlan) -> None:
+    out, confidential = plan.out, plan.confidential
+    if confidential.is_relative_to(out) or out.is_relative_to(confidential):
+        raise InputError(
+            f"the confidential folder {confidential} and the output folder {out} lie within each "
+            f"other; name a folder outside (or leave --confidential out: {CONFIDENTIAL}/ inside "
+            "the output folder is kept apart from what is published)."
+        )
+
+
+def _check_out(out: Path, *, overwrite: bool) -> None:
+    if not out.exists():
+        return
+    if not overwrite:
+        raise InputError(
+            f"the output folder {out} exists; name another or replace it with --overwrite."
+        )
+    if not out.is_dir():
+        raise InputError(f"{out} is not a folder, so --overwrite does not replace it.")
+    names = {entry.name for entry in out.iterdir()}
+    ours = names <= {RELEASE, CONFIDENTIAL} and (out / RELEASE / PRIVACY_NAME).is_file()
+    if names and not ours:
+        raise InputError(
+            f"the folder {out} holds something else than a release, so --overwrite does not "
+            "replace it; name another."
+        )
+
+
+def _check_confidential(folder: Path) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise InputError(f"the confidential folder {folder} is not a folder; name another.")
+    foreign = sum(entry.name not in _OWN_NAMES for entry in folder.iterdir())
+    if foreign:
+        raise InputError(
+            f"the confidential folder {folder} holds other files ({foreign}), which no release "
+            "wrote; name a folder of its own for the results and the ledger."
+        )
+
+
+def _check_writable(target: Path) -> None:
+    existing = next(parent for parent in target.parents if parent.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise InputError(f"{target} cannot be written: {existing} is not a writable folder.")
+
+
+@contextmanager
+def staged(plan: BundlePlan) -> Iterator[Staging]:
+    """Temporary folders beside the targets; whatever was not published is removed at the end.
+
+    Raises ``InputError`` when the file system refuses (full, read-only).
+    """
+    with _temporary(f"the release could not be written to {plan.out}") as beside:
+        out = beside(plan.out) / "out"
+        release = out / RELEASE
+        release.mkdir(parents=True)
+        confidential = out / CONFIDENTIAL
+        if not plan.confidential_inside:
+            confidential = beside(plan.confidential) / "out"
+        confidential.mkdir(mode=PRIVATE_MODE)
+        yield Staging(release, confidential)
+
+
+@contextmanager
+def _temporary(what_failed: str) -> Iterator[Callable[[Path], Path]]:
+    """A function that makes a temporary folder beside a target; what is left goes at the end."""
+    created: list[Path] = []
+    roots: list[Path] = []
+
+    def beside(target: Path) -> Path:
+        missing = [parent for parent in target.parents if not parent.exists()]
+        for parent in reversed(missing):
+            parent.mkdir()
+            created.append(parent)
+        roots.append(
+            Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
+        )
+        return roots[-1]
+
+    try:
+        yield beside
+    except OSError as error:
+        raise InputError(
+            f"{what_failed}: {error.strerror or 'no reason given'}; nothing was left behind."
+        ) from None
+    finally:
+        for root in roots:
+            shutil.rmtree(root, ignore_errors=True)
+        for parent in reversed(created):
+            with suppress(OSError):  # not empty: it holds what was published
+                parent.rmdir()
+
+
+def plan_folder(
+    out: Path, *, overwrite: bool, own: Collection[str], marker: str, what: str
+) -> Path:
+    """Check the target of a confidential folder that is written whole or not at all.
+
+    ``own``: the names that such a folder may hold; ``marker``: the one that it always has;
+    ``what``: what it is called in messages. Raises ``InputError`` as ``plan_bundle`` does.
+    """
+    target = out.expanduser().resolve()
+    if target.exists():
+        if not overwrite:
+            raise InputError(
+                f"the output folder {target} exists; name another or replace it with --overwrite."
+            )
+        names = {entry.name for entry in target.iterdir()} if target.is_dir() else None
+        if names is None or (names and not (names <= set(own) and marker in names)):
+            raise InputError(
+                f"{target} is something else than {what}, so --overwrite does not replace it; "
+                "name another folder."
+            )
+    _check_writable(target)
+    return target
+
+
+@contextmanager
+def staged_folder(target: Path, what: str) -> Iterator[Path]:
+    """A temporary folder of mode 0700 beside the target; removed unless it was published."""
+    with _temporary(f"{what} could not be written to {target}") as beside:
+        folder = beside(target) / "out"
+        folder.mkdir(mode=PRIVATE_MODE)
+        yield folder
+
+
+def publish_folder(
+    folder: Path, target: Path, entries: Sequence[LedgerEntry]
+) -> list[LedgerEntry]:
+    """Record the runs, flush everything to disk and rename it into place; all entries.
+
+    The ledger of a folder that is replaced is carried over.
+    """
+    with _locked(target):
+        everything = merge(read_ledger(target / LEDGER_NAME), entries)
+        text = "".join(each.line() for each in everything)
+        (folder / LEDGER_NAME).write_text(text, encoding="utf-8")
+        _flush(folder)
+        _swap([(folder, target)])
+    return everything
+
+
+def publish(plan: BundlePlan, staging: Staging, entry: LedgerEntry) -> list[LedgerEntry]:
+    """Record the run, flush everything to disk and rename it into place.
+
+    Returns all entries of the ledger, this run's last. Results of earlier runs move to
+    ``earlier_runs/`` of the confidential folder; ledgers are merged, never lost.
+    """
+    with _locked(plan.confidential):
+        previous = [plan.confidential, plan.out / CONFIDENTIAL]
+        folders = [folder for folder in dict.fromkeys(previous) if folder.is_dir()]
+        entries = merge(*(read_ledger(folder / LEDGER_NAME) for folder in folders), [entry])
+        for folder in folders:
+            _keep_earlier(folder, staging.confidential)
+        ledger = staging.confidential / LEDGER_NAME
+        ledger.write_text("".join(each.line() for each in entries), encoding="utf-8")
+        out = staging.release.parent
+        moves = [(out, plan.out)]
+        if not plan.confidential_inside:
+            moves.append((staging.confidential, plan.confidential))
+        for new, _ in moves:
+            _flush(new)
+        _swap(moves)
+    return entries
+
+
+@contextmanager
+def _locked(confidential: Path) -> Iterator[None]:
+    """Keep two runs from reading the same ledger and each losing the other's entry."""
+    existing = next(parent for parent in confidential.parents if parent.exists())
+    try:
+        import fcntl
+    except ImportError:  # no such lock on Windows
+        yield
+        return
+    handle = os.open(existing, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _keep_earlier(folder: Path, staged_confidential: Path) -> None:
+    """Carry what earlier runs left in ``folder`` over, as hard links where possible."""
+    archive = staged_confidential / EARLIER
+    kept = sorted((folder / EARLIER).iterdir()) if (folder / EARLIER).is_dir() else []
+    results = [path for path in folder.iterdir() if path.name not in (LEDGER_NAME, EARLIER)]
+    for earlier in [*(sorted(run.iterdir()) for run in kept), results]:
+        if earlier:
+            archive.mkdir(mode=PRIVATE_MODE, exist_ok=True)
+            number = 1 + sum(1 for _ in archive.iterdir())
+            target = archive / f"{number:04d}"
+            target.mkdir(mode=PRIVATE_MODE)
+            for path in earlier:
+                _link_or_copy(path, target / path.name)
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _flush(folder: Path) -> None:
+    """Write files and directory entries through to the disk."""
+    for root, _, names in os.walk(folder):
+        folders = [Path(root)] if os.name == "posix" else []  # elsewhere folders cannot be opened
+        for path in [*(Path(root) / name for name in names), *folders]:
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+
+def _swap(moves: Sequence[tuple[Path, Path]]) -> None:
+    """Rename every new folder to its target, or none; replaced ones go aside, then away."""
+    done: list[tuple[Path, Path]] = []
+    replaced: list[Path] = []
+    with _signals_held():
+        try:
+            for new, target in moves:
+                if target.exists():
+                    # Not inside the temporary folder: should undoing fail too, it must survive.
+                    aside = target.with_name(f"{new.parent.name}-replaced")
+                    os.rename(target, aside)
+                    done.append((aside, target))
+                    replaced.append(aside)
+                os.rename(new, target)
+                done.append((target, new))
+        except BaseException:
+            for source, destination in reversed(done):
+                os.rename(source, destination)
+            raise
+    for aside in replaced:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Delay Ctrl-C and termination while folders are half renamed (microseconds)."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    held = {signal.SIGINT, signal.SIGTERM}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

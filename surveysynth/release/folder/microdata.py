@@ -1,0 +1,110 @@
+"""Synthetic microdata: public columns as they are, synthetic outcome and smoothed weight."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from surveysynth._support.types import IntArray
+from surveysynth.release.writers.csv import MicrodataFormat, write_records
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from surveysynth.inference.synthesis import SyntheticDataset
+    from surveysynth.survey.survey import PublicDesign
+
+DEFAULT_WEIGHT_NAME = "weight"
+VARIANCE_SUFFIX = "_for_variance"
+
+
+def public_column_names(design: "PublicDesign") -> tuple[str, ...]:
+    """Columns of the survey that are shipped as they are, and the sampling fraction.
+
+    With them and the synthetic columns every published estimate and SE can be recomputed.
+    """
+    by_role: Sequence[str | None] = (
+        *design.by,
+        design.strata_name,
+        design.psu_name,
+        *design.predictors,
+        *design.public_columns,
+        fraction_name(design),
+    )
+    return tuple(dict.fromkeys(name for name in by_role if name is not None))
+
+
+def fraction_name(design: "PublicDesign") -> str | None:
+    """Column of the stratum's sampling fraction: the name of the fpc column where it is free."""
+    if design.fpc is None or design.fpc_name is None:
+        return None
+    return f"{design.fpc_name}_fraction" if design.fpc_name in design.frame else design.fpc_name
+
+
+def public_frame(design: "PublicDesign") -> "pd.DataFrame":
+    """The public columns (n rows, file order)."""
+    names, fraction = public_column_names(design), fraction_name(design)
+    frame = design.frame[[name for name in names if name != fraction]].copy()
+    if fraction is not None and design.fpc is not None:
+        strata = np.zeros(design.n, dtype=np.int64) if design.strata is None else design.strata
+        frame[fraction] = design.fpc[strata]
+    return frame
+
+
+def synthetic_column_names(design: "PublicDesign", *, separate_pair: bool) -> tuple[str, ...]:
+    """The outcomes and the weight, and the pair for variances where it differs from them."""
+    names = (*design.outcome_names, design.weight_name or DEFAULT_WEIGHT_NAME)
+    if separate_pair:
+        return (*names, *(f"{name}{VARIANCE_SUFFIX}" for name in names))
+    return names
+
+
+def has_separate_pair(dataset: "SyntheticDataset") -> bool:
+    """Whether variances are taken from other values than estimates."""
+    return not (
+        dataset.variance_outcome is dataset.outcome and dataset.variance_weight is dataset.weight
+    )
+
+
+def file_name(draw: int, replicate: int, file_format: MicrodataFormat) -> str:
+    """``draw_01_rep_01.csv``; both numbers count from 1."""
+    return f"draw_{draw:02d}_rep_{replicate:02d}.{file_format}"
+
+
+class MicrodataWriter:
+    """Writes one file a dataset.
+
+    Rows are sorted by the public columns. The order of a survey file may depend on confidential
+    values (sorted by income, say), and the sequence of public values would tell it.
+    """
+
+    def __init__(self, design: "PublicDesign", folder: Path, file_format: MicrodataFormat) -> None:
+        self._design, self._folder, self._format = design, folder, file_format
+        public = public_frame(design)
+        self._order = _public_order(public)
+        self._public = public.iloc[self._order].reset_index(drop=True)
+        folder.mkdir(exist_ok=True)
+
+    def write(self, dataset: "SyntheticDataset") -> Path:
+        """Write a dataset and return its path."""
+        separate = has_separate_pair(dataset)
+        columns = [dataset.outcome, dataset.weight[:, None]]
+        if separate:
+            columns += [dataset.variance_outcome, dataset.variance_weight[:, None]]
+        values = np.concatenate(columns, axis=1)[self._order]
+        frame = self._public.copy()
+        names = synthetic_column_names(self._design, separate_pair=separate)
+        for index, name in enumerate(names):
+            frame[name] = values[:, index]
+        path = self._folder / file_name(dataset.draw, dataset.replicate, self._format)
+        write_records(frame, path, self._format)
+        return path
+
+
+def _public_order(public: "pd.DataFrame") -> IntArray:
+    """Row order (n,) by the public columns, first column first; ties cannot be told apart."""
+    if public.shape[1] == 0:
+        return np.arange(len(public), dtype=np.int64)
+    keys = [public[name].factorize(sort=True)[0] for name in reversed(public.columns)]
+    return np.lexsort(keys).astype(np.int64)

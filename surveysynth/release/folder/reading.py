@@ -1,0 +1,158 @@
+"""A release folder read back: tables and synthetic datasets as frames, codebook and guarantee.
+
+A convenience. The files are plain csv and JSON, and their README says how to do without it.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from surveysynth.errors import InputError
+from surveysynth.release.folder.bundle import PRIVACY_NAME, RELEASE
+from surveysynth.release.tables.table import FILE_STEMS
+from surveysynth.release.writers.csv import plain_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_CODEBOOK_NAME = "codebook.json"
+_TABLE_NUMBERS = ("estimate", "se", "df", "df_design", "ci_lower", "ci_upper")
+
+
+@dataclass(frozen=True, repr=False)
+class Release:
+    """What a release folder holds.
+
+    tables: unrounded, by file name without its ending ("counts", "means"), where the release has
+    csv files; by-columns are codes as text, ``outcome`` comes first where there are several.
+    codebook, privacy: the JSON files. Datasets are read when they are asked for.
+    """
+
+    folder: Path
+    tables: Mapping[str, "pd.DataFrame"]
+    codebook: Mapping[str, Any]
+    privacy: Mapping[str, Any]
+    _files: Mapping[tuple[int, int], str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return (
+            f"Release({str(self.folder)!r}: tables {', '.join(self.tables) or 'none'}; "
+            f"{len(self._files)} datasets)"
+        )
+
+    @property
+    def private(self) -> bool:
+        """Whether the release claims a guarantee; tests with a seed do not."""
+        return bool(self.privacy["private"])
+
+    @property
+    def keys(self) -> tuple[tuple[int, int], ...]:
+        """(draw, replicate) of every dataset; both count from 1."""
+        return tuple(self._files)
+
+    def dataset(self, draw: int, replicate: int = 1) -> "pd.DataFrame":
+        """One synthetic dataset with the columns of the codebook; codes are text.
+
+        Raises ``InputError`` if there is no such dataset or its file is missing.
+        """
+        if (draw, replicate) not in self._files:
+            draws = max((key[0] for key in self._files), default=0)
+            replicates = max((key[1] for key in self._files), default=0)
+            raise InputError(
+                f"there is no dataset of draw {draw}, replicate {replicate}; the release has "
+                f"draws 1 to {draws} with replicates 1 to {replicates}."
+            )
+        path = self.folder / self._files[draw, replicate]
+        text = [c["name"] for c in self.codebook["columns"] if "levels" in c or c["type"] == "text"]
+        return _read_records(path, text)
+
+    def datasets(self) -> Iterator[tuple[int, int, "pd.DataFrame"]]:
+        """Draw, replicate and frame of every dataset, one at a time."""
+        for draw, replicate in self.keys:
+            yield draw, replicate, self.dataset(draw, replicate)
+
+
+def read_release(folder: str | Path) -> Release:
+    """Read a release from its folder, or from the folder above it that a run wrote.
+
+    Raises ``InputError`` if there is none or a file of it is damaged.
+    """
+    given = Path(folder)
+    found = [each for each in (given, given / RELEASE) if (each / PRIVACY_NAME).is_file()]
+    if not found:
+        raise InputError(
+            f"{given} holds no release: neither it nor {given / RELEASE} has a {PRIVACY_NAME}."
+        )
+    root = found[0]
+    codebook, privacy = _read_json(root / _CODEBOOK_NAME), _read_json(root / PRIVACY_NAME)
+    try:
+        files = {(each["draw"], each["replicate"]): each["file"] for each in codebook["files"]}
+        by = [c["name"] for c in codebook["columns"] if "table" in c["roles"]]
+        _ = privacy["private"]
+    except (KeyError, TypeError):
+        raise _damaged(root / _CODEBOOK_NAME) from None
+    paths = {stem: root / "tables" / f"{stem}.csv" for stem in FILE_STEMS.values()}
+    tables = {stem: _read_table(path, by) for stem, path in paths.items() if path.is_file()}
+    return Release(root, tables, codebook, privacy, files)
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(f"{path} is not what a release writes; it is damaged or has been changed.")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing from the release.") from None
+    except (OSError, ValueError):
+        raise _damaged(path) from None
+    if not isinstance(content, dict):
+        raise _damaged(path)
+    return content
+
+
+def _read_table(path: Path, by: list[str]) -> "pd.DataFrame":
+    frame = _read_csv(path)
+    if not {*by, "is_margin", "n", "flag", *_TABLE_NUMBERS} <= set(frame.columns):
+        raise _damaged(path)
+    try:
+        for column in _TABLE_NUMBERS:
+            frame[column] = frame[column].replace("", "nan").map(float)
+        frame["n"] = frame["n"].map(int)
+    except ValueError:
+        raise _damaged(path) from None
+    frame["is_margin"] = frame["is_margin"] == "True"
+    return frame
+
+
+def _read_records(path: Path, text: list[str]) -> "pd.DataFrame":
+    import pandas as pd
+
+    if path.suffix == ".parquet":
+        try:
+            frame = pd.read_parquet(path)
+        except (OSError, ValueError):
+            raise _damaged(path) from None
+        return frame.astype({name: str for name in text if name in frame})
+    frame = _read_csv(path)
+    try:
+        numbers = {name: pd.to_numeric(frame[name]) for name in frame if name not in text}
+    except ValueError:
+        raise _damaged(path) from None
+    return frame.assign(**{str(name): values for name, values in numbers.items()})
+
+
+def _read_csv(path: Path) -> "pd.DataFrame":
+    """Every field as the text that was written."""
+    import pandas as pd
+
+    try:
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing from the release.") from None
+    except (OSError, ValueError):
+        raise _damaged(path) from None
+    return frame.rename(columns=plain_text).map(plain_text)

@@ -1,0 +1,1 @@
+"""The numbers of published tables, and how readers see them."""

@@ -1,0 +1,157 @@
+"""Figures that may be published: estimates with their intervals, from published numbers alone."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray
+from surveysynth.release.tables.layout import ESTIMATE_HEADINGS, Presentation, describe
+from surveysynth.release.tables.stub import StubRow, stub_rows
+from surveysynth.release.tables.table import FILE_STEMS, ReleaseTable, Statistic
+from surveysynth.report import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_COLOUR = "#0072B2"
+#: A taller figure would not be looked at, and image formats end somewhere.
+MOST_ROWS = 150
+_WIDTH, _ROW, _EXTRA = 7.6, 0.21, 1.0
+
+_RC: dict[str, Any] = {
+    **style.RC,
+    "axes.spines.left": False,
+    "ytick.left": False,
+    # A dollar sign in a label is a dollar sign.
+    "text.parse_math": False,
+    # Text stays text, which screen readers and searches find; the same numbers, the same bytes.
+    "svg.fonttype": "none",
+    "svg.hashsalt": "surveysynth",
+    "pdf.fonttype": 42,
+}
+_NO_DATE: dict[str, dict[str, None]] = {
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None},
+    "png": {"Software": None},
+}
+
+
+def write_figures(
+    tables: Mapping[Statistic, Sequence[ReleaseTable]],
+    presentation: Presentation,
+    formats: Sequence[str],
+    folder: Path,
+) -> None:
+    """One figure a statistic and format; a panel for each outcome."""
+    import matplotlib as mpl
+
+    folder.mkdir()
+    settings: Any = _RC
+    for statistic, of_outcomes in tables.items():
+        with mpl.rc_context(settings), warnings.catch_warnings():
+            # Labels in scripts that the font lacks; in svg the reader's own fonts show them.
+            warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
+            figure = estimates_with_intervals(of_outcomes, presentation)
+            for name in formats:
+                path = folder / f"{FILE_STEMS[statistic]}.{name}"
+                figure.savefig(path, format=name, metadata=_NO_DATE[name])
+
+
+def estimates_with_intervals(
+    tables: Sequence[ReleaseTable], presentation: Presentation
+) -> "Figure":
+    """The tables of one statistic, domains from top to bottom as in the table."""
+    from matplotlib.figure import Figure
+
+    shown = [min(len(table.frame), MOST_ROWS) for table in tables]
+    notes = _notes(tables, presentation, left_out=any(len(t.frame) > MOST_ROWS for t in tables))
+    height = _EXTRA * (1 + len(tables)) + _ROW * (sum(shown) + 1.2 * len(notes.splitlines()))
+    figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+    panels = figure.subplots(len(tables), 1, squeeze=False, height_ratios=shown)[:, 0]
+    for panel, table in zip(panels, tables, strict=True):
+        _panel(panel, table, presentation)
+    title = describe(tables, presentation.labels)
+    figure.suptitle(
+        _wrapped("\n".join(filter(None, [presentation.title, title])), 88),
+        x=0.01,
+        ha="left",
+        fontsize=10.5,
+        fontweight="bold",
+        color=style.INK,
+    )
+    colour = style.WARNING if presentation.banner else style.INK
+    figure.supxlabel(notes, x=0.01, ha="left", fontsize=7.5, color=colour)
+    return figure
+
+
+def _panel(panel: "Axes", table: ReleaseTable, presentation: Presentation) -> None:
+    labels = presentation.labels
+    rounding = presentation.rounding[table.statistic, table.outcome]
+    frame = table.frame.iloc[:MOST_ROWS]
+    rows = stub_rows(frame, table.by, labels)
+    estimate, lower, upper = (
+        frame[name].to_numpy(dtype=np.float64) * rounding.factor
+        for name in ("estimate", "ci_lower", "ci_upper")
+    )
+    places = np.arange(len(rows), dtype=np.float64)
+    strong = np.array([row.strong for row in rows])
+    for chosen, colour, marker in ((strong, style.INK, "D"), (~strong, _COLOUR, "o")):
+        panel.hlines(places[chosen], lower[chosen], upper[chosen], color=colour, linewidth=1.4)
+        panel.plot(estimate[chosen], places[chosen], marker, color=colour, markersize=4)
+    _axes(panel, rows, table, presentation)
+    _say_missing(panel, estimate, places)
+
+
+def _axes(
+    panel: "Axes", rows: Sequence[StubRow], table: ReleaseTable, presentation: Presentation
+) -> None:
+    panel.set_yticks(range(len(rows)), [_row_label(row) for row in rows])
+    for text, row in zip(panel.get_yticklabels(), rows, strict=True):
+        text.set_fontweight("bold" if row.strong else "normal")
+    panel.set_ylim(len(rows) - 0.4, -0.6)
+    panel.xaxis.set_major_formatter(lambda value, position: f"{value:,.6g}".replace("-", "−"))
+    heading = ESTIMATE_HEADINGS[table.statistic]
+    if table.outcome is not None:
+        heading = f"{heading}: {presentation.labels.titled_with_unit(table.outcome)}"
+    panel.set_xlabel(f"{heading}, with {100 * table.level:.4g}% confidence interval")
+
+
+def _row_label(row: StubRow) -> str:
+    """Group, then label; long ones are cut, the table has them whole."""
+    text = f"{row.group} · {row.label}" if row.group else row.label
+    return text if len(text) <= 46 else text[:45] + "…"
+
+
+def _say_missing(panel: "Axes", estimate: FloatArray, places: FloatArray) -> None:
+    """Rows without a number say so at the left end of the axis."""
+    for place in places[np.isnan(estimate)]:
+        panel.text(
+            0.005,
+            place,
+            "no estimate",
+            transform=panel.get_yaxis_transform(),
+            va="center",
+            fontsize=8,
+            color=style.FAINT,
+        )
+
+
+def _notes(
+    tables: Sequence[ReleaseTable], presentation: Presentation, *, left_out: bool
+) -> str:
+    source = f"Source: {presentation.source}" if presentation.source else ""
+    cut = f"The first {MOST_ROWS} rows; the tables have all." if left_out else ""
+    flagged = any(table.flag_codes for table in tables)
+    flags = "Flags are in the tables." if flagged else ""
+    lines = [presentation.banner, source, cut, flags, presentation.privacy_note]
+    return "\n".join(_wrapped(line, 128) for line in lines if line)
+
+
+def _wrapped(text: str, width: int) -> str:
+    import textwrap
+
+    return "\n".join(textwrap.fill(line, width) for line in text.splitlines())

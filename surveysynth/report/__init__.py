@@ -1,0 +1,1 @@
+"""What pages and figures of releases, comparisons and studies share."""

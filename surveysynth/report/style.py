@@ -1,0 +1,173 @@
+"""What all figures share: colours, fonts, axes in the units of the data."""
+
+import io
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray
+from surveysynth.survey.transforms import Transform
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+INK, FAINT, WARNING = "#1b1b1b", "#8a8a8a", "#b00020"
+#: Okabe and Ito's palette, told apart under every common colour blindness; yellow is too pale.
+_COLOURS = {
+    "sample": "#4d4d4d",
+    "laplace": "#D55E00",
+    "laplace_consistent": "#E69F00",
+    "fbs": "#0072B2",
+    "fbp": "#009E73",
+}
+_OTHERS = ("#CC79A7", "#56B4E9", "#7F5AA2", "#8C6D31")
+
+RC: dict[str, Any] = {
+    "font.size": 9.5,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.grid": True,
+    "axes.grid.axis": "x",
+    "grid.color": "#e6e6e6",
+    "axes.axisbelow": True,
+    "figure.dpi": 160,
+}
+MARK = "CONFIDENTIAL: shows confidential estimates and records. Not for release."
+
+
+def colour_of(method: str, methods: tuple[str, ...]) -> str:
+    """A method's colour, the same in every figure."""
+    others = [name for name in methods if name not in _COLOURS]
+    return _COLOURS.get(method) or _OTHERS[others.index(method) % len(_OTHERS)]
+
+
+def label_of(method: str) -> str:
+    """A method's name for readers."""
+    known = {
+        "sample": "Sample",
+        "laplace": "Laplace",
+        "laplace_consistent": "Consistent Laplace",
+        "fbs": "FBS",
+        "fbp": "FBP",
+    }
+    return known.get(method, method.replace("_", " ").capitalize())
+
+
+def draw(function: Callable[..., "Figure"], *arguments: Any) -> "Figure":
+    """Call a figure function with the style of all figures."""
+    import matplotlib as mpl
+
+    settings: Any = RC
+    with mpl.rc_context(settings):
+        return function(*arguments)
+
+
+def png_bytes(figure: "Figure") -> bytes:
+    """The figure as PNG; without the library's version the same numbers give the same bytes."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def new_figure(
+    width: float, height: float, mark: str = MARK, colour: str = WARNING
+) -> "Figure":
+    """An empty figure that needs no display, marked confidential or with another line."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    figure.suptitle(mark, x=0.01, ha="left", color=colour, fontsize=9, fontweight="bold")
+    return figure
+
+
+def outcome_axis(axis: Any, transform: Transform, low: float, high: float) -> None:
+    """Label an axis that shows transformed values with round numbers in the outcome's units."""
+    ticks = outcome_ticks(transform, low, high)
+    positions = transform.forward(np.asarray(ticks, dtype=np.float64))
+    axis.set_ticks(positions, [short_number(each) for each in ticks])
+
+
+def outcome_ticks(transform: Transform, low: float, high: float) -> list[float]:
+    """Round numbers in the outcome's units, spread over an axis of transformed values low..high."""
+    sizes = [m * 10.0**k for m in (1, 5, 2) for k in range(12, -7, -1)]
+    # Zero and the rounder numbers have the choice, then whatever fits between.
+    values = np.array([0.0, *(sign * size for size in sizes for sign in (1.0, -1.0))])
+    if transform.kind == "log":
+        values = values[values + transform.shift > 0]
+    position = transform.forward(values)
+    inside = (position >= low) & (position <= high)
+    chosen: dict[float, float] = {}
+    for value, place in zip(values[inside], position[inside], strict=True):
+        if all(abs(place - other) >= 0.13 * (high - low) for other in chosen.values()):
+            chosen[float(value)] = float(place)
+    return sorted(chosen)
+
+
+def short_number(value: float) -> str:
+    """1,500,000 as 1.5M; 20,000 as 20k."""
+    for size, letter in ((1e9, "bn"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}"
+
+
+def spread(values: FloatArray) -> tuple[float, float]:
+    """Ends of an axis for these values, with a small margin."""
+    low, high = float(values.min()), float(values.max())
+    margin = 0.03 * (high - low) or 1.0
+    return low - margin, high + margin
+
+
+def violin(
+    panel: Any,
+    place: int,
+    values: FloatArray,
+    colour: str,
+    *,
+    points: bool = True,
+    log: bool | None = None,
+) -> None:
+    """A horizontal violin with its median told; too few or equal values are dots alone.
+
+    points: whether every value has a dot; log: whether values are logs to base 10, None: as
+    ``points``.
+    """
+    if values.size > 2 and np.ptp(values) > 0:
+        parts = panel.violinplot(
+            [values], positions=[place], orientation="horizontal", widths=0.82, showextrema=False
+        )
+        for body in parts["bodies"]:
+            body.set(facecolor=colour, edgecolor=colour, alpha=0.32, linewidth=1.0)
+    if points:
+        jitter = np.random.default_rng(0).uniform(-0.13, 0.13, values.size)  # of the drawing alone
+        panel.plot(values, place + jitter, ".", color=colour, markersize=4, alpha=0.75)
+    if values.size:
+        median = float(np.median(values))
+        panel.plot([median] * 2, [place - 0.3, place + 0.3], color=colour, linewidth=2)
+        shown = short_number(10**median if (points if log is None else log) else median)
+        panel.annotate(
+            shown, (median, place - 0.4), xytext=(0, 0), textcoords="offset points",
+            ha="center", va="bottom", fontsize=8, color=INK,
+        )  # fmt: skip
+
+
+def log_ticks(panel: Any, which: str = "x") -> None:
+    """Ticks of an axis that shows log10 values: 1, 2, 5 and their multiples of ten, thinned, or
+    with more between them on a short axis."""
+    low, high = panel.get_xlim() if which == "x" else panel.get_ylim()
+    leading: tuple[float, ...] = (1, 1.25, 1.5, 2, 3, 4, 5, 6, 7, 8)
+    for least, fewer in ((0.7, (1, 2, 5)), (1.5, (1, 3)), (3, (1,))):
+        leading = fewer if high - low > least else leading
+    powers = range(int(np.floor(low)) - 1, int(np.ceil(high)) + 1)
+    every = [m * 10.0**k for k in powers for m in leading]
+    kept = [value for value in every if low <= np.log10(value) <= high]
+    axis = panel.xaxis if which == "x" else panel.yaxis
+    axis.set_ticks(np.log10(kept), [short_number(value) for value in kept])

@@ -1,0 +1,1 @@
+"""Stan programs: sources, compilation, and the interfaces that run them."""

@@ -1,0 +1,136 @@
+"""Compiled Stan programs in a cache of the user: each is compiled once, never beside its source.
+
+The key is the program's text with its includes, the CmdStan that compiles it (version and place,
+since a compiled program loads libraries from there) and the machine.
+"""
+
+import hashlib
+import logging
+import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from surveysynth.errors import InputError
+from surveysynth.sampling.stan.source import StanSource
+
+INSTALL_COMMAND = "python -m cmdstanpy.install_cmdstan"
+EXECUTABLE_SUFFIX = ".exe" if sys.platform == "win32" else ""
+#: Lines of the compiler's message that are shown.
+MESSAGE_LINES = 20
+
+
+def cache_directory(
+    environment: Mapping[str, str] = os.environ, system: str = sys.platform
+) -> Path:
+    """The user's cache folder for compiled programs, by the custom of the platform."""
+    if system == "win32":
+        base = environment.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
+    elif system == "darwin":
+        base = str(Path.home() / "Library" / "Caches")
+    else:
+        given = environment.get("XDG_CACHE_HOME", "")
+        base = given if os.path.isabs(given) else str(Path.home() / ".cache")
+    return Path(base) / "surveysynth" / "stan"
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """CmdStanPy without its log: it would quote what compilers and, worse, programs print."""
+    logger = logging.getLogger("cmdstanpy")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+def cmdstan_location() -> tuple[Path, str]:
+    """Folder and version of CmdStan; raises ``InputError`` with the command that installs it."""
+    import cmdstanpy
+
+    try:
+        folder = Path(cmdstanpy.cmdstan_path())
+        makefile = (folder / "makefile").read_text(encoding="utf-8", errors="replace")
+    except (ValueError, OSError):
+        raise InputError(
+            "The engine 'cmdstan' needs CmdStan, which is not installed: run "
+            f"'{INSTALL_COMMAND}' (it needs a C++ compiler and make), or set CMDSTAN to the "
+            "folder of an installation. The engine 'embedded' needs neither."
+        ) from None
+    found = re.search(r"^CMDSTAN_VERSION\s*:?=\s*(\S+)", makefile, re.MULTILINE)
+    return folder, found.group(1) if found else "unknown"
+
+
+def cache_key(source: StanSource, cmdstan: Path, version: str) -> str:
+    """Hexadecimal key of a compiled program."""
+    parts = (source.name, source.code, str(cmdstan), version, platform.machine(), sys.platform)
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(f"{len(part)}:{part}".encode())
+    return digest.hexdigest()[:32]
+
+
+def compiled_program(source: StanSource, cache: Path | None = None) -> Path:
+    """The executable of a program, compiled with CmdStan unless the cache has it.
+
+    Compilation happens in a folder of its own that is renamed when complete, so processes that
+    compile the same program at once do no harm. Raises ``InputError`` without CmdStan, and for a
+    program that does not compile, with the compiler's message.
+    """
+    cmdstan, version = cmdstan_location()
+    cache = cache or cache_directory()
+    folder = cache / f"{source.name}-{cache_key(source, cmdstan, version)}"
+    executable = folder / f"{source.name}{EXECUTABLE_SUFFIX}"
+    if executable.is_file():
+        return executable
+    try:
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        building = Path(tempfile.mkdtemp(prefix=".building-", dir=cache))
+    except OSError as error:
+        raise InputError(
+            f"The cache folder for compiled Stan programs, {cache}, cannot be written: "
+            f"{error.strerror}. Set XDG_CACHE_HOME to a folder that can."
+        ) from None
+    try:
+        _compile(source, building)
+        try:
+            building.rename(folder)
+        except OSError:
+            # Another process was faster; its program is the same.
+            if not executable.is_file():
+                raise
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return executable
+
+
+def _compile(source: StanSource, folder: Path) -> None:
+    import cmdstanpy
+
+    path = folder / f"{source.name}.stan"
+    path.write_text(source.code, encoding="utf-8")
+    with silenced():
+        try:
+            cmdstanpy.compile_stan_file(str(path))
+        except (ValueError, RuntimeError, OSError) as error:
+            message = compiler_message(str(error), folder)
+            raise InputError(
+                f"The Stan program {source.name!r} does not compile (lines count in the program "
+                f"with its includes in place):\n{message}"
+            ) from None
+
+
+def compiler_message(console: str, folder: Path) -> str:
+    """The lines that tell what is wrong, without the temporary folder and make's own lines."""
+    lines = console.replace(f"{folder}{os.sep}", "").splitlines()
+    noise = re.compile(r"\s*((mingw32-)?make\b|Command \[|exited with code|error during process)")
+    lines = [line.rstrip() for line in lines if not noise.match(line)]
+    start = next((i for i, line in enumerate(lines) if re.search(r"\b(E|e)rror\b", line)), 0)
+    shown = [line for line in lines[start:] if line.strip()][:MESSAGE_LINES]
+    return "\n".join(shown) or "the compiler gave no message."

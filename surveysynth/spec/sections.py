@@ -1,0 +1,386 @@
+"""The sections of a specification file as frozen pydantic models.
+
+Rules that concern one key or one section live here; what needs several sections is in ``spec``.
+Validators raise ``ValueError`` with a sentence for the reader, or ``NotBuilt`` for a value that the
+contract names and that no code stands behind yet.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+
+from surveysynth._support.messages import listing, nearest, no_fixed_point
+from surveysynth.errors import InputError
+from surveysynth.spec.flags import FlagChoice, check_flags
+from surveysynth.survey.transforms import Transform, TransformKind
+
+T = TypeVar("T")
+
+#: Fewer than two chains have no R-hat; fewer draws a chain than this have no useful one.
+MIN_CHAINS = 2
+MIN_DRAWS = 20
+MAX_DRAWS = 1_000_000
+#: A declared design effect of clustering is at most the size of a PSU, about.
+MAX_DESIGN_EFFECT = 1000
+EFFECT_WITHOUT_PSU = (
+    "design_effect: this is of primary sampling units; name their column as psu, or leave "
+    "design_effect out."
+)
+
+#: Names and defaults of the prior scales of each model (methods 3).
+PRIOR_DEFAULTS: dict[str, dict[str, float]] = {
+    "fbs": {"coefficient_scale": 10.0, "residual_scale": 10.0, "psu_scale": 10.0, "lkj": 6.0},
+    "fbp": {
+        "coefficient_sd": 10.0,
+        "selection_sd": 10.0,
+        "residual_scale": 1.0,
+        "psu_scale": 10.0,
+        "lkj": 6.0,
+    },
+    "normal": {
+        "coefficient_scale": 1.0,
+        "residual_scale": 1.0,
+        "lkj": 6.0,
+        "weight_coefficient_sd": 10.0,
+        "weight_residual_scale": 1.0,
+    },
+    "poisson": {
+        "coefficient_scale": 1.0,
+        "lkj": 6.0,
+        "weight_coefficient_sd": 10.0,
+        "weight_residual_scale": 1.0,
+    },
+    "normal_mixture": {
+        "coefficient_scale": 1.0,
+        "residual_scale": 1.0,
+        "lkj": 6.0,
+        "concentration_shape": 1.0,
+        "concentration_rate": 20.0,
+        "least_sd": 0.1,
+        "weight_coefficient_sd": 10.0,
+        "weight_residual_scale": 1.0,
+    },
+    "negative_binomial": {
+        "overdispersion_scale": 5.0,
+        "coefficient_scale": 1.0,
+        "lkj": 6.0,
+        "weight_coefficient_sd": 10.0,
+        "weight_residual_scale": 1.0,
+    },
+}
+#: Models of a count, which enters as it is.
+COUNT_MODELS = ("poisson", "negative_binomial")
+
+
+
+def _built(planned: Sequence[str], works: str) -> BeforeValidator:
+    """Say what works when the value is one of those planned but not built."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, str) and value in planned:
+            raise ValueError(f"{value!r} is not built yet; what works now: {works}.")
+        return value
+
+    return BeforeValidator(check)
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _one_or_more(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def _distinct(values: tuple[T, ...]) -> tuple[T, ...]:
+    repeated = sorted({str(value) for value in values if values.count(value) > 1})
+    if repeated:
+        raise ValueError(f"every entry may occur once; {listing(repeated)} is repeated.")
+    return values
+
+
+def _model(value: str) -> str:
+    if value not in PRIOR_DEFAULTS and not value.lower().endswith(".toml"):
+        known = ", ".join(repr(name) for name in PRIOR_DEFAULTS)
+        raise ValueError(
+            f"expected one of {known}, or the path of a .toml file that declares a Stan program, "
+            f"got {value!r}.{nearest(value, PRIOR_DEFAULTS)}"
+        )
+    return value
+
+
+Name = Annotated[str, Field(min_length=1)]
+Names = Annotated[tuple[Name, ...], BeforeValidator(_as_tuple), AfterValidator(_distinct)]
+OneOrMoreNames = Annotated[
+    tuple[Name, ...],
+    BeforeValidator(_one_or_more),
+    AfterValidator(_distinct),
+    Field(min_length=1),
+]
+OneOrMoreNumbers = Annotated[tuple[float, ...], BeforeValidator(_one_or_more), Field(min_length=1)]
+OneOrMoreKinds = Annotated[
+    tuple[TransformKind, ...], BeforeValidator(_one_or_more), Field(min_length=1)
+]
+
+
+class Section(BaseModel):
+    """Base of the sections: frozen, no unknown keys, no conversion between types."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=False
+    )
+
+
+class SurveySection(Section):
+    """``[survey]``: the data file and the sampling design; all of it is public."""
+
+    data: Name
+    weight: Name | None = None
+    strata: Name | None = None
+    psu: Name | None = None
+    fpc: Name | None = None
+    lonely_psu: Literal["fail", "remove", "certainty", "adjust", "average"] = "fail"
+    design_effect: Annotated[float, Field(ge=1, le=MAX_DESIGN_EFFECT)] | None = None
+    population_size: Annotated[float, Field(gt=0)] | None = None
+    missing: Literal["fail", "drop"] = "fail"
+    public_columns: Names = ()
+
+    @field_validator("data")
+    @classmethod
+    def _known_suffix(cls, value: str) -> str:
+        if not value.lower().endswith((".csv", ".parquet")):
+            raise ValueError(f"expected a file ending in .csv or .parquet, got {value!r}.")
+        return value
+
+    @model_validator(mode="after")
+    def _agree(self) -> "SurveySection":
+        if self.design_effect is not None and self.psu is None:
+            raise ValueError(EFFECT_WITHOUT_PSU)
+        return self
+
+
+class SynthesizerSection(Section):
+    """``[synthesizer]``: the model of outcome and weight, and how it is fitted."""
+
+    model: Annotated[str, AfterValidator(_model)] = "fbs"
+    outcome: OneOrMoreNames
+    predictors: Name | None = None
+    transform: OneOrMoreKinds = ("log",)
+    transform_scale: OneOrMoreNumbers = (1.0,)
+    transform_shift: OneOrMoreNumbers = (0.0,)
+    smoothing: Literal["default", "outcome"] = "default"
+    components: Annotated[int, Field(ge=1, le=50)] = 5
+    engine: Literal["auto", "embedded", "cmdstan"] = "auto"
+    inference: Literal["debiased", "paper"] = "debiased"
+    chains: Annotated[int, Field(ge=MIN_CHAINS, le=1000)] = 4
+    draws: Annotated[int, Field(ge=MIN_DRAWS, le=MAX_DRAWS)] = 250
+    warmup: Annotated[int, Field(ge=MIN_DRAWS, le=MAX_DRAWS)] = 250
+    priors: dict[str, float] = {}
+
+    @property
+    def is_program(self) -> bool:
+        """Whether the model is a Stan program of the caller's own, declared in a toml file."""
+        return self.model.lower().endswith(".toml")
+
+    @model_validator(mode="after")
+    def _agree(self) -> "SynthesizerSection":
+        if self.is_program and self.engine == "embedded":
+            raise ValueError(
+                "engine: a Stan program of your own has no embedded sampler; leave engine out."
+            )
+        if self.model != "fbs" and not self.is_program and len(self.outcome) > 1:
+            raise ValueError(
+                f"outcome: model {self.model!r} takes one outcome, got {len(self.outcome)}; "
+                "a list of outcomes needs model = 'fbs'."
+            )
+        if self.model != "fbp" and self.smoothing != "default":
+            raise ValueError("smoothing: 'outcome' is for model = 'fbp'; leave it out.")
+        if self.model != "normal_mixture" and self.components != 5:
+            raise ValueError("components: this is for model = 'normal_mixture'; leave it out.")
+        self._check_count()
+        for key in ("transform", "transform_scale", "transform_shift"):
+            given = len(getattr(self, key))
+            if given not in (1, len(self.outcome)):
+                raise ValueError(
+                    f"{key}: expected one value or a list as long as outcome "
+                    f"({len(self.outcome)}), got {given} values."
+                )
+        self._check_priors()
+        try:
+            _ = self.transforms
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def _check_count(self) -> None:
+        """A count enters its model as it is."""
+        if self.model not in COUNT_MODELS:
+            return
+        for key, plain in (
+            ("transform", "identity"), ("transform_scale", 1.0), ("transform_shift", 0.0)
+        ):  # fmt: skip
+            other = [value for value in getattr(self, key) if value != plain]
+            if key in self.model_fields_set and other:
+                raise ValueError(
+                    f"{key}: model {self.model!r} takes a count as it is, so {plain!r} is the one "
+                    f"value, got {other[0]!r}; leave it out."
+                )
+
+    def _check_priors(self) -> None:
+        if self.is_program:
+            return  # its names are in the file that declares it
+        known = PRIOR_DEFAULTS[self.model]
+        for name, value in self.priors.items():
+            if name not in known:
+                raise ValueError(
+                    f"priors: unknown name {name!r} for model {self.model!r}."
+                    f"{nearest(name, known)} Known: {listing(tuple(known))}."
+                )
+            if not value > 0:
+                raise ValueError(f"priors.{name}: expected a positive number, got {value!r}.")
+            if name == "lkj" and (value < 1 or not float(2 * value).is_integer()):
+                raise ValueError(
+                    f"priors.lkj: expected a multiple of 0.5, at least 1, got {value!r}."
+                )
+
+    @property
+    def transforms(self) -> tuple[Transform, ...]:
+        """One transform per outcome; single values are repeated. A count has none."""
+        count = len(self.outcome)
+        kinds = self.transform
+        if self.model in COUNT_MODELS and "transform" not in self.model_fields_set:
+            kinds = ("identity",)
+
+        def spread(values: tuple[T, ...]) -> tuple[T, ...]:
+            return values * count if len(values) == 1 else values
+
+        return tuple(
+            Transform(kind, scale, shift)
+            for kind, scale, shift in zip(
+                spread(kinds),
+                spread(self.transform_scale),
+                spread(self.transform_shift),
+                strict=True,
+            )
+        )
+
+
+class PrivacySection(Section):
+    """``[privacy]``: the target epsilon and how records are weighted to reach it (methods 2)."""
+
+    epsilon: Annotated[float, Field(gt=0)] = 10.8
+    m: Annotated[int, Field(ge=1, le=1000)] = 3
+    risk: Literal["lipschitz", "count", "pairwise", "scalar", "none"] = "lipschitz"
+    weights: Literal["fixed_point", "linear"] = "fixed_point"
+    scale: Annotated[float, Field(gt=0)] | None = None
+    shift: Annotated[float, Field(ge=-1, le=1)] = 0.0
+    reweight: bool = False
+    radius: Annotated[float, Field(gt=0, le=1)] = 0.2
+    pattern: Names = ()
+    truncate: Annotated[float, Field(gt=0, le=1)] = 1.0
+    replicates_per_draw: Annotated[int, Field(ge=1, le=1000)] = 4
+
+    _linear_keys: ClassVar[tuple[str, ...]] = ("scale", "shift", "reweight")
+
+    @model_validator(mode="after")
+    def _agree(self) -> "PrivacySection":
+        if self.risk in ("count", "pairwise", "scalar") and self.weight_map == "fixed_point":
+            raise ValueError(no_fixed_point(self.risk))
+        if self.weight_map != "linear":
+            given = [key for key in self._linear_keys if key in self.model_fields_set]
+            if given:
+                raise ValueError(
+                    f"{', '.join(given)}: only for weights = 'linear', not for "
+                    f"weights = {self.weight_map!r}; leave out or set weights = 'linear'."
+                )
+        # The defaults of the contract may be written out; anything else would be ignored silently.
+        if self.risk not in ("count", "pairwise") and (self.radius != 0.2 or self.pattern):
+            raise ValueError(
+                "radius and pattern: only for risk = 'count' and 'pairwise', not for "
+                f"risk = {self.risk!r}; leave them out or set risk."
+            )
+        return self
+
+    @property
+    def weight_map(self) -> Literal["fixed_point", "linear"]:
+        """The map in force: as given, else the fixed point for the one measure that has it."""
+        if "weights" in self.model_fields_set or self.risk in ("lipschitz", "none"):
+            return self.weights
+        return "linear"
+
+
+class TablesSection(Section):
+    """``[tables]``: which tables are made and how they are written."""
+
+    by: Names = ()
+    statistics: Annotated[
+        tuple[Literal["count", "total", "mean", "proportion"], ...],
+        BeforeValidator(_as_tuple),
+        AfterValidator(_distinct),
+        Field(min_length=1),
+    ] = ("count", "mean")
+    level: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    linearisation: Literal["ratio", "plain"] | None = None
+    flags: FlagChoice = "none"
+    flag_action: Literal["suppress", "mark"] = "suppress"
+    layout: Literal["columns", "compact"] = "columns"
+    round_counts: Annotated[int, Field(ge=1, le=10**9)] = 1
+    digits_mean: Annotated[int, Field(ge=0, le=15)] = 0
+    title: str = ""
+    source: str = ""
+    formats: Annotated[
+        tuple[Literal["csv", "html", "latex", "xlsx", "markdown"], ...],
+        BeforeValidator(_as_tuple),
+        AfterValidator(_distinct),
+        Field(min_length=1),
+    ] = ("csv", "html")
+    figures: Annotated[
+        tuple[Literal["png", "svg", "pdf"], ...],
+        BeforeValidator(_as_tuple),
+        AfterValidator(_distinct),
+    ] = ()
+
+    @field_validator("flags", mode="plain")
+    @classmethod
+    def _flags(cls, value: Any) -> FlagChoice:
+        return check_flags(value)
+
+    @model_validator(mode="after")
+    def _agree(self) -> "TablesSection":
+        if self.flags == "none" and self.flag_action != "suppress":
+            raise ValueError("flag_action: there are no flags; set flags or leave it out.")
+        return self
+
+
+class LabelSection(Section):
+    """``[labels.<column>]``: how a column is shown; ``levels`` also fixes the order of levels."""
+
+    title: str | None = None
+    unit: str | None = None
+    currency: str | None = None
+    margin: Name = "All"
+    levels: dict[str, str] = {}
+    digits: Annotated[int, Field(ge=0, le=15)] | None = None
+
+    @model_validator(mode="after")
+    def _agree(self) -> "LabelSection":
+        if self.unit is not None and self.currency is not None:
+            raise ValueError("unit and currency: give one of them (a currency is a unit).")
+        if self.margin in self.levels or self.margin in self.levels.values():
+            raise ValueError(
+                f"margin: {self.margin!r} is also the name of a level; set margin to another word."
+            )
+        labels = list(self.levels.values())
+        repeated = sorted({label for label in labels if labels.count(label) > 1})
+        if repeated:
+            raise ValueError(f"levels: {listing(repeated)} labels more than one level.")
+        return self

@@ -1,0 +1,314 @@
+"""The specification file: TOML in, frozen and typed settings out.
+
+Every mistake is an ``InputError`` in the reader's words: it names ``section.key``, what was
+expected, what was got (a specification is public, so values may be shown) and the nearest right
+name. All mistakes of a file are listed together.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from surveysynth._support.messages import listing, nearest, raise_problems
+from surveysynth.errors import InputError
+from surveysynth.spec.sections import (
+    LabelSection,
+    PrivacySection,
+    SurveySection,
+    SynthesizerSection,
+    TablesSection,
+)
+from surveysynth.spec.study import StudySection
+
+_SECTIONS: dict[str, type[BaseModel]] = {
+    "survey": SurveySection,
+    "synthesizer": SynthesizerSection,
+    "privacy": PrivacySection,
+    "tables": TablesSection,
+    "study": StudySection,
+}
+
+_TYPE_WORDS = {
+    "string_type": "a text in quotes",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing_size": "a whole number of usual size",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "a table of keys",
+    "model_type": "a section of keys",
+    "model_attributes_type": "a section of keys",
+    "finite_number": "a finite number",
+}
+
+_LIMIT_WORDS = {
+    "greater_than": ("gt", "a number greater than"),
+    "greater_than_equal": ("ge", "a number not less than"),
+    "less_than": ("lt", "a number less than"),
+    "less_than_equal": ("le", "a number not greater than"),
+}
+
+
+class Spec(BaseModel):
+    """A whole specification; ``path`` is the file it came from and roots the relative paths."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=False
+    )
+
+    spec_version: Literal[1] = 1
+    survey: SurveySection
+    synthesizer: SynthesizerSection
+    privacy: PrivacySection = PrivacySection()
+    tables: TablesSection = TablesSection()
+    labels: dict[str, LabelSection] = {}
+    study: StudySection | None = None
+    path: Path
+
+    @model_validator(mode="after")
+    def _agree(self) -> "Spec":
+        synthesizer, tables = self.synthesizer, self.tables
+        problems = self._survey_problems() if self.study is None else self._study_problems()
+        kept = synthesizer.chains * synthesizer.draws
+        if self.privacy.m > kept:
+            problems.append(
+                f"privacy.m: {self.privacy.m} draws cannot be released out of chains x draws = "
+                f"{kept}; lower m or raise synthesizer.draws."
+            )
+        not_identity = [t.kind for t in synthesizer.transforms if t.kind != "identity"]
+        if "proportion" in tables.statistics and not_identity:
+            problems.append(
+                "tables.statistics: 'proportion' needs an outcome of 0 and 1 and "
+                f"synthesizer.transform = 'identity', got transform {not_identity[0]!r}."
+            )
+        problems += self._pattern_problems()
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    def _survey_problems(self) -> list[str]:
+        """What tables of a survey need."""
+        survey, problems = self.survey, []
+        if survey.weight is None:
+            problems.append(
+                "survey.weight: missing; the tables of a survey need a column of weights."
+            )
+        if survey.population_size is None and self.synthesizer.model == "fbp":
+            problems.append(
+                "survey.population_size: missing; model 'fbp' needs the public size of the "
+                "population (from a frame or a published source, not the sum of the weights)."
+            )
+        if survey.population_size is None and self.tables.linearisation == "ratio":
+            problems.append(
+                "tables.linearisation: 'ratio' needs survey.population_size, the public size of "
+                "the population; set it or use 'plain'."
+            )
+        return problems
+
+    def _study_problems(self) -> list[str]:
+        """What a study, whose data are a population, cannot take or would not look at."""
+        survey, synthesizer, study = self.survey, self.synthesizer, self.study
+        assert study is not None  # the caller has seen it
+        problems = []
+        for key in ("weight", "fpc", "public_columns"):
+            if getattr(survey, key):
+                problems.append(
+                    f"survey.{key}: with [study] the data are a population, which has none; "
+                    "leave it out."
+                )
+        if survey.lonely_psu != "fail":
+            problems.append(
+                "survey.lonely_psu: the samples of a study have no lonely PSU; leave it out."
+            )
+        if synthesizer.is_program or synthesizer.engine == "cmdstan":
+            problems.append(
+                "synthesizer: studies run on the embedded samplers; name a model that has one, "
+                "and leave engine out."
+            )
+        if self.privacy.risk == "none":
+            problems.append(
+                "privacy.risk: a study compares methods at one epsilon, and 'none' has none."
+            )
+        kept = synthesizer.chains * synthesizer.draws
+        if max(study.draws, default=1) > kept:
+            problems.append(
+                f"study.draws: {max(study.draws)} draws cannot be released out of chains x draws "
+                f"= {kept}; lower them or raise synthesizer.draws."
+            )
+        return problems
+
+    def _pattern_problems(self) -> list[str]:
+        """Columns of the pattern that are not public, or not known to be."""
+        if not self.privacy.pattern:
+            return []
+        public = dict.fromkeys(self.public_names)
+        confidential = (*self.synthesizer.outcome, self.survey.weight)
+        return [
+            f"privacy.pattern: {name!r} is confidential; a pattern is of public columns."
+            if name in confidential
+            else f"privacy.pattern: {name!r} is not among the public columns of this file "
+            f"({listing(tuple(public)) or 'none'}).{nearest(name, public)} Name it in "
+            "survey.public_columns too."
+            for name in self.privacy.pattern
+            if name not in public
+        ]
+
+    @property
+    def public_names(self) -> tuple[str, ...]:
+        """Columns that are public by their part: by, strata, psu, predictors, public_columns."""
+        design = [name for name in (self.survey.strata, self.survey.psu) if name is not None]
+        predictors: tuple[str, ...] = ()
+        if self.synthesizer.predictors is not None:
+            from surveysynth.survey.formula import parse_formula
+
+            with suppress(InputError):  # what is wrong with a formula is told where it is read
+                predictors = parse_formula(self.synthesizer.predictors).variables
+        return (*self.tables.by, *design, *predictors, *self.survey.public_columns)
+
+    @property
+    def data_path(self) -> Path:
+        """The data file; a relative path is relative to the folder of the specification."""
+        return self.path.parent / self.survey.data
+
+    @property
+    def linearisation(self) -> Literal["ratio", "plain"]:
+        """The linearisation in force: as given, else ratio when there is a population size, which
+        a study has."""
+        if self.tables.linearisation is not None:
+            return self.tables.linearisation
+        known = self.survey.population_size is not None or self.study is not None
+        return "ratio" if known else "plain"
+
+    def margin_label(self, column: str) -> str:
+        """The name of the margin over ``column`` (``All`` unless labelled otherwise)."""
+        return self.labels[column].margin if column in self.labels else "All"
+
+
+def load_spec(path: str | Path) -> Spec:
+    """Read and validate a specification file.
+
+    Raises ``InputError`` when the file cannot be read, is not TOML, or holds unknown keys, wrong
+    types, values out of range or values whose part is not built yet.
+    """
+    path = Path(path)
+    return parse_spec(_read_text(path), path)
+
+
+def parse_spec(text: str, path: str | Path = "spec.toml") -> Spec:
+    """Validate the text of a specification; ``path`` is used in messages and for relative paths.
+
+    Raises ``InputError`` as ``load_spec`` does.
+    """
+    path = Path(path)
+    try:
+        content = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InputError(f"{path} is not valid TOML: {reason}.") from None
+    if "path" in content:
+        raise InputError(f"{path}: path: unknown key. The data file is named by survey.data.")
+    try:
+        return Spec.model_validate({**content, "path": path})
+    except ValidationError as error:
+        problems = [
+            line for details in error.errors(include_url=False) for line in _describe(details)
+        ]
+    raise_problems(str(path), problems)
+    raise InputError(f"{path} is not valid.")
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path} is not UTF-8 text (byte {error.start + 1}); save it as UTF-8."
+        ) from None
+    except FileNotFoundError:
+        raise InputError(f"there is no specification file {path}.") from None
+    except IsADirectoryError:
+        raise InputError(f"{path} is a folder; expected a specification file (TOML).") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a usable path"
+        raise InputError(f"the specification file {path} cannot be read: {reason}.") from None
+
+
+def _describe(details: ErrorDetails) -> list[str]:
+    """One line per mistake, in the reader's words."""
+    kind, location = details["type"], details["loc"]
+    where = _where(location)
+    context: Mapping[str, Any] = details.get("ctx", {})
+    if kind == "value_error":
+        lines = str(context["error"]).split("\n")
+        return [f"{where}: {line}" if where else line for line in lines]
+    if kind == "extra_forbidden":
+        return [f"{where}: unknown key.{_known_keys(location)}"]
+    if kind == "missing":
+        what = "section" if len(location) == 1 else "key"
+        return [f"{where}: missing; this {what} is required."]
+    hint = _nearest_choice(details["input"], context) if kind == "literal_error" else ""
+    return [f"{where}: expected {_expected(kind, context)}, got {_shown(details['input'])}.{hint}"]
+
+
+def _nearest_choice(value: Any, context: Mapping[str, Any]) -> str:
+    choices = re.findall(r"'([^']*)'", str(context["expected"]))
+    return nearest(value, choices) if isinstance(value, str) else ""
+
+
+def _expected(kind: str, context: Mapping[str, Any]) -> str:
+    if kind == "literal_error":
+        return f"one of {context['expected']}".replace("one of 1", "1")
+    if kind in _LIMIT_WORDS:
+        key, words = _LIMIT_WORDS[kind]
+        return f"{words} {context[key]:g}"
+    if kind in ("too_short", "string_too_short"):
+        return "at least one entry" if kind == "too_short" else "a text that is not empty"
+    return _TYPE_WORDS.get(kind, "another value")
+
+
+def _where(location: tuple[int | str, ...]) -> str:
+    """``section.key[3]`` (entries counted from 1), as the reader would write it."""
+    where = ""
+    for part in location:
+        if isinstance(part, int):
+            where += f"[{part + 1}]"
+        elif part != "[key]":
+            where += f".{part}" if where else str(part)
+    return where
+
+
+def _known_keys(location: tuple[int | str, ...]) -> str:
+    name = str(location[-1])
+    if len(location) == 1:
+        sections = [key for key in Spec.model_fields if key != "path"]
+        owners = [s for s, model in _SECTIONS.items() if name in model.model_fields]
+        hint = f" It belongs in [{owners[0]}]." if owners else nearest(name, sections)
+        return f"{hint} Known: {listing(sections)}."
+    section = str(location[0])
+    model = LabelSection if section == "labels" else _SECTIONS[section]
+    hint = nearest(name, model.model_fields)
+    owners = [s for s, m in _SECTIONS.items() if s != section and name in m.model_fields]
+    if owners:
+        hint = f" It belongs in [{owners[0]}]."
+    return f"{hint} Known in [{section}]: {listing(tuple(model.model_fields), limit=40)}."
+
+
+def _shown(value: Any, limit: int = 60) -> str:
+    """A value as the reader wrote it, about; long ones are cut."""
+    if isinstance(value, dict):
+        return "a table of keys"
+    if isinstance(value, list | tuple):
+        return "a list" if value else "an empty list"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) and abs(value) >= 10**limit:
+        return "a very large number"
+    text = repr(value) if isinstance(value, str | int | float) else str(value)
+    return text if len(text) <= limit else text[:limit] + "..."

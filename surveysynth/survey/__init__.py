@@ -1,0 +1,1 @@
+"""A survey, validated once and split into its public and its confidential half."""

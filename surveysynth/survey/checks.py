@@ -1,0 +1,359 @@
+"""What a survey must satisfy before anything is computed from it.
+
+Messages about the outcome and the weight carry counts and names, never a value.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from surveysynth._support.messages import listing, nearest, raise_problems, records
+from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.errors import InputError
+from surveysynth.survey.columns import TextColumn
+from surveysynth.survey.design_matrix import DesignMatrix, least_squares_residuals, within_groups
+from surveysynth.survey.transforms import Transform
+
+#: More levels than this in a by variable is taken for a mistake (an identifier, an amount).
+MAX_LEVELS = 200
+#: Residual standard deviation of log weight given X at or below which the weight is known from X.
+MIN_WEIGHT_SD = 0.01
+#: The same for an outcome, as a share of its standard deviation (and absolute on a log scale).
+MIN_OUTCOME_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which column plays which part; names only."""
+
+    outcomes: tuple[str, ...]
+    weight: str | None
+    by: tuple[str, ...]
+    strata: str | None
+    psu: str | None
+    fpc: str | None
+    predictors: tuple[str, ...]
+    public_columns: tuple[str, ...]
+
+    @property
+    def confidential(self) -> tuple[str, ...]:
+        """Outcomes and weight."""
+        return self.outcomes + ((self.weight,) if self.weight is not None else ())
+
+    @property
+    def text(self) -> tuple[str, ...]:
+        """Columns read as codes: by, strata and psu."""
+        design = [name for name in (self.strata, self.psu) if name is not None]
+        return tuple(dict.fromkeys([*self.by, *design]))
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Every column that is read, each once."""
+        fpc = (self.fpc,) if self.fpc is not None else ()
+        return tuple(
+            dict.fromkeys(
+                [*self.confidential, *self.text, *fpc, *self.predictors, *self.public_columns]
+            )
+        )
+
+    def parts(self) -> list[tuple[str, str]]:
+        """(part, column) of every public column."""
+        single = [("strata", self.strata), ("psu", self.psu), ("fpc", self.fpc)]
+        return [
+            *(("by", name) for name in self.by),
+            *((part, name) for part, name in single if name is not None),
+            *(("predictors", name) for name in self.predictors),
+            *(("public_columns", name) for name in self.public_columns),
+        ]
+
+
+def check_roles(roles: Roles, columns: Sequence[str], source: str) -> None:
+    """Raise ``InputError`` for columns absent, repeated, or both public and confidential."""
+    problems = []
+    if not roles.outcomes:
+        problems.append("outcome: expected at least one column.")
+    for part, names in (("outcome", roles.outcomes), ("by", roles.by)):
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            problems.append(f"{part}: {listing(repeated)} is repeated; name every column once.")
+    if roles.weight is not None and roles.weight in roles.outcomes:
+        problems.append(f"weight: {roles.weight!r} is also an outcome; they must differ.")
+    for part, name in dict.fromkeys(roles.parts()):
+        if name in roles.confidential:
+            what = "the sampling weight" if name == roles.weight else "an outcome"
+            problems.append(
+                f"{part}: {name!r} is {what}, which is confidential; this part must be public."
+            )
+    confidential = [("outcome", name) for name in roles.outcomes]
+    if roles.weight is not None:
+        confidential.append(("weight", roles.weight))
+    absent: dict[str, str] = {}
+    for part, name in [*confidential, *roles.parts()]:
+        if name not in columns:
+            absent.setdefault(name, part)
+    for name, part in absent.items():
+        near = nearest(name, columns)
+        known = "" if near else f" Columns: {listing(list(columns))}."
+        problems.append(f"{part}: there is no column {name!r}.{near}{known}")
+    raise_problems(source, problems)
+
+
+def check_by_levels(
+    columns: Mapping[str, TextColumn],
+    by: Sequence[str],
+    orders: Mapping[str, Sequence[str]],
+    margins: Mapping[str, str],
+    source: str,
+) -> None:
+    """Raise ``InputError`` for by variables whose levels cannot make a table."""
+    problems = []
+    for name in by:
+        levels = columns[name].levels
+        margin = margins.get(name, "All")
+        if len(levels) > MAX_LEVELS:
+            problems.append(
+                f"by: {name!r} has {len(levels):,} levels, more than {MAX_LEVELS}; expected a "
+                "variable with few levels (group it into classes first)."
+            )
+            continue
+        if margin in (*levels, *orders.get(name, ())):
+            problems.append(
+                f"by: {name!r} has a level {margin!r}, which is the name of its margin; set "
+                f'another name: [labels.{name}] margin = "Total".'
+            )
+        trimmed = [level.strip() for level in levels]
+        padded = [level for level in levels if trimmed.count(level.strip()) > 1]
+        if padded:
+            problems.append(
+                f"by: {name!r} has levels that differ only in outer blanks: {listing(padded)}."
+            )
+        if name in orders:
+            unknown = [level for level in levels if level not in orders[name]]
+            if unknown:
+                problems.append(
+                    f"labels.{name}.levels: the data have {listing(unknown)} too."
+                    f"{nearest(unknown[0], orders[name])} List every level, or none."
+                )
+    raise_problems(source, problems)
+
+
+def check_weight(weight: FloatArray, name: str, source: str) -> None:
+    """Raise ``InputError`` for weights that are not finite and positive (none is NaN here)."""
+    problems = [
+        f"{records(int(count))} {words}"
+        for count, words in (
+            (np.count_nonzero(np.isinf(weight)), "with an infinite value"),
+            (np.count_nonzero(weight < 0), "with a negative value"),
+            (np.count_nonzero(weight == 0), "with a value of zero"),
+        )
+        if count
+    ]
+    if problems:
+        raise InputError(
+            f"{source}: weight {name!r}: {', '.join(problems)}; expected finite numbers above "
+            "zero. Correct these records or take them out of the file."
+        )
+
+
+def check_outcome(outcome: FloatArray, name: str, transform: Transform, source: str) -> None:
+    """Raise ``InputError`` for values that are infinite or outside the domain of the transform."""
+    infinite = int(np.count_nonzero(np.isinf(outcome)))
+    if infinite:
+        raise InputError(
+            f"{source}: outcome {name!r}: {records(infinite)} with an infinite value; expected "
+            "finite numbers."
+        )
+    outside = transform.violations(outcome)
+    if outside:
+        raise InputError(
+            f"{source}: outcome {name!r}: {records(outside)} where {transform.describe(name)} does "
+            "not exist (the argument is zero or negative); set a public transform_shift large "
+            "enough, or transform = 'asinh' with a public transform_scale."
+        )
+    transformed = transform.forward(outcome)
+    if not np.isfinite(transformed).all():
+        raise InputError(
+            f"{source}: outcome {name!r}: values become infinite under {transform.describe(name)}; "
+            "choose another transform_scale."
+        )
+    spread = float(np.ptp(transformed))
+    if spread <= 1e-9 * max(1.0, float(np.abs(transformed).max())):
+        raise InputError(
+            f"{source}: outcome {name!r} is constant after its transform; nothing can be modelled. "
+            "Choose another outcome (or another transform_scale)."
+        )
+
+
+def check_proportion(outcome: FloatArray, name: str, transform: Transform, source: str) -> None:
+    """Raise ``InputError`` unless the outcome is 0/1 and enters untransformed."""
+    other = int(np.count_nonzero((outcome != 0) & (outcome != 1)))
+    if other:
+        raise InputError(
+            f"{source}: the statistic 'proportion' needs an outcome of 0 and 1; {name!r} has "
+            f"{records(other)} with another value."
+        )
+    if transform.kind != "identity":
+        raise InputError(
+            f"{source}: the statistic 'proportion' needs transform = 'identity' for {name!r}, got "
+            f"{transform.kind!r}."
+        )
+
+
+def check_not_determined(
+    matrix: DesignMatrix,
+    transformed: FloatArray,
+    log_weight: FloatArray | None,
+    roles: Roles,
+    kinds: Sequence[str],
+    source: str,
+) -> None:
+    """Raise ``InputError`` when an outcome or the weight is (nearly) a function of the rest.
+
+    ``transformed``: (n, p) outcomes on the model scale; ``log_weight``: (n,). Such a column has a
+    residual scale near 0, where the density and with it the bound have no limit (methods 1).
+    """
+    parts = [transformed] if log_weight is None else [transformed, log_weight[:, None]]
+    values = np.hstack(parts)
+    residuals = least_squares_residuals(matrix, values)
+    freedom = max(matrix.n - matrix.n_columns, 0)
+    if freedom == 0:
+        raise InputError(
+            f"{source}: the predictors {matrix.formula!r} have as many columns as there are "
+            f"records ({matrix.n:,}), so nothing is left to model; use fewer predictors."
+        )
+    scale = np.sqrt((residuals**2).sum(axis=0) / freedom)
+    total = values.std(axis=0)
+    for k, name in enumerate(roles.outcomes):
+        on_log = kinds[k] == "log"
+        if scale[k] < MIN_OUTCOME_SHARE * total[k] or (on_log and scale[k] < MIN_OUTCOME_SHARE):
+            raise InputError(
+                f"{source}: outcome {name!r} is (nearly) a function of the predictors "
+                f"{matrix.formula!r}; a residual spread near zero has no bound. Leave out the "
+                "predictors that determine it."
+            )
+    if log_weight is not None and scale[-1] < MIN_WEIGHT_SD:
+        raise InputError(
+            f"{source}: weight {roles.weight!r} is (nearly) a function of the predictors "
+            f"{matrix.formula!r}, so the public columns tell it and no finite bound protects it. "
+            "Such weights are to be declared public, which this version cannot take yet: ask for "
+            "that, or leave out the predictors that determine the weight."
+        )
+    _check_apart(residuals, roles, source)
+
+
+def check_not_determined_within(
+    matrix: DesignMatrix,
+    psu: IntArray,
+    transformed: FloatArray,
+    log_weight: FloatArray | None,
+    roles: Roles,
+    source: str,
+) -> None:
+    """Raise ``InputError`` when an outcome or the weight is (nearly) a function of X and the PSU.
+
+    Arrays as in ``check_not_determined``; psu (n,) codes 0..C-1. The likelihood of a record is
+    that given the effect of its PSU, so that it has no bound where both determine the record.
+    """
+    units = int(psu.max()) + 1
+    remedy = (
+        "Declare design_effect, with which the model has no effects of units, or leave out psu if "
+        "the sample is one-stage."
+    )
+    parts = [transformed] if log_weight is None else [transformed, log_weight[:, None]]
+    values = np.hstack(parts)
+    inside, centred = within_groups(matrix, values, psu)
+    freedom = matrix.n - units - inside.n_columns
+    if freedom <= 0:
+        raise InputError(
+            f"{source}: psu {roles.psu!r} has {units:,} units for {matrix.n:,} records, so that "
+            f"their effects leave nothing to model within units. {remedy}"
+        )
+    residuals = least_squares_residuals(inside, centred)
+    scale, total = np.sqrt((residuals**2).sum(axis=0) / freedom), values.std(axis=0)
+    for k, name in enumerate(roles.confidential):
+        weight = name == roles.weight
+        if scale[k] < (MIN_WEIGHT_SD if weight else MIN_OUTCOME_SHARE * total[k]):
+            what = f"weight {name!r}" if weight else f"outcome {name!r}"
+            raise InputError(
+                f"{source}: {what} is (nearly) a function of the predictors {matrix.formula!r} and "
+                f"the units of psu {roles.psu!r}; a residual spread near zero has no bound. "
+                f"{remedy}"
+            )
+    _check_apart(residuals, roles, source)
+
+
+def _check_apart(residuals: FloatArray, roles: Roles, source: str) -> None:
+    """Raise ``InputError`` when one column of residuals is (nearly) a combination of the others."""
+    length = np.sqrt((residuals**2).sum(axis=0))
+    unit = residuals / length
+    correlation = unit.T @ unit
+    singular = bool(np.linalg.eigvalsh(correlation).min() < 1e-10)
+    # 1 / diag(inverse) is the share of a column's variance that the others leave unexplained.
+    if singular or 1.0 / np.diag(np.linalg.inv(correlation)).max() < MIN_OUTCOME_SHARE**2:
+        names = listing(roles.confidential)
+        raise InputError(
+            f"{source}: among {names} one column is (nearly) a function of the others and the "
+            "predictors; leave out an outcome, since it carries nothing of its own."
+        )
+
+
+def check_strata(
+    strata: IntArray | None, psu: IntArray | None, n: int, lonely_psu: str, source: str
+) -> IntArray:
+    """Number of PSUs (records where there are none) per stratum, (H,).
+
+    Raises ``InputError`` for strata of one PSU under ``lonely_psu = "fail"``.
+    """
+    stratum = np.zeros(n, dtype=np.int64) if strata is None else strata
+    if psu is not None:
+        _, first = np.unique(psu, return_index=True)
+        stratum = stratum[first]
+    sizes = np.bincount(stratum).astype(np.int64)
+    lonely = int(np.count_nonzero(sizes == 1))
+    if lonely and lonely_psu == "fail":
+        unit = "record" if psu is None else "PSU"
+        having = "has" if lonely == 1 else "have"
+        where = (
+            f"the sample has one {unit}"
+            if strata is None
+            else f"{lonely:,} of {sizes.size:,} strata {having} one {unit}"
+        )
+        raise InputError(
+            f"{source}: {where}, which gives no variance within the stratum; merge strata, or set "
+            "lonely_psu to 'adjust', 'average', 'remove' or 'certainty'."
+        )
+    return sizes
+
+
+def sampling_fractions(
+    fpc: FloatArray, strata: IntArray | None, sizes: IntArray, name: str, source: str
+) -> FloatArray:
+    """Sampling fraction n_h/N_h of each stratum, (H,), from a column of fractions or sizes.
+
+    Fractions when no value is above 1, else population sizes counted in sampling units (PSUs, or
+    records). Raises ``InputError`` for values that vary in a stratum, are out of range, or give a
+    population smaller than its sample.
+    """
+    stratum = np.zeros(fpc.size, dtype=np.int64) if strata is None else strata
+    what = f"{source}: fpc {name!r}"
+    if not np.isfinite(fpc).all() or (fpc < 0).any():
+        raise InputError(f"{what}: expected finite numbers, none negative.")
+    by_stratum = np.zeros(sizes.size)
+    by_stratum[stratum] = fpc
+    varying = np.unique(stratum[by_stratum[stratum] != fpc]).size
+    if varying:
+        raise InputError(
+            f"{what}: expected one value per stratum; it varies within {varying:,} of "
+            f"{sizes.size:,} strata."
+        )
+    if (by_stratum <= 1).all():
+        return by_stratum
+    too_small = int(np.count_nonzero(by_stratum < sizes))
+    if too_small:
+        raise InputError(
+            f"{what}: {too_small:,} of {sizes.size:,} strata have a population size below the "
+            "number of sampling units in the sample. Give population sizes, or sampling fractions "
+            "of at most 1, for all strata alike."
+        )
+    return np.asarray(sizes / by_stratum, dtype=np.float64)

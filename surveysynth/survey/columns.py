@@ -1,0 +1,185 @@
+"""Turning a column of any type into codes of text levels or into numbers.
+
+Codes stay as they are written ("01203" keeps its zero). Text that is not a number is reported by
+count, since the column may be confidential.
+"""
+
+import datetime
+import decimal
+import math
+import numbers
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute
+
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
+from surveysynth.errors import InputError
+from surveysynth.survey.formula import natural_order
+
+#: Words that stand for a missing number in files of other programs (compared without case).
+MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "."})
+_LEADING_ZERO = re.compile(r"\s*[+-]?0[0-9]")
+_WITH_DIGIT_GROUPS = "_"
+
+
+@dataclass(frozen=True)
+class TextColumn:
+    """``codes`` (n,) into ``levels`` (natural order); -1 where the cell is blank."""
+
+    codes: IntArray
+    levels: tuple[str, ...]
+
+    @property
+    def missing(self) -> BoolArray:
+        """(n,) whether the cell is blank."""
+        return self.codes < 0
+
+    def values(self) -> "pd.Series[str]":
+        """The column as text, blank cells as an empty text."""
+        levels = np.array([*self.levels, ""], dtype=object)
+        return pd.Series(levels[self.codes], dtype="str")
+
+    def keep(self, rows: BoolArray) -> "TextColumn":
+        """The chosen rows; levels that do not occur in them are left out."""
+        codes = self.codes[rows]
+        used = np.zeros(len(self.levels) + 1, dtype=bool)
+        used[codes] = True
+        used = used[:-1]
+        renumber = np.append(np.cumsum(used) - 1, -1)
+        levels = tuple(level for level, present in zip(self.levels, used, strict=True) if present)
+        return TextColumn(renumber[codes].astype(np.int64), levels)
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """``values`` (n,), NaN where missing; ``wrong``: cells that hold no number."""
+
+    values: FloatArray
+    wrong: int
+
+    @property
+    def missing(self) -> BoolArray:
+        """(n,) whether the cell is blank."""
+        missing: BoolArray = np.isnan(self.values)
+        return missing
+
+
+def text_column(series: "pd.Series[Any]", name: str) -> TextColumn:
+    """Codes of a column read as text; whole numbers lose a decimal point ("1.0" as float is "1").
+
+    Raises ``InputError`` when cells hold lists or other things that are no plain values.
+    """
+    try:
+        raw, found = pd.factorize(series)
+    except TypeError:
+        raise InputError(f"column {name!r}: expected text or numbers in its cells.") from None
+    texts = [_as_text(value, name) for value in found]
+    levels = natural_order({text for text in texts if text})
+    position = {level: index for index, level in enumerate(levels)}
+    renumber = np.array([*(position.get(text, -1) for text in texts), -1], dtype=np.int64)
+    return TextColumn(renumber[raw], levels)
+
+
+def _as_text(value: Any, name: str) -> str:
+    """A cell as text; blank cells and missing values as an empty one."""
+    if isinstance(value, str):
+        return value if value.strip() else ""
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value))
+    if isinstance(value, numbers.Integral):
+        return str(int(value))
+    if isinstance(value, numbers.Real | decimal.Decimal):
+        number = float(value)
+        if math.isnan(number):
+            return ""
+        return str(int(number)) if number.is_integer() else repr(number)
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    raise InputError(f"column {name!r}: expected text or numbers in its cells.")
+
+
+def number_column(series: "pd.Series[Any]", name: str) -> NumberColumn:
+    """A column as numbers; blank cells and the usual words for missing become NaN.
+
+    Raises ``InputError`` when the type of the column cannot hold numbers.
+    """
+    dtype = series.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        series = series.astype(dtype.categories.dtype)
+        dtype = series.dtype
+    if pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_numeric_dtype(dtype):
+        if pd.api.types.is_complex_dtype(dtype):
+            raise InputError(f"column {name!r}: expected real numbers.")
+        return NumberColumn(series.to_numpy(dtype=np.float64, na_value=np.nan), 0)
+    if pd.api.types.is_datetime64_any_dtype(dtype) or pd.api.types.is_timedelta64_dtype(dtype):
+        raise InputError(f"column {name!r}: expected numbers, got dates or times.")
+    if pd.api.types.is_string_dtype(dtype) and not pd.api.types.is_object_dtype(dtype):
+        quick = _parse_quickly(series)
+        if quick is not None:
+            return NumberColumn(quick, 0)
+    parsed = [_as_number(value) for value in series]
+    wrong = sum(value is None for value in parsed)
+    values = np.array([np.nan if value is None else value for value in parsed], dtype=np.float64)
+    return NumberColumn(values, wrong)
+
+
+def _parse_quickly(series: "pd.Series[Any]") -> FloatArray | None:
+    """All cells at once, or ``None`` when one of them needs a closer look."""
+    try:
+        text = pa.array(series, type=pa.large_string(), from_pandas=True)
+        blank = pa.compute.equal(text, "")
+        values = pa.compute.cast(
+            pa.compute.if_else(blank, pa.scalar(None, pa.large_string()), text), pa.float64()
+        )
+    except pa.ArrowException:
+        return None
+    parsed: FloatArray = values.to_numpy(zero_copy_only=False).astype(np.float64)
+    return parsed
+
+
+def _as_number(value: Any) -> float | None:
+    """A cell as a number, NaN when missing, ``None`` when it holds something else."""
+    if value is None or value is pd.NA or value is pd.NaT:
+        return math.nan
+    if isinstance(value, str):
+        if value.strip().casefold() in MISSING_WORDS:
+            return math.nan
+        if _WITH_DIGIT_GROUPS in value:
+            return None
+    elif not isinstance(value, numbers.Real | decimal.Decimal | np.bool_):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def looks_numeric(series: "pd.Series[Any]") -> bool:
+    """Whether a predictor is a number: a numeric type, or text of which every filled cell is one.
+
+    Text with leading zeros ("01") is a code, not a number; true and false are categories.
+    """
+    if pd.api.types.is_bool_dtype(series.dtype):
+        return False
+    if pd.api.types.is_numeric_dtype(series.dtype):
+        return True
+    if pd.api.types.is_string_dtype(series.dtype) and not pd.api.types.is_object_dtype(
+        series.dtype
+    ):
+        quick = _parse_quickly(series)
+        if quick is not None:
+            coded = bool(series.str.match(_LEADING_ZERO.pattern, na=False).any())
+            return bool(np.isfinite(quick).any()) and not coded
+    try:
+        found = pd.unique(series.dropna())
+    except TypeError:
+        return False
+    parsed = [_as_number(value) for value in found if not isinstance(value, bool | np.bool_)]
+    coded = any(isinstance(value, str) and _LEADING_ZERO.match(value) for value in found)
+    finite = [value for value in parsed if value is not None and not math.isnan(value)]
+    return len(parsed) == len(found) and None not in parsed and bool(finite) and not coded

@@ -1,0 +1,242 @@
+"""Formulas over public columns: parsing, which columns they use, and the default rule.
+
+A formula comes from a file, so only column names, arithmetic and a short list of functions are
+evaluated; nothing of the caller's Python context is reachable.
+"""
+
+import ast
+import itertools
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from formulaic import Formula, SimpleFormula
+
+from surveysynth._support.messages import listing, nearest
+from surveysynth._support.types import IntArray
+from surveysynth.errors import InputError
+
+#: A default interaction enters where every cell has at least this many records (methods 3).
+MIN_CELL = 20
+
+#: Functions whose value at a record does not depend on the other records.
+_ROW_FUNCTIONS = frozenset({"C", "I", "log", "log2", "log10", "exp", "exp2", "exp10"})
+#: Functions that look at the whole column (its mean, its knots).
+_COLUMN_FUNCTIONS = frozenset({"center", "scale", "standardize", "poly", "bs", "cs", "cc", "cr"})
+_CODING_FUNCTIONS = frozenset({"contr", "Treatment", "Sum", "Helmert", "Diff", "Poly"})
+FUNCTIONS = _ROW_FUNCTIONS | _COLUMN_FUNCTIONS
+
+_QUOTED = re.compile(r"`([^`]*)`")
+_ALLOWED_NODES = (
+    ast.Expression, ast.Call, ast.keyword, ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp,
+    ast.Load, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.Mod, ast.FloorDiv, ast.UAdd,
+    ast.USub, ast.Compare, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq, ast.List,
+    ast.Tuple, ast.Attribute,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ParsedFormula:
+    """A checked formula.
+
+    ``terms``: for each term, and each of its factors, its columns and whether the factor is coded
+    as categories whatever its columns hold (``C(...)``).
+    ``by_record``: a row of X depends on that record's columns alone, so X may be built on the
+    distinct combinations of the columns.
+    """
+
+    text: str
+    formula: SimpleFormula
+    variables: tuple[str, ...]
+    terms: tuple[tuple[tuple[tuple[str, ...], bool], ...], ...]
+    by_record: bool
+
+    @property
+    def as_numbers(self) -> frozenset[str]:
+        """Columns that enter some factor other than ``C(...)``."""
+        return frozenset(
+            name for term in self.terms for names, coded in term if not coded for name in names
+        )
+
+
+def parse_formula(text: str) -> ParsedFormula:
+    """Parse the right-hand side of a formula; raises ``InputError`` when that is not possible."""
+    body = text.strip().removeprefix("~").strip()
+    if not body:
+        raise InputError("the formula of the predictors is empty; leave it out for the default.")
+    try:
+        formula = Formula(body)
+    # formulaic raises errors of many kinds for malformed text, bare ones among them.
+    except (Exception, RecursionError):
+        raise InputError(
+            f"the formula {text!r} cannot be parsed; expected something like 'field * gender' or "
+            "'field + log(size)'."
+        ) from None
+    if not isinstance(formula, SimpleFormula):
+        raise InputError(
+            f"the formula {text!r} has several parts; expected one right-hand side, without an "
+            "outcome and without '|'."
+        )
+    variables: dict[str, None] = {}
+    terms, by_record = [], True
+    for term in formula:
+        factors = []
+        for factor in term.factors:
+            names, functions = _names_in(factor.expr, factor.eval_method.value, text)
+            by_record = by_record and functions <= _ROW_FUNCTIONS | _CODING_FUNCTIONS
+            variables.update(dict.fromkeys(names))
+            factors.append((names, "C" in functions))
+        terms.append(tuple(factors))
+    return ParsedFormula(body, formula, tuple(variables), tuple(terms), by_record)
+
+
+def _names_in(expression: str, method: str, text: str) -> tuple[tuple[str, ...], set[str]]:
+    """Columns and functions in one factor; anything that is neither is an error."""
+    if method == "literal":
+        return (), set()
+    if method == "lookup":
+        if expression == ".":
+            raise InputError(f"the formula {text!r} uses '.'; name the columns instead.")
+        return (expression,), set()
+    quoted: list[str] = []
+
+    def placeholder(match: re.Match[str]) -> str:
+        quoted.append(match.group(1))
+        return f"quoted_column_{len(quoted) - 1}"
+
+    try:
+        tree = ast.parse(_QUOTED.sub(placeholder, expression), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise InputError(f"the part {expression!r} of the formula cannot be parsed.") from None
+    columns = {f"quoted_column_{index}": name for index, name in enumerate(quoted)}
+    names: dict[str, None] = {}
+    functions: set[str] = set()
+    called = _check_nodes(tree, expression, functions)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and id(node) not in called:
+            names[columns.get(node.id, node.id)] = None
+    return tuple(names), functions
+
+
+def _check_nodes(tree: ast.Expression, expression: str, functions: set[str]) -> set[int]:
+    """Allow arithmetic and the listed functions; returns the ids of names used as functions."""
+    called: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            # ``contr.treatment`` and its siblings: the only dotted names of the formula language.
+            if not (isinstance(node.value, ast.Name) and node.value.id == "contr"):
+                raise InputError(_not_allowed(expression))
+            called.add(id(node.value))
+        elif isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name):
+                name = node.func.id
+                if name not in FUNCTIONS | _CODING_FUNCTIONS:
+                    hint = nearest(name, FUNCTIONS)
+                    raise InputError(
+                        f"unknown function {name!r} in a formula.{hint} "
+                        f"Known: {listing(sorted(FUNCTIONS), limit=40)}."
+                    )
+                functions.add(name)
+                called.add(id(node.func))
+            elif not isinstance(node.func, ast.Attribute):
+                raise InputError(_not_allowed(expression))
+        elif not isinstance(node, _ALLOWED_NODES):
+            raise InputError(_not_allowed(expression))
+    return called
+
+
+def _not_allowed(expression: str) -> str:
+    return (
+        f"the part {expression!r} of the formula is not allowed; a formula may use columns, "
+        f"arithmetic and the functions {listing(sorted(FUNCTIONS), limit=40)}."
+    )
+
+
+def check_variables(
+    parsed: ParsedFormula, columns: Iterable[str], confidential: Sequence[str]
+) -> None:
+    """Raise ``InputError`` for a confidential or an unknown column of the formula."""
+    public = [column for column in columns if column not in confidential]
+    for name in parsed.variables:
+        if name in confidential:
+            raise InputError(
+                f"the formula {parsed.text!r} uses {name!r}, which is confidential (an outcome or "
+                "the sampling weight); predictors must be public columns."
+            )
+        if name not in public:
+            raise InputError(
+                f"the formula {parsed.text!r} uses {name!r}, which is not a column of the data."
+                f"{nearest(name, public)}"
+            )
+
+
+def quote(name: str) -> str:
+    """A column name as it is written in a formula.
+
+    Raises ``InputError`` for the few names that the formula language cannot quote.
+    """
+    if name in ("0", "1") or "`" in name or not re.search(r"\w", name):
+        raise InputError(f"the column {name!r} cannot be named in a formula; rename it.")
+    return name if name.isidentifier() and name not in FUNCTIONS else f"`{name}`"
+
+
+def default_formula(codes: Mapping[str, IntArray]) -> str:
+    """Strata and by main effects with their interactions where every cell has 20 records.
+
+    ``codes``: integer codes 0.. of each variable, (n,), in the order in which terms are written.
+    A variable with one level is left out, and so is one that another determines (a region beside
+    its states): its main effect lies in the other's. An interaction enters when every combination
+    of its levels has at least ``MIN_CELL`` records; its lower-order terms are then in too, since
+    their cells are sums of these, and looking for them first only saves work (methods 3).
+    """
+    kept: list[str] = []
+    for name, code in codes.items():
+        if code.size == 0 or code.max() == 0 or any(_determines(codes[k], code) for k in kept):
+            continue
+        kept = [k for k in kept if not _determines(code, codes[k])] + [name]
+    included: set[tuple[str, ...]] = {(name,) for name in kept}
+    for order in range(2, len(kept) + 1):
+        for term in itertools.combinations(kept, order):
+            lower = itertools.combinations(term, order - 1)
+            if all(t in included for t in lower) and _smallest_cell(codes, term) >= MIN_CELL:
+                included.add(term)
+    ordered = sorted(included, key=lambda t: (len(t), [kept.index(v) for v in t]))
+    return " + ".join(":".join(quote(v) for v in term) for term in ordered) or "1"
+
+
+def _determines(finer: IntArray, coarser: IntArray) -> bool:
+    """Whether every level of ``finer`` lies in a single level of ``coarser``."""
+    pairs = np.unique(finer * (int(coarser.max()) + 1) + coarser).size
+    return pairs == np.unique(finer).size
+
+
+def _smallest_cell(codes: Mapping[str, IntArray], term: Sequence[str]) -> int:
+    shape = tuple(int(codes[name].max()) + 1 for name in term)
+    if np.prod(shape, dtype=float) > codes[term[0]].size:
+        return 0
+    cell = np.ravel_multi_index([codes[name] for name in term], shape)
+    return int(np.bincount(cell, minlength=int(np.prod(shape))).min())
+
+
+def natural_order(levels: Iterable[str]) -> tuple[str, ...]:
+    """Levels sorted as numbers when all of them look like numbers, else as text."""
+    found = list(levels)
+    try:
+        numbers = {level: float(level) for level in found}
+    except ValueError:
+        return tuple(sorted(found))
+    if not all(map(math.isfinite, numbers.values())):
+        return tuple(sorted(found))
+    return tuple(sorted(found, key=lambda level: (numbers[level], level)))
+
+
+def encode(values: "pd.Series[str]") -> tuple[IntArray, tuple[str, ...]]:
+    """Codes (n,) of a text column and its levels in natural order."""
+    raw, found = pd.factorize(values)
+    levels = natural_order(str(level) for level in found)
+    position = {level: index for index, level in enumerate(levels)}
+    renumber = np.array([position[str(level)] for level in found], dtype=np.int64)
+    return (renumber[raw] if renumber.size else raw.astype(np.int64)), levels

@@ -1,0 +1,135 @@
+"""Columns of a frame as codes and numbers, with blank cells found and dealt with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from surveysynth._support.messages import raise_problems, records
+from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth.errors import InputError
+from surveysynth.survey.checks import MAX_LEVELS, Roles
+from surveysynth.survey.columns import TextColumn, looks_numeric, number_column, text_column
+
+
+@dataclass(frozen=True)
+class Records:
+    """n complete records: ``text`` columns as codes, ``numbers`` (n,) as floats, by name."""
+
+    n: int
+    text: Mapping[str, TextColumn]
+    numbers: Mapping[str, FloatArray]
+    dropped: int
+
+    def public_frame(self, roles: Roles) -> pd.DataFrame:
+        """By, strata, psu, predictors and public columns; nothing confidential."""
+        names = dict.fromkeys([*roles.text, *roles.predictors, *roles.public_columns])
+        data: dict[str, pd.Series[Any]] = {}
+        for name in names:
+            if name in roles.confidential:
+                raise InputError(f"{name!r} is confidential and cannot be a public column.")
+            text = self.text.get(name)
+            data[name] = text.values() if text is not None else _numbers(self.numbers[name])
+        return pd.DataFrame(data, index=pd.RangeIndex(self.n))
+
+
+def read_records(frame: pd.DataFrame, roles: Roles, missing: str, source: str) -> Records:
+    """Read the columns that have a part; raises ``InputError`` for cells that cannot be read.
+
+    ``missing``: "fail" reports blank cells by column, "drop" leaves those records out and counts
+    them. Blank cells of ``public_columns`` without another part stay as they are.
+    """
+    text: dict[str, TextColumn] = {}
+    numbers: dict[str, FloatArray] = {}
+    problems: list[str] = []
+    numeric = {*roles.confidential, *([roles.fpc] if roles.fpc is not None else [])}
+    numeric |= {
+        name for name in roles.predictors if name not in roles.text and looks_numeric(frame[name])
+    }
+    for name in roles.needed:
+        if name in roles.text or name not in numeric:
+            text[name] = text_column(frame[name], name)
+        # fpc is arithmetic even where the same column also labels strata.
+        if name in numeric:
+            column = number_column(frame[name], name)
+            numbers[name] = column.values
+            if column.wrong:
+                problems.append(f"{name!r}: {records(column.wrong)} with text that is no number.")
+    raise_problems(f"{source}: expected numbers", problems)
+    blank = _blank_rows(text, numbers, roles, len(frame))
+    if missing == "fail":
+        _refuse_blank(blank, source)
+    lost = np.logical_or.reduce(list(blank.values())) if blank else np.zeros(len(frame), bool)
+    kept = _keep(text, numbers, ~lost)
+    if kept.n < 2:
+        raise InputError(
+            f"{source}: {records(kept.n)} left of {records(len(frame))}"
+            + (" after dropping those with blank cells" if kept.dropped else "")
+            + "; expected at least 2."
+        )
+    _check_predictors(kept, roles, source)
+    return kept
+
+
+def _blank_rows(
+    text: Mapping[str, TextColumn], numbers: Mapping[str, FloatArray], roles: Roles, n: int
+) -> dict[str, BoolArray]:
+    """For each column that has a part in the analysis and blank cells: which rows, (n,)."""
+    shipped_only = set(roles.public_columns) - {*roles.text, *roles.predictors, roles.fpc}
+    blank: dict[str, BoolArray] = {}
+    for name in roles.needed:
+        rows = np.zeros(n, dtype=bool)
+        if name in text:
+            rows |= text[name].missing
+        if name in numbers:
+            rows |= np.isnan(numbers[name])
+        if name not in shipped_only and rows.any():
+            blank[name] = rows
+    return blank
+
+
+def _refuse_blank(blank: Mapping[str, BoolArray], source: str) -> None:
+    raise_problems(
+        f'{source}: blank or missing cells (set missing = "drop" to leave such records out)',
+        [f"{name!r}: {records(int(rows.sum()))}." for name, rows in blank.items()],
+    )
+
+
+def _keep(
+    text: Mapping[str, TextColumn], numbers: Mapping[str, FloatArray], rows: BoolArray
+) -> Records:
+    n = int(rows.sum())
+    if n == rows.size:
+        return Records(n, text, numbers, 0)
+    return Records(
+        n,
+        {name: column.keep(rows) for name, column in text.items()},
+        {name: values[rows] for name, values in numbers.items()},
+        rows.size - n,
+    )
+
+
+def _check_predictors(kept: Records, roles: Roles, source: str) -> None:
+    """Raise ``InputError`` for a text predictor that is more likely a mistaken number."""
+    problems = []
+    for name in roles.predictors:
+        column = kept.text.get(name)
+        if column is None or name in roles.text or len(column.levels) <= MAX_LEVELS:
+            continue
+        wrong = number_column(column.values(), name).wrong
+        problems.append(
+            f"{name!r} is text with {len(column.levels):,} levels, more than {MAX_LEVELS} "
+            f"({records(wrong)} with text that is no number); expected numbers or few levels."
+        )
+    raise_problems(f"{source}: predictors", problems)
+
+
+def _numbers(values: FloatArray) -> "pd.Series[Any]":
+    """Whole numbers as integers, so that they print as in the file."""
+    if values.size and np.isfinite(values).all() and (np.abs(values) < 2**53).all():
+        whole = values.astype(np.int64)
+        if np.array_equal(whole, values):
+            return pd.Series(whole)
+    return pd.Series(values)
