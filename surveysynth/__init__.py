@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     from surveysynth.models.base import SamplingPlan
     from surveysynth.release.folder.reading import Release, read_release
     from surveysynth.release.run import release as run_release
+    from surveysynth.spec.build import read_survey
     from surveysynth.spec.spec import load_spec
-    from surveysynth.survey.survey import Confidential, PublicDesign, Survey, read_survey
+    from surveysynth.survey.survey import Confidential, PublicDesign, Survey
     from surveysynth.survey.transforms import Transform
 
     __version__: str
@@ -144,7 +145,7 @@ _SOURCES = {
     "propensity_score": ("evaluate.regression", "propensity_score"),
     "rao_wu_yue_bootstrap": ("estimation.replicate_weights", "rao_wu_yue_bootstrap"),
     "read_release": ("release.folder.reading", "read_release"),
-    "read_survey": ("survey.survey", "read_survey"),
+    "read_survey": ("spec.build", "read_survey"),
     "risk_utility_map": ("evaluate.risk_utility", "risk_utility_map"),
     "run_mechanism": ("mechanisms.pseudo_posterior.run", "run"),
     "run_release": ("release.run", "release"),

@@ -77,9 +77,8 @@ def check(spec: SpecArgument) -> None:
     from surveysynth.estimation.clusters import refuse_clusters
     from surveysynth.mechanisms.pseudo_posterior import feasibility
     from surveysynth.release.preview import preview_lines
-    from surveysynth.release.run import model_of, settings_of
+    from surveysynth.spec.build import model_of, read_survey, settings_of
     from surveysynth.spec.spec import load_spec
-    from surveysynth.survey.survey import read_survey
 
     specification = load_spec(spec)
     model, settings = model_of(specification), settings_of(specification)

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from surveysynth.errors import InputError
+from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import Spec, parse_spec
-from surveysynth.survey.survey import Survey, read_survey
+from surveysynth.survey.survey import Survey
 
 CANARY_OUTCOME = 987654.321
 CANARY_WEIGHT = 31415.9265

@@ -22,8 +22,8 @@ from survey_cases import (
 )
 
 from surveysynth.errors import InputError
+from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import Spec, parse_spec
-from surveysynth.survey.survey import read_survey
 from surveysynth.survey.transforms import Transform
 
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "ce2015q3.csv"

@@ -23,7 +23,8 @@ from survey_cases import (
 )
 
 from surveysynth.errors import InputError
-from surveysynth.survey.survey import Survey, read_survey
+from surveysynth.spec.build import read_survey
+from surveysynth.survey.survey import Survey
 
 
 def test_absent_files(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.estimation.combining import t_interval
 from surveysynth.estimation.estimates import Estimates, Key
 from surveysynth.inference.synthesis import SyntheticDataset
-from surveysynth.release.run import method_name
+from surveysynth.spec.build import method_name
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.pseudo_posterior.run import ConfidentialFit

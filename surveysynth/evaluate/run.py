@@ -66,8 +66,8 @@ def write_comparison(
     """
     from surveysynth.evaluate.comparison import compare
     from surveysynth.release.run import ledger_entry
+    from surveysynth.spec.build import read_survey
     from surveysynth.spec.spec import load_spec
-    from surveysynth.survey.survey import read_survey
 
     say = progress or (lambda stage: None)
     target = plan_folder(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -66,8 +66,8 @@ def release(
     would not hold what it states. In either case, and on any other exception, nothing is written.
     """
     from surveysynth.mechanisms.pseudo_posterior import run
+    from surveysynth.spec.build import engine_of, method_name, model_of, read_survey, settings_of
     from surveysynth.spec.spec import load_spec
-    from surveysynth.survey.survey import read_survey
 
     say = progress or (lambda stage: None)
     plan = plan_bundle(
@@ -152,14 +152,10 @@ def _facts(
     )
 
 
-def method_name(model: str) -> str:
-    """A model's name in ledgers and reports; a Stan program of the caller's own by its file."""
-    return Path(model).stem
-
-
 def ledger_entry(spec: "Spec", *, model: str, test: bool, released: bool = True) -> LedgerEntry:
     """The record of one run of the mechanism; ``released`` is false for comparisons."""
     from surveysynth.release.documents.privacy_file import library_versions
+    from surveysynth.spec.build import settings_of
 
     settings = settings_of(spec)
     return LedgerEntry(
@@ -181,62 +177,3 @@ def _streams(seed: int | None) -> tuple[np.random.Generator, np.random.Generator
         raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")
     mechanism, synthesis = np.random.SeedSequence(seed).spawn(2)
     return np.random.default_rng(mechanism), np.random.default_rng(synthesis)
-
-
-def model_of(spec: "Spec") -> "Model":
-    """The synthesizer that a specification names, with its options."""
-    from surveysynth.inference.synthesis import check_replicates
-    from surveysynth.models import get_model
-
-    synthesizer = spec.synthesizer
-    if synthesizer.is_program:
-        from surveysynth.models.own_stan.model import StanProgram
-
-        program = StanProgram.load(spec.path.parent / synthesizer.model, priors=synthesizer.priors)
-        check_replicates(program, spec.privacy.replicates_per_draw)
-        return program
-    return get_model(synthesizer.model, **model_options(spec))
-
-
-def model_options(spec: "Spec") -> dict[str, Any]:
-    """What a specification says of its registered model, besides the name."""
-    synthesizer = spec.synthesizer
-    options: dict[str, Any] = {"priors": dict(synthesizer.priors)}
-    if synthesizer.model == "fbp":
-        options["smoothing"] = synthesizer.smoothing
-    if synthesizer.model == "normal_mixture":
-        options["components"] = synthesizer.components
-    return options
-
-
-def engine_of(spec: "Spec", model: "Model") -> "Model":
-    """The model with the sampler that a specification asks for.
-
-    A Stan program of the caller's own is its own sampler.
-    """
-    if spec.synthesizer.engine != "cmdstan" or spec.synthesizer.is_program:
-        return model
-    from surveysynth.models.stan_engine import StanEngine
-
-    return StanEngine(model)  # type: ignore[arg-type]
-
-
-def settings_of(spec: "Spec") -> "MechanismSettings":
-    """The mechanism's settings, all public."""
-    from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-    from surveysynth.models.base import SamplingPlan
-
-    privacy, synthesizer = spec.privacy, spec.synthesizer
-    return MechanismSettings(
-        epsilon=privacy.epsilon,
-        m=privacy.m,
-        risk=privacy.risk,
-        weights=privacy.weight_map,
-        scale=privacy.scale,
-        shift=privacy.shift,
-        reweight=privacy.reweight,
-        radius=privacy.radius,
-        pattern=privacy.pattern,
-        truncate=privacy.truncate,
-        plan=SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws),
-    )

@@ -21,6 +21,7 @@ from pydantic import (
 from surveysynth._support.messages import listing, nearest, no_fixed_point
 from surveysynth.errors import InputError
 from surveysynth.spec.flags import FlagChoice, check_flags
+from surveysynth.survey.checks import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT
 from surveysynth.survey.transforms import Transform, TransformKind
 
 T = TypeVar("T")
@@ -29,12 +30,6 @@ T = TypeVar("T")
 MIN_CHAINS = 2
 MIN_DRAWS = 20
 MAX_DRAWS = 1_000_000
-#: A declared design effect of clustering is at most the size of a PSU, about.
-MAX_DESIGN_EFFECT = 1000
-EFFECT_WITHOUT_PSU = (
-    "design_effect: this is of primary sampling units; name their column as psu, or leave "
-    "design_effect out."
-)
 
 #: Names and defaults of the prior scales of each model (methods 3).
 PRIOR_DEFAULTS: dict[str, dict[str, float]] = {

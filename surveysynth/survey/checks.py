@@ -21,6 +21,13 @@ MAX_LEVELS = 200
 MIN_WEIGHT_SD = 0.01
 #: The same for an outcome, as a share of its standard deviation (and absolute on a log scale).
 MIN_OUTCOME_SHARE = 0.01
+#: A declared design effect of clustering is at most the size of a PSU, about.
+MAX_DESIGN_EFFECT = 1000
+EFFECT_WITHOUT_PSU = (
+    "design_effect: this is of primary sampling units; name their column as psu, or leave "
+    "design_effect out."
+)
+LONELY_RULES = ("fail", "remove", "certainty", "adjust", "average")
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 import numpy as np
 import pandas as pd
 
-from surveysynth._support.messages import nearest, raise_problems
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.spec.sections import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT
-from surveysynth.spec.spec import Spec
 from surveysynth.survey.checks import (
+    EFFECT_WITHOUT_PSU,
+    LONELY_RULES,
+    MAX_DESIGN_EFFECT,
     Roles,
     check_by_levels,
     check_not_determined,
@@ -31,12 +31,9 @@ from surveysynth.survey.checks import (
 )
 from surveysynth.survey.columns import TextColumn
 from surveysynth.survey.design_matrix import DesignMatrix, build_design_matrix
-from surveysynth.survey.files import open_table
 from surveysynth.survey.formula import parse_formula
 from surveysynth.survey.records import Records, read_records
 from surveysynth.survey.transforms import Transform
-
-LONELY_RULES = ("fail", "remove", "certainty", "adjust", "average")
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,55 +162,6 @@ class Survey:
             records, roles, tuple(each), predictors, lonely_psu, n_public, orders, source,
             design_effect,
         )  # fmt: skip
-
-
-def read_survey(spec: Spec) -> Survey:
-    """Read and validate the survey that a specification names.
-
-    Raises ``InputError`` when the data file cannot be read as it is or does not fit the
-    specification.
-    """
-    if spec.study is not None:
-        raise InputError(
-            f"{spec.path} has a section [study], so that its data are a population and no survey: "
-            "run 'surveysynth study' with it, or leave the section out."
-        )
-    section, synthesizer, tables = spec.survey, spec.synthesizer, spec.tables
-    roles = make_roles(
-        synthesizer.outcome, section.weight, tables.by, section.strata, section.psu, section.fpc,
-        synthesizer.predictors, section.public_columns,
-    )  # fmt: skip
-    source = str(spec.data_path)
-    table = open_table(spec.data_path)
-    check_roles(roles, table.columns, source)
-    unknown = [name for name in spec.labels if name not in table.columns]
-    raise_problems(
-        source,
-        [
-            f"labels.{name}: there is no column {name!r}.{nearest(name, table.columns)}"
-            for name in unknown
-        ],
-    )
-    return Survey.from_frame(
-        table.read(roles.needed),
-        outcome=synthesizer.outcome,
-        weight=section.weight,
-        by=tables.by,
-        strata=section.strata,
-        psu=section.psu,
-        fpc=section.fpc,
-        lonely_psu=section.lonely_psu,
-        design_effect=section.design_effect,
-        population_size=section.population_size,
-        predictors=synthesizer.predictors,
-        transforms=synthesizer.transforms,
-        public_columns=section.public_columns,
-        missing=section.missing,
-        level_order={name: tuple(label.levels) for name, label in spec.labels.items()},
-        margin_labels={name: spec.margin_label(name) for name in tables.by},
-        statistics=tables.statistics,
-        source=source,
-    )
 
 
 def make_roles(

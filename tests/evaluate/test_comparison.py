@@ -24,9 +24,9 @@ from surveysynth.evaluate.run import sensitivity_of, write_comparison
 from surveysynth.mechanisms.pseudo_posterior.run import ConfidentialFit, PrivateDraws
 from surveysynth.release.folder.ledger import read_ledger, summarise
 from surveysynth.report.style import MARK, colour_of, draw, outcome_ticks
+from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec
 from surveysynth.studies.example import write_example
-from surveysynth.survey.survey import read_survey
 from surveysynth.survey.transforms import Transform
 
 FILES = {"comparison.csv", "comparison.json", "report.html", "ledger.jsonl", "figures"}

@@ -34,7 +34,9 @@ def test_means_along_the_risk_before():
     assert MARK in words(figure)
 
 
-@pytest.mark.parametrize("function", [risk_figures.identification_violins, risk_figures.weight_violins])
+@pytest.mark.parametrize(
+    "function", [risk_figures.identification_violins, risk_figures.weight_violins]
+)
 def test_violins_mark_the_quartiles(function):
     values = {**RISKS, "SW": np.full(200, 0.3)}
     figure = function(values)

@@ -16,8 +16,9 @@ from surveysynth.estimation.taylor import SampleDesign, Statistic, estimate_doma
 from surveysynth.models import get_model
 from surveysynth.release.preview import preview_lines
 from surveysynth.release.run import release
+from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec, parse_spec
-from surveysynth.survey.survey import Survey, read_survey
+from surveysynth.survey.survey import Survey
 
 MakeSpec = Callable[..., Path]
 REAL = Path(__file__).parents[3] / "shared" / "data" / "ce2015q3.csv"

@@ -19,8 +19,8 @@ from surveysynth.release import files
 from surveysynth.release.documents.recompute_python import literal
 from surveysynth.release.preview import preview_lines
 from surveysynth.release.run import ReleaseResult, release
+from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec
-from surveysynth.survey.survey import read_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 

@@ -21,9 +21,10 @@ from surveysynth.models import stan_engine as stan_module
 from surveysynth.models.base import SamplingPlan
 from surveysynth.models.fbp.model import FBP
 from surveysynth.models.stan_engine import MAX_SEED, StanEngine, seed_from
-from surveysynth.release.run import engine_of, model_of, release
+from surveysynth.release.run import release
 from surveysynth.sampling.stan.backends import BACKEND_VARIABLE, StanRun
 from surveysynth.sampling.stan.source import StanSource, declared_names
+from surveysynth.spec.build import engine_of, model_of
 from surveysynth.spec.spec import load_spec
 from surveysynth.survey.survey import Survey
 
@@ -233,7 +234,7 @@ def test_a_release_with_the_engine(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setattr(backends, "CmdStanBackend", lambda: backend)
+    monkeypatch.setattr("surveysynth.sampling.stan.backends.CmdStanBackend", lambda: backend)
     monkeypatch.delenv(BACKEND_VARIABLE, raising=False)
     monkeypatch.setattr("surveysynth.models.fbp.model.FBP", Watched)
     spec = write_spec(tmp_path)

@@ -445,7 +445,7 @@ def assert_no_canary(folder: Path) -> None:
 def test_a_specification_goes_from_a_program_to_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(backends, "CmdStanBackend", Conjugate)
+    monkeypatch.setattr("surveysynth.sampling.stan.backends.CmdStanBackend", Conjugate)
     monkeypatch.delenv(BACKEND_VARIABLE, raising=False)
     stages: list[str] = []
     result = release(write_spec(tmp_path), tmp_path / "out", progress=stages.append)

@@ -1,0 +1,130 @@
+"""From a specification to what a run needs: survey, model with its sampler, settings."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from surveysynth.errors import InputError
+
+if TYPE_CHECKING:
+    from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+    from surveysynth.models.base import Model
+    from surveysynth.spec.spec import Spec
+    from surveysynth.survey.survey import Survey
+
+
+def read_survey(spec: "Spec") -> "Survey":
+    """Read and validate the survey that a specification names.
+
+    Raises ``InputError`` when the data file cannot be read as it is or does not fit the
+    specification.
+    """
+    from surveysynth._support.messages import nearest, raise_problems
+    from surveysynth.survey.checks import check_roles
+    from surveysynth.survey.files import open_table
+    from surveysynth.survey.survey import Survey, make_roles
+
+    if spec.study is not None:
+        raise InputError(
+            f"{spec.path} has a section [study], so that its data are a population and no survey: "
+            "run 'surveysynth study' with it, or leave the section out."
+        )
+    section, synthesizer, tables = spec.survey, spec.synthesizer, spec.tables
+    roles = make_roles(
+        synthesizer.outcome, section.weight, tables.by, section.strata, section.psu, section.fpc,
+        synthesizer.predictors, section.public_columns,
+    )  # fmt: skip
+    source = str(spec.data_path)
+    table = open_table(spec.data_path)
+    check_roles(roles, table.columns, source)
+    unknown = [name for name in spec.labels if name not in table.columns]
+    raise_problems(
+        source,
+        [
+            f"labels.{name}: there is no column {name!r}.{nearest(name, table.columns)}"
+            for name in unknown
+        ],
+    )
+    return Survey.from_frame(
+        table.read(roles.needed),
+        outcome=synthesizer.outcome,
+        weight=section.weight,
+        by=tables.by,
+        strata=section.strata,
+        psu=section.psu,
+        fpc=section.fpc,
+        lonely_psu=section.lonely_psu,
+        design_effect=section.design_effect,
+        population_size=section.population_size,
+        predictors=synthesizer.predictors,
+        transforms=synthesizer.transforms,
+        public_columns=section.public_columns,
+        missing=section.missing,
+        level_order={name: tuple(label.levels) for name, label in spec.labels.items()},
+        margin_labels={name: spec.margin_label(name) for name in tables.by},
+        statistics=tables.statistics,
+        source=source,
+    )
+
+
+def model_of(spec: "Spec") -> "Model":
+    """The synthesizer that a specification names, with its options."""
+    from surveysynth.inference.synthesis import check_replicates
+    from surveysynth.models import get_model
+
+    synthesizer = spec.synthesizer
+    if synthesizer.is_program:
+        from surveysynth.models.own_stan.model import StanProgram
+
+        program = StanProgram.load(spec.path.parent / synthesizer.model, priors=synthesizer.priors)
+        check_replicates(program, spec.privacy.replicates_per_draw)
+        return program
+    return get_model(synthesizer.model, **model_options(spec))
+
+
+def model_options(spec: "Spec") -> dict[str, Any]:
+    """What a specification says of its registered model, besides the name."""
+    synthesizer = spec.synthesizer
+    options: dict[str, Any] = {"priors": dict(synthesizer.priors)}
+    if synthesizer.model == "fbp":
+        options["smoothing"] = synthesizer.smoothing
+    if synthesizer.model == "normal_mixture":
+        options["components"] = synthesizer.components
+    return options
+
+
+def engine_of(spec: "Spec", model: "Model") -> "Model":
+    """The model with the sampler that a specification asks for.
+
+    A Stan program of the caller's own is its own sampler.
+    """
+    if spec.synthesizer.engine != "cmdstan" or spec.synthesizer.is_program:
+        return model
+    from surveysynth.models.stan_engine import StanEngine
+
+    return StanEngine(model)  # type: ignore[arg-type]
+
+
+def settings_of(spec: "Spec") -> "MechanismSettings":
+    """The mechanism's settings, all public."""
+    from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+    from surveysynth.models.base import SamplingPlan
+
+    privacy, synthesizer = spec.privacy, spec.synthesizer
+    return MechanismSettings(
+        epsilon=privacy.epsilon,
+        m=privacy.m,
+        risk=privacy.risk,
+        weights=privacy.weight_map,
+        scale=privacy.scale,
+        shift=privacy.shift,
+        reweight=privacy.reweight,
+        radius=privacy.radius,
+        pattern=privacy.pattern,
+        truncate=privacy.truncate,
+        plan=SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws),
+    )
+
+
+def method_name(model: str) -> str:
+    """A model's name in ledgers and reports; a Stan program of the caller's own by its file."""
+    return Path(model).stem
