@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
     from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
     from surveysynth.models import get_model
-    from surveysynth.models.base import SamplingPlan
     from surveysynth.release.folder.reading import Release, read_release
     from surveysynth.release.run import release as run_release
+    from surveysynth.sampling.plan import SamplingPlan
     from surveysynth.spec.build import read_survey
     from surveysynth.spec.spec import load_spec
     from surveysynth.survey.survey import Confidential, PublicDesign, Survey
@@ -121,7 +121,7 @@ _SOURCES = {
     "ReplicateWeights": ("estimation.replicate_weights", "ReplicateWeights"),
     "Release": ("release.folder.reading", "Release"),
     "SampleDesign": ("estimation.sample_design", "SampleDesign"),
-    "SamplingPlan": ("models.base", "SamplingPlan"),
+    "SamplingPlan": ("sampling.plan", "SamplingPlan"),
     "Scalar": ("mechanisms.pseudo_posterior.risk", "Scalar"),
     "Survey": ("survey.survey", "Survey"),
     "SyntheticDataset": ("inference.synthesis", "SyntheticDataset"),

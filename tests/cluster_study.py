@@ -35,9 +35,9 @@ from surveysynth.inference.synthesis import synthesise  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.run import Database, PrivateDraws, run_batch  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
-from surveysynth.models.base import SamplingPlan  # noqa: E402
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
+from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
 from surveysynth.studies.batches import estimated  # noqa: E402
 from surveysynth.studies.coverage import BATCH_PLAN, CoverageStudy, two_stage_study  # noqa: E402
 from surveysynth.survey.survey import PublicDesign, Survey  # noqa: E402

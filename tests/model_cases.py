@@ -7,11 +7,11 @@ import numpy as np
 
 from surveysynth._support.types import DIVERGENT
 from surveysynth.models import get_model
-from surveysynth.models.base import SamplingPlan
 from surveysynth.models.counts.model import count_records
 from surveysynth.models.mixture.model import mixture_records
 from surveysynth.models.mixture.sampler import MARGINAL
 from surveysynth.models.parts.gaussian import GaussianRecords
+from surveysynth.sampling.plan import SamplingPlan
 
 #: Models of transformed outcomes, the same with effects of PSUs, and of counts: with samplers of
 #: our own.

@@ -28,11 +28,12 @@ from scipy.special import logsumexp
 import surveysynth
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models import get_model
-from surveysynth.models.base import SamplingPlan, stacked
+from surveysynth.models.base import stacked
 from surveysynth.models.counts.model import count_records
 from surveysynth.models.mixture.model import mixture_records
 from surveysynth.models.parts.gaussian import GaussianRecords
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
+from surveysynth.sampling.plan import SamplingPlan
 
 COUNTS = ("poisson", "negative_binomial")
 GOLDEN = Path(__file__).parent / "golden" / "sbc.json"

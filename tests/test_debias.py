@@ -15,7 +15,7 @@ from surveysynth.inference.debias import debias_draws, debias_many, thinned
 from surveysynth.mechanisms.pseudo_posterior.run import Database, PrivateDraws, run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
-from surveysynth.models.base import SamplingPlan
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Survey
 
 PLAN = SamplingPlan(4, 60, 200)

@@ -8,7 +8,7 @@ import pytest
 from surveysynth.mechanisms.pseudo_posterior import feasibility
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
-from surveysynth.models.base import SamplingPlan
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.studies.example import simulate_survey
 from surveysynth.survey.survey import Survey
 

@@ -16,7 +16,8 @@ from surveysynth.inference import synthesis
 from surveysynth.mechanisms.pseudo_posterior.risk import Lipschitz, RiskMeasure, Scalar
 from surveysynth.mechanisms.pseudo_posterior.run import run
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, epsilon_of
-from surveysynth.models.base import Model, SamplingPlan
+from surveysynth.models.base import Model
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Survey
 
 #: A target that no scale and shift can pass: the map asks what a point costs, and reaches nothing.

@@ -19,7 +19,8 @@ import numpy as np
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.pseudo_posterior.run import Database, PrivateDraws, Result, run_batch
-from surveysynth.models.base import Model, SamplingPlan
+from surveysynth.models.base import Model
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import PublicDesign
 
 #: Simulated databases, at least; the same number from each released draw.

@@ -1,6 +1,6 @@
 """What a synthesizer is: the protocol that the mechanism, synthesis and studies rely on."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol
 
@@ -8,31 +8,11 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.stan.program import StanProgramSpec
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 SimulationKind = Literal["release", "sample"]
-
-
-@dataclass(frozen=True)
-class SamplingPlan:
-    """Size of a fit, fixed before the data are seen: S = chains * draws kept draws."""
-
-    chains: int = 4
-    warmup: int = 250
-    draws: int = 250
-
-    def __post_init__(self) -> None:
-        for name, least in (("chains", 1), ("warmup", 0), ("draws", 4)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise InputError(
-                    f"{name} must be a whole number of at least {least}, got {value!r}."
-                )
-
-    @property
-    def kept(self) -> int:
-        """S, the number of kept draws."""
-        return self.chains * self.draws
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,19 +26,6 @@ class Simulated:
         """The outcomes (n, p) in original units."""
         columns = [t.inverse(self.z[:, j]) for j, t in enumerate(design.transforms)]
         return np.stack(columns, axis=1)
-
-
-@dataclass(frozen=True)
-class StanProgramSpec:
-    """The Stan program of a model: a file of ``stan/`` and the ways in and out of it.
-
-    data(stats, priors): the program's data for the statistics of one database, JSON-ready;
-    theta(draws): the program's parameters by name, (S, ...), as the model's Theta.
-    """
-
-    program: str
-    data: Callable[[Any, Mapping[str, float]], dict[str, Any]]
-    theta: Callable[[Mapping[str, FloatArray]], Theta]
 
 
 class Model(Protocol):

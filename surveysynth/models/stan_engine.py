@@ -12,14 +12,10 @@ import numpy as np
 from surveysynth._support.resources import stan_directory
 from surveysynth._support.types import DIVERGENT, FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import (
-    DensityModel,
-    SamplingPlan,
-    Simulated,
-    SimulationKind,
-    StanProgramSpec,
-)
+from surveysynth.models.base import DensityModel, Simulated, SimulationKind
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.backends import StanBackend, default_backend
+from surveysynth.sampling.stan.program import StanProgramSpec
 from surveysynth.sampling.stan.source import StanSource
 from surveysynth.survey.survey import Confidential, PublicDesign
 

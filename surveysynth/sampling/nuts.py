@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray
-from surveysynth.models.base import SamplingPlan
+from surveysynth.sampling.plan import SamplingPlan
 
 MAX_SEED = 2**31 - 1
 #: A larger share of accepted proposals than Stan's and nutpie's 0.8: fewer divergent draws.

@@ -107,7 +107,7 @@ def engine_of(spec: "Spec", model: "Model") -> "Model":
 def settings_of(spec: "Spec") -> "MechanismSettings":
     """The mechanism's settings, all public."""
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-    from surveysynth.models.base import SamplingPlan
+    from surveysynth.sampling.plan import SamplingPlan
 
     privacy, synthesizer = spec.privacy, spec.synthesizer
     return MechanismSettings(

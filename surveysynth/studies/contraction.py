@@ -25,7 +25,7 @@ from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior.risk import RiskData
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.weights import capped
-from surveysynth.models.base import SamplingPlan
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.studies.coverage import CoverageStudy
 from surveysynth.studies.designs import SamplingDesign
 from surveysynth.studies.population import Population, paper_population

@@ -17,7 +17,7 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.taylor import Linearisation, SampleDesign, Statistic
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.models.base import SamplingPlan
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.studies.batches import (
     CONSISTENT,
     LAPLACE,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, get_args
 
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
-from surveysynth.models.base import SamplingPlan
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.build import model_options, settings_of
 from surveysynth.studies.coverage import BATCH_PLAN, NOISE_METHODS, CoverageStudy, method_names
 from surveysynth.studies.designs import (

@@ -50,7 +50,7 @@ def example_survey(n: int):
 def fits() -> None:
     """4 chains x (250 + 250) at n = 1,000, K = 9."""
     from surveysynth.models import get_model
-    from surveysynth.models.base import SamplingPlan
+    from surveysynth.sampling.plan import SamplingPlan
 
     survey = example_survey(1000)
     for name in ("fbs", "fbp"):
@@ -87,8 +87,8 @@ def lipschitz_memory(n: int) -> None:
     """The streamed pass over n records x 1,000 draws (run as a process of its own)."""
     from surveysynth.mechanisms.pseudo_posterior.lipschitz import likelihood_extremes
     from surveysynth.models import get_model
-    from surveysynth.models.base import SamplingPlan
     from surveysynth.models.parts.gaussian import GaussianRecords
+    from surveysynth.sampling.plan import SamplingPlan
 
     rng = np.random.default_rng(1)
     x_cells = np.column_stack([np.ones(16), rng.integers(0, 2, (16, 8))]).astype(float)
@@ -106,7 +106,7 @@ def lipschitz_ratio(n: int = 10_000) -> None:
     """Streamed bounds against the matrix S x n at once."""
     from surveysynth.mechanisms.pseudo_posterior.lipschitz import likelihood_extremes
     from surveysynth.models import get_model
-    from surveysynth.models.base import SamplingPlan
+    from surveysynth.sampling.plan import SamplingPlan
 
     survey = example_survey(n)
     model = get_model("fbs")

@@ -10,7 +10,7 @@ from surveysynth.evaluate.risk_utility import risk_utility_map
 from surveysynth.evaluate.utility import ks_distance
 from surveysynth.mechanisms.pseudo_posterior.risk import CountBased
 from surveysynth.models import get_model
-from surveysynth.models.base import SamplingPlan
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Survey
 
 pytestmark = pytest.mark.xdist_group("risk-utility")  # what its tests share is made once

@@ -8,8 +8,8 @@ from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.pseudo_posterior.run import Database, run, run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
-from surveysynth.models.base import SamplingPlan
 from surveysynth.models.parts.gaussian import GaussianRecords
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.studies.designs import stratified_pps_sample
 from surveysynth.studies.population import published_cells, simulate_population
 from surveysynth.survey.survey import Survey

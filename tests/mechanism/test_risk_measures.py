@@ -19,7 +19,7 @@ from surveysynth.mechanisms.pseudo_posterior.risk import (
 from surveysynth.mechanisms.pseudo_posterior.run import Database, run
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
-from surveysynth.models.base import SamplingPlan
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Survey
 
 pytestmark = pytest.mark.xdist_group("mechanism")  # what its tests share is made once

@@ -11,7 +11,7 @@ from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.pseudo_posterior.run import PrivateDraws, release_positions, run
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
-from surveysynth.models.base import SamplingPlan
+from surveysynth.sampling.plan import SamplingPlan
 
 pytestmark = pytest.mark.xdist_group("mechanism")  # what its tests share is made once
 

@@ -16,7 +16,7 @@ from surveysynth.inference.synthesis import synthesise
 from surveysynth.mechanisms.pseudo_posterior.run import Database, run, run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
-from surveysynth.models.base import SamplingPlan, Simulated, stacked
+from surveysynth.models.base import Simulated, stacked
 from surveysynth.models.counts import overdispersion
 from surveysynth.models.counts.family import log_rising
 from surveysynth.models.counts.mode import find_mode
@@ -25,6 +25,7 @@ from surveysynth.models.counts.overdispersion import GridProposal, overdispersio
 from surveysynth.models.parts import log_lik
 from surveysynth.sampling import nuts
 from surveysynth.sampling.diagnostics import effective_sample_size
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Confidential
 from surveysynth.survey.transforms import Transform
 

@@ -7,8 +7,8 @@ from model_cases import MODELS, WEIGHTINGS, make_case
 from scipy import stats as st
 from scipy.special import betaln
 
-from surveysynth.models.base import SamplingPlan
 from surveysynth.sampling.diagnostics import effective_sample_size
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.unconstrained import (
     CorrelationRoot,
     lkj_log_density,

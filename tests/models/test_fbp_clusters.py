@@ -12,10 +12,11 @@ from scipy import stats
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models import get_model
-from surveysynth.models.base import SamplingPlan, SimulationKind, stacked
+from surveysynth.models.base import SimulationKind, stacked
 from surveysynth.models.parts.gaussian import GaussianRecords
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
 from surveysynth.sampling.diagnostics import effective_sample_size, r_hat
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import PublicDesign
 
 X_CELLS = np.array([[1.0, 0.0], [1.0, 1.0]])

@@ -16,10 +16,11 @@ from surveysynth.mechanisms.pseudo_posterior.lipschitz import likelihood_extreme
 from surveysynth.mechanisms.pseudo_posterior.run import Database, PrivateDraws, run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
-from surveysynth.models.base import SamplingPlan, Simulated, stacked
+from surveysynth.models.base import Simulated, stacked
 from surveysynth.models.parts import log_lik
 from surveysynth.models.parts.gaussian import GaussianRecords, compress
 from surveysynth.sampling import diagnostics
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import PublicDesign
 
 MODEL: Any = get_model("fbs")

@@ -14,12 +14,13 @@ from surveysynth.inference.synthesis import synthesise
 from surveysynth.mechanisms.pseudo_posterior.run import run
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
-from surveysynth.models.base import SamplingPlan, Simulated, stacked
+from surveysynth.models.base import Simulated, stacked
 from surveysynth.models.mixture.model import NormalMixture, mixture_records
 from surveysynth.models.mixture.start import find_mode
 from surveysynth.models.parts import log_lik
 from surveysynth.sampling.convergence import check_convergence
 from surveysynth.sampling.diagnostics import effective_sample_size, r_hat
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Confidential
 from surveysynth.survey.transforms import Transform
 

@@ -14,7 +14,8 @@ from surveysynth.inference.synthesis import synthesise
 from surveysynth.mechanisms.pseudo_posterior.run import run
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model, model_names
-from surveysynth.models.base import SamplingPlan, Simulated
+from surveysynth.models.base import Simulated
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.sections import PRIOR_DEFAULTS
 from surveysynth.survey.survey import Confidential
 from surveysynth.survey.transforms import Transform

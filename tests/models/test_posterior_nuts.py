@@ -31,7 +31,7 @@ from model_designs import group_design, records_of, rows_of  # noqa: E402
 
 from surveysynth._support.types import FloatArray, Theta  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
-from surveysynth.models.base import SamplingPlan  # noqa: E402
+from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 

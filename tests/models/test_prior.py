@@ -11,8 +11,8 @@ from scipy import stats
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models import get_model
-from surveysynth.models.base import SamplingPlan
 from surveysynth.models.parts.gaussian import GaussianStats
+from surveysynth.sampling.plan import SamplingPlan
 
 DATABASES = 1500
 K = 3

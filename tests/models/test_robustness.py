@@ -9,9 +9,9 @@ from model_designs import continuous_design, group_design, make_design, records_
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models import get_model
-from surveysynth.models.base import SamplingPlan
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.sampling import diagnostics
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import PublicDesign
 
 PLAN = SamplingPlan(chains=2, warmup=40, draws=40)

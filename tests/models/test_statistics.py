@@ -10,8 +10,9 @@ from model_designs import continuous_design, group_design, make_design, records_
 
 from surveysynth._support.types import FloatArray
 from surveysynth.models import get_model
-from surveysynth.models.base import SamplingPlan, stacked
+from surveysynth.models.base import stacked
 from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats, PsuStats, compress
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import PublicDesign
 
 N, Q = 120, 3

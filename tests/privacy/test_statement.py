@@ -9,7 +9,7 @@ from surveysynth.mechanisms.pseudo_posterior.risk import OwnRisk
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
 from surveysynth.models import get_model
-from surveysynth.models.base import SamplingPlan
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Survey
 
 

@@ -12,8 +12,8 @@ from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.pseudo_posterior import run as mechanism
 from surveysynth.mechanisms.pseudo_posterior.run import ConfidentialFit, Database, PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.models.base import SamplingPlan
 from surveysynth.models.fbs.model import FBS
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Survey
 
 PLAN = SamplingPlan(chains=4, warmup=100, draws=150)

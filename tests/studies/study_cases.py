@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.models.base import SamplingPlan
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.studies.coverage import CoverageStudy
 from surveysynth.studies.designs import SamplingDesign
 from surveysynth.studies.population import paper_population

@@ -11,8 +11,8 @@ import pytest
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior.lipschitz import likelihood_extremes
 from surveysynth.models import get_model
-from surveysynth.models.base import SamplingPlan
 from surveysynth.report.style import draw
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.studies import figures as plots
 from surveysynth.studies.contraction import (
     SCHEMES,

@@ -18,7 +18,7 @@ from surveysynth.inference.debias import Debiased, DebiasRecord
 from surveysynth.mechanisms.pseudo_posterior.run import run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
-from surveysynth.models.base import SamplingPlan
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.studies import batches
 from surveysynth.studies.coverage import CoverageStudy, Task, paper_study
 from surveysynth.studies.designs import SamplingDesign

@@ -11,7 +11,7 @@ import pytest
 from surveysynth.mechanisms.pseudo_posterior.run import run
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
-from surveysynth.models.base import SamplingPlan
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Survey
 from surveysynth.survey.transforms import Transform
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from surveysynth import cli
 from surveysynth.errors import InputError
-from surveysynth.models.base import SamplingPlan
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.spec import load_spec, parse_spec
 from surveysynth.studies import specified
 from surveysynth.studies.coverage import method_names

@@ -38,8 +38,9 @@ from surveysynth.mechanisms.pseudo_posterior.settings import (
     MechanismSettings,
     epsilon_of,
 )
-from surveysynth.models.base import Model, SamplingPlan, stacked
+from surveysynth.models.base import Model, stacked
 from surveysynth.sampling.convergence import check_convergence
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 MAX_FITS = 60

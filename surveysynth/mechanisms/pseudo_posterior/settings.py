@@ -8,7 +8,7 @@ import numpy as np
 from surveysynth._support.messages import no_fixed_point
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior.risk import RiskMeasure, RiskName, risk_measure
-from surveysynth.models.base import SamplingPlan
+from surveysynth.sampling.plan import SamplingPlan
 
 WeightMap = Literal["fixed_point", "linear"]
 

@@ -16,19 +16,14 @@ from scipy.special import gammaln
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import (
-    SamplingPlan,
-    Simulated,
-    SimulationKind,
-    StanProgramSpec,
-    require,
-    stacked,
-)
+from surveysynth.models.base import Simulated, SimulationKind, require, stacked
 from surveysynth.models.counts import density, sampler
 from surveysynth.models.counts.family import CountFamily, CountSums
 from surveysynth.models.parts import survey_weight
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.models.parts.pairs import PairRecords, log_lik_blocks, sum_by
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.stan.program import StanProgramSpec
 from surveysynth.sampling.streams import Streams
 from surveysynth.survey.survey import Confidential, PublicDesign
 from surveysynth.survey.transforms import Transform

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from surveysynth.models.base import StanProgramSpec
 from surveysynth.models.counts import model
 from surveysynth.models.counts.family import NEGATIVE_BINOMIAL, CountFamily
 from surveysynth.models.counts.model import CountModel, CountStats
+from surveysynth.sampling.stan.program import StanProgramSpec
 
 PRIORS: Mapping[str, float] = MappingProxyType({"overdispersion_scale": 5.0, **model.PRIORS})
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar
 
-from surveysynth.models.base import StanProgramSpec
 from surveysynth.models.counts import model
 from surveysynth.models.counts.family import POISSON, CountFamily
 from surveysynth.models.counts.model import CountModel
+from surveysynth.sampling.stan.program import StanProgramSpec
 
 PRIORS: Mapping[str, float] = model.PRIORS
 STAN = StanProgramSpec("poisson.stan", model.stan_data, model.stan_theta)

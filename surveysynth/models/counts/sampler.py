@@ -16,13 +16,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.base import SamplingPlan
 from surveysynth.models.counts.family import CountFamily, CountSums
 from surveysynth.models.counts.mode import Mode, find_mode
 from surveysynth.models.counts.overdispersion import overdispersion_log_prior
 from surveysynth.models.parts.coefficients import CoefficientBlocks
 from surveysynth.models.parts.sweeps import run_sweeps
 from surveysynth.sampling import primitives
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.streams import Streams
 
 #: A slice in so many sweeps.

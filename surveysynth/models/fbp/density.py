@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.base import StanProgramSpec
 from surveysynth.models.parts import psu_density
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.models.parts.psu_density import PsuParts, psu_log_prior, split_psu_parts
 from surveysynth.sampling import unconstrained
+from surveysynth.sampling.stan.program import StanProgramSpec
 
 
 def log_density(

@@ -16,14 +16,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import (
-    SamplingPlan,
-    Simulated,
-    SimulationKind,
-    StanProgramSpec,
-    psu_codes,
-    require,
-)
+from surveysynth.models.base import Simulated, SimulationKind, psu_codes, require
 from surveysynth.models.fbp import density
 from surveysynth.models.fbp.clustered import ClusteredGibbs
 from surveysynth.models.fbp.sampler import Gibbs
@@ -32,6 +25,8 @@ from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats
 from surveysynth.models.parts.log_lik import QuadraticForm
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE
 from surveysynth.models.parts.sweeps import run_sweeps
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.stan.program import StanProgramSpec
 from surveysynth.sampling.streams import Streams
 from surveysynth.survey.survey import Confidential, PublicDesign
 

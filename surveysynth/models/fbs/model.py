@@ -14,14 +14,7 @@ from types import MappingProxyType
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.models.base import (
-    SamplingPlan,
-    Simulated,
-    SimulationKind,
-    StanProgramSpec,
-    psu_codes,
-    require,
-)
+from surveysynth.models.base import Simulated, SimulationKind, psu_codes, require
 from surveysynth.models.fbs import density
 from surveysynth.models.parts import gaussian, log_lik, psu_effects
 from surveysynth.models.parts.coefficients import CoefficientBlocks
@@ -36,6 +29,8 @@ from surveysynth.models.parts.psu_effects import (
     marginal_likelihood,
 )
 from surveysynth.models.parts.sweeps import run_sweeps
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.stan.program import StanProgramSpec
 from surveysynth.sampling.streams import Streams
 from surveysynth.survey.survey import Confidential, PublicDesign
 

@@ -22,19 +22,14 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import (
-    SamplingPlan,
-    Simulated,
-    SimulationKind,
-    StanProgramSpec,
-    require,
-    stacked,
-)
+from surveysynth.models.base import Simulated, SimulationKind, require, stacked
 from surveysynth.models.mixture import density, likelihood, sampler
 from surveysynth.models.mixture.likelihood import MixtureSums
 from surveysynth.models.parts import survey_weight
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.models.parts.pairs import PairRecords, log_lik_blocks
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.stan.program import StanProgramSpec
 from surveysynth.sampling.streams import Streams
 from surveysynth.survey.survey import Confidential, PublicDesign
 

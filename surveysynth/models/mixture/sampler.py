@@ -23,7 +23,6 @@ import numpy as np
 from scipy.special import ndtr
 
 from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray, Theta
-from surveysynth.models.base import SamplingPlan
 from surveysynth.models.mixture.batch import MixtureBatch
 from surveysynth.models.mixture.likelihood import MixtureSums
 from surveysynth.models.mixture.moves import Coefficients, Shares, Spreads, newton
@@ -31,6 +30,7 @@ from surveysynth.models.mixture.prior import MixturePrior
 from surveysynth.models.mixture.start import find_mode
 from surveysynth.models.parts.coefficient_prior import HALF_T_DF
 from surveysynth.models.parts.sweeps import run_sweeps
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.streams import Streams
 
 #: Passes over all components in a sweep, of which one draw is kept.

@@ -14,13 +14,7 @@ from types import MappingProxyType
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.models.base import (
-    SamplingPlan,
-    Simulated,
-    SimulationKind,
-    StanProgramSpec,
-    require,
-)
+from surveysynth.models.base import Simulated, SimulationKind, require
 from surveysynth.models.normal import density
 from surveysynth.models.parts import gaussian, log_lik, survey_weight
 from surveysynth.models.parts.coefficient_prior import HALF_T_DF
@@ -29,6 +23,8 @@ from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats
 from surveysynth.models.parts.log_lik import QuadraticForm
 from surveysynth.models.parts.sweeps import run_sweeps
 from surveysynth.sampling import primitives
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.stan.program import StanProgramSpec
 from surveysynth.sampling.streams import Streams
 from surveysynth.survey.survey import Confidential, PublicDesign
 

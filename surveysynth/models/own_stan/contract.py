@@ -19,7 +19,7 @@ import numpy as np
 from surveysynth._support.messages import listing
 from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import SamplingPlan
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.backends import MIN_WARMUP
 
 if TYPE_CHECKING:

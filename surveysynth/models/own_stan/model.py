@@ -45,7 +45,7 @@ import numpy as np
 from surveysynth._support.messages import listing, nearest
 from surveysynth._support.types import DIVERGENT, INTERNAL_SUFFIX, FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import SamplingPlan, Simulated, SimulationKind, require
+from surveysynth.models.base import Simulated, SimulationKind, require
 from surveysynth.models.own_stan.contract import check_contract
 from surveysynth.models.own_stan.file import (
     FUNCTION,
@@ -54,6 +54,7 @@ from surveysynth.models.own_stan.file import (
     load_program_file,
 )
 from surveysynth.models.stan_engine import seed_from
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.backends import CmdStanBackend, StanBackend, default_backend
 from surveysynth.sampling.stan.source import StanSource
 from surveysynth.survey.formula import encode

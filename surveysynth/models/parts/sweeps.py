@@ -3,7 +3,8 @@
 from typing import Protocol
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.base import SamplingPlan, by_chain
+from surveysynth.models.base import by_chain
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.streams import SWEEPS_AT_ONCE
 
 
