@@ -8,7 +8,7 @@ from survey_cases import good
 
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.inference import synthesis
-from surveysynth.mechanisms.pseudo_posterior.run import PrivateDraws
+from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.survey.survey import Survey

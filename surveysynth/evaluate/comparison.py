@@ -24,7 +24,7 @@ from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.spec.build import method_name
 
 if TYPE_CHECKING:
-    from surveysynth.mechanisms.pseudo_posterior.run import ConfidentialFit
+    from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
     from surveysynth.models.base import Model
     from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import Survey

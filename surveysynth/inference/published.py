@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from surveysynth.inference.debias import Debiased, DebiasRecord
     from surveysynth.inference.synthesis import SyntheticDataset
-    from surveysynth.mechanisms.pseudo_posterior.run import PrivateDraws
+    from surveysynth.mechanisms.base import PrivateDraws
     from surveysynth.models.base import Model
     from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import PublicDesign

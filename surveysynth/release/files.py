@@ -18,7 +18,7 @@ from surveysynth.release.writers import csv, html, latex, markdown, xlsx
 from surveysynth.release.writers.formats import DOCUMENT_NAME, FIGURES_FOLDER, WORKBOOK_NAME
 
 if TYPE_CHECKING:
-    from surveysynth.mechanisms.pseudo_posterior.run import ConfidentialFit
+    from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 
 Tables = Mapping[Statistic, Sequence[ReleaseTable]]

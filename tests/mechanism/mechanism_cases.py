@@ -5,7 +5,8 @@ from functools import lru_cache
 import numpy as np
 
 from surveysynth.errors import RefusedError
-from surveysynth.mechanisms.pseudo_posterior.run import Database, run, run_batch
+from surveysynth.mechanisms.pseudo_posterior.fit import Database
+from surveysynth.mechanisms.pseudo_posterior.run import run, run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.models.parts.gaussian import GaussianRecords

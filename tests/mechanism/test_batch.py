@@ -7,7 +7,8 @@ import pytest
 from mechanism_cases import PLAN, sample_survey, with_outlier
 
 from surveysynth.errors import RefusedError
-from surveysynth.mechanisms.pseudo_posterior.run import Database, run, run_batch
+from surveysynth.mechanisms.pseudo_posterior.fit import Database
+from surveysynth.mechanisms.pseudo_posterior.run import run, run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 

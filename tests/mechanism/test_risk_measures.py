@@ -8,6 +8,7 @@ import pytest
 from mechanism_cases import run_on_records, sample_frame
 
 from surveysynth.errors import InputError, RefusedError
+from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.risk import (
     CountBased,
     Lipschitz,
@@ -16,7 +17,7 @@ from surveysynth.mechanisms.pseudo_posterior.risk import (
     Pairwise,
     Scalar,
 )
-from surveysynth.mechanisms.pseudo_posterior.run import Database, run
+from surveysynth.mechanisms.pseudo_posterior.run import run
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan

@@ -8,7 +8,8 @@ import pytest
 from mechanism_cases import PLAN, fitted, sample_frame, sample_survey, survey_of
 
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.mechanisms.pseudo_posterior.run import PrivateDraws, release_positions, run
+from surveysynth.mechanisms.base import PrivateDraws
+from surveysynth.mechanisms.pseudo_posterior.run import release_positions, run
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan

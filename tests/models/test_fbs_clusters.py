@@ -12,8 +12,10 @@ from model_designs import continuous_design, group_design, make_design, records_
 from scipy import stats
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth.mechanisms.base import PrivateDraws
+from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.lipschitz import likelihood_extremes
-from surveysynth.mechanisms.pseudo_posterior.run import Database, PrivateDraws, run_batch
+from surveysynth.mechanisms.pseudo_posterior.run import run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.models.base import Simulated, stacked

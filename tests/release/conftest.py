@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from release_surveys import small_survey
 
-from surveysynth.mechanisms.pseudo_posterior.run import ConfidentialFit, PrivateDraws
+from surveysynth.mechanisms.base import PrivateDraws
+from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
 
 SPEC = """
 spec_version = 1
