@@ -1,0 +1,1 @@
+"""The mechanisms: what stands between confidential records and everything that is public."""
