@@ -15,17 +15,9 @@ import numpy as np
 from surveysynth._support.messages import nearest
 from surveysynth.errors import InputError
 from surveysynth.estimation.domains import Domains, build_domains
-from surveysynth.estimation.taylor import Linearisation, SampleDesign, Statistic
+from surveysynth.estimation.taylor import Linearisation, SampleDesign, Statistic, estimate_domains
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.studies.batches import (
-    CONSISTENT,
-    LAPLACE,
-    NoiseTask,
-    SynthesisTask,
-    TaskResult,
-    estimated,
-)
 from surveysynth.studies.clusters import check_clusters
 from surveysynth.studies.designs import WEIGHT, SamplingDesign
 from surveysynth.studies.measures import SAMPLE
@@ -38,6 +30,7 @@ if TYPE_CHECKING:
     from surveysynth.survey.survey import Survey
 
 NOISE = "noise"
+LAPLACE, CONSISTENT = "laplace", "laplace_consistent"
 NOISE_METHODS = (SAMPLE, LAPLACE, CONSISTENT)
 Inference = Literal["debiased", "paper", "published"]
 _SUFFIXES: dict[str, Inference] = {
@@ -249,10 +242,27 @@ class CoverageStudy:
         columns = {"statistic": statistic, "outcome": name, "row": np.arange(rows), **values}
         return pd.DataFrame(columns)
 
-    def run(self, task: Task) -> TaskResult:
-        """Everything of one task."""
-        work = NoiseTask(self) if task.group == NOISE else SynthesisTask(self, task)
-        return work.result(self.samples_of(task))
+
+def estimated(
+    domains: Domains,
+    design: SampleDesign,
+    weight: "FloatArray",
+    outcome: "FloatArray | None",
+    statistic: Statistic,
+    linearisation: Linearisation,
+    population_size: float | None,
+) -> "tuple[FloatArray, FloatArray]":
+    """Estimates and Taylor variances (D,) of one dataset."""
+    made = estimate_domains(
+        domains,
+        design,
+        weight=weight,
+        outcome=outcome,
+        statistic=statistic,
+        linearisation=linearisation,
+        population_size=population_size,
+    )
+    return made.estimate, made.variance
 
 
 def paper_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:

@@ -41,8 +41,12 @@ from surveysynth.models import get_model  # noqa: E402
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
-from surveysynth.studies.batches import estimated  # noqa: E402
-from surveysynth.studies.coverage import BATCH_PLAN, CoverageStudy, two_stage_study  # noqa: E402
+from surveysynth.studies.coverage import (  # noqa: E402
+    BATCH_PLAN,
+    CoverageStudy,
+    estimated,
+    two_stage_study,
+)
 from surveysynth.survey.survey import PublicDesign, Survey  # noqa: E402
 
 GOLDEN = Path(__file__).parents[1] / "golden"
