@@ -19,11 +19,11 @@ from surveysynth.survey.checks import (
     LONELY_RULES,
     MAX_DESIGN_EFFECT,
     Roles,
+    check_binary,
     check_by_levels,
     check_not_determined,
     check_not_determined_within,
     check_outcome,
-    check_proportion,
     check_roles,
     check_strata,
     check_weight,
@@ -131,14 +131,16 @@ class Survey:
         level_order: Mapping[str, Sequence[str]] | None = None,
         margin_labels: Mapping[str, str] | None = None,
         statistics: Sequence[str] = (),
+        binary_for: Sequence[str] = (),
         source: str = "the data frame",
     ) -> "Survey":
         """Validate a frame of records and split it into its public and confidential parts.
 
         ``predictors``: formula over public columns, or ``None`` for the default of methods 3.
         ``level_order``: levels of by columns in table order (all that occur). ``margin_labels``:
-        name of the margin of a by column, "All" unless given. ``statistics``: tables to be made
-        ("proportion" needs a 0/1 outcome). ``design_effect``: public factor by which the PSUs
+        name of the margin of a by column, "All" unless given. ``statistics``: tables to be made,
+        which need a weight; ``binary_for``: those of them that need an outcome of 0 and 1 as it is
+        ("proportion"). ``design_effect``: public factor by which the PSUs
         raise variances, for models without effects of PSUs (methods 3). ``source``: what messages
         call the data.
 
@@ -155,7 +157,7 @@ class Survey:
         records = read_records(frame, roles, missing, source)
         orders = {name: tuple(order) for name, order in (level_order or {}).items() if order}
         check_by_levels(records.text, roles.by, orders, margin_labels or {}, source)
-        _check_values(records, roles, tuple(each), statistics, source)
+        _check_values(records, roles, tuple(each), binary_for, source)
         n_public = _population_size(population_size, records.n, source)
         _check_design_effect(design_effect, psu)
         return _assemble(
@@ -219,7 +221,7 @@ def _check_values(
     records: Records,
     roles: Roles,
     transforms: tuple[Transform, ...],
-    statistics: Sequence[str],
+    binary_for: Sequence[str],
     source: str,
 ) -> None:
     """Raise ``InputError`` for outcome or weight values that the methods cannot take."""
@@ -227,8 +229,8 @@ def _check_values(
         check_weight(records.numbers[roles.weight], roles.weight, source)
     for name, transform in zip(roles.outcomes, transforms, strict=True):
         check_outcome(records.numbers[name], name, transform, source)
-        if "proportion" in statistics:
-            check_proportion(records.numbers[name], name, transform, source)
+        for statistic in binary_for:
+            check_binary(records.numbers[name], name, transform, statistic, source)
 
 
 def _population_size(size: float | None, n: int, source: str) -> float | None:
