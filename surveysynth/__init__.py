@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from surveysynth.evaluate.utility import distribution_utility
     from surveysynth.inference.debias import Debiased, DebiasRecord, debias_draws
     from surveysynth.inference.synthesis import SyntheticDataset, synthesise
+    from surveysynth.mechanisms.base import PrivateDraws
+    from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
     from surveysynth.mechanisms.pseudo_posterior.risk import (
         CountBased,
         Lipschitz,
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
         Pairwise,
         Scalar,
     )
-    from surveysynth.mechanisms.pseudo_posterior.run import ConfidentialFit, PrivateDraws
     from surveysynth.mechanisms.pseudo_posterior.run import run as run_mechanism
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
     from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
@@ -106,7 +107,7 @@ __all__ = [
 
 _SOURCES = {
     "Confidential": ("survey.survey", "Confidential"),
-    "ConfidentialFit": ("mechanisms.pseudo_posterior.run", "ConfidentialFit"),
+    "ConfidentialFit": ("mechanisms.pseudo_posterior.fit", "ConfidentialFit"),
     "CountBased": ("mechanisms.pseudo_posterior.risk", "CountBased"),
     "DebiasRecord": ("inference.debias", "DebiasRecord"),
     "Debiased": ("inference.debias", "Debiased"),
@@ -116,7 +117,7 @@ _SOURCES = {
     "NoRisk": ("mechanisms.pseudo_posterior.risk", "NoRisk"),
     "OwnRisk": ("mechanisms.pseudo_posterior.risk", "OwnRisk"),
     "Pairwise": ("mechanisms.pseudo_posterior.risk", "Pairwise"),
-    "PrivateDraws": ("mechanisms.pseudo_posterior.run", "PrivateDraws"),
+    "PrivateDraws": ("mechanisms.base", "PrivateDraws"),
     "PublicDesign": ("survey.survey", "PublicDesign"),
     "ReplicateWeights": ("estimation.replicate_weights", "ReplicateWeights"),
     "Release": ("release.folder.reading", "Release"),

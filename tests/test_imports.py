@@ -1,10 +1,11 @@
-"""The package's layers: who may import whom, read from the sources, and that importing is quiet."""
+"""The package's order: who may import whom, read from the sources, and that importing is quiet."""
 
 import ast
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -13,30 +14,23 @@ import surveysynth
 
 PACKAGE = Path(surveysynth.__file__).parent
 
-#: From the first layer to the last; a module imports from its own layer and those before it. A
-#: name stands for a module or for a package with all that is in it.
-LAYERS: tuple[tuple[str, ...], ...] = (
-    ("_types", "_messages", "_progress", "doctor", "errors", "resources"),
-    ("_checks", "_columns", "_formula", "_reading", "_records", "_spec_flags", "_spec_sections",
-     "_spec_study", "design_matrix", "spec", "survey", "transforms"),
-    ("models", "sampling"),
-    ("mechanism", "privacy"),
-    ("debias",),
-    ("synthesis",),
-    ("estimation",),
-    ("baselines", "evaluate", "feasibility", "plots", "release", "studies"),
-    ("cli", "__main__"),
+#: From the first to the last, each with a rank of its own: a module imports from its own package
+#: and those before it, so that no two packages import each other.
+RANKS = (
+    "errors", "_support", "survey", "sampling", "models", "mechanisms", "inference", "estimation",
+    "baselines", "report", "spec", "release", "evaluate", "audit", "studies", "api", "cli",
+    "__main__",
 )  # fmt: skip
-#: Beside the release, and allowed to see confidential data: no release may rest on them.
-BESIDE_RELEASE = (
-    "baselines", "evaluate", "plots.confidential", "plots.risk", "plots.study", "studies"
-)  # fmt: skip
+#: Allowed to see confidential data: no release may rest on them.
+BESIDE_RELEASE = ("baselines", "evaluate", "studies")
 
 #: What these import comes from private draws and public inputs alone.
-PUBLIC_SIDE = ("debias", "synthesis", "estimation", "release")
+PUBLIC_SIDE = ("inference", "estimation", "release")
 CONFIDENTIAL_NAMES = {"Confidential", "ConfidentialFit", "Survey", "read_survey"}
 #: The path that runs the mechanism, and the one file that fills ``confidential/``.
 MAY_SEE_CONFIDENTIAL = {"release.run", "release.files"}
+
+MOST_LINES_OF_A_MODULE, MOST_LINES_OF_A_FUNCTION = 400, 60
 
 
 @dataclass(frozen=True)
@@ -84,15 +78,52 @@ def imports_of(package: Path) -> Iterator[Import]:
                     yield Import(importer, target, alias.name, node.lineno)
 
 
-def layer(module: str) -> int:
-    for number, names in enumerate(LAYERS):
-        if module.partition(".")[0] in names:
-            return number
-    raise AssertionError(f"give {module!r} a place among the layers of this test")
+def rank(module: str) -> int:
+    name = module.partition(".")[0]
+    assert name in RANKS, f"give {name!r} a rank of its own in this test"
+    return RANKS.index(name)
 
 
 def upward_imports(package: Path) -> list[str]:
-    return [str(each) for each in imports_of(package) if layer(each.module) > layer(each.importer)]
+    return [str(each) for each in imports_of(package) if rank(each.module) > rank(each.importer)]
+
+
+def circle_of_files(package: Path) -> list[str]:
+    """Files that import each other, at whatever distance: one such circle, or none.
+
+    An import of a package stands for its __init__ alone."""
+    needs: dict[str, set[str]] = {}
+    for each in imports_of(package):
+        needs.setdefault(each.importer, set()).add(each.module)
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def large_pieces(package: Path) -> list[str]:
+    """Modules and functions with too many lines."""
+    found = []
+    for name, path in modules_of(package).items():
+        text = path.read_text(encoding="utf-8")
+        if text.count("\n") > MOST_LINES_OF_A_MODULE:
+            found.append(name)
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef):
+                assert node.end_lineno is not None
+                if node.end_lineno - node.lineno + 1 > MOST_LINES_OF_A_FUNCTION:
+                    found.append(f"{name}.{node.name}")
+    return found
+
+
+def private_modules(package: Path) -> list[str]:
+    """Files with a private name: who may use what is in a file, its folder says."""
+    return [
+        name
+        for name, path in modules_of(package).items()
+        if path.name.startswith("_") and path.name not in ("__init__.py", "__main__.py")
+    ]
 
 
 def confidential_imports(package: Path) -> list[str]:
@@ -122,8 +153,20 @@ def test_imports_go_one_way() -> None:
     assert upward_imports(PACKAGE) == []
 
 
-def test_every_module_has_a_layer() -> None:
-    assert min(layer(module) for module in modules_of(PACKAGE)) == 0
+def test_every_package_has_a_rank() -> None:
+    assert min(rank(module) for module in modules_of(PACKAGE)) == 0
+
+
+def test_no_files_import_each_other() -> None:
+    assert circle_of_files(PACKAGE) == []
+
+
+def test_modules_and_functions_can_be_read_at_a_sitting() -> None:
+    assert large_pieces(PACKAGE) == []
+
+
+def test_no_module_has_a_private_name() -> None:
+    assert private_modules(PACKAGE) == []
 
 
 def test_only_the_front_imports_the_public_names() -> None:
@@ -143,17 +186,23 @@ def test_no_release_rests_on_what_sees_confidential_data() -> None:
     ("file", "line", "finds"),
     [
         ("estimation/taylor.py", "from surveysynth.release.tables.table import make_table", "up"),
-        ("models/fbs.py", "def fit():\n    from surveysynth import mechanism", "up"),
-        ("survey.py", "import surveysynth.cli", "up"),
+        ("models/fbs/model.py", "def fit():\n    from surveysynth.mechanisms import base", "up"),
+        ("survey/survey.py", "import surveysynth.cli", "up"),
+        ("sampling/nuts.py", "from surveysynth.models.base import Model", "up"),
+        ("spec/spec.py", "from surveysynth.release.run import release", "up"),
+        ("survey/files.py", "from surveysynth.survey.survey import Survey", "circle"),
+        ("release/run.py", "from surveysynth.survey.survey import Confidential", ""),
         ("release/readme.py", "from surveysynth.survey.survey import Confidential", "confidential"),
-        ("synthesis.py", "from surveysynth.mechanisms.pseudo_posterior.run import ConfidentialFit", "confidential"),
+        ("inference/debias.py", "from surveysynth.survey.survey import Survey", "confidential"),
         ("estimation/domains.py", "import surveysynth.survey.survey", "confidential"),
-        ("release/run.py", "from surveysynth.evaluate.utility import ks_distance", "beside"),
-        ("release/facts.py", "def f():\n    from surveysynth.baselines import topcoding", "beside"),
-        ("release/run.py", "from surveysynth.plots import confidential", "beside"),
-        ("release/run.py", "from surveysynth.mechanisms.pseudo_posterior.run import ConfidentialFit", ""),
+        ("release/run.py", "def f():\n    from surveysynth.baselines import topcoding", "beside"),
+        ("release/run.py", "from surveysynth.evaluate import utility", "up beside"),
         ("evaluate/utility.py", "from surveysynth.survey.survey import Confidential", ""),
         ("release/readme.py", "from surveysynth.survey.survey import PublicDesign", ""),
+        ("release/_words.py", "", "private"),
+        ("release/long.py", "\n" * 401, "large"),
+        ("release/long.py", "def f():\n" + "    pass\n" * 60, "large"),
+        ("release/long.py", "def f():\n" + "    pass\n" * 59, ""),
         ("cli.py", "from surveysynth.release import run", ""),
     ],
 )
@@ -161,15 +210,21 @@ def test_the_checks_find_what_they_look_for(
     tmp_path: Path, file: str, line: str, finds: str
 ) -> None:
     package = tmp_path / "surveysynth"
-    sources = {f"{name.replace('.', '/')}.py" for name in ("survey", "mechanism", "cli")}
-    sources |= {"evaluate/utility.py", "baselines/topcoding.py", "plots/confidential.py"}
-    for name in sources | {"release/table.py", "release/run.py", "__init__.py", file}:
+    sources = {
+        "survey/survey.py": "from surveysynth.survey import files",
+        **dict.fromkeys(["survey/files.py", "mechanisms/base.py", "cli.py", "models/base.py"], ""),
+        **dict.fromkeys(["evaluate/utility.py", "baselines/topcoding.py", "release/run.py"], ""),
+        **dict.fromkeys(["release/tables/table.py", "__init__.py"], ""),
+    }
+    for name, text in {**sources, file: line}.items():
         path = package / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(line if name == file else "")
-    assert bool(upward_imports(package)) == (finds == "up")
-    assert bool(confidential_imports(package)) == (finds == "confidential")
-    assert bool(imports_beside_the_release(package)) == (finds == "beside")
+        path.write_text(text)
+    checks = {
+        "up": upward_imports, "circle": circle_of_files, "confidential": confidential_imports,
+        "beside": imports_beside_the_release, "private": private_modules, "large": large_pieces,
+    }  # fmt: skip
+    assert {name for name, check in checks.items() if check(package)} == set(finds.split())
 
 
 def _acts_on_import(statement: ast.stmt) -> bool:

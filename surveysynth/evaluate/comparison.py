@@ -25,7 +25,7 @@ from surveysynth.release.tables.making import estimates_for, release_tables
 from surveysynth.spec.build import method_name
 
 if TYPE_CHECKING:
-    from surveysynth.mechanisms.pseudo_posterior.run import ConfidentialFit
+    from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
     from surveysynth.models.base import Model
     from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import PublicDesign, Survey

@@ -18,7 +18,10 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.mechanisms.pseudo_posterior.run import Database, PrivateDraws, Result, run_batch
+from surveysynth.mechanisms.base import PrivateDraws
+from surveysynth.mechanisms.pseudo_posterior.fit import Database
+from surveysynth.mechanisms.pseudo_posterior.run import Result, run_batch
+from surveysynth.mechanisms.pseudo_posterior.settings import own_settings
 from surveysynth.models.base import Model
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import PublicDesign
@@ -122,7 +125,7 @@ def debias_many(
         if not active:
             break
         simulated = [database for work in active for database in work.simulate()]
-        settings = active[0].draws.settings
+        settings = own_settings(active[0].draws.settings)
         simulated_plan = plan or _shorter_warmup(settings.plan)
         settings = replace(settings, plan=simulated_plan)
         results = run_batch(model, simulated, settings, rng, protects=False)

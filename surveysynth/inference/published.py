@@ -7,7 +7,7 @@ import numpy as np
 
 from surveysynth.inference.debias import Debiased, DebiasRecord, debias_draws
 from surveysynth.inference.synthesis import SyntheticDataset, synthesise
-from surveysynth.mechanisms.pseudo_posterior.run import PrivateDraws
+from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.models.base import Model
 from surveysynth.survey.survey import PublicDesign
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.mechanisms.pseudo_posterior.run import PrivateDraws
+from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.models.base import Model
 from surveysynth.survey.survey import PublicDesign
 

@@ -18,7 +18,7 @@ from surveysynth.release.writers import csv
 from surveysynth.report.formats import FORMATS
 
 if TYPE_CHECKING:
-    from surveysynth.mechanisms.pseudo_posterior.run import ConfidentialFit
+    from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 
 Tables = Mapping[str, Sequence[ReleaseTable]]

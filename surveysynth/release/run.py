@@ -14,7 +14,8 @@ from surveysynth.release.folder.ledger import LedgerEntry, LedgerSummary, file_s
 from surveysynth.release.tables.table import ReleaseTable
 
 if TYPE_CHECKING:
-    from surveysynth.mechanisms.pseudo_posterior.run import ConfidentialFit, PrivateDraws
+    from surveysynth.mechanisms.base import PrivateDraws
+    from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
     from surveysynth.models.base import Model
     from surveysynth.release.facts import ReleaseFacts

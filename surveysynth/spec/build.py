@@ -109,6 +109,7 @@ def settings_of(spec: "Spec") -> "MechanismSettings":
     """The mechanism's settings, all public."""
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
     from surveysynth.sampling.plan import SamplingPlan
+    from surveysynth.spec.privacy import DEFAULT_RADIUS
 
     privacy, synthesizer = spec.privacy, spec.synthesizer
     return MechanismSettings(
@@ -119,7 +120,7 @@ def settings_of(spec: "Spec") -> "MechanismSettings":
         scale=privacy.scale,
         shift=privacy.shift,
         reweight=privacy.reweight,
-        radius=privacy.radius,
+        radius=privacy.radius or DEFAULT_RADIUS,
         pattern=privacy.pattern,
         truncate=privacy.truncate,
         plan=SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws),

@@ -6,7 +6,7 @@ contract names and that no code stands behind yet.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticKnownError
 
-from surveysynth._support.messages import listing, nearest, no_fixed_point
+from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import COUNT, MEAN, STATISTICS
 from surveysynth.report.formats import format_names
@@ -80,7 +80,7 @@ COUNT_MODELS = ("poisson", "negative_binomial")
 
 
 
-def _built(planned: Sequence[str], works: str) -> BeforeValidator:
+def built(planned: Sequence[str], works: str) -> BeforeValidator:
     """Say what works when the value is one of those planned but not built."""
 
     def check(value: Any) -> Any:
@@ -284,50 +284,6 @@ class SynthesizerSection(Section):
                 strict=True,
             )
         )
-
-
-class PrivacySection(Section):
-    """``[privacy]``: the target epsilon and how records are weighted to reach it (methods 2)."""
-
-    epsilon: Annotated[float, Field(gt=0)] = 10.8
-    m: Annotated[int, Field(ge=1, le=1000)] = 3
-    risk: Literal["lipschitz", "count", "pairwise", "scalar", "none"] = "lipschitz"
-    weights: Literal["fixed_point", "linear"] = "fixed_point"
-    scale: Annotated[float, Field(gt=0)] | None = None
-    shift: Annotated[float, Field(ge=-1, le=1)] = 0.0
-    reweight: bool = False
-    radius: Annotated[float, Field(gt=0, le=1)] = 0.2
-    pattern: Names = ()
-    truncate: Annotated[float, Field(gt=0, le=1)] = 1.0
-    replicates_per_draw: Annotated[int, Field(ge=1, le=1000)] = 4
-
-    _linear_keys: ClassVar[tuple[str, ...]] = ("scale", "shift", "reweight")
-
-    @model_validator(mode="after")
-    def _agree(self) -> "PrivacySection":
-        if self.risk in ("count", "pairwise", "scalar") and self.weight_map == "fixed_point":
-            raise ValueError(no_fixed_point(self.risk))
-        if self.weight_map != "linear":
-            given = [key for key in self._linear_keys if key in self.model_fields_set]
-            if given:
-                raise ValueError(
-                    f"{', '.join(given)}: only for weights = 'linear', not for "
-                    f"weights = {self.weight_map!r}; leave out or set weights = 'linear'."
-                )
-        # The defaults of the contract may be written out; anything else would be ignored silently.
-        if self.risk not in ("count", "pairwise") and (self.radius != 0.2 or self.pattern):
-            raise ValueError(
-                "radius and pattern: only for risk = 'count' and 'pairwise', not for "
-                f"risk = {self.risk!r}; leave them out or set risk."
-            )
-        return self
-
-    @property
-    def weight_map(self) -> Literal["fixed_point", "linear"]:
-        """The map in force: as given, else the fixed point for the one measure that has it."""
-        if "weights" in self.model_fields_set or self.risk in ("lipschitz", "none"):
-            return self.weights
-        return "linear"
 
 
 class TablesSection(Section):

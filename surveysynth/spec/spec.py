@@ -18,9 +18,10 @@ from pydantic_core import ErrorDetails
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import STATISTICS
+from surveysynth.spec.outcomes import OutcomeSection, outcome_problems, strict_problems
+from surveysynth.spec.privacy import PrivacySection
 from surveysynth.spec.sections import (
     LabelSection,
-    PrivacySection,
     SurveySection,
     SynthesizerSection,
     TablesSection,
@@ -34,6 +35,9 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "tables": TablesSection,
     "study": StudySection,
 }
+
+#: Sections with a section for each name in them.
+_BY_NAME: dict[str, type[BaseModel]] = {"labels": LabelSection, "outcomes": OutcomeSection}
 
 _TYPE_WORDS = {
     "string_type": "a text in quotes",
@@ -70,6 +74,7 @@ class Spec(BaseModel):
     privacy: PrivacySection = PrivacySection()
     tables: TablesSection = TablesSection()
     labels: dict[str, LabelSection] = {}
+    outcomes: dict[str, OutcomeSection] = {}
     study: StudySection | None = None
     path: Path
 
@@ -91,6 +96,11 @@ class Spec(BaseModel):
             if not_identity
         ]
         problems += self._pattern_problems()
+        problems += outcome_problems(synthesizer, self.outcomes)
+        if self.privacy.strict:
+            problems += strict_problems(
+                self.survey, synthesizer, self.privacy, self.outcomes, self.public_names
+            )
         if problems:
             raise ValueError("\n".join(problems))
         return self
@@ -299,7 +309,7 @@ def _known_keys(location: tuple[int | str, ...]) -> str:
         hint = f" It belongs in [{owners[0]}]." if owners else nearest(name, sections)
         return f"{hint} Known: {listing(sections)}."
     section = str(location[0])
-    model = LabelSection if section == "labels" else _SECTIONS[section]
+    model = _BY_NAME[section] if section in _BY_NAME else _SECTIONS[section]
     hint = nearest(name, model.model_fields)
     owners = [s for s, m in _SECTIONS.items() if s != section and name in m.model_fields]
     if owners:

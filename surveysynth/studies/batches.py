@@ -15,14 +15,14 @@ from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.combining import Combined, t_interval
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.sample_design import SampleDesign
-from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, own_settings
 from surveysynth.studies.measures import SAMPLE
 from surveysynth.studies.published import Conventions, PublishedConventions
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from surveysynth.mechanisms.pseudo_posterior.run import PrivateDraws
+    from surveysynth.mechanisms.base import PrivateDraws
     from surveysynth.models.base import Model
     from surveysynth.studies.coverage import CoverageStudy, Inference, Task
     from surveysynth.survey.survey import PublicDesign, Survey
@@ -167,7 +167,8 @@ class SynthesisTask(_Work):
         return self.made()
 
     def _group(self, surveys: "dict[int, Survey]", number: int) -> None:
-        from surveysynth.mechanisms.pseudo_posterior.run import Database, run_batch
+        from surveysynth.mechanisms.pseudo_posterior.fit import Database
+        from surveysynth.mechanisms.pseudo_posterior.run import run_batch
 
         settings = self._widest()
         databases = [
@@ -254,9 +255,9 @@ class SynthesisTask(_Work):
 
 def first(draws: "PrivateDraws", m: int, bound: float) -> "PrivateDraws":
     """The first m of released draws, a release of its own at epsilon = 2 m bound."""
-    from surveysynth.mechanisms.pseudo_posterior.run import PrivateDraws
+    from surveysynth.mechanisms.base import PrivateDraws
 
-    settings = replace(draws.settings, m=m, epsilon=2.0 * m * bound)
+    settings = replace(own_settings(draws.settings), m=m, epsilon=2.0 * m * bound)
     return PrivateDraws(
         draws.model, {name: values[:m] for name, values in draws.theta.items()}, settings
     )

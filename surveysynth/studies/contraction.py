@@ -134,7 +134,8 @@ def _batch(
 ) -> "pd.DataFrame":
     import pandas as pd
 
-    from surveysynth.mechanisms.pseudo_posterior.run import Database, run_batch
+    from surveysynth.mechanisms.pseudo_posterior.fit import Database
+    from surveysynth.mechanisms.pseudo_posterior.run import run_batch
     from surveysynth.models import get_model
 
     model: Model = get_model(source.model)

@@ -19,14 +19,13 @@ from time import process_time
 
 import numpy as np
 
-sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1])]
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from model_cases import make_case  # noqa: E402
-
-from surveysynth._support.resources import stan_directory  # noqa: E402
-from surveysynth.models.parts.gaussian import GaussianStats  # noqa: E402
-from surveysynth.sampling.stan.source import flattened_source  # noqa: E402
-from surveysynth.sampling.stan.worker import _compile as compile_program  # noqa: E402
+from surveysynth._support.resources import stan_directory
+from surveysynth.models.parts.gaussian import GaussianStats
+from surveysynth.sampling.stan.source import flattened_source
+from surveysynth.sampling.stan.worker import _compile as compile_program
+from tests.models.model_cases import make_case
 
 MODELS = ("fbs", "normal")
 SIZES = (1_000, 10_000, 100_000)

@@ -21,7 +21,8 @@ from surveysynth.evaluate import figures as plots
 from surveysynth.evaluate.comparison import Comparison, compare
 from surveysynth.evaluate.report import facts_record, render_report
 from surveysynth.evaluate.run import sensitivity_of, write_comparison
-from surveysynth.mechanisms.pseudo_posterior.run import ConfidentialFit, PrivateDraws
+from surveysynth.mechanisms.base import PrivateDraws
+from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
 from surveysynth.release.folder.ledger import read_ledger, summarise
 from surveysynth.report.style import MARK, colour_of, draw, outcome_ticks
 from surveysynth.spec.build import read_survey

@@ -6,13 +6,13 @@ that is off by one half, which full fits on many records cannot.
 
 import numpy as np
 import pytest
-import sbc
 from scipy import stats
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.parts.coefficients import CoefficientBlocks
 from surveysynth.models.parts.covariance import CovarianceBlock
 from surveysynth.sampling.streams import Streams
+from tests.long_runs import sbc
 
 DATABASES = 4000
 LEVEL = 1e-4

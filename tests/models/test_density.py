@@ -3,7 +3,6 @@ and the draws of the samplers (the gradient of a log density has mean zero under
 
 import numpy as np
 import pytest
-from model_cases import MODELS, WEIGHTINGS, make_case
 from scipy import stats as st
 from scipy.special import betaln
 
@@ -14,6 +13,7 @@ from surveysynth.sampling.unconstrained import (
     lkj_log_density,
     unconstrained_correlation,
 )
+from tests.models.model_cases import MODELS, WEIGHTINGS, make_case
 
 OPTIONS = {
     "fbs": {"coefficient_scale": 3.0, "residual_scale": 2.0, "lkj": 2.5},

@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from model_designs import continuous_design, group_design, records_of, rows_of
 from scipy import stats
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
@@ -13,6 +12,7 @@ from surveysynth.models import get_model
 from surveysynth.models.parts import log_lik
 from surveysynth.models.parts.gaussian import GaussianRecords
 from surveysynth.survey.survey import PublicDesign
+from tests.models.model_designs import continuous_design, group_design, records_of, rows_of
 
 N, DRAWS, K = 90, 7, 3
 Maker = Callable[..., PublicDesign]

@@ -27,11 +27,10 @@ with warnings.catch_warnings():
     from arviz.stats import ess
     from nutpie.compiled_pyfunc import from_pyfunc
 
-from model_designs import group_design, records_of, rows_of  # noqa: E402
-
 from surveysynth._support.types import FloatArray, Theta  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
+from tests.models.model_designs import group_design, records_of, rows_of  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 

@@ -6,13 +6,13 @@ Many databases with one chain each give independent draws, so that the KS test i
 
 import numpy as np
 import pytest
-from model_designs import group_design, records_of
 from scipy import stats
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models import get_model
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.sampling.plan import SamplingPlan
+from tests.models.model_designs import group_design, records_of
 
 DATABASES = 1500
 K = 3

@@ -5,7 +5,6 @@ ways of drawing a covariance agree, and a fit moves smoothly with the data (comm
 
 import numpy as np
 import pytest
-from model_designs import continuous_design, group_design, make_design, records_of, rows_of
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models import get_model
@@ -13,6 +12,13 @@ from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.sampling import diagnostics
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import PublicDesign
+from tests.models.model_designs import (
+    continuous_design,
+    group_design,
+    make_design,
+    records_of,
+    rows_of,
+)
 
 PLAN = SamplingPlan(chains=2, warmup=40, draws=40)
 each_model = pytest.mark.parametrize("name", ["fbs", "fbp"])

@@ -1,11 +1,12 @@
-"""A short simulation-based calibration of each case of ``python -m tests.sbc``, and what the long
-one has written."""
+"""A short simulation-based calibration of each case of ``python -m tests.long_runs.sbc``, and
+what the long one has written."""
 
 import json
 from dataclasses import replace
 
 import pytest
-import sbc
+
+from tests.long_runs import sbc
 
 #: A fraction of the long run: fewer databases, fewer and closer draws.
 SHORT = {name: replace(case, replications=250, draws=31) for name, case in sbc.CASES.items()}

@@ -3,7 +3,6 @@ FBP's sample density, and conditional means by Monte Carlo."""
 
 import numpy as np
 import pytest
-from model_designs import make_design, records_of
 from scipy import stats
 
 from surveysynth._support.types import FloatArray, Theta
@@ -11,6 +10,7 @@ from surveysynth.errors import InputError
 from surveysynth.models import get_model
 from surveysynth.models.base import Simulated, SimulationKind
 from surveysynth.survey.survey import PublicDesign
+from tests.models.model_designs import make_design, records_of
 
 LEVEL = 1e-4
 X_CELLS = np.array([[1.0, 0.0], [1.0, 1.0]])

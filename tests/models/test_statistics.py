@@ -6,7 +6,6 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from model_designs import continuous_design, group_design, make_design, records_of, rows_of
 
 from surveysynth._support.types import FloatArray
 from surveysynth.models import get_model
@@ -14,6 +13,13 @@ from surveysynth.models.base import stacked
 from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats, PsuStats, compress
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import PublicDesign
+from tests.models.model_designs import (
+    continuous_design,
+    group_design,
+    make_design,
+    records_of,
+    rows_of,
+)
 
 N, Q = 120, 3
 RNG = np.random.default_rng(40)

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from release_surveys import small_survey
 
-from surveysynth.mechanisms.pseudo_posterior.run import ConfidentialFit, PrivateDraws
+from surveysynth.mechanisms.base import PrivateDraws
+from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
+from tests.release.release_surveys import small_survey
 
 SPEC = """
 spec_version = 1

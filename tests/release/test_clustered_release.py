@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from release_surveys import clustered_survey
 from test_readme_programs import assert_recomputes
 
 from surveysynth.estimation.domains import build_domains
@@ -19,6 +18,7 @@ from surveysynth.release.run import release
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec, parse_spec
 from surveysynth.survey.survey import Survey
+from tests.release.release_surveys import clustered_survey
 
 MakeSpec = Callable[..., Path]
 REAL = Path(__file__).parents[3] / "shared" / "data" / "ce2015q3.csv"

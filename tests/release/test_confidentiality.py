@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from release_surveys import small_survey
 
 from surveysynth.release.run import release
+from tests.release.release_surveys import small_survey
 
 MakeSpec = Callable[..., Path]
 

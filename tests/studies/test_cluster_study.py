@@ -1,5 +1,5 @@
-"""What ``python -m tests.cluster_study`` found of standard errors by PSU, with effects of PSUs and
-without, held against what it is for."""
+"""What ``python -m tests.long_runs.cluster_study`` found of standard errors by PSU, with
+effects of PSUs and without, held against what it is for."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
 """Truth: fits of single databases by the mechanism's parts, moments of simulated counts, standard
-errors of known spreads; the committed result of ``python -m tests.contraction_study``."""
+errors of known spreads; the committed result of ``python -m tests.long_runs.contraction_study``."""
 
 import json
 from pathlib import Path

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from study_cases import PLAN, SETTINGS, population, small_study
 
 from surveysynth.errors import InputError
 from surveysynth.estimation.combining import Combined, t_interval
@@ -24,6 +23,7 @@ from surveysynth.studies.coverage import CoverageStudy, Task, paper_study
 from surveysynth.studies.designs import SamplingDesign
 from surveysynth.studies.measures import measure_cells, root_ratio, summarise_methods
 from surveysynth.studies.published import Conventions, PublishedConventions
+from tests.studies.study_cases import PLAN, SETTINGS, population, small_study
 
 TRUTH = 50.0
 
@@ -266,8 +266,8 @@ def test_the_published_setting():
 
 
 def test_the_long_run_covers_as_the_design_page_says():
-    """The committed result of ``python -m tests.coverage_table`` against methods 8, whose coverages
-    have a Monte Carlo error of about 0.007 over all cells, as have ours."""
+    """The committed result of ``python -m tests.long_runs.coverage_table`` against methods 8, whose
+    coverages have a Monte Carlo error of about 0.007 over all cells, as have ours."""
     summary = pd.read_csv(GOLDEN / "coverage_default_summary.csv")
     table = summary.set_index(["method", "statistic"])
     published = {

@@ -1,15 +1,15 @@
 """Truth: the figures that the tabular-products paper prints in its Tables 4 and 5, held against the
-committed result of ``python -m tests.coverage_table --paper`` and of the defaults."""
+committed result of ``python -m tests.long_runs.coverage_table --paper`` and of the defaults."""
 
 import itertools
 
-import coverage_pages
 import pandas as pd
 import pytest
-from published_tables import PAGE, cells_of, comparison, differences, render
 
 from surveysynth.errors import InputError
 from surveysynth.studies.published import beside_published, published_tables
+from tests.long_runs import coverage_pages
+from tests.long_runs.published_tables import PAGE, cells_of, comparison, differences, render
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,5 @@
-"""The committed results of ``tests/risk_study.py`` beside what the papers report, and a part of the
-study run again: a result that the code no longer gives must not stay."""
+"""The committed results of ``tests/long_runs/risk_study.py`` beside what the papers report, and a
+part of the study run again: a result that the code no longer gives must not stay."""
 
 import json
 from pathlib import Path

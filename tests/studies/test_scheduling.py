@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from study_cases import Deadly, small_study
 
 from surveysynth.errors import IncompleteError, InputError, StoppedError
 from surveysynth.studies.run import write_study
+from tests.studies.study_cases import Deadly, small_study
 
 NAMES = ("cells.csv", "summary.csv", "refusals.csv", "replicates.parquet", "study.json")
 
@@ -85,7 +85,7 @@ def test_an_interrupted_study_goes_on(plain, tmp_path):
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from study_cases import small_study
+from tests.studies.study_cases import small_study
 from surveysynth.studies.run import write_study
 if __name__ == "__main__":
     write_study(small_study(replicates=30), sys.argv[2], workers=2)
@@ -95,7 +95,7 @@ if __name__ == "__main__":
 def test_kill_9_then_resume_is_the_uninterrupted_study(tmp_path):
     out, program = tmp_path / "out", tmp_path / "program.py"
     program.write_text(PROGRAM)
-    here = str(Path(__file__).parent)
+    here = str(Path(__file__).parents[2])
     process = subprocess.Popen([sys.executable, str(program), here, str(out)])
     try:
         wait_for(

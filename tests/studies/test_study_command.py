@@ -2,11 +2,11 @@
 
 import pandas as pd
 import pytest
-from study_cases import small_study
 
 from surveysynth import cli
 from surveysynth.studies import coverage, scheduling
 from surveysynth.studies.run import write_study
+from tests.studies.study_cases import small_study
 
 
 @pytest.fixture

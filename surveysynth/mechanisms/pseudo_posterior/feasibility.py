@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from surveysynth.errors import RefusedError
+from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.risk import require_pattern
-from surveysynth.mechanisms.pseudo_posterior.run import Database, run_batch
+from surveysynth.mechanisms.pseudo_posterior.run import run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models.base import Model, require
 from surveysynth.survey.survey import PublicDesign

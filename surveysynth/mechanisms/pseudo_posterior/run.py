@@ -4,12 +4,10 @@ This is the one place that hits a target epsilon; releases, debiasing and studie
 ``run`` splits its result by confidentiality: PrivateDraws may be published, ConfidentialFit not.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from surveysynth._support.types import (
     DIVERGENT,
@@ -20,6 +18,8 @@ from surveysynth._support.types import (
     Theta,
 )
 from surveysynth.errors import RefusedError
+from surveysynth.mechanisms.base import PrivateDraws, Progress
+from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit, Database
 from surveysynth.mechanisms.pseudo_posterior.lipschitz import (
     LikelihoodExtremes,
     RecordBounds,
@@ -27,7 +27,7 @@ from surveysynth.mechanisms.pseudo_posterior.lipschitz import (
     likelihood_extremes,
     weighted_bounds,
 )
-from surveysynth.mechanisms.pseudo_posterior.risk import RiskData, require_pattern
+from surveysynth.mechanisms.pseudo_posterior.risk import require_pattern
 from surveysynth.mechanisms.pseudo_posterior.search import (
     FIXED_POINT_TOLERANCE,
     Search,
@@ -62,89 +62,6 @@ NOISY_LEAST_SHARE = 0.8
 SIMULATED_TOLERANCE = 0.05
 SIMULATED_WINDOW = (0.9, 1.1)
 SIMULATED_STRIDE = 1.5
-
-Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class PrivateDraws:
-    """What the mechanism releases: m draws of theta (leading axis m) and public settings."""
-
-    model: str
-    theta: Theta
-    settings: MechanismSettings
-
-    @property
-    def lipschitz_bound(self) -> float:
-        """The target bound of one draw, an upper bound on the realised one; none: infinite."""
-        return self.settings.target_bound if self.settings.private else np.inf
-
-    def draw(self, index: int) -> Theta:
-        """Parameters of released draw ``index`` (from 0), without a leading axis."""
-        return {name: values[index] for name, values in self.theta.items()}
-
-
-@dataclass(frozen=True, repr=False)
-class ConfidentialFit:
-    """What must stay in ``confidential/``: weights, realised bounds, the search, diagnostics.
-
-    All by-record arrays are (n,) in file order.
-    """
-
-    risk_weights: FloatArray
-    lipschitz_by_record: FloatArray
-    oscillation_by_record: FloatArray
-    unweighted_lipschitz_by_record: FloatArray
-    unweighted_bound: float
-    realised_bound: float
-    realised_epsilon: float
-    papers_epsilon: float
-    search: tuple[dict[str, float], ...]
-    r_hat: dict[str, float]
-    ess: dict[str, float]
-    kept_draws: int
-    divergent_draws: int | None = None  # None: the sampler cannot diverge
-    theta: Theta = field(default_factory=dict)
-    # Posterior means (d,) of the model's log scales, weighted and unweighted: what debiasing by
-    # simulation compares, on simulated databases.
-    mean_log_scales: FloatArray = field(default_factory=lambda: np.empty(0))
-    unweighted_mean_log_scales: FloatArray = field(default_factory=lambda: np.empty(0))
-
-    def to_json_dict(self) -> dict[str, Any]:
-        """Scalars and the search, for ``confidential/``; arrays are written apart."""
-        return {
-            "unweighted_bound": self.unweighted_bound,
-            "realised_bound": self.realised_bound,
-            "realised_epsilon": self.realised_epsilon,
-            "papers_epsilon_2_m_delta": self.papers_epsilon,
-            "effective_records": float(self.risk_weights.sum()),
-            "kept_draws": self.kept_draws,
-            **({} if self.divergent_draws is None else {"divergent_draws": self.divergent_draws}),
-            "search": list(self.search),
-            "r_hat": self.r_hat,
-            "ess": self.ess,
-        }
-
-
-@dataclass(frozen=True, repr=False)
-class Database:
-    """One database as the mechanism sees it: the model's ``records``, n of them, and for risk
-    measures that look at them the outcomes (n, p) in original units and the frame of public
-    columns."""
-
-    records: Any
-    n: int
-    outcome: FloatArray | None = None
-    frame: pd.DataFrame | None = None
-
-    def risks(self, settings: MechanismSettings, lipschitz: FloatArray) -> FloatArray:
-        """Risks (n,) in [0, 1] under the measure of ``settings``; lipschitz: f_i (n,).
-
-        Raises ``InputError`` if the measure needs what this database lacks."""
-        outcome = np.empty((self.n, 0)) if self.outcome is None else self.outcome
-        frame = pd.DataFrame(index=range(self.n)) if self.frame is None else self.frame
-        require_pattern(settings.measure, frame)
-        return settings.measure.risks(RiskData(outcome, lipschitz, frame))
 
 
 @dataclass(frozen=True, repr=False)

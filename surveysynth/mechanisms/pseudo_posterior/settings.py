@@ -7,6 +7,7 @@ import numpy as np
 
 from surveysynth._support.messages import no_fixed_point
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.base import Settings
 from surveysynth.mechanisms.pseudo_posterior.risk import RiskMeasure, RiskName, risk_measure
 from surveysynth.sampling.plan import SamplingPlan
 
@@ -21,6 +22,16 @@ DEFAULT_RADIUS = 0.2
 def epsilon_of(bound: float, m: int) -> float:
     """epsilon = 2 m times the bound on max(Delta, max osc) of one draw."""
     return 2.0 * m * bound
+
+
+def own_settings(settings: Settings) -> "MechanismSettings":
+    """The settings, where they are this mechanism's; raises ``InputError`` for another's."""
+    if not isinstance(settings, MechanismSettings):
+        raise InputError(
+            "expected draws of the pseudo-posterior mechanism, got some of another: nothing was "
+            "down-weighted there."
+        )
+    return settings
 
 
 @dataclass(frozen=True)
@@ -123,3 +134,8 @@ class MechanismSettings:
     def private(self) -> bool:
         """False under risk "none": alpha = 1 and no epsilon is claimed."""
         return self.measure.name != "none"
+
+    @property
+    def lipschitz_bound(self) -> float:
+        """The target bound of one draw, an upper bound on the realised one; none: infinite."""
+        return self.target_bound if self.private else np.inf

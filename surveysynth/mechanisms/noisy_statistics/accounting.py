@@ -1,0 +1,131 @@
+"""Zero-concentrated differential privacy: its rho, and what it means as (epsilon, delta).
+
+A mechanism is rho-zCDP (Bun & Steinke 2016) if for any two neighbouring databases and every order
+alpha > 1 the Renyi divergence of its outputs is at most rho alpha. Each order then bounds delta
+for a given epsilon (Canonne, Kamath & Steinke 2020, corollary 13):
+
+    log delta = (alpha - 1)(alpha rho - epsilon) + (alpha - 1) log(1 - 1/alpha) - log alpha
+
+This is convex in alpha, and any alpha gives a valid bound: a minimum missed by rounding is a bound
+a little too large, never one that does not hold. What is found by bisection is returned at the
+safe end.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from surveysynth.errors import InputError
+
+#: Bisections of doubles end when the middle is one of the ends, long before this.
+MOST_STEPS = 4000
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A budget in zCDP, and the same as (epsilon, delta)-differential privacy.
+
+    rho: Bun and Steinke's; epsilon: the least that rho guarantees at this delta. Neither is the
+    asymptotic epsilon of the pseudo-posterior, and they are never added to it.
+    """
+
+    rho: float
+    epsilon: float
+    delta: float
+
+    @classmethod
+    def of_rho(cls, rho: float, delta: float) -> "Budget":
+        """The budget of a rho > 0, told at a delta in (0, 1); raises ``InputError`` otherwise."""
+        return cls(_positive("rho", rho), epsilon_of(rho, delta), delta)
+
+    @classmethod
+    def of_epsilon(cls, epsilon: float, delta: float) -> "Budget":
+        """The largest rho that guarantees epsilon > 0 at delta; raises ``InputError``."""
+        return cls(rho_of(epsilon, delta), float(epsilon), delta)
+
+
+def log_delta_of(rho: float, epsilon: float) -> float:
+    """Log of the smallest delta for which rho-zCDP guarantees (epsilon, delta)-DP; at most 0."""
+    _positive("rho", rho)
+
+    def slope(log_excess: float) -> float:
+        excess = math.exp(log_excess)  # alpha - 1
+        return (2.0 * excess + 1.0) * rho - epsilon + math.log(excess) - math.log1p(excess)
+
+    low, high = -750.0, 1.0
+    while slope(high) < 0.0:
+        high *= 2.0
+    _, log_excess = _bisected(slope, low, high)
+    return min(0.0, _log_delta_at(rho, epsilon, math.exp(log_excess)))
+
+
+def _log_delta_at(rho: float, epsilon: float, excess: float) -> float:
+    """The bound of the order alpha = 1 + excess."""
+    order = 1.0 + excess
+    log_share = math.log(excess) - math.log1p(excess)  # of 1 - 1/alpha
+    return excess * (order * rho - epsilon + log_share) - math.log(order)
+
+
+def epsilon_of(rho: float, delta: float) -> float:
+    """The smallest epsilon for which rho-zCDP guarantees (epsilon, delta)-DP."""
+    _positive("rho", rho)
+    target = math.log(_share("delta", delta))
+    # Bun & Steinke 2016, proposition 1.3, is never smaller.
+    high = rho + 2.0 * math.sqrt(-rho * target)
+    return _bisected(lambda epsilon: target - log_delta_of(rho, epsilon), 0.0, high)[1]
+
+
+def rho_of(epsilon: float, delta: float) -> float:
+    """The largest rho whose zCDP guarantees (epsilon, delta)-DP."""
+    _positive("epsilon", epsilon)
+    target = math.log(_share("delta", delta))
+    # With this rho the proposition above guarantees epsilon: rho + 2 sqrt(rho t) <= epsilon.
+    low = (epsilon / (math.sqrt(epsilon - target) + math.sqrt(-target))) ** 2 * (1.0 - 1e-9)
+    high = epsilon
+    while log_delta_of(high, epsilon) <= target:  # where delta is no small number
+        high *= 2.0
+    return _bisected(lambda rho: log_delta_of(rho, epsilon) - target, low, high)[0]
+
+
+def composed(rhos: Iterable[float]) -> float:
+    """The rho of several mechanisms on the same records: their sum, whatever one sees of others."""
+    values = [_positive("rho", rho) for rho in rhos]
+    return math.fsum(values)
+
+
+def of_one_record(rho: float, records: int) -> float:
+    """The rho that protects each record where rho protects units of up to ``records`` records.
+
+    Noise for a change of ``records`` records at once is as many times as large as for one, and
+    rho goes with the square of a distance.
+    """
+    if records < 1:
+        raise InputError(f"A unit of protection has at least one record, but got {records}.")
+    return _positive("rho", rho) / records**2
+
+
+def _bisected(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """Neighbouring ends: function <= 0 at the first, > 0 (or the given end) at the second."""
+    for _ in range(MOST_STEPS):
+        middle = 0.5 * (low + high)
+        if middle in (low, high):
+            break
+        if function(middle) > 0.0:
+            high = middle
+        else:
+            low = middle
+    return low, high
+
+
+def _positive(name: str, value: float) -> float:
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"{name} must be a finite number above 0, but got {value}.")
+    return float(value)
+
+
+def _share(name: str, value: float) -> float:
+    if not 0.0 < value < 1.0:
+        raise InputError(
+            f"{name} must lie between 0 and 1, but got {value}; 1e-6 or less is usual."
+        )
+    return float(value)

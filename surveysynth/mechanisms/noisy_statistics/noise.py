@@ -1,0 +1,154 @@
+"""Discrete Gaussian noise, drawn exactly (Canonne, Kamath & Steinke 2020, algorithms 1 to 3).
+
+P(x) is proportional to exp(-x^2 / (2 sigma^2)) on the whole numbers. Integers and fractions only:
+no floating-point number is seen, so no digit of one tells what the noise hides (Mironov 2012).
+Added to whole numbers x_j, one of its own variance to each, it is rho-zCDP with
+rho = sum_j change_j^2 / (2 sigma_j^2): the divergence of order alpha between two shifts by whole
+numbers is at most that of normal distributions, and those of independent numbers add up.
+"""
+
+import math
+import os
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+
+from surveysynth._support.types import IntArray
+
+#: Random bytes are fetched by the block: a call of the operating system for each is slow.
+BLOCK_BYTES = 4096
+
+
+class NoiseSource(Protocol):
+    """Where noise comes from, and what it is good for.
+
+    ``kind`` is "system" (exact sampler, randomness of the operating system: the only one that makes
+    a release private), "seeded" (the same sampler, a generator that can be run again) or
+    "approximate" (rounded normals in floating point: for studies of accuracy).
+    """
+
+    @property
+    def kind(self) -> str:
+        """Which of the three it is."""
+        ...
+
+    def draw(self, variance: int | Fraction, size: int) -> list[int]:
+        """``size`` independent whole numbers with the parameter sigma^2 = ``variance`` > 0."""
+        ...
+
+
+class SystemNoise:
+    """Exact noise from the operating system's cryptographic generator."""
+
+    kind = "system"
+
+    def draw(self, variance: int | Fraction, size: int) -> list[int]:
+        """See ``NoiseSource``."""
+        # Bytes of a call of its own: kept ones would be the same ones in a forked process.
+        return _discrete_gaussians(variance, size, _Integers(os.urandom))
+
+
+class SeededNoise:
+    """Exact noise that a seed makes again: for tests and studies, not private."""
+
+    kind = "seeded"
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._integers = _Integers(rng.bytes)
+
+    def draw(self, variance: int | Fraction, size: int) -> list[int]:
+        """See ``NoiseSource``."""
+        return _discrete_gaussians(variance, size, self._integers)
+
+
+class ApproximateNoise:
+    """Rounded floating-point normals: for studies of accuracy with very many draws, not private."""
+
+    kind = "approximate"
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def draw(self, variance: int | Fraction, size: int) -> list[int]:
+        """See ``NoiseSource``."""
+        normals = self._rng.standard_normal(size) * float(variance) ** 0.5
+        return [round(value) for value in normals.tolist()]
+
+
+def added(values: IntArray, variance: int | Fraction, source: NoiseSource) -> IntArray:
+    """Whole numbers (any shape, of objects) with noise of their own each."""
+    noise = source.draw(variance, values.size)
+    result = np.empty(values.size, dtype=object)
+    result[:] = [int(value) + each for value, each in zip(values.ravel(), noise, strict=True)]
+    return result.reshape(values.shape)
+
+
+class _Integers:
+    """Uniform whole numbers below any bound, of random bytes."""
+
+    def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
+        self._random_bytes = random_bytes
+        self._block, self._used = b"", 0
+
+    def below(self, bound: int) -> int:
+        """One of 0, .., bound - 1, all equally likely; numbers of as many bits are rejected."""
+        bits = (bound - 1).bit_length()
+        size = (bits + 7) // 8
+        while True:
+            value = int.from_bytes(self._take(size), "little") >> (8 * size - bits)
+            if value < bound:
+                return value
+
+    def _take(self, size: int) -> bytes:
+        if self._used + size > len(self._block):
+            self._block, self._used = self._random_bytes(max(BLOCK_BYTES, size)), 0
+        self._used += size
+        return self._block[self._used - size : self._used]
+
+
+def _discrete_gaussians(variance: int | Fraction, size: int, integers: _Integers) -> list[int]:
+    if variance <= 0:
+        raise ValueError(f"the variance of noise is above 0, got {variance}")
+    return [_discrete_gaussian(Fraction(variance), integers) for _ in range(size)]
+
+
+def _discrete_gaussian(variance: Fraction, integers: _Integers) -> int:
+    """Discrete Laplace numbers y of scale t = floor(sigma) + 1, each kept with probability
+    exp(-(|y| - sigma^2/t)^2 / (2 sigma^2)) (algorithm 3)."""
+    a, b = variance.numerator, variance.denominator
+    scale = math.isqrt(a // b) + 1
+    denominator = 2 * a * b * scale * scale
+    while True:
+        value = _discrete_laplace(scale, integers)
+        distance = abs(value) * b * scale - a
+        if _exponential_coin(distance * distance, denominator, integers):
+            return value
+
+
+def _discrete_laplace(scale: int, integers: _Integers) -> int:
+    """P(y) proportional to exp(-|y|/scale) (algorithm 2)."""
+    while True:
+        remainder = integers.below(scale)
+        if not _exponential_coin(remainder, scale, integers):
+            continue
+        times = 0
+        while _exponential_coin(1, 1, integers):
+            times += 1
+        value = remainder + scale * times
+        negative = integers.below(2)
+        if value or not negative:  # zero must not count twice
+            return -value if negative else value
+
+
+def _exponential_coin(numerator: int, denominator: int, integers: _Integers) -> bool:
+    """True with probability exp(-numerator/denominator), numerator >= 0 (algorithm 1)."""
+    while numerator > denominator:
+        if not _exponential_coin(1, 1, integers):
+            return False
+        numerator -= denominator
+    count = 1
+    while integers.below(denominator * count) < numerator:
+        count += 1
+    return count % 2 == 1

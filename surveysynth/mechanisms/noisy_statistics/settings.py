@@ -1,0 +1,131 @@
+"""What a release by noisy statistics may cost, and the public constants that it needs (strict 1).
+
+Everything here is declared before the data are seen. Centres and spreads come from public sources;
+none is ever estimated from the survey.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from surveysynth.errors import InputError
+from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+from surveysynth.mechanisms.noisy_statistics.design import Clipping
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.survey.survey import PublicDesign
+
+#: Neighbours differ in one record; else in the records of a unit of a public column.
+RECORD = "record"
+#: SD of log weights about their centre, where nothing is declared.
+WEIGHT_SPREAD = 0.6
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What is publicly known of a column: a typical value, in the units of an outcome or as a log
+    weight, and a typical SD on the scale of the transform or of log weights."""
+
+    centre: float | None = None
+    spread: float | None = None
+
+
+@dataclass(frozen=True)
+class NoisySettings:
+    """Settings of the mechanism, all public.
+
+    Attributes
+    ----------
+    budget
+        rho, and what it means as (epsilon, delta).
+    declared
+        By name of an outcome.
+    weight
+        Of the log weight: centre log(N/n) and spread 0.6 unless declared.
+    m
+        Draws to synthesise from; after the noise any number is free.
+    radius
+        Of the ball that records are clipped to, in spreads; 0: it holds 0.995 of a normal record.
+    protect
+        "record", or the public column whose units are protected as a whole.
+    plan
+        Size of a fit.
+
+    Raises
+    ------
+    InputError
+        If m is no whole number above zero.
+    """
+
+    budget: Budget
+    declared: Mapping[str, Declared] = field(default_factory=dict)
+    weight: Declared = field(default_factory=Declared)
+    m: int = 20
+    radius: float = 0.0
+    protect: str = RECORD
+    plan: SamplingPlan = field(default_factory=SamplingPlan)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.m, int) or self.m < 1:
+            raise InputError(f"m must be a whole number of at least 1, got {self.m!r}.")
+
+    @property
+    def epsilon(self) -> float:
+        """At the delta of the budget; not the asymptotic epsilon of the pseudo-posterior."""
+        return self.budget.epsilon
+
+    @property
+    def private(self) -> bool:
+        """Always: there is no such release without noise."""
+        return True
+
+    @property
+    def lipschitz_bound(self) -> float:
+        """There is none: draws are functions of noisy numbers."""
+        return math.inf
+
+    def clipping(self, design: PublicDesign) -> Clipping:
+        """Centres and spreads of z = (transformed outcomes, log weight), and the radius.
+
+        Raises ``InputError`` where a centre or spread is missing.
+        """
+        centres, spreads = [], []
+        for name, transform in zip(design.outcome_names, design.transforms, strict=True):
+            given = self.declared.get(name, Declared())
+            if given.centre is None or given.spread is None:
+                raise InputError(
+                    f"The outcome {name!r} needs a declared centre and spread, from public "
+                    "sources and never from these data: a typical value in its own units and a "
+                    "typical standard deviation on the scale of its transform."
+                )
+            centres.append(float(transform.forward(np.array([given.centre]))[0]))
+            spreads.append(given.spread)
+        if design.weight_name is not None:
+            centres.append(self._weight_centre(design))
+            spreads.append(WEIGHT_SPREAD if self.weight.spread is None else self.weight.spread)
+        return Clipping(np.array(centres), np.array(spreads), self.radius)
+
+    def _weight_centre(self, design: PublicDesign) -> float:
+        if self.weight.centre is not None:
+            return self.weight.centre
+        if design.population_size is None:
+            raise InputError(
+                "The log weight needs a declared centre, or the survey a public population size N, "
+                "which makes it log(N/n)."
+            )
+        return math.log(design.population_size / design.n)
+
+    def unit_size(self, design: PublicDesign) -> int:
+        """Records of the largest unit that is protected as a whole, a public number.
+
+        Raises ``InputError`` if ``protect`` names no public column.
+        """
+        if self.protect == RECORD:
+            return 1
+        if self.protect not in design.frame:
+            raise InputError(
+                f"protect must be 'record' or a public column, got {self.protect!r}; the public "
+                f"columns are {', '.join(map(str, design.frame.columns))}."
+            )
+        return int(design.frame[self.protect].value_counts(dropna=False).max())

@@ -1,0 +1,74 @@
+"""What goes into the mechanism and what stays behind in it: confidential, both."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from surveysynth._support.types import FloatArray, Theta
+from surveysynth.mechanisms.pseudo_posterior.risk import RiskData, require_pattern
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+
+
+@dataclass(frozen=True, repr=False)
+class ConfidentialFit:
+    """What must stay in ``confidential/``: weights, realised bounds, the search, diagnostics.
+
+    All by-record arrays are (n,) in file order.
+    """
+
+    risk_weights: FloatArray
+    lipschitz_by_record: FloatArray
+    oscillation_by_record: FloatArray
+    unweighted_lipschitz_by_record: FloatArray
+    unweighted_bound: float
+    realised_bound: float
+    realised_epsilon: float
+    papers_epsilon: float
+    search: tuple[dict[str, float], ...]
+    r_hat: dict[str, float]
+    ess: dict[str, float]
+    kept_draws: int
+    divergent_draws: int | None = None  # None: the sampler cannot diverge
+    theta: Theta = field(default_factory=dict)
+    # Posterior means (d,) of the model's log scales, weighted and unweighted: what debiasing by
+    # simulation compares, on simulated databases.
+    mean_log_scales: FloatArray = field(default_factory=lambda: np.empty(0))
+    unweighted_mean_log_scales: FloatArray = field(default_factory=lambda: np.empty(0))
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """Scalars and the search, for ``confidential/``; arrays are written apart."""
+        return {
+            "unweighted_bound": self.unweighted_bound,
+            "realised_bound": self.realised_bound,
+            "realised_epsilon": self.realised_epsilon,
+            "papers_epsilon_2_m_delta": self.papers_epsilon,
+            "effective_records": float(self.risk_weights.sum()),
+            "kept_draws": self.kept_draws,
+            **({} if self.divergent_draws is None else {"divergent_draws": self.divergent_draws}),
+            "search": list(self.search),
+            "r_hat": self.r_hat,
+            "ess": self.ess,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class Database:
+    """One database as the mechanism sees it: the model's ``records``, n of them, and for risk
+    measures that look at them the outcomes (n, p) in original units and the frame of public
+    columns."""
+
+    records: Any
+    n: int
+    outcome: FloatArray | None = None
+    frame: pd.DataFrame | None = None
+
+    def risks(self, settings: MechanismSettings, lipschitz: FloatArray) -> FloatArray:
+        """Risks (n,) in [0, 1] under the measure of ``settings``; lipschitz: f_i (n,).
+
+        Raises ``InputError`` if the measure needs what this database lacks."""
+        outcome = np.empty((self.n, 0)) if self.outcome is None else self.outcome
+        frame = pd.DataFrame(index=range(self.n)) if self.frame is None else self.frame
+        require_pattern(settings.measure, frame)
+        return settings.measure.risks(RiskData(outcome, lipschitz, frame))

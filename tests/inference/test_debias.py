@@ -1,0 +1,167 @@
+"""Debiasing against databases whose unweighted posterior is known, and what may not reach it."""
+
+import inspect
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from surveysynth.errors import InputError
+from surveysynth.inference import debias as module
+from surveysynth.inference.debias import debias_draws, debias_many, thinned
+from surveysynth.mechanisms.base import PrivateDraws
+from surveysynth.mechanisms.pseudo_posterior.fit import Database
+from surveysynth.mechanisms.pseudo_posterior.run import run_batch
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.models import get_model
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.survey.survey import Survey
+from tests.long_runs import debias_study
+
+PLAN = SamplingPlan(4, 60, 200)
+SETTINGS = MechanismSettings(plan=PLAN)
+
+
+def design_of(n=600, seed=1):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "stratum": np.repeat(["a", "b", "c", "d"], n // 4),
+            "sex": np.tile(["f", "m"], n // 2),
+            "income": np.exp(rng.normal(3.0, 0.4, n)),
+            "weight": np.exp(rng.normal(4.0, 0.3, n)),
+        }
+    )
+    return Survey.from_frame(
+        frame, outcome="income", weight="weight", by=["sex"], strata="stratum",
+        population_size=50_000,
+    )  # fmt: skip
+
+
+def draws_of(model, design, spread=0.4, settings=SETTINGS):
+    guess = model.prior_guess(design, spread)
+    theta = {name: np.stack([values] * settings.m) for name, values in guess.items()}
+    return PrivateDraws(model.name, theta, settings)
+
+
+@pytest.mark.parametrize("name", ["fbs", "fbp"])
+def test_scales_come_back_to_those_of_the_unweighted_fit(name):
+    """Three databases, each through the mechanism and debiased from its released draws alone."""
+    design, model = design_of().design, get_model(name)
+    truth = model.prior_guess(design, 0.4)
+    rng = np.random.default_rng(2)
+    databases = []
+    for _ in range(3):
+        simulated = model.simulate(truth, design, rng, "sample")
+        databases.append(Database(model.records_from_simulated(design, simulated), design.n))
+    results = run_batch(model, databases, SETTINGS, rng)
+    releases = [(design, private) for private, _ in results]
+    debiased = debias_many(model, releases, rng)
+    assert all(each.record.debiased for each in debiased)
+    unweighted = np.array([fit.unweighted_mean_log_scales for _, fit in results])
+    weighted = np.array([fit.mean_log_scales for _, fit in results])
+    shift = np.array([each.record.log_shift for each in debiased])
+    # Against the shift of the posterior mean: the draws themselves vary about it.
+    left = (weighted + shift - unweighted).mean(axis=0)
+    assert np.all((weighted - unweighted).mean(axis=0) < -0.1)
+    assert np.all(np.abs(left) < 0.025)
+    for each, (private, _) in zip(debiased, results, strict=True):
+        moved = model.log_scales(each.draws.theta) - model.log_scales(private.theta)
+        np.testing.assert_allclose(moved, np.tile(each.record.log_shift, (3, 1)), rtol=1e-9)
+        for key in private.theta.keys() & {"beta", "selection", "weight_coefficients"}:
+            np.testing.assert_array_equal(each.draws.theta[key], private.theta[key])
+
+
+def test_confidential_data_cannot_reach_it():
+    names = set(inspect.signature(debias_draws).parameters)
+    public = {"model", "design", "private_draws", "rng", "databases", "rounds", "progress"}
+    assert names == public
+    source = inspect.getsource(module)
+    assert "Confidential" not in source.replace("ConfidentialFit", "")
+    model = get_model("fbp")
+    first, second = design_of(seed=1), design_of(seed=7)
+    private = draws_of(model, first.design)
+    one, other = (
+        debias_draws(model, survey.design, private, np.random.default_rng(3), databases=3)
+        for survey in (first, second)
+    )
+    assert one.record == other.record
+    for name, values in one.draws.theta.items():
+        np.testing.assert_array_equal(values, other.draws.theta[name])
+
+
+def test_a_release_is_debiased_the_same_in_a_batch():
+    model, design = get_model("fbs"), design_of().design
+    releases = [(design, draws_of(model, design, spread)) for spread in (0.3, 0.6)]
+    narrow, wide = debias_many(model, releases, np.random.default_rng(4), databases=3, rounds=1)
+    rng, first = np.random.default_rng(4), releases[0][1]
+    alone = debias_draws(model, design, first, rng, databases=3, rounds=1)
+    np.testing.assert_allclose(narrow.record.log_shift, alone.record.log_shift, atol=0.03)
+    assert wide.record.log_shift[0] > narrow.record.log_shift[0]
+
+
+def test_where_it_does_not_converge_the_draws_come_back_as_they_were():
+    model, design = get_model("fbs"), design_of().design
+    settings = replace(SETTINGS, epsilon=0.6)  # a bound of 0.1: nearly all weights are 0
+    private = draws_of(model, design, settings=settings)
+    result = debias_draws(model, design, private, np.random.default_rng(5), databases=3)
+    assert result.record.status == "not converged"
+    assert result.record.reason
+    assert result.draws is private
+
+
+def test_nothing_to_debias():
+    design, rng = design_of().design, np.random.default_rng(6)
+    model = get_model("fbs")
+    not_private = draws_of(model, design, settings=replace(SETTINGS, risk="none"))
+    assert debias_draws(model, design, not_private, rng).record.status == "nothing to debias"
+    labels_switch = replace(model, identified=False)
+    result = debias_draws(labels_switch, design, draws_of(model, design), rng)
+    assert (result.record.status, result.record.databases) == ("nothing to debias", 0)
+    with pytest.raises(InputError, match="at least 1"):
+        debias_draws(model, design, draws_of(model, design), rng, databases=0)
+
+
+def test_a_thinned_design_keeps_the_shares_of_cells():
+    design = design_of(4000).design
+    small = thinned(design, 400)
+    assert small.n == 400
+    shares = [np.bincount(d.matrix.cell) / d.n for d in (design, small)]
+    np.testing.assert_allclose(shares[0], shares[1], atol=0.01)
+    np.testing.assert_array_equal(np.bincount(small.strata), [100] * 4)
+    assert thinned(design, 5000) is design
+    # PSUs of which no record is left are none of the smaller design; the others keep theirs.
+    psu = np.where(np.arange(4000) % 1000 < 600, np.arange(4000), np.arange(4000) // 100)
+    psu = np.unique(psu, return_inverse=True)[1]
+    clustered = thinned(replace(design, psu=psu), 400)
+    assert np.bincount(clustered.psu).min() >= 1
+    assert psu.max() > clustered.psu.max() + 100
+    pairs = set(zip(clustered.strata, clustered.psu, strict=True))
+    assert len(pairs) == clustered.psu.max() + 1
+
+
+def test_the_study_of_counts_leaves_nothing_of_the_bias():
+    """``python -m tests.long_runs.debias_study``: within 1.5%, of what is many times that."""
+    cases = json.loads(debias_study.GOLDEN.read_text(encoding="utf-8"))["cases"]
+    assert {"Negative binomial", "Poisson"} <= cases.keys()
+    for name, case in cases.items():
+        assert case["released"] >= 20
+        assert case["largest_change_of_a_coefficient"] == 0.0
+        assert list(case["scales"]) == debias_study.names_of(debias_study.CASES[name])
+        for scale in case["scales"].values():
+            assert abs(scale["after"]["mean"]) < 0.015
+            assert abs(scale["before"]["mean"]) > 10.0 * scale["before"]["standard_error"]
+    assert cases["Negative binomial"]["scales"]["log phi"]["before"]["mean"] > 0.2
+    assert cases["Poisson"]["status"] == ["nothing to debias"]
+
+
+def test_overdispersion_comes_back_to_that_of_the_unweighted_fit():
+    """One release of the study's negative binomial, smaller."""
+    case = replace(debias_study.CASES["Negative binomial"], databases=2, n=400, simulated=3)
+    found = debias_study.study(case)
+    scale = found["scales"]["log phi"]
+    assert found["status"] == ["debiased"]
+    assert scale["before"]["mean"] > 0.15
+    assert abs(scale["after"]["mean"]) < 0.5 * scale["before"]["mean"]

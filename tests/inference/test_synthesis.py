@@ -1,0 +1,100 @@
+"""Synthetic datasets: their number, units and weights, from public inputs and m draws alone."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from surveysynth.errors import InputError, RefusedError
+from surveysynth.inference import synthesis
+from surveysynth.mechanisms.base import PrivateDraws
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.models import get_model
+from surveysynth.survey.survey import Survey
+from surveysynth.survey.transforms import Transform
+from tests.survey_cases import good
+
+M = 3
+
+
+def design_with(transform, population_size=5000.0):
+    return Survey.from_frame(
+        good(), outcome="salary", weight="weight", by=["gender"], strata="field",
+        population_size=population_size, transforms=transform,
+    ).design  # fmt: skip
+
+
+def draws(design, model, spread=0.3):
+    guess = model.prior_guess(design, spread)
+    theta = {name: np.stack([values] * M) for name, values in guess.items()}
+    return PrivateDraws(model.name, theta, MechanismSettings(m=M))
+
+
+def datasets(design, model, *, r=2, seed=1, scale_to=5000.0, private=None, variance="sample"):
+    return list(
+        synthesis.synthesise(
+            model, design, private or draws(design, model), replicates_per_draw=r,
+            rng=np.random.default_rng(seed), scale_to=scale_to, variance=variance,
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["fbs", "fbp"])
+@pytest.mark.parametrize("variance", ["sample", "release"])
+def test_m_by_r_datasets_with_weights_that_sum_to_n(name, variance):
+    design, model = design_with(Transform("log")), get_model(name)
+    made = datasets(design, model, variance=variance)
+    assert [(d.draw, d.replicate) for d in made] == [(i, j) for i in (1, 2, 3) for j in (1, 2)]
+    for dataset in made:
+        assert dataset.outcome.shape == (design.n, 1)
+        assert dataset.weight.sum() == pytest.approx(5000.0, rel=1e-12)
+        assert (dataset.weight > 0).all()
+        assert dataset.variance_weight.sum() == pytest.approx(5000.0, rel=1e-12)
+        assert (dataset.variance_weight is dataset.weight) == (variance == "release")
+        same_outcome = variance == "release" or name == "fbs"
+        assert (dataset.variance_outcome is dataset.outcome) == same_outcome
+    assert not np.allclose(made[0].outcome, made[1].outcome)
+    again = datasets(design, model, variance=variance)
+    np.testing.assert_array_equal(made[5].outcome, again[5].outcome)
+
+
+def test_without_a_population_size_weights_stay_as_modelled():
+    design, model = design_with(Transform("log"), None), get_model("fbs")
+    private = draws(design, model)
+    private.theta["beta"][:, 0, 1] = 4.0  # intercept of the log weight
+    made = datasets(design, model, scale_to=None, private=private, r=20)
+    # E(w) = exp(4 + 0.5^2 / 2), whatever is smoothed.
+    mean = np.mean([d.weight.mean() for d in made])
+    assert mean == pytest.approx(np.exp(4.125), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "transform", [Transform("log"), Transform("asinh", scale=0.5), Transform("identity", scale=7.0)]
+)
+def test_outcomes_are_in_original_units(transform):
+    design, model = design_with(transform), get_model("fbs")
+    theta = draws(design, model).draw(0)
+    simulated = model.simulate(theta, design, np.random.default_rng(1), "release")
+    first = datasets(design, model)[0]
+    np.testing.assert_allclose(transform.forward(first.outcome[:, 0]), simulated.z[:, 0], rtol=1e-9)
+
+
+def test_confidential_data_cannot_be_passed():
+    names = set(inspect.signature(synthesis.synthesise).parameters)
+    public = {"model", "design", "private_draws", "replicates_per_draw", "rng", "scale_to"}
+    assert names == public | {"variance"}
+    assert "Confidential" not in vars(synthesis)
+
+
+def test_refusals():
+    design, model = design_with(Transform("log")), get_model("fbs")
+    private = draws(design, model)
+    private.theta["beta"][:, 0, 0] = 800.0
+    with pytest.raises(RefusedError, match="too large to be numbers"):
+        datasets(design, model, private=private)
+    private = draws(design, model)
+    private.theta["beta"][:, 0, 1] = 709.0  # each weight is a number, their sum is not
+    with pytest.raises(RefusedError, match="too large to be numbers"):
+        datasets(design, model, private=private)
+    with pytest.raises(InputError, match="at least 1"):
+        datasets(design, model, r=0)

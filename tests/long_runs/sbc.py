@@ -1,0 +1,525 @@
+"""Simulation-based calibration (Talts et al. 2018): ``python -m tests.long_runs.sbc``.
+
+Parameters are drawn from the priors of methods 3 by other means than the package's (partial
+correlations for LKJ), databases from the parameters, and the rank of each true value among thinned
+posterior draws is uniform if and only if the sampler draws from the posterior of that prior and
+likelihood. All databases of a case are fitted as one batch. The log-likelihood of the database is
+ranked too: it joins all parameters and the data (Modrák et al. 2023).
+
+The same ranks are taken for a wrong sampler, which must be rejected: residual SDs times 1.1 (of a
+mixture 1.3) or, of a count, coefficients spread 1.5 times as far about their mean. Results go to
+tests/golden/sbc.json; ``--case NAME`` runs single cases and keeps the results of the others.
+"""
+
+import argparse
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+from scipy import stats
+from scipy.special import logsumexp
+
+import surveysynth
+from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth.models import get_model
+from surveysynth.models.base import stacked
+from surveysynth.models.counts.model import count_records
+from surveysynth.models.mixture.model import mixture_records
+from surveysynth.models.parts.gaussian import GaussianRecords
+from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
+from surveysynth.sampling.plan import SamplingPlan
+
+COUNTS = ("poisson", "negative_binomial")
+GOLDEN = Path(__file__).parents[1] / "golden" / "sbc.json"
+#: Databases fitted at once: what they keep stays well below a gigabyte.
+BATCH = 250
+WARMUP = 300
+BINS = 16
+#: No parameter of a sound sampler falls below this; about a hundred are tested twice.
+LEVEL = 1e-5
+WRONG = 1.1
+WRONG_SPREAD = 1.5
+#: Of the SDs of PSU effects, which few PSUs tell less well.
+WRONG_PSU = 1.3
+WRONG_MIXTURE = 1.3
+
+Quantities = dict[str, FloatArray]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, its priors (None: the defaults of methods 3) and the size of its databases; psus:
+    how many PSUs with effects their records are in, by turns."""
+
+    model: str
+    outcomes: int = 1
+    n: int = 40
+    columns: int = 3
+    priors: Mapping[str, float] = field(default_factory=dict)
+    replications: int = 1000
+    draws: int = 63
+    thin: int = 15
+    warmup: int = WARMUP
+    psus: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+# The default priors of FBP spread its parameters over orders of magnitude; the narrower scales test
+# it where data look like a survey's. FBS draws covariances from a proposal where records are many
+# (80, 40), by slices where they are four, by both in between (20).
+CASES = {
+    "FBS, one outcome": Case("fbs", n=80),
+    "FBS, two outcomes": Case("fbs", outcomes=2),
+    "FBS, one outcome, narrow priors": Case(
+        "fbs", n=20, priors={"coefficient_scale": 1.0, "residual_scale": 0.5, "lkj": 1.5}
+    ),
+    "FBS, four records": Case("fbs", n=4, columns=2, thin=25),
+    "FBS, PSUs": Case(
+        "fbs", n=80, psus=30, thin=10,
+        priors={"coefficient_scale": 1.0, "residual_scale": 0.5, "psu_scale": 0.3},
+    ),
+    "FBP": Case("fbp"),
+    "FBP, narrow priors": Case(
+        "fbp", priors={"coefficient_sd": 1.0, "selection_sd": 0.5, "residual_scale": 0.5}
+    ),
+    "FBP, four records": Case("fbp", n=4, columns=2, thin=25),
+    # Residual variances in the tails of their prior make slow chains.
+    "FBP, PSUs": Case(
+        "fbp", n=60, psus=30, thin=40, warmup=600,
+        priors={
+            "coefficient_sd": 1.0, "selection_sd": 0.5, "residual_scale": 0.5, "psu_scale": 0.3
+        },
+    ),
+    # The prior's tails would give counts that no number holds, were its scales not narrow.
+    "Poisson": Case("poisson", priors={"coefficient_scale": 0.4}),
+    "Negative binomial": Case(
+        "negative_binomial", priors={"coefficient_scale": 0.4, "overdispersion_scale": 0.5}
+    ),
+    "Negative binomial, four records": Case(
+        "negative_binomial", n=4, columns=2, thin=25,
+        priors={"coefficient_scale": 0.4, "overdispersion_scale": 0.5},
+    ),
+    # Under the default concentration hardly any database would have two components.
+    "Mixture, two components": Case(
+        "normal_mixture", n=30, columns=2, replications=400, draws=31, thin=6, warmup=100,
+        priors={"concentration_shape": 4.0, "concentration_rate": 2.0},
+        options={"components": 2},
+    ),
+    "Mixture, three components, four records": Case(
+        "normal_mixture", n=4, columns=2, replications=400, draws=31, thin=6, warmup=100,
+        priors={"concentration_shape": 4.0, "concentration_rate": 1.0},
+        options={"components": 3},
+    ),
+}
+
+
+def lkj_draws(
+    count: int, dimension: int, eta: float, rng: np.random.Generator
+) -> FloatArray:
+    """Roots (count, d, d) of LKJ(eta) correlations from independent partial correlations
+    (Lewandowski, Kurowicka and Joe 2009)."""
+    root = np.zeros((count, dimension, dimension))
+    root[:, 0, 0] = 1.0
+    for i in range(1, dimension):
+        left = np.ones(count)
+        for j in range(i):
+            shape = eta + 0.5 * (dimension - 2 - j)
+            partial = 2.0 * rng.beta(shape, shape, count) - 1.0
+            root[:, i, j] = partial * np.sqrt(left)
+            left *= 1.0 - partial**2
+        root[:, i, i] = np.sqrt(left)
+    return root
+
+
+def fbs_prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
+    """Draws of FBS's parameters from its prior (methods 3), leading axis ``count``."""
+    priors: Mapping[str, float] = get_model("fbs", priors=case.priors).priors  # type: ignore[attr-defined]
+    k, q = case.columns, case.outcomes + 1
+    scale = priors["coefficient_scale"] * np.abs(rng.standard_t(3, (count, q, k)))
+    omega = lkj_draws(count, k, priors["lkj"], rng)
+    beta = scale * (omega @ rng.standard_normal((count, k, q))).swapaxes(-1, -2)
+    sd = priors["residual_scale"] * np.abs(rng.standard_t(3, (count, q)))
+    residual = sd[:, :, None] * lkj_draws(count, q, priors["lkj"], rng)
+    theta = {
+        "beta": beta.swapaxes(-1, -2),
+        "covariance": residual @ residual.swapaxes(-1, -2),
+        "coefficient_scale": scale,
+        "coefficient_correlation": omega @ omega.swapaxes(-1, -2),
+    }
+    if case.psus:
+        sd = priors["psu_scale"] * np.abs(rng.standard_t(3, (count, q)))
+        root = sd[:, :, None] * lkj_draws(count, q, priors["lkj"], rng)
+        theta[PSU_COVARIANCE] = root @ root.swapaxes(-1, -2)
+        noise = root[:, None] @ rng.standard_normal((count, case.psus, q, 1))
+        theta[PSU_EFFECT] = noise[..., 0]
+    return theta
+
+
+def fbp_prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
+    """Draws of FBP's parameters from its prior (methods 3), leading axis ``count``."""
+    priors: Mapping[str, float] = get_model("fbp", priors=case.priors).priors  # type: ignore[attr-defined]
+    sd = priors["residual_scale"] * np.abs(rng.standard_cauchy((count, 2)))
+    theta = {
+        "beta": priors["coefficient_sd"] * rng.standard_normal((count, case.columns)),
+        "selection": priors["selection_sd"] * rng.standard_normal((count, case.columns + 1)),
+        "variance": sd**2,
+    }
+    if case.psus:
+        scale = priors["psu_scale"] * np.abs(rng.standard_t(3, (count, 2)))
+        root = scale[:, :, None] * lkj_draws(count, 2, priors["lkj"], rng)
+        theta[PSU_COVARIANCE] = covariance = root @ root.swapaxes(-1, -2)
+        tilt = np.stack([theta["selection"][:, 0], np.ones(count)], axis=1)[:, :, None]
+        noise = root[:, None] @ rng.standard_normal((count, case.psus, 2, 1))
+        theta[PSU_EFFECT] = (noise + (covariance @ tilt)[:, None])[..., 0]
+    return theta
+
+
+def fbs_data(theta: Theta, x: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Databases z (count, n, q), given effects."""
+    root = np.linalg.cholesky(theta["covariance"])
+    noise = rng.standard_normal((root.shape[0], x.shape[0], root.shape[1]))
+    return fbs_means(theta, x) + noise @ root.swapaxes(-1, -2)
+
+
+def fbs_means(theta: Theta, x: FloatArray) -> FloatArray:
+    """Means (..., n, q) of records, given effects where PSUs have them."""
+    means: FloatArray = x @ theta["beta"]
+    if PSU_EFFECT not in theta:
+        return means
+    effect = theta[PSU_EFFECT]
+    return means + effect[..., np.arange(x.shape[0]) % effect.shape[-2], :]
+
+
+def fbp_data(theta: Theta, x: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Databases z (count, n, 2) of the implied sample distribution (methods 3), given effects."""
+    effect_y, effect_pi = effects_of_records(theta, x.shape[0])
+    v_y, v_pi = theta["variance"].T[:, :, None]
+    k_y, k_x = theta["selection"][:, :1], theta["selection"][:, 1:]
+    noise = rng.standard_normal((2, v_y.size, x.shape[0]))
+    y = theta["beta"] @ x.T + effect_y + k_y * v_y + np.sqrt(v_y) * noise[0]
+    log_pi = k_y * y + k_x @ x.T + effect_pi + v_pi + np.sqrt(v_pi) * noise[1]
+    return np.stack([y, log_pi], axis=-1)
+
+
+def effects_of_records(theta: Theta, n: int) -> tuple[FloatArray | float, ...]:
+    """Effects (..., n) of the PSUs of n records by column of z; zeros where PSUs have none."""
+    if PSU_EFFECT not in theta:
+        return 0.0, 0.0
+    effect = theta[PSU_EFFECT]
+    return tuple(np.moveaxis(effect[..., np.arange(n) % effect.shape[-2], :], -1, 0))
+
+
+def stacked_stats(model: str, x: FloatArray, z: FloatArray, psus: int = 0) -> Any:
+    """Unweighted statistics of databases z (count, n, q), stacked on the axis of databases."""
+    cell, ones = np.arange(x.shape[0]), np.ones(x.shape[0])
+    psu = cell % psus if psus else None
+
+    def records(one: FloatArray) -> Any:
+        if model in COUNTS:
+            return count_records(x, cell, one[:, 0], None)
+        if model == "normal_mixture":
+            return mixture_records(x, cell, one[:, 0], None)
+        return GaussianRecords(x, cell, one, psu)
+
+    return stacked([get_model(model).compress(records(one), ones) for one in z])
+
+
+def below_diagonal(matrix: FloatArray) -> FloatArray:
+    """Entries below the diagonal of (..., d, d), as a last axis."""
+    row, column = np.tril_indices(matrix.shape[-1], -1)
+    return matrix[..., row, column]
+
+
+def flat(values: FloatArray, axes: int) -> FloatArray:
+    """Joins the last axes, keeping the first ``axes``."""
+    return values.reshape(*values.shape[:axes], -1)
+
+
+def fbs_quantities(theta: Theta, z: FloatArray, x: FloatArray, wrong: float = 1.0) -> Quantities:
+    """What is ranked, (databases, draws, d) by name; residual SDs times ``wrong``."""
+    covariance = theta["covariance"] * wrong**2
+    sd = np.sqrt(np.einsum("...kk->...k", covariance))
+    deviation = z[:, None] - fbs_means(theta, x)
+    white = np.linalg.solve(np.linalg.cholesky(covariance), deviation.swapaxes(-1, -2))
+    log_det = np.linalg.slogdet(covariance)[1]
+    log_lik = -0.5 * ((white**2).sum((-1, -2)) + x.shape[0] * log_det)
+    return {
+        "beta": flat(theta["beta"], 2),
+        "coefficient_scale": flat(theta["coefficient_scale"], 2),
+        "coefficient_correlation": below_diagonal(theta["coefficient_correlation"]),
+        "residual_sd": sd,
+        "residual_correlation": below_diagonal(covariance / (sd[..., None] * sd[..., None, :])),
+        "log_likelihood": log_lik[..., None],
+    } | psu_quantities(theta, wrong)
+
+
+def fbp_quantities(theta: Theta, z: FloatArray, x: FloatArray, wrong: float = 1.0) -> Quantities:
+    """The same for FBP."""
+    variance = theta["variance"] * wrong**2
+    k_y, k_x = theta["selection"][..., :1], theta["selection"][..., 1:]
+    effect_y, effect_pi = effects_of_records(theta, x.shape[0])
+    mean_y, mean_pi = theta["beta"] @ x.T + effect_y, k_x @ x.T + effect_pi
+    y, log_pi = z[:, None, :, 0], z[:, None, :, 1]
+    v_y, v_pi = variance[..., :1], variance[..., 1:]
+    log_lik = -0.5 * ((y - mean_y) ** 2 / v_y + np.log(v_y))
+    log_lik -= 0.5 * ((log_pi - k_y * y - mean_pi) ** 2 / v_pi + np.log(v_pi))
+    log_lik -= mean_pi + k_y * mean_y + 0.5 * (v_pi + k_y**2 * v_y)
+    result = {
+        "beta": theta["beta"],
+        "selection": theta["selection"],
+        "residual_sd": np.sqrt(variance),
+        "log_likelihood": log_lik.sum(-1, keepdims=True),
+    }
+    return result | psu_quantities(theta, wrong)
+
+
+def psu_quantities(theta: Theta, wrong: float) -> Quantities:
+    """Of PSUs, where they have effects: SDs and correlation of these, and the effects of the
+    first PSU; the wrong sampler's SDs are too large."""
+    if PSU_COVARIANCE not in theta:
+        return {}
+    covariance = theta[PSU_COVARIANCE]
+    sd = np.sqrt(np.einsum("...kk->...k", covariance))
+    return {
+        "psu_sd": sd * (1.0 if wrong == 1.0 else WRONG_PSU),
+        "psu_correlation": below_diagonal(covariance / (sd[..., None] * sd[..., None, :])),
+        "psu_effect": theta[PSU_EFFECT][..., 0, :],
+    }
+
+
+def count_prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
+    """Draws of a count model's parameters from its prior (methods 3), leading axis ``count``."""
+    priors: Mapping[str, float] = get_model(case.model, priors=case.priors).priors  # type: ignore[attr-defined]
+    k = case.columns
+    scale = priors["coefficient_scale"] * np.abs(rng.standard_t(3, (count, k)))
+    omega = lkj_draws(count, k, priors["lkj"], rng)
+    theta = {
+        "beta": scale * (omega @ rng.standard_normal((count, k, 1)))[:, :, 0],
+        "coefficient_scale": scale,
+        "coefficient_correlation": omega @ omega.swapaxes(-1, -2),
+    }
+    if case.model == "negative_binomial":
+        inverse = priors["overdispersion_scale"] * np.abs(rng.standard_cauchy((count, 1)))
+        theta["overdispersion"] = 1.0 / inverse
+    return theta
+
+
+def count_data(theta: Theta, x: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Databases z (count, n, 1) of counts: a Poisson, its mean gamma distributed or not."""
+    mean = np.exp(theta["beta"] @ x.T)
+    if "overdispersion" in theta:
+        phi = theta["overdispersion"]
+        mean = mean * rng.gamma(np.broadcast_to(phi, mean.shape)) / phi
+    return rng.poisson(mean).astype(np.float64)[..., None]
+
+
+def count_quantities(theta: Theta, z: FloatArray, x: FloatArray, wrong: float = 1.0) -> Quantities:
+    """The same for counts; the wrong sampler spreads the coefficients too far."""
+    centre = theta["beta"].mean(axis=1, keepdims=True)
+    beta = centre + (1.0 if wrong == 1.0 else WRONG_SPREAD) * (theta["beta"] - centre)
+    mean, y = np.exp(beta @ x.T), z[:, None, :, 0]
+    result = {
+        "beta": beta,
+        "coefficient_scale": theta["coefficient_scale"],
+        "coefficient_correlation": below_diagonal(theta["coefficient_correlation"]),
+    }
+    if "overdispersion" in theta:
+        phi = theta["overdispersion"]
+        log_lik = stats.nbinom.logpmf(y, phi, phi / (phi + mean))
+        result["overdispersion"] = phi
+    else:
+        log_lik = stats.poisson.logpmf(y, mean)
+    return {**result, "log_likelihood": log_lik.sum(-1, keepdims=True)}
+
+
+def mixture_prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
+    """Draws of a mixture's parameters from its prior (methods 3), leading axis ``count``."""
+    model = get_model(case.model, priors=case.priors, **case.options)
+    priors: Mapping[str, float] = model.priors  # type: ignore[attr-defined]
+    k, h = case.columns, case.options["components"]
+    shape, rate = priors["concentration_shape"], priors["concentration_rate"]
+    a = rng.gamma(shape, 1.0 / rate, (count, 1))
+    # log of a gamma variable of a small shape, which itself may be zero to a double.
+    logs = np.log(rng.gamma(np.repeat(a / h, h, axis=1) + 1.0))
+    logs += np.log(rng.random((count, h))) * h / a
+    scale = priors["coefficient_scale"] * np.abs(rng.standard_t(3, (count, k)))
+    omega = lkj_draws(count, k, priors["lkj"], rng)
+    beta = scale[:, None] * (omega @ rng.standard_normal((count, k, h))).swapaxes(1, 2)
+    above = priors["residual_scale"] * np.abs(rng.standard_t(3, (count, h)))
+    return {
+        "log_shares": logs - logsumexp(logs, axis=1, keepdims=True),
+        "concentration": a,
+        "beta": beta,
+        "residual_sd": priors["least_sd"] + above,
+        "coefficient_scale": scale,
+        "coefficient_correlation": omega @ omega.swapaxes(-1, -2),
+    }
+
+
+def mixture_data(theta: Theta, x: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Databases z (count, n, 1): a component for each record, then its outcome."""
+    count, n = theta["beta"].shape[0], x.shape[0]
+    reached = np.exp(theta["log_shares"]).cumsum(axis=1)[:, None, :-1]
+    component = (rng.random((count, n, 1)) > reached).sum(axis=-1)
+    mean = np.take_along_axis(x @ theta["beta"].swapaxes(1, 2), component[..., None], 2)[..., 0]
+    sd = np.take_along_axis(theta["residual_sd"], component, axis=1)
+    return (mean + sd * rng.standard_normal((count, n)))[..., None]
+
+
+def mixture_quantities(
+    theta: Theta, z: FloatArray, x: FloatArray, wrong: float = 1.0
+) -> Quantities:
+    """What does not depend on labels, which may switch."""
+    log_share = theta["log_shares"]
+    sd = theta["residual_sd"] * (1.0 if wrong == 1.0 else WRONG_MIXTURE)
+    share, beta = np.exp(log_share), theta["beta"]
+    mean = (share[..., None] * beta).sum(-2)
+    squares = (share[..., None] * (beta - mean[..., None, :]) ** 2).sum(-2)
+    each = stats.norm.logpdf(z[:, None, :], (x @ beta.swapaxes(-1, -2)), sd[..., None, :])
+    return {
+        "mean_beta": mean,
+        "sd_beta": np.sqrt(squares),
+        "residual_sd": np.sqrt((share * sd**2).sum(-1, keepdims=True)),
+        "largest_log_share": log_share.max(-1, keepdims=True),
+        "smallest_log_share": log_share.min(-1, keepdims=True),
+        "concentration": theta["concentration"],
+        "coefficient_scale": theta["coefficient_scale"],
+        "coefficient_correlation": below_diagonal(theta["coefficient_correlation"]),
+        "log_likelihood": logsumexp(each + log_share[..., None, :], axis=-1).sum(-1)[..., None],
+    }
+
+
+PARTS: dict[str, Any] = {
+    "normal_mixture": (mixture_prior, mixture_data, mixture_quantities),
+    "poisson": (count_prior, count_data, count_quantities),
+    "negative_binomial": (count_prior, count_data, count_quantities),
+    "fbs": (fbs_prior, fbs_data, fbs_quantities),
+    "fbp": (fbp_prior, fbp_data, fbp_quantities),
+}
+
+
+def design_rows(case: Case) -> FloatArray:
+    """X (n, K): an intercept, a group, and continuous predictors."""
+    rng = np.random.default_rng(case.n)
+    x = rng.normal(size=(case.n, case.columns))
+    x[:, 0] = 1.0
+    x[:, 1] = np.arange(case.n) % 3 == 0
+    return x
+
+
+def ranks_of_batch(
+    case: Case, count: int, rng: np.random.Generator
+) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
+    """Ranks (count,) of each true quantity among its draws, of the sampler as it is and of the one
+    whose residual SDs are too large."""
+    prior, data, quantities = PARTS[case.model]
+    x = design_rows(case)
+    truth = prior(case, count, rng)
+    z = data(truth, x, rng)
+    model = get_model(case.model, priors=case.priors, **case.options)
+    plan = SamplingPlan(chains=1, warmup=case.warmup, draws=case.draws * case.thin)
+    sampled = model.sample(stacked_stats(case.model, x, z, case.psus), plan, rng)
+    theta = {name: values[:, 0, case.thin - 1 :: case.thin] for name, values in sampled.items()}
+    true_values = quantities({name: values[:, None] for name, values in truth.items()}, z, x)
+    result = []
+    for wrong in (1.0, WRONG):
+        ranks = {}
+        for name, values in quantities(theta, z, x, wrong).items():
+            for j in range(values.shape[-1]):
+                below = values[..., j] < true_values[name][..., j]
+                ranks[f"{name}[{j}]"] = below.sum(axis=1)
+        result.append(ranks)
+    return result[0], result[1]
+
+
+def uniformity(ranks: IntArray, draws: int) -> dict[str, Any]:
+    """Counts in equal bins, and p-values of chi-square and Kolmogorov-Smirnov tests."""
+    assert (draws + 1) % BINS == 0
+    counts = np.bincount(ranks * BINS // (draws + 1), minlength=BINS)
+    jitter = np.random.default_rng(0).random(ranks.size)
+    return {
+        "counts": counts.tolist(),
+        "chi_square_p": float(stats.chisquare(counts).pvalue),
+        "ks_p": float(stats.kstest((ranks + jitter) / (draws + 1), "uniform").pvalue),
+    }
+
+
+def calibrate(case: Case, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Uniformity by parameter: of the sampler, and of the one with residual SDs scaled."""
+    rng = np.random.default_rng(seed)
+    parts = []
+    for begin in range(0, case.replications, BATCH):
+        parts.append(ranks_of_batch(case, min(BATCH, case.replications - begin), rng))
+    result = []
+    for which in range(2):
+        joined = {
+            name: np.concatenate([part[which][name] for part in parts]) for name in parts[0][0]
+        }
+        result.append({name: uniformity(ranks, case.draws) for name, ranks in joined.items()})
+    return result[0], result[1]
+
+
+def smallest(table: Mapping[str, Any]) -> float:
+    """The smallest p-value of all parameters and both tests."""
+    return min(min(row["chi_square_p"], row["ks_p"]) for row in table.values())
+
+
+def run(seed: int, names: Sequence[str]) -> dict[str, Any]:
+    """The cases named, as written to the golden file."""
+    results = {}
+    for offset, (name, case) in enumerate(CASES.items()):
+        if name not in names:
+            continue
+        sound, wrong = calibrate(case, seed + offset)
+        results[name] = {
+            "settings": {**asdict(case), "seed": seed + offset},
+            "smallest_p": smallest(sound),
+            "tests": 2 * len(sound),
+            "uniform": smallest(sound) > LEVEL,
+            "smallest_p_of_the_wrong_sampler": smallest(wrong),
+            "rejects_the_wrong_sampler": smallest(wrong) < LEVEL,
+            "parameters": sound,
+        }
+        print(
+            f"{name:34s} {case.replications} databases, {2 * len(sound)} tests: smallest p "
+            f"{smallest(sound):.3g}; wrong sampler: {smallest(wrong):.3g}",
+            flush=True,
+        )
+    versions = {
+        "surveysynth": surveysynth.__version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "python": platform.python_version(),
+    }
+    return {"date": date.today().isoformat(), "versions": versions, "cases": results}
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=2018)
+    parser.add_argument("--out", type=Path, default=GOLDEN)
+    parser.add_argument("--case", action="append", choices=list(CASES))
+    arguments = parser.parse_args()
+    results = run(arguments.seed, arguments.case or list(CASES))
+    if arguments.case:
+        before = json.loads(arguments.out.read_text(encoding="utf-8"))
+        run_of = {"date": results["date"], "versions": results["versions"]}
+        found = {name: {"run": run_of, **case} for name, case in results["cases"].items()}
+        kept = before["cases"] | found
+        results = {**before, "cases": {name: kept[name] for name in CASES if name in kept}}
+    arguments.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    failed = [name for name, case in results["cases"].items() if not case["uniform"]]
+    failed += [n for n, c in results["cases"].items() if not c["rejects_the_wrong_sampler"]]
+    if failed:
+        raise SystemExit(f"Not as it should be: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""The sampler against exact probabilities, exact moments and OpenDP's; wrong variances rejected."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.mechanisms.noisy_statistics.noise import (
+    ApproximateNoise,
+    NoiseSource,
+    SeededNoise,
+    SystemNoise,
+    added,
+)
+
+DRAWS = 20_000
+#: Below this a right sampler fails once in 100,000 tests.
+RARE = 1e-5
+SMALL = (Fraction(1, 10), Fraction(1, 2), Fraction(7, 3), 9, Fraction(123456, 1000))
+
+
+def probabilities(variance: float) -> tuple[IntArray, FloatArray]:
+    """Whole numbers and their exact probabilities, the tails too."""
+    reach = math.ceil(40 * math.sqrt(variance)) + 5
+    values = np.arange(-reach, reach + 1)
+    weights = np.exp(-(values**2) / (2 * variance))
+    return values, weights / weights.sum()
+
+
+def chi_square(draws: IntArray, variance: float) -> float:
+    """The p-value of the draws' frequencies; values of few expected draws are pooled."""
+    values, chances = probabilities(variance)
+    observed = np.bincount(draws - values[0], minlength=values.size).astype(np.float64)
+    expected = len(draws) * chances
+    groups = np.maximum.accumulate(np.cumsum(expected) // 30).astype(np.int64)
+    groups = np.minimum(groups, groups[-1] - 1) if groups[-1] else groups
+    o, e = (np.bincount(groups, each) for each in (observed, expected))
+    o, e = o[e > 0], e[e > 0]
+    return float(stats.chisquare(o, e * (o.sum() / e.sum())).pvalue)
+
+
+def drawn(variance: int | Fraction, seed: int, size: int = DRAWS) -> IntArray:
+    return np.array(SeededNoise(np.random.default_rng(seed)).draw(variance, size))
+
+
+@pytest.mark.parametrize("variance", SMALL)
+def test_frequencies_are_the_exact_probabilities(variance: Fraction) -> None:
+    draws = drawn(variance, 1)
+    assert chi_square(draws, float(variance)) > RARE
+    for wrong in (1.05, 1 / 1.05, 1.3):  # of sigma
+        assert chi_square(draws, float(variance) * wrong**2) < RARE
+
+
+def test_a_rounded_normal_is_another_distribution() -> None:
+    rounded = np.array(ApproximateNoise(np.random.default_rng(1)).draw(Fraction(1, 5), DRAWS))
+    assert chi_square(rounded, 0.2) < RARE
+
+
+@pytest.mark.parametrize("power", [20, 55])
+def test_large_noise_is_normal(power: int) -> None:
+    """At sigma = 2^20 a discrete Gaussian is a normal but for one part in a million."""
+    scaled = np.array([value / 2**power for value in drawn(4**power, 2).tolist()])
+    assert stats.kstest(scaled, "norm").pvalue > RARE
+    for wrong in (1.05, 1 / 1.05, 1.3):
+        assert stats.chi2.cdf((scaled**2).sum() / wrong**2, DRAWS) < RARE or (
+            stats.chi2.sf((scaled**2).sum() / wrong**2, DRAWS) < RARE
+        )
+    assert RARE < stats.chi2.cdf((scaled**2).sum(), DRAWS) < 1 - RARE
+    digits = np.array([value & 15 for value in drawn(4**power, 3).tolist()])  # the last bits
+    assert stats.chisquare(np.bincount(digits, minlength=16)).pvalue > RARE
+
+
+@pytest.mark.parametrize("variance", SMALL)
+def test_moments(variance: Fraction) -> None:
+    draws = drawn(variance, 4).astype(np.float64)
+    values, chances = probabilities(float(variance))
+    for power in (1, 2, 4):
+        mean = (chances * values.astype(np.float64) ** power).sum()
+        sd = math.sqrt((chances * values.astype(np.float64) ** (2 * power)).sum() - mean**2)
+        assert abs((draws**power).mean() - mean) < 4.5 * sd / math.sqrt(DRAWS)
+
+
+def test_opendp_draws_the_same_distribution() -> None:
+    dp = pytest.importorskip("opendp.prelude")
+    dp.enable_features("contrib")
+    noise = dp.m.make_gaussian(
+        dp.vector_domain(dp.atom_domain(T=int)), dp.l2_distance(T=float), scale=2.5
+    )
+    theirs = np.array(noise([0] * DRAWS))
+    tables = [np.bincount(np.clip(each, -7, 7) + 7) for each in (theirs, drawn(Fraction(25, 4), 5))]
+    assert stats.chi2_contingency(np.array(tables)).pvalue > RARE
+    wider = np.bincount(np.clip(drawn(Fraction(30, 4), 5), -7, 7) + 7)
+    assert stats.chi2_contingency(np.array([tables[0], wider])).pvalue < RARE
+
+
+def test_the_operating_system_s_noise_is_right_and_never_the_same() -> None:
+    draws = np.array(SystemNoise().draw(9, DRAWS))
+    assert chi_square(draws, 9.0) > RARE / 100  # no seed: it must not fail now and then
+    assert SystemNoise().draw(4**30, 3) != SystemNoise().draw(4**30, 3)
+
+
+def test_a_seed_makes_it_again_and_says_so() -> None:
+    assert (drawn(4**20, 6, 5) == drawn(4**20, 6, 5)).all()
+    rng = np.random.default_rng(0)
+    sources: list[NoiseSource] = [SystemNoise(), SeededNoise(rng), ApproximateNoise(rng)]
+    assert [source.kind for source in sources] == ["system", "seeded", "approximate"]
+
+
+def test_added_noise_keeps_digits_that_doubles_have_not() -> None:
+    values = np.array([[2**80 + 1, -5, 0]], dtype=object)
+    noise = SeededNoise(np.random.default_rng(7)).draw(4, 3)
+    noisy = added(values, 4, SeededNoise(np.random.default_rng(7)))
+    assert noisy.shape == values.shape
+    assert (noisy - values).ravel().tolist() == noise
+
+
+def test_no_variance_no_noise() -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        SystemNoise().draw(0, 1)

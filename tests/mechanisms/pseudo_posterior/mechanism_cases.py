@@ -1,0 +1,72 @@
+"""Surveys of the published simulation, small, and fits of them with short chains."""
+
+from functools import lru_cache
+
+import numpy as np
+
+from surveysynth.errors import RefusedError
+from surveysynth.mechanisms.pseudo_posterior.fit import Database
+from surveysynth.mechanisms.pseudo_posterior.run import run, run_batch
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.models import get_model
+from surveysynth.models.parts.gaussian import GaussianRecords
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.studies.designs import stratified_pps_sample
+from surveysynth.studies.population import published_cells, simulate_population
+from surveysynth.survey.survey import Survey
+
+PLAN = SamplingPlan(4, 100, 125)
+
+
+@lru_cache
+def population():
+    return simulate_population(published_cells(), np.random.default_rng(20))
+
+
+def survey_of(frame):
+    return Survey.from_frame(
+        frame[["field", "gender", "salary", "weight"]],
+        outcome="salary",
+        weight="weight",
+        by=["field", "gender"],
+        strata="field",
+        population_size=100_000,
+    )
+
+
+@lru_cache
+def sample_frame(n=1000, seed=3):
+    return stratified_pps_sample(
+        population(), strata="field", size="size", n=n, rng=np.random.default_rng(seed)
+    )
+
+
+@lru_cache
+def sample_survey(n=1000, seed=3):
+    return survey_of(sample_frame(n, seed))
+
+
+@lru_cache
+def fitted(name="fbs", n=1000, **settings):
+    survey = sample_survey(n)
+    options = MechanismSettings(**{"plan": PLAN, **settings})
+    return run(
+        get_model(name), survey.design, survey.confidential, options, np.random.default_rng(5)
+    )
+
+
+def run_on_records(model, records, settings, rng):
+    """``run`` for records that are on the model's scale already."""
+    (result,) = run_batch(model, [Database(records, records.n)], settings, rng)
+    if isinstance(result, RefusedError):
+        raise result
+    return result
+
+
+def with_outlier(records, record, sds):
+    """The same records, but the outcome of one lies ``sds`` residual SDs from its fit."""
+    x = records.x_cells[records.cell]
+    fit = np.linalg.lstsq(x, records.z, rcond=None)[0]
+    z = records.z.copy()
+    z[record, 0] = (x @ fit)[record, 0] + sds * (z - x @ fit)[:, 0].std()
+    return GaussianRecords(records.x_cells, records.cell, z)

@@ -1,0 +1,113 @@
+"""What a privacy statement must say (methods 2), and that it says nothing of the data."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from surveysynth.mechanisms.pseudo_posterior.risk import OwnRisk
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
+from surveysynth.models import get_model
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.survey.survey import Survey
+from tests.survey_cases import good
+
+
+def design_of(frame):
+    return Survey.from_frame(
+        frame, outcome="salary", weight="weight", by=["gender"], strata="field"
+    ).design
+
+
+def text(test=False, **settings):
+    options = MechanismSettings(plan=SamplingPlan(4, 100, 200), **settings)
+    statement = privacy_statement(design_of(good()), options, get_model("fbs"), test=test)
+    assert set(statement.as_dict()) == {"statement", "assumptions", "not_covered"}
+    return "\n".join(statement.paragraphs)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "asymptotic differential privacy with epsilon at most 10.8",
+        "differ in the outcome and sampling weight of one record",
+        "800 posterior draws",
+        "found on this database",
+        "one over the square root of n",
+        "unweighted cell size",
+        "the design variables of each record: gender, field",
+        "as fixed, though they were computed from the confidential data",
+        "That a release was made at all",
+        "not protected as a whole",
+        "their epsilons add up",
+        "log(salary)",
+        "chosen without a look at the outcomes and weights",
+    ],
+)
+def test_every_statement_says(words):
+    assert words in text()
+
+
+def test_statements_of_special_settings():
+    assert "can move the smallest or largest risk" in text(weights="linear")
+    assert "can move the smallest or largest risk" not in text()
+    assert "which draws that leaves out depends on the confidential data" in text(truncate=0.9)
+    assert "on any of 720 posterior draws" in text(truncate=0.9)
+    assert text(test=True).startswith("THIS IS A TEST AND NOT PRIVATE")
+    assert text(risk="none").startswith("NOT PRIVATE")
+    assert "10.8" not in text(risk="none")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"weights": "linear"}, "(measure: lipschitz)"),
+        ({"risk": "count"}, "farther than 0.2 times its own outcome from it"),
+        ({"risk": "count"}, "Epsilon does not cover this dependence of the weights on a record"),
+        ({"risk": "count", "pattern": ("gender",)}, "the records with the same gender"),
+        ({"risk": "count", "radius": 500.0, "absolute_radius": True}, "than 500 from it"),
+        ({"risk": "pairwise"}, "Pairwise risks in particular"),
+        ({"risk": "pairwise"}, "as far from another such record"),
+        ({"risk": "scalar"}, "sets the weight of every record"),
+        ({"risk": OwnRisk(len, "mine", "the shoe size")}, "the risk of a record is the shoe size"),
+        ({"risk": OwnRisk(len, "mine")}, "not known here and not covered"),
+        ({"risk": "count", "reweight": True}, "divides by record bounds"),
+    ],
+)
+def test_statements_of_risk_measures(settings, words):
+    assert words in text(**settings)
+    assert words not in text()
+    assert "as fixed, though they were computed from the confidential data" in text(**settings)
+
+
+def test_the_statement_is_the_same_for_other_confidential_data():
+    other = good()
+    other["salary"] = other["salary"].sample(frac=1.0, random_state=1).to_numpy() * 1.5
+    other["weight"] = other["weight"].to_numpy()[::-1] * 2.0
+    settings = MechanismSettings()
+    first, second = (
+        privacy_statement(design_of(frame), settings, get_model("fbs")) for frame in (good(), other)
+    )
+    assert first == second
+
+
+def test_units_of_the_design_are_not_protected_and_their_effects_not_released():
+    settings = MechanismSettings()
+
+    def told(model, **changes):
+        survey = Survey.from_frame(
+            good(), outcome="salary", weight="weight", by=["gender"], strata="field",
+            psu="school", **changes,
+        )  # fmt: skip
+        return "\n".join(privacy_statement(survey.design, settings, model).paragraphs)
+
+    clustered = SimpleNamespace(title=get_model("fbs").title, clustered=True)
+    for words in (told(clustered), told(get_model("normal"), design_effect=1.5)):
+        assert "not of primary sampling units (school)" in words
+    assert "primary sampling unit (school) share an effect" in told(clustered)
+    assert "are not released: synthetic data have fresh effects" in told(clustered)
+    assert "design effect" not in told(clustered)
+    declared = told(clustered, design_effect=1.5)
+    assert "share an effect" not in declared
+    assert "the design effect of clustering, 1.5, declared" in declared
+    assert "not of primary sampling units" not in text()

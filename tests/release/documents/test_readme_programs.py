@@ -1,0 +1,237 @@
+"""The programs that a README prints, run as a data user would. Truth: the published tables, which
+the package estimated by other code; 1e-9."""
+
+import contextlib
+import io
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surveysynth.inference import published as published_module
+from surveysynth.inference.synthesis import SyntheticDataset
+from surveysynth.release.documents.recompute_r import r_text
+from surveysynth.release.run import release
+from surveysynth.release.writers.csv import plain_text
+from tests.release.release_surveys import lonely_survey, small_survey
+
+pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
+
+MakeSpec = Callable[..., Path]
+RATIO = "population_size = 30000"
+NAMES = ["=1+1", "it's a 'g'", 'pay "x" \\ `z`', "@weight"]
+
+
+def program_of(folder: Path, language: str) -> str:
+    """The one block of a language in the README."""
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    (program,) = re.findall(rf"```{language}\n(.*?)\n```", readme, re.DOTALL)
+    return str(program)
+
+
+def run_python(folder: Path) -> tuple[float, ...]:
+    """Estimate and standard error that the Python program prints."""
+    printed = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
+        exec(compile(program_of(folder, "python"), "README.md", "exec"), {"__name__": "__main__"})
+    return tuple(map(float, printed.getvalue().split()))
+
+
+def run_r(folder: Path) -> tuple[float, ...]:
+    """The same from the R program; skips where there is no R."""
+    if shutil.which("Rscript") is None:
+        pytest.skip("Rscript is not installed")
+    script = folder.parent / "example.R"
+    script.write_text(program_of(folder, "r"), encoding="utf-8")
+    done = subprocess.run(
+        ["Rscript", "--vanilla", str(script)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return tuple(map(float, done.stdout.split()))
+
+
+def published(folder: Path) -> tuple[float, ...]:
+    """The numbers of the row of a table that the README says its programs recompute."""
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    ((table, row),) = re.findall(r"`(tables/\w+)` \(data row (\d+)\)", readme)
+    record = pd.read_csv(folder / f"{table}.csv", keep_default_na=False).iloc[int(row) - 1]
+    return float(record["estimate"]), float(record["se"])
+
+
+def assert_recomputes(folder: Path, *, r: bool) -> None:
+    expected = published(folder)
+    assert expected[1] > 0
+    assert run_python(folder) == pytest.approx(expected, rel=1e-9)
+    if r:
+        assert run_r(folder) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.fixture
+def separate_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variances from values that differ from those of the estimates."""
+    ordinary = published_module.synthesise
+
+    def with_pair(*arguments: Any, **named: Any) -> Iterator[SyntheticDataset]:
+        for dataset in ordinary(*arguments, **named):
+            outcome, weight = dataset.outcome**1.1, dataset.weight[::-1].copy()
+            yield replace(dataset, variance_outcome=outcome, variance_weight=weight)
+
+    monkeypatch.setattr(published_module, "synthesise", with_pair)
+
+
+@pytest.mark.parametrize(
+    ("lines", "frame"),
+    [
+        ({"survey": RATIO}, None),
+        ({}, None),
+        ({"survey": 'fpc = "fraction"'}, None),
+        ({"survey": RATIO, "tables": 'statistics = ["count"]'}, None),
+        ({"tables": 'statistics = ["count"]'}, None),
+        ({"survey": RATIO, "tables": 'statistics = ["total"]'}, None),
+        ({"tables": 'statistics = ["total"]'}, None),
+        ({"privacy": "m = 1\nreplicates_per_draw = 1"}, None),
+        ({"data": "survey.parquet"}, None),
+        ({"survey": f'{RATIO}\nlonely_psu = "remove"'}, "lonely"),
+        ({"survey": f'{RATIO}\nlonely_psu = "adjust"'}, "lonely"),
+        ({"survey": 'lonely_psu = "average"', "tables": 'statistics = ["total"]'}, "lonely"),
+        ({"survey": f'{RATIO}\nlonely_psu = "average"'}, "lonely"),
+    ],
+)
+def test_programs_recompute_a_published_number(
+    make_spec: MakeSpec, tmp_path: Path, lines: dict[str, str], frame: str | None
+) -> None:
+    spec = make_spec(lonely_survey() if frame else None, **lines)
+    release(spec, tmp_path / "out")
+    # R reads parquet files with a package of its own, which need not be there.
+    assert_recomputes(tmp_path / "out" / "release", r="parquet" not in lines.get("data", ""))
+
+
+@pytest.mark.parametrize("statistic", ["mean", "total", "count"])
+def test_programs_take_variances_from_a_pair_of_their_own(
+    make_spec: MakeSpec, tmp_path: Path, separate_pair: None, statistic: str
+) -> None:
+    release(
+        make_spec(survey=RATIO, tables=f'statistics = ["{statistic}"]'), tmp_path / "out"
+    )
+    folder = tmp_path / "out" / "release"
+    assert_recomputes(folder, r=True)
+    codebook = json.loads((folder / "codebook.json").read_text())
+    assert codebook["variance_pair"]["outcomes"] == ["salary_for_variance"]
+    assert codebook["synthetic_columns"][2:] == ["salary_for_variance", "weight_for_variance"]
+    # A program that took them from the other pair would not agree.
+    for language in ("python", "r"):
+        assert "VARIANCE_WEIGHT" in program_of(folder, language)
+    readme = (folder / "README.md").read_text()
+    (folder / "README.md").write_text(readme.replace('"weight_for_variance"', '"weight"').replace(
+        "'weight_for_variance'", "'weight'"))  # fmt: skip
+    expected = published(folder)
+    for numbers in (run_python(folder), run_r(folder)):
+        assert numbers[0] == pytest.approx(expected[0], rel=1e-9)
+        assert numbers[1] != pytest.approx(expected[1], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("model", "more"), [("fbs", 'fpc = "fraction"'), ("fbp", "population_size = 30000")]
+)
+def test_programs_sum_within_primary_sampling_units(
+    make_spec: MakeSpec, tmp_path: Path, separate_pair: None, model: str, more: str
+) -> None:
+    frame = small_survey()
+    # Labels repeat from stratum to stratum; the third stratum has a single unit.
+    frame["psu"] = np.where(frame["field"] == "c", 1, np.arange(len(frame)) // 20 % 4)
+    survey = f'psu = "psu"\nlonely_psu = "adjust"\n{more}'
+    release(make_spec(frame, survey=survey, synthesizer=f"model = '{model}'"), tmp_path / "out")
+    assert_recomputes(tmp_path / "out" / "release", r=True)
+
+
+@pytest.mark.parametrize(
+    ("survey", "statistic"),
+    [
+        (f'{RATIO}\nfpc = "fraction"', "mean"),
+        (RATIO, "count"),
+        ('lonely_psu = "average"', "total"),
+    ],
+)
+def test_programs_multiply_by_a_declared_design_effect(
+    make_spec: MakeSpec, tmp_path: Path, survey: str, statistic: str
+) -> None:
+    frame = small_survey()
+    frame["psu"] = np.where(frame["field"] == "c", frame.index % 2, np.arange(len(frame)) // 20 % 4)
+    effect = 'psu = "psu"\ndesign_effect = 2.25\n'
+    tables = f'statistics = ["{statistic}"]'
+    release(make_spec(frame, survey=effect + survey, tables=tables), tmp_path / "out")
+    folder = tmp_path / "out" / "release"
+    assert_recomputes(folder, r=True)
+    # Without the factor the standard error is two thirds, but for what varies between draws.
+    readme = (folder / "README.md").read_text()
+    (folder / "README.md").write_text(readme.replace("DESIGN_EFFECT * ", ""))
+    for numbers in (run_python(folder), run_r(folder)):
+        assert numbers[0] == pytest.approx(published(folder)[0], rel=1e-9)
+        assert numbers[1] < 0.9 * published(folder)[1]
+
+
+def test_programs_bear_odd_names_and_codes(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    group, stratum, outcome, weight = NAMES
+    frame = small_survey().rename(
+        columns={"gender": group, "field": stratum, "salary": outcome, "weight": weight}
+    )
+    frame[group] = frame[group].map({"f": "=cmd|' /C calc'!A0", "m": "NA"})
+    frame[stratum] = frame[stratum].map({"a": "-1", "b": "+x", "c": "Ünï `c`"})
+    frame.to_csv(folder / "survey.csv", index=False)
+    (folder / "spec.toml").write_text(
+        f"[survey]\ndata = 'survey.csv'\nweight = {json.dumps(weight)}\n"
+        f"strata = {json.dumps(stratum)}\n"
+        f"[synthesizer]\noutcome = {json.dumps(outcome)}\ninference = 'paper'\n"
+        f"[tables]\nby = [{json.dumps(group)}, {json.dumps(stratum)}]\n",
+        encoding="utf-8",
+    )
+    release(folder / "spec.toml", tmp_path / "out")
+    public = tmp_path / "out" / "release"
+    assert_recomputes(public, r=True)
+    for path in sorted(public.rglob("*.csv")):
+        cells = pd.read_csv(path, dtype=str, header=None, keep_default_na=False)
+        # No cell that a spreadsheet would run: text is marked, numbers are numbers.
+        starts = [c for c in cells.to_numpy().ravel() if c[:1] in tuple("=+-@")]
+        assert all(re.fullmatch(r"[+-]?[\d.]+(e[+-]\d+)?", c) for c in starts)
+        assert plain_text(cells.iloc[0, 0]) in (group, stratum)
+
+
+def test_example_is_a_number_that_is_published(make_spec: MakeSpec, tmp_path: Path) -> None:
+    frame = small_survey()
+    # The first interior cell has few records and is withheld.
+    frame = frame[(frame["field"] != "a") | (frame["gender"] == "m") | (frame.index < 45)]
+    limits = "flags = { suppress = { n = 15 } }"
+    release(make_spec(frame, tables=limits), tmp_path / "out")
+    folder = tmp_path / "out" / "release"
+    means = pd.read_csv(folder / "tables" / "means.csv")
+    assert means[~means["is_margin"]]["estimate"].isna().iloc[0]
+    assert_recomputes(folder, r=False)
+    release(make_spec(frame, tables="flags = { suppress = { n = 1000 } }"), tmp_path / "all")
+    readme = (tmp_path / "all" / "release" / "README.md").read_text()
+    assert "withheld as unreliable" in readme
+    assert np.isfinite(run_python(tmp_path / "all" / "release")).all()
+
+
+@given(st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=8))
+def test_a_text_of_r_cannot_end_the_block_it_stands_in(text: str) -> None:
+    written = r_text(text)
+    assert "`" not in written
+    assert "\n" not in written
+    assert json.loads(written.replace("\\x60", "`")) == text
