@@ -17,6 +17,7 @@ from surveysynth.baselines.laplace import NoisyTable, impossible_values
 from surveysynth.errors import InputError
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.margins import interior_rows, margin_matrix
+from surveysynth.estimation.statistics import statistic_of
 
 #: Cells with records that the (dense) normal equations are made for.
 MOST_CELLS = 4000
@@ -26,7 +27,8 @@ def consistent_tables(domains: Domains, tables: Sequence[NoisyTable]) -> list[No
     """The tables with margins that are sums (counts, totals) or weighted means of their cells.
 
     Means and proportions need a table of counts among ``tables``, whose consistent values, zero
-    where noise made them negative, weight the cells; without one they are left out. Standard errors
+    where noise made them negative, weight the cells; without one they are left out, and so are
+    statistics whose margins are neither. Standard errors
     come from the noisy replicates, mapped as the estimates are; a replicate without an estimate of
     some cell is left out.
 
@@ -35,14 +37,16 @@ def consistent_tables(domains: Domains, tables: Sequence[NoisyTable]) -> list[No
     sums = {
         index: _consistent(domains, table, None)
         for index, table in enumerate(tables)
-        if table.statistic in ("count", "total")
+        if statistic_of(table.statistic).additive
     }
-    counts = [table.estimate for table in sums.values() if table.statistic == "count"]
+    counts = [
+        table.estimate for table in sums.values() if statistic_of(table.statistic).is_count
+    ]
     result = []
     for index, table in enumerate(tables):
         if index in sums:
             result.append(sums[index])
-        elif counts:
+        elif counts and statistic_of(table.statistic).margins == "means":
             cells = np.maximum(np.nan_to_num(counts[0][interior_rows(domains)]), 0.0)
             result.append(_consistent(domains, table, cells))
     return result

@@ -19,7 +19,8 @@ from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.margins import margin_set_of_row
 from surveysynth.estimation.replicate_weights import ReplicateWeights, preston_bootstrap
 from surveysynth.estimation.replication import replicate_estimates, replication_variance
-from surveysynth.estimation.taylor import Linearisation, SampleDesign, Statistic
+from surveysynth.estimation.statistics import statistic_of
+from surveysynth.estimation.taylor import Linearisation, SampleDesign
 
 REPLICATES = 10
 
@@ -47,7 +48,7 @@ class NoisyTable:
         Degrees of freedom of the variance and of the sample design.
     """
 
-    statistic: Statistic
+    statistic: str
     outcome: int | None
     estimate: FloatArray
     variance: FloatArray
@@ -72,7 +73,7 @@ def laplace_tables(
     *,
     weight: FloatArray,
     outcomes: FloatArray | None,
-    keys: Sequence[tuple[Statistic, int | None]],
+    keys: Sequence[tuple[str, int | None]],
     epsilon: Share | BudgetSplit,
     rng: np.random.Generator,
     sensitivity: Rule = "paper",
@@ -89,7 +90,7 @@ def laplace_tables(
     weight, outcomes
         Survey weights (n,) and outcomes (n, p) in original units.
     keys
-        Pairs of a statistic and a column of ``outcomes``; ("count", None) for counts.
+        Pairs of a statistic and a column of ``outcomes``, None for counts.
     epsilon
         The budget of all tables together, divided as stated in methods 6, or a division of it.
     sensitivity
@@ -103,7 +104,7 @@ def laplace_tables(
     Raises
     ------
     InputError
-        If the parts do not fit together.
+        If the parts do not fit together, or nothing is known of a statistic's sensitivity.
     """
     split = epsilon
     if not isinstance(split, BudgetSplit):
@@ -128,7 +129,7 @@ def laplace_tables(
         noise = rng.laplace(size=scales.shape)  # of unit scale, a number of its own for each
         noisy = exact + np.where(np.isfinite(scales), noise * scales, np.nan)
         variance = replication_variance(noisy[0], noisy[1:], half_samples)
-        variance[domains.n < (2 if statistic in ("mean", "proportion") else 1)] = np.nan
+        variance[domains.n < statistic_of(statistic).least_for_se] = np.nan
         tables.append(
             NoisyTable(
                 statistic,
@@ -147,14 +148,12 @@ def laplace_tables(
 
 
 def impossible_values(
-    statistic: Statistic, never_negative: bool, estimate: FloatArray
+    statistic: str, never_negative: bool, estimate: FloatArray
 ) -> BoolArray:
     """Where an estimate is a value that no sample could give (see ``NoisyTable``)."""
-    if statistic == "proportion":
-        return np.asarray((estimate < 0) | (estimate > 1))
-    if never_negative:
-        return np.asarray(estimate < 0)
-    return np.zeros(estimate.shape, dtype=bool)
+    limits = statistic_of(statistic).limits
+    low, high = limits or (0.0 if never_negative else -np.inf, np.inf)
+    return np.asarray((estimate < low) | (estimate > high))
 
 
 def _exact(
@@ -162,7 +161,7 @@ def _exact(
     half_samples: ReplicateWeights,
     weight: FloatArray,
     outcome: FloatArray | None,
-    statistic: Statistic,
+    statistic: str,
     known: float | None,
 ) -> FloatArray:
     """Estimates without noise, full sample first: (1 + R, D); NaN in rows without records."""
@@ -183,7 +182,7 @@ def _scales(
     half_samples: ReplicateWeights,
     weight: FloatArray,
     outcome: FloatArray | None,
-    statistic: Statistic,
+    statistic: str,
     known: float | None,
     rule: Rule,
 ) -> FloatArray:

@@ -21,6 +21,7 @@ from surveysynth.baselines.budget_split import BudgetSplit, Share, split_budget
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.margins import margin_set_of_row
+from surveysynth.estimation.statistics import COUNT, MEAN, TOTAL, statistic_of
 
 if TYPE_CHECKING:
     from surveysynth.survey.survey import Survey
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 STEPS = 1_000_000
 #: Sums must stay far from the ends of 64-bit numbers, noise included.
 LARGEST_SUM = 2**53
+#: What is made of noisy sums here, with the variance of its noise; no other statistic is.
+RELEASED = (COUNT.name, TOTAL.name, MEAN.name)
 
 Noise = Callable[[IntArray, int, Fraction], tuple[IntArray, float]]
 
@@ -75,7 +78,7 @@ def noisy_release(
     bounds: DeclaredBounds,
     *,
     epsilon: Share,
-    statistics: Sequence[str] = ("count", "mean"),
+    statistics: Sequence[str] = (COUNT.name, MEAN.name),
     margin_labels: Mapping[str, str] | None = None,
     set_shares: Sequence[Share] | None = None,
 ) -> NoisyRelease:
@@ -119,7 +122,9 @@ def _release(
     tables = {
         (statistic, outcome): _table(domains, statistic, sums, outcome)
         for statistic in statistics
-        for outcome in ([None] if statistic == "count" else design.outcome_names)
+        for outcome in (
+            design.outcome_names if statistic_of(statistic).needs_outcome else [None]
+        )
     }
     return NoisyRelease(tables, spent, _statement(survey, bounds, float(epsilon), kinds))
 
@@ -128,15 +133,16 @@ def _kinds(
     survey: "Survey", bounds: DeclaredBounds, statistics: Sequence[str]
 ) -> list[str | None]:
     """The sums that are needed, None for counts; raises unless their bounds are declared."""
-    known = ("count", "total", "mean")
-    unknown = [word for word in statistics if word not in known]
+    unknown = [word for word in statistics if word not in RELEASED]
     if unknown or not statistics or len(set(statistics)) < len(statistics):
         raise InputError(
-            f"statistics must be of {', '.join(known)}, each once, got {', '.join(statistics)}."
+            f"statistics must be of {', '.join(RELEASED)}, each once, got {', '.join(statistics)}."
         )
     if survey.confidential.sampling_weight is None:
         raise InputError("noisy tables of a survey need sampling weights; give weight.")
-    outcomes: Sequence[str] = () if set(statistics) == {"count"} else survey.design.outcome_names
+    outcomes: Sequence[str] = survey.design.outcome_names
+    if not any(statistic_of(each).needs_outcome for each in statistics):
+        outcomes = ()
     named: dict[str, tuple[float, float] | None] = {"weight": bounds.weight}
     named.update({f"outcomes[{name!r}]": bounds.outcomes.get(name) for name in outcomes})
     for key, given in named.items():
@@ -152,7 +158,7 @@ def _kinds(
             )
     if bounds.weight is not None and bounds.weight[0] < 0:
         raise InputError(f"bounds.weight: weights are not negative, got {bounds.weight}.")
-    counted: list[str | None] = [None] if {"count", "mean"} & set(statistics) else []
+    counted: list[str | None] = [None] if {COUNT.name, MEAN.name} & set(statistics) else []
     return [*counted, *outcomes]
 
 
@@ -169,7 +175,7 @@ def contributions(
         column = survey.design.outcome_names.index(outcome)
         value = value * np.clip(survey.confidential.outcome[:, column], *bounds.outcomes[outcome])
         low, high = _range(bounds, outcome)
-    unit = bounds.units.get("count" if outcome is None else outcome)
+    unit = bounds.units.get(COUNT.name if outcome is None else outcome)
     if unit is None:
         unit = 10.0 ** math.floor(math.log10((high - low) / STEPS))
     if not (math.isfinite(unit) and unit > 0):
@@ -244,21 +250,21 @@ def _opendp() -> Any:
 def _table(
     domains: Domains, statistic: str, sums: Mapping[str | None, _Sums], outcome: str | None
 ) -> pd.DataFrame:
-    if statistic == "mean":
+    if statistic == MEAN.name:
         size, total = sums[None], sums[outcome]
         with np.errstate(divide="ignore", invalid="ignore"):
             usable = size.value > 0
             estimate = np.where(usable, total.value / size.value, np.nan)
             variance = (total.variance + estimate**2 * size.variance) / size.value**2
     else:
-        of_kind = sums[None if statistic == "count" else outcome]
+        of_kind = sums[outcome]
         estimate, variance = of_kind.value, of_kind.variance
     frame = domains.table.copy()
     frame["n"] = domains.n
     frame["estimate"] = estimate
     frame["noise_se"] = np.sqrt(variance)
-    negative = (statistic == "count") & (estimate < 0)
-    no_mean = (statistic == "mean") & np.isnan(estimate)
+    negative = (statistic == COUNT.name) & (estimate < 0)
+    no_mean = (statistic == MEAN.name) & np.isnan(estimate)
     frame["flag"] = np.select(
         [domains.n == 0, negative, no_mean], ["no sample", "negative", "no mean"], default=""
     )

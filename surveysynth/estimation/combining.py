@@ -6,12 +6,15 @@ values replace observed ones, and every dataset's u already holds the full sampl
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy import stats
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
+from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.taylor import LinearisedTable
 
 #: Between-draw standard deviations below this share of the estimate are rounding, not synthesis:
 #: a count that is scaled to the public N in every dataset must keep the design's df and SE.
@@ -33,6 +36,55 @@ class Combined:
     df_design: float
     between: FloatArray
     within: FloatArray
+
+
+class Collected(Protocol):
+    """What a combining rule keeps of one table while its datasets stream by."""
+
+    def add(self, draw: int, replicate: int, estimate: FloatArray, pair: LinearisedTable) -> None:
+        """One dataset: its estimates (D,), and the table that its variance is taken from."""
+        ...
+
+    def combined(self) -> Combined:
+        """One estimate, variance and interval of all datasets."""
+        ...
+
+
+class CombiningRule(Protocol):
+    """How datasets become one table; which rule is right depends on what was released."""
+
+    def collect(self, draws: int, replicates: int, sample_design: SampleDesign) -> Collected:
+        """Begin a table of ``draws`` x ``replicates`` datasets."""
+        ...
+
+
+@dataclass(frozen=True)
+class PartialSynthesis:
+    """The rule of this module: draws of a fit to the confidential data."""
+
+    def collect(self, draws: int, replicates: int, sample_design: SampleDesign) -> Collected:
+        """Begin a table of ``draws`` x ``replicates`` datasets."""
+        return _Moments(draws, replicates, sample_design)
+
+
+class _Moments:
+    """Estimates and Taylor variances of every dataset, (m, r, D)."""
+
+    def __init__(self, draws: int, replicates: int, sample_design: SampleDesign) -> None:
+        self._sample_design = sample_design
+        self._shape = (draws, replicates)
+        self._values: FloatArray | None = None
+
+    def add(self, draw: int, replicate: int, estimate: FloatArray, pair: LinearisedTable) -> None:
+        if self._values is None:
+            self._values = np.full((2, *self._shape, estimate.size), np.nan)
+        self._values[:, draw - 1, replicate - 1] = estimate, pair.variance(self._sample_design)
+
+    def combined(self) -> Combined:
+        if self._values is None:
+            raise InputError("There is nothing to combine: no dataset was added.")
+        estimates, variances = self._values
+        return combine(estimates, variances, float(self._sample_design.degrees_of_freedom))
 
 
 def combine(estimates: FloatArray, variances: FloatArray, df_design: float) -> Combined:

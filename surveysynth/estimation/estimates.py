@@ -1,132 +1,111 @@
-"""Estimates of every requested statistic, dataset by dataset, and the tables they combine to."""
+"""Estimates of every table from every dataset, as datasets stream by: the one loop that does it.
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+Releases, comparisons and studies all estimate here, so that they judge what would be published.
+"""
 
-import numpy as np
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from surveysynth._support.types import FloatArray
-from surveysynth.estimation.clusters import clusters_of
-from surveysynth.estimation.combining import combine, t_interval
-from surveysynth.estimation.domains import Domains, build_domains
-from surveysynth.estimation.taylor import SampleDesign, estimate_domains
-from surveysynth.release.folder.microdata import has_separate_pair
-from surveysynth.release.tables.flags import policy_of
-from surveysynth.release.tables.table import ReleaseTable, Statistic, TableNumbers, make_table
+from surveysynth.errors import InputError
+from surveysynth.estimation.combining import Combined, CombiningRule, PartialSynthesis
+from surveysynth.estimation.domains import Domains
+from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.taylor import Linearisation, LinearisedTable, linearise_domains
+from surveysynth.inference.synthesis import SyntheticDataset
 
-if TYPE_CHECKING:
-    from surveysynth.inference.synthesis import SyntheticDataset
-    from surveysynth.spec.spec import Spec
-    from surveysynth.survey.survey import PublicDesign
+Key: TypeAlias = tuple[str, int | None]
+"""A statistic by name, and the column of the outcomes that it is of, None for counts."""
 
-Key = tuple[Statistic, str | None]
+Weighting: TypeAlias = Callable[[FloatArray, str], FloatArray]
+"""From the weights (n,) of a dataset to those that a statistic, by name, is estimated with."""
+
+
+def as_they_are(weight: FloatArray, statistic: str) -> FloatArray:
+    """The weights of a dataset, whatever the statistic."""
+    return weight
 
 
 class Estimates:
-    """Collects estimates and variances (m, r, D) of each statistic while datasets stream by."""
+    """Collects what each dataset says of each table, and combines it.
 
-    def __init__(self, spec: "Spec", design: "PublicDesign") -> None:
-        self._spec, self._design = spec, design
-        margins = {column: spec.margin_label(column) for column in design.by}
-        self.domains: Domains = build_domains(design.frame, design.by, design.levels, margins)
-        self.sample_design = SampleDesign.from_public(design)
-        self.keys = _keys(spec)
-        shape = (spec.privacy.m, spec.privacy.replicates_per_draw, self.domains.n_rows)
-        self._estimates = {key: np.full(shape, np.nan) for key in self.keys}
-        self._variances = {key: np.full(shape, np.nan) for key in self.keys}
+    Parameters
+    ----------
+    domains, sample_design
+        The rows of the tables and the design, of the same n records.
+    keys
+        The tables; ``statistics.table_keys`` gives all of some statistics and outcomes.
+    linearisation, population_size
+        As in ``estimate_domains``.
+    draws, replicates
+        m and r: datasets are numbered by both, from 1.
+    rule
+        How datasets are combined.
+    weighting
+        Which weights a statistic is estimated with.
+    """
+
+    def __init__(
+        self,
+        domains: Domains,
+        sample_design: SampleDesign,
+        keys: Sequence[Key],
+        *,
+        linearisation: Linearisation,
+        population_size: float | None,
+        draws: int = 1,
+        replicates: int = 1,
+        rule: CombiningRule | None = None,
+        weighting: Weighting = as_they_are,
+    ) -> None:
+        self.domains, self.sample_design, self.keys = domains, sample_design, tuple(keys)
+        self._linearisation: Linearisation = linearisation
+        self._population_size, self._weighting = population_size, weighting
+        n = domains.codes.shape[1]
+        if sample_design.n != n:
+            raise InputError(
+                f"The sample design has {sample_design.n} records, but the domains have {n}."
+            )
+        rule = rule or PartialSynthesis()
+        self._collected = {
+            key: rule.collect(draws, replicates, sample_design) for key in self.keys
+        }
         self.separate_pair = False
 
-    def add(self, dataset: "SyntheticDataset") -> None:
-        """Estimate every statistic from one dataset."""
-        place = (dataset.draw - 1, dataset.replicate - 1)
-        self.separate_pair = has_separate_pair(dataset)
-        for key in self.keys:
-            estimate, variance = self._one(key, dataset.outcome, dataset.weight)
-            if self.separate_pair:
-                _, variance = self._one(key, dataset.variance_outcome, dataset.variance_weight)
-            self._estimates[key][place] = estimate
-            self._variances[key][place] = variance
+    def add(self, dataset: SyntheticDataset) -> None:
+        """Estimate every table from one dataset, its variance from the pair that is given for it.
 
-    def _one(
+        Raises ``InputError`` if the arrays do not fit the rows of the tables.
+        """
+        self.separate_pair = dataset.separate_pair
+        for key, collected in self._collected.items():
+            released = pair = self._linearised(key, dataset.outcome, dataset.weight)
+            if self.separate_pair:
+                pair = self._linearised(key, dataset.variance_outcome, dataset.variance_weight)
+            collected.add(dataset.draw, dataset.replicate, released.estimate, pair)
+
+    def add_alone(self, outcomes: FloatArray, weight: FloatArray) -> None:
+        """Estimate every table from the one dataset that there is: outcomes (n, p), weight (n,)."""
+        self.add(SyntheticDataset(1, 1, outcomes, weight, outcomes, weight))
+
+    def _linearised(
         self, key: Key, outcomes: FloatArray, weight: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        statistic, outcome = key
-        column = None if outcome is None else self._design.outcome_names.index(outcome)
-        result = estimate_domains(
+    ) -> LinearisedTable:
+        statistic, column = key
+        return linearise_domains(
             self.domains,
-            self.sample_design,
-            weight=weight,
+            weight=self._weighting(weight, statistic),
             outcome=None if column is None else outcomes[:, column],
             statistic=statistic,
-            linearisation=self._spec.linearisation,
-            population_size=self._design.population_size,
-        )
-        return result.estimate, result.variance
-
-    def tables(self) -> Mapping[Statistic, list[ReleaseTable]]:
-        """The combined tables, by statistic in the order of the specification."""
-        tables: dict[Statistic, list[ReleaseTable]] = {}
-        for key in self.keys:
-            tables.setdefault(key[0], []).append(self._table(key))
-        return tables
-
-    def _table(self, key: Key) -> ReleaseTable:
-        level = self._spec.tables.level
-        combined = combine(
-            self._estimates[key],
-            self._variances[key],
-            float(self.sample_design.degrees_of_freedom),
-        )
-        lower, upper = t_interval(combined, level)
-        numbers = TableNumbers(
-            estimate=combined.estimate,
-            se=combined.standard_error,
-            df=combined.df,
-            df_design=combined.df_design,
-            ci_lower=lower,
-            ci_upper=upper,
-            n=self.domains.n,
-        )
-        return make_table(
-            *key,
-            self.domains.table,
-            numbers,
-            level=level,
-            notes=self._notes(key[0]),
-            flags=policy_of(self._spec.tables.flags, self._spec.tables.flag_action),
+            linearisation=self._linearisation,
+            population_size=self._population_size,
         )
 
-    def _notes(self, statistic: Statistic) -> list[str]:
-        m, replicates = self._spec.privacy.m, self._spec.privacy.replicates_per_draw
-        datasets = f"{m * replicates} synthetic dataset{'s' if m * replicates > 1 else ''}"
-        draws = f"m = {m} released draw{'s' if m > 1 else ''}"
-        notes = [
-            f"Estimates from {datasets} ({draws}); standard errors by Taylor linearisation, "
-            "combined by the rules of partial synthesis."
-        ]
-        if statistic == "count" and self._spec.linearisation == "ratio":
-            notes.append(
-                "Counts add up to the public population size, which has no sampling error."
-            )
-        if clusters := clusters_of(self._design):
-            notes.append(clusters.note)
-        if m == 1:
-            notes.append(
-                "With a single draw (m = 1) the variance of the synthesis cannot be estimated: "
-                "the standard errors leave it out."
-            )
-        if self._design.dropped:
-            notes.append(
-                f"{self._design.dropped:,} survey records with missing values were left out."
-            )
-        return notes
+    def combined(self, key: Key) -> Combined:
+        """One table of all datasets.
 
-
-def _keys(spec: "Spec") -> tuple[Key, ...]:
-    keys: list[Key] = []
-    for statistic in spec.tables.statistics:
-        if statistic == "count":
-            keys.append((statistic, None))
-        else:
-            keys.extend((statistic, outcome) for outcome in spec.synthesizer.outcome)
-    return tuple(keys)
+        Raises ``InputError`` for a table that is not among the keys, or before any dataset.
+        """
+        if key not in self._collected:
+            raise InputError(f"There is no table {key}; the tables are {list(self.keys)}.")
+        return self._collected[key].combined()

@@ -15,6 +15,7 @@ __all__ = [
     "interior_rows",
     "margin_matrix",
     "margin_set_of_row",
+    "sums_by_row",
     "sums_by_unit",
 ]
 
@@ -64,6 +65,14 @@ def _margin_matrix(counts: tuple[int, ...]) -> Any:
         one = sparse.csr_array(np.vstack([np.ones((1, levels)), np.eye(levels)]))
         matrix = sparse.csr_array(sparse.kron(matrix, one, format="csr"))
     return matrix
+
+
+def sums_by_row(domains: Domains, values: FloatArray) -> FloatArray:
+    """Sums of the values (n,) of the records of each row of the table, (D,)."""
+    sums = np.zeros(domains.n_rows)
+    for rows in domains.codes:
+        sums += np.bincount(rows, values, minlength=domains.n_rows)
+    return sums
 
 
 def sums_by_unit(

@@ -11,12 +11,8 @@ from surveysynth._support.types import FloatArray
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.margins import cell_of_record, margin_matrix, sums_by_unit
 from surveysynth.estimation.replicate_weights import ReplicateWeights
-from surveysynth.estimation.taylor import (
-    DomainEstimates,
-    Linearisation,
-    Statistic,
-    check_arguments,
-)
+from surveysynth.estimation.statistics import Statistic, statistic_of, values_of
+from surveysynth.estimation.taylor import DomainEstimates, Linearisation, check_arguments
 
 __all__ = ["estimate_domains_replicated", "replicate_estimates", "replication_variance"]
 
@@ -27,7 +23,7 @@ def estimate_domains_replicated(
     *,
     weight: FloatArray,
     outcome: FloatArray | None,
-    statistic: Statistic,
+    statistic: str,
     linearisation: Linearisation,
     population_size: float | None = None,
 ) -> DomainEstimates:
@@ -52,7 +48,7 @@ def estimate_domains_replicated(
         population_size=population_size,
     )
     variance = replication_variance(full, each, replicates)
-    variance[domains.n < (2 if statistic in ("mean", "proportion") else 1)] = np.nan
+    variance[domains.n < statistic_of(statistic).least_for_se] = np.nan
     return DomainEstimates(np.where(domains.n > 0, full, np.nan), variance)
 
 
@@ -62,7 +58,7 @@ def replicate_estimates(
     *,
     weight: FloatArray,
     outcome: FloatArray | None,
-    statistic: Statistic,
+    statistic: str,
     linearisation: Linearisation,
     population_size: float | None = None,
 ) -> tuple[FloatArray, FloatArray]:
@@ -71,14 +67,38 @@ def replicate_estimates(
     A mean to which a replicate gives no weight is NaN.
     """
     check_arguments(replicates.n, domains, weight, outcome, statistic, linearisation)
-    value = np.ones(weight.size) if statistic == "count" or outcome is None else outcome
+    kind = statistic_of(statistic)
+    value = values_of(kind, outcome, weight.size)
+    if kind.of_sums is None:
+        whole = float(weight.sum()) if population_size is None else population_size
+        scale_to = whole if linearisation == "ratio" else None
+        return _one_by_one(kind, domains, replicates, weight, value, scale_to)
     size, total = _sums(domains, replicates, weight), _sums(domains, replicates, weight * value)
     with np.errstate(divide="ignore", invalid="ignore"):
-        estimates = total / size if statistic in ("mean", "proportion") else total
-        if linearisation == "ratio" and statistic in ("count", "total"):
+        estimates = kind.of_sums(size, total)
+        if linearisation == "ratio" and kind.additive:
             known = size[0, 0] if population_size is None else population_size
             estimates = estimates / size[0] * known  # row 0 is the whole
     return estimates[:, 0].copy(), np.ascontiguousarray(estimates[:, 1:].T)
+
+
+def _one_by_one(
+    kind: Statistic,
+    domains: Domains,
+    replicates: ReplicateWeights,
+    weight: FloatArray,
+    value: FloatArray,
+    scale_to: float | None,
+) -> tuple[FloatArray, FloatArray]:
+    """Estimates (D,) and (R, D) of a statistic that is no function of sums: one set of weights
+    after the other, each scaled to a known size where there is one."""
+    made = []
+    for each in (weight, *replicates.replicate_weights(weight).T):
+        scaled = each if scale_to is None else each * (scale_to / each.sum())
+        with np.errstate(divide="ignore", invalid="ignore"):
+            linearised = kind.linearise(domains, scaled, value, calibrated=scale_to is not None)
+        made.append(linearised.estimate)
+    return made[0], np.array(made[1:])
 
 
 def replication_variance(

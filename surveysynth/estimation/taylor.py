@@ -20,18 +20,25 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.sample_design import LonelyPsu, SampleDesign
+from surveysynth.estimation.statistics import (
+    STATISTICS,
+    Linearised,
+    Statistic,
+    statistic_of,
+    values_of,
+)
 
 __all__ = [
     "DomainEstimates",
     "Linearisation",
+    "LinearisedTable",
     "LonelyPsu",
     "SampleDesign",
-    "Statistic",
     "check_arguments",
     "estimate_domains",
+    "linearise_domains",
 ]
 
-Statistic: TypeAlias = Literal["count", "total", "mean", "proportion"]
 Linearisation: TypeAlias = Literal["ratio", "plain"]
 
 
@@ -46,13 +53,51 @@ class DomainEstimates:
     variance: FloatArray
 
 
+@dataclass(frozen=True, eq=False)
+class LinearisedTable:
+    """One statistic of one dataset for all D rows of a table, before its variance is taken.
+
+    weight: (n,), scaled to the population size under "ratio"; calibrated: whether it is.
+    """
+
+    statistic: Statistic
+    domains: Domains
+    weight: FloatArray
+    linearised: Linearised
+    calibrated: bool
+
+    @property
+    def estimate(self) -> FloatArray:
+        """Of each row, (D,); NaN without records."""
+        return np.where(self.domains.n > 0, self.linearised.estimate, np.nan)
+
+    def variance(self, sample_design: SampleDesign) -> FloatArray:
+        """Taylor variances under a design of the same records, (D,)."""
+        design_effect = sample_design.design_effect
+        if design_effect is not None:
+            sample_design = sample_design.one_stage
+        variance = np.zeros(self.domains.n_rows)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            centre = self.linearised.outside
+            outside = None if centre is None else _Outside.of(self.weight, centre, sample_design)
+            for rows in self.domains.codes:
+                pairs = _Pairs.of(rows, self.domains.n_rows, sample_design)
+                squares = _squares(pairs, sample_design, self.linearised.inside(rows), outside)
+                if sample_design.lonely_psu == "average":
+                    squares *= _averaging(pairs, sample_design, every_stratum=self.calibrated)
+                variance += squares
+        variance *= 1.0 if design_effect is None else design_effect
+        variance[self.domains.n < self.statistic.least_for_se] = np.nan
+        return variance
+
+
 def estimate_domains(
     domains: Domains,
     sample_design: SampleDesign,
     *,
     weight: FloatArray,
     outcome: FloatArray | None,
-    statistic: Statistic,
+    statistic: str,
     linearisation: Linearisation,
     population_size: float | None = None,
 ) -> DomainEstimates:
@@ -67,8 +112,8 @@ def estimate_domains(
     outcome
         Outcome in original units, shape (n,); for counts it is not looked at and may be None.
     statistic
-        "count", "total", "mean" or "proportion". A proportion is the mean of an outcome that is 0
-        or 1 in the survey; synthetic values of it may lie between, so that is not checked here.
+        A name of ``STATISTICS``. A proportion is the mean of an outcome that is 0 or 1 in the
+        survey; synthetic values of it may lie between, so that is not checked here.
     linearisation
         "plain" for weights as they stand; "ratio" for weights scaled to a known population size,
         whose sum does not vary from sample to sample. They differ for counts and totals.
@@ -82,35 +127,38 @@ def estimate_domains(
         If shapes disagree, an outcome is missing or a word is unknown.
     """
     check_arguments(sample_design.n, domains, weight, outcome, statistic, linearisation)
-    design_effect = sample_design.design_effect
-    if design_effect is not None:
-        sample_design = sample_design.one_stage
-    is_mean = statistic in ("mean", "proportion")
-    is_ratio = linearisation == "ratio"
-    if is_ratio and population_size is not None:
+    table = linearise_domains(
+        domains,
+        weight=weight,
+        outcome=outcome,
+        statistic=statistic,
+        linearisation=linearisation,
+        population_size=population_size,
+    )
+    return DomainEstimates(table.estimate, table.variance(sample_design))
+
+
+def linearise_domains(
+    domains: Domains,
+    *,
+    weight: FloatArray,
+    outcome: FloatArray | None,
+    statistic: str,
+    linearisation: Linearisation,
+    population_size: float | None = None,
+) -> LinearisedTable:
+    """The first half of ``estimate_domains``: estimates and linearised variables, no variance.
+
+    Raises ``InputError`` as it does.
+    """
+    check_arguments(weight.size, domains, weight, outcome, statistic, linearisation)
+    kind, calibrated = statistic_of(statistic), linearisation == "ratio"
+    if calibrated and population_size is not None:
         weight = weight * (population_size / weight.sum())
-    value = np.ones(sample_design.n) if statistic == "count" or outcome is None else outcome
-    size = _sums_by_row(domains, weight)
-    total = _sums_by_row(domains, weight * value)
+    value = values_of(kind, outcome, weight.size)
     with np.errstate(divide="ignore", invalid="ignore"):
-        estimate = total / size if is_mean else total
-        # A record's linearised value is weight * (value - centre) * scale in a row it belongs to,
-        # and weight * (0 - centre) in the others where a calibrated count or total is concerned.
-        calibrated = is_ratio and not is_mean
-        centre = estimate if is_mean else total / size[0] if calibrated else np.zeros_like(total)
-        scale = 1.0 / size if is_mean else np.ones_like(size)
-        outside = _Outside.of(weight, centre, sample_design) if calibrated else None
-        variance = np.zeros(domains.n_rows)
-        for rows in domains.codes:
-            pairs = _Pairs.of(rows, domains.n_rows, sample_design)
-            linearised = weight * (value - centre[rows]) * scale[rows]
-            squares = _squares(pairs, sample_design, linearised, outside)
-            if sample_design.lonely_psu == "average":
-                squares *= _averaging(pairs, sample_design, every_stratum=is_ratio)
-            variance += squares
-    variance *= 1.0 if design_effect is None else design_effect
-    variance[domains.n < (2 if is_mean else 1)] = np.nan
-    return DomainEstimates(np.where(domains.n > 0, estimate, np.nan), variance)
+        linearised = kind.linearise(domains, weight, value, calibrated=calibrated)
+    return LinearisedTable(kind, domains, weight, linearised, calibrated)
 
 
 @dataclass(frozen=True)
@@ -258,14 +306,6 @@ def _sums(codes: IntArray, values: FloatArray, length: int = 0) -> FloatArray:
     return np.bincount(codes, values, minlength=length).astype(np.float64, copy=False)
 
 
-def _sums_by_row(domains: Domains, values: FloatArray) -> FloatArray:
-    """Sum of the records of each row of the table, shape (D,)."""
-    sums = np.zeros(domains.n_rows)
-    for rows in domains.codes:
-        sums += _sums(rows, values, domains.n_rows)
-    return sums
-
-
 def check_arguments(
     n: int,
     domains: Domains,
@@ -275,14 +315,17 @@ def check_arguments(
     linearisation: str,
 ) -> None:
     """Raise InputError unless the arguments of an estimate of n records fit together."""
-    for name, word, words in (
-        ("statistic", statistic, get_args(Statistic)),
-        ("linearisation", linearisation, get_args(Linearisation)),
-    ):
-        if word not in words:
-            raise InputError(f"The {name} must be one of {', '.join(words)}, but got '{word}'.")
-    if outcome is None and statistic != "count":
-        raise InputError(f"A {statistic} needs an outcome; only counts do without.")
+    kind = statistic_of(statistic)
+    words = get_args(Linearisation)
+    if linearisation not in words:
+        raise InputError(
+            f"The linearisation must be one of {', '.join(words)}, but got '{linearisation}'."
+        )
+    if outcome is None and kind.needs_outcome:
+        without = [each.plural for each in STATISTICS.values() if not each.needs_outcome]
+        raise InputError(
+            f"A {statistic} needs an outcome; only {' and '.join(without)} do without."
+        )
     shapes = {"weight": weight.shape, "domains": domains.codes.shape[1:]}
     if outcome is not None:
         shapes["outcome"] = outcome.shape

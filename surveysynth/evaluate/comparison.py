@@ -7,7 +7,7 @@ made with sensitivities read from the data.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -15,19 +15,20 @@ import pandas as pd
 from surveysynth._support.types import FloatArray
 from surveysynth.baselines.consistent import consistent_tables
 from surveysynth.baselines.laplace import NoisyTable, laplace_tables
-from surveysynth.baselines.sensitivity import Rule
+from surveysynth.baselines.sensitivity import Rule, has_sensitivity
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.estimation.combining import t_interval
-from surveysynth.estimation.estimates import Estimates, Key
+from surveysynth.estimation.estimates import Estimates
 from surveysynth.inference.synthesis import SyntheticDataset
+from surveysynth.release.tables.making import estimates_for, release_tables
 from surveysynth.spec.build import method_name
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
     from surveysynth.models.base import Model
     from surveysynth.spec.spec import Spec
-    from surveysynth.survey.survey import Survey
+    from surveysynth.survey.survey import PublicDesign, Survey
 
 SAMPLE, LAPLACE, CONSISTENT = "sample", "laplace", "laplace_consistent"
 #: Compared besides the specification's own model.
@@ -36,6 +37,8 @@ IMPOSSIBLE_FLAG = "impossible"
 """Where noise made a negative count, or another value that cannot be; it is not clipped."""
 
 Progress = Callable[[str], None]
+Key: TypeAlias = tuple[str, str | None]
+"""A statistic and an outcome by their names, None for counts."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -185,17 +188,18 @@ def _sample_tables(spec: "Spec", survey: "Survey") -> dict[Key, pd.DataFrame]:
     weight = survey.confidential.sampling_weight
     if weight is None:
         raise InputError("a comparison of survey tables needs sampling weights; give weight.")
-    alone = spec.privacy.model_copy(update={"m": 1, "replicates_per_draw": 1})
     # Its values are real, so that its variances are by PSU also where a design effect is declared.
     by_psu = replace(survey.design, design_effect=None)
-    estimates = Estimates(spec.model_copy(update={"privacy": alone}), by_psu)
-    outcome = survey.confidential.outcome
-    estimates.add(SyntheticDataset(1, 1, outcome, weight, outcome, weight))
-    return _frames(estimates)
+    estimates = estimates_for(spec, by_psu, alone=True)
+    estimates.add_alone(survey.confidential.outcome, weight)
+    return _frames(spec, by_psu, estimates)
 
 
-def _frames(estimates: Estimates) -> dict[Key, pd.DataFrame]:
-    tables = [table for of_statistic in estimates.tables().values() for table in of_statistic]
+def _frames(
+    spec: "Spec", design: "PublicDesign", estimates: Estimates
+) -> dict[Key, pd.DataFrame]:
+    made = release_tables(spec, design, estimates)
+    tables = [table for of_statistic in made.values() for table in of_statistic]
     return {(table.statistic, table.outcome): _columns(table.frame) for table in tables}
 
 
@@ -213,11 +217,14 @@ def _add_noisy(
     sensitivity: Rule,
     rng: np.random.Generator,
 ) -> None:
-    """Laplace tables and the same made consistent, beside the sample's."""
+    """Laplace tables and the same made consistent, beside the sample's, of every statistic that
+    noise can be scaled to."""
     design, confidential = survey.design, survey.confidential
-    estimates = Estimates(spec, design)  # for its rows and its design
+    estimates = estimates_for(spec, design)  # for its rows and its design
     names = design.outcome_names
-    keys = [(s, None if o is None else names.index(o)) for s, o in estimates.keys]
+    keys = [key for key in estimates.keys if has_sensitivity(key[0])]
+    if not keys:
+        return
     tables = laplace_tables(
         estimates.domains,
         estimates.sample_design,
@@ -272,9 +279,12 @@ def _run_model(
         model.prepare()
     settings = build.settings_of(spec)
     private, fit = mechanism.run(model, design, survey.confidential, settings, mechanism_rng)
-    estimates = Estimates(spec, design)
-    private = published_draws(spec, design, model, private, synthesis_rng).draws
-    for dataset in datasets_of(spec, design, model, private, synthesis_rng):
+    estimates, inference = estimates_for(spec, design), spec.synthesizer.inference
+    private = published_draws(model, design, private, synthesis_rng, inference=inference).draws
+    for dataset in datasets_of(
+        model, design, private, synthesis_rng, inference=inference,
+        replicates_per_draw=spec.privacy.replicates_per_draw,
+    ):  # fmt: skip
         estimates.add(dataset)
     shown = next(
         synthesise(
@@ -282,7 +292,7 @@ def _run_model(
             scale_to=design.population_size, variance="sample",
         )
     )  # fmt: skip
-    return ModelRun(model.title, fit, shown), _frames(estimates)
+    return ModelRun(model.title, fit, shown), _frames(spec, design, estimates)
 
 
 def _with_rmse(

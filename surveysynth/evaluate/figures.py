@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth._support.types import FloatArray
+from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.facts import labels_of
 from surveysynth.report import style
 from surveysynth.report.style import (
@@ -30,8 +31,6 @@ MOST_POINTS = 20_000
 
 #: Errors below this share of an estimate are rounding.
 ROUNDING = 1e-9
-
-_UNITS = {"count": "units of the population", "proportion": "share, 0 to 1"}
 
 
 def rmse_violins(comparison: "Comparison") -> "Figure":
@@ -208,13 +207,14 @@ def _density(z: FloatArray, weight: FloatArray | None, grid: FloatArray) -> Floa
 
 
 def _statistic_title(comparison: "Comparison", statistic: str, outcome: str | None) -> str:
-    words = {"count": "Counts", "total": "Totals", "mean": "Means", "proportion": "Proportions"}
+    title = statistic_of(statistic).title
     if outcome is None:
-        return words[statistic]
-    return f"{words[statistic]}: {labels_of(comparison.spec).title(outcome)}"
+        return title
+    return f"{title}: {labels_of(comparison.spec).title(outcome)}"
 
 
 def _unit(comparison: "Comparison", statistic: str, outcome: str | None) -> str:
-    if statistic in _UNITS or outcome is None:
-        return _UNITS[statistic]
+    unit = statistic_of(statistic).unit
+    if unit or outcome is None:
+        return unit
     return labels_of(comparison.spec).of(outcome).unit or f"units of {outcome}"

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from surveysynth.baselines.laplace import REPLICATES
 from surveysynth.estimation.clusters import clusters_of
-from surveysynth.evaluate.comparison import IMPOSSIBLE_FLAG, SAMPLE, Comparison
+from surveysynth.estimation.statistics import statistic_of
+from surveysynth.evaluate.comparison import IMPOSSIBLE_FLAG, LAPLACE, SAMPLE, Comparison
 from surveysynth.release.facts import labels_of, rounding_of
 from surveysynth.release.tables.labels import listed
 from surveysynth.release.tables.rounding import ABSENT
@@ -21,12 +22,6 @@ from surveysynth.report.style import MARK, colour_of, label_of
 if TYPE_CHECKING:
     import pandas as pd
 
-_STATISTICS = {
-    "count": "Counts",
-    "total": "Totals",
-    "mean": "Means",
-    "proportion": "Proportions (%)",
-}
 _SUMMARY = (
     ("rmse_ratio", "RMSE"),
     ("difference", "Distance"),
@@ -102,7 +97,7 @@ def _summary(comparison: Comparison) -> str:
 
 def _table(comparison: Comparison, statistic: str, outcome: str | None) -> str:
     """Estimates with standard errors of every method, side by side."""
-    by_method = comparison.tables[statistic, outcome]  # type: ignore[index]
+    by_method = comparison.tables[statistic, outcome]
     labels = labels_of(comparison.spec)
     rounding = rounding_of(comparison.spec, labels)[statistic, outcome]
     sample = by_method[SAMPLE]
@@ -150,7 +145,7 @@ def _notes(comparison: Comparison) -> str:
         "honest": "the bound that covers the change of a mean's denominator too",
     }[comparison.sensitivity]
     k = len(comparison.survey.design.by)
-    tables = len(comparison.tables)
+    tables = sum(LAPLACE in by_method for by_method in comparison.tables.values())
     notes = [
         "Nothing here is a release. The mechanism ran on the confidential data, but nothing of it "
         "was published; the run stands in the ledger of this folder, not counted. Publishing any "
@@ -194,10 +189,11 @@ def _clusters(comparison: Comparison) -> list[str]:
 
 
 def _heading(comparison: Comparison, statistic: str, outcome: str | None) -> str:
+    kind = statistic_of(statistic)
+    words = f"{kind.title} (%)" if kind.percent else kind.title
     if outcome is None:
-        return _STATISTICS[statistic]
-    title = labels_of(comparison.spec).titled_with_unit(outcome)
-    return f"{_STATISTICS[statistic]}: {title}"
+        return words
+    return f"{words}: {labels_of(comparison.spec).titled_with_unit(outcome)}"
 
 
 def _method_head(comparison: Comparison, method: str) -> str:

@@ -37,6 +37,13 @@ class SyntheticDataset:
     variance_outcome: FloatArray
     variance_weight: FloatArray
 
+    @property
+    def separate_pair(self) -> bool:
+        """Whether variances are taken from other values than estimates."""
+        return not (
+            self.variance_outcome is self.outcome and self.variance_weight is self.weight
+        )
+
 
 def synthesise(
     model: Model,

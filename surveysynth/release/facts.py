@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from surveysynth.inference.published import inference_words
+from surveysynth.estimation.statistics import STATISTICS, Statistic
+from surveysynth.release.documents.inference_words import inference_words
 from surveysynth.release.tables.labels import ColumnLabel, Labels
 from surveysynth.release.tables.rounding import Rounding, to_digits, to_multiples, to_percent
 from surveysynth.release.writers.csv import MicrodataFormat
@@ -96,12 +97,21 @@ def labels_of(spec: "Spec") -> Labels:
 
 def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], Rounding]:
     """How each statistic of each outcome is rounded for readers; an outcome's own digits win."""
-    rounding: dict[tuple[str, str | None], Rounding] = {
-        ("count", None): to_multiples(spec.tables.round_counts)
+    return {
+        (kind.name, outcome): _rounding(
+            kind, spec, None if outcome is None else labels.of(outcome).digits
+        )
+        for kind in STATISTICS.values()
+        for outcome in (spec.synthesizer.outcome if kind.needs_outcome else (None,))
     }
-    for outcome in spec.synthesizer.outcome:
-        digits = labels.of(outcome).digits
-        rounding["mean", outcome] = to_digits(spec.tables.digits_mean if digits is None else digits)
-        rounding["total", outcome] = to_digits(digits or 0)
-        rounding["proportion", outcome] = to_percent(1 if digits is None else digits)
-    return rounding
+
+
+def _rounding(kind: Statistic, spec: "Spec", digits: int | None) -> Rounding:
+    """digits: of the outcome's own label."""
+    if kind.rounding == "multiples":
+        return to_multiples(spec.tables.round_counts)
+    if kind.rounding == "percent":
+        return to_percent(1 if digits is None else digits)
+    if kind.rounding == "whole":
+        return to_digits(digits or 0)
+    return to_digits(spec.tables.digits_mean if digits is None else digits)

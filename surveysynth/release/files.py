@@ -12,51 +12,36 @@ from surveysynth.release.documents.readme import make_readme
 from surveysynth.release.documents.recompute_python import make_example
 from surveysynth.release.facts import ReleaseFacts, rounding_of
 from surveysynth.release.folder.bundle import PRIVACY_NAME, REALISED_NAME, RECORDS_STEM
-from surveysynth.release.tables.layout import Presentation, lay_out
-from surveysynth.release.tables.table import FILE_STEMS, ReleaseTable, Statistic
-from surveysynth.release.writers import csv, html, latex, markdown, xlsx
-from surveysynth.release.writers.formats import DOCUMENT_NAME, FIGURES_FOLDER, WORKBOOK_NAME
+from surveysynth.release.tables.layout import Presentation, Shown
+from surveysynth.release.tables.table import ReleaseTable
+from surveysynth.release.writers import csv
+from surveysynth.report.formats import FORMATS
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 
-Tables = Mapping[Statistic, Sequence[ReleaseTable]]
+Tables = Mapping[str, Sequence[ReleaseTable]]
 
 
-def write_tables(facts: ReleaseFacts, tables: Tables, folder: Path) -> None:
-    """One file a statistic and format; one workbook and one LaTeX document for all; figures."""
-    folder.mkdir()
+def write_tables(facts: ReleaseFacts, tables: Tables, release: Path) -> None:
+    """Every format that was asked for, each in the folder of a release where it belongs."""
+    section = facts.spec.tables
     presentation = Presentation(
-        title=facts.spec.tables.title,
-        source=facts.spec.tables.source,
+        title=section.title,
+        source=section.source,
         privacy_note=facts.privacy_note,
         banner=" ".join(facts.warnings),
         labels=facts.labels,
         rounding=rounding_of(facts.spec, facts.labels),
-        kind=facts.spec.tables.layout,
+        kind=section.layout,
     )
-    formats = facts.spec.tables.formats
-    for statistic, of_outcomes in tables.items():
-        stem = FILE_STEMS[statistic]
-        if "csv" in formats:
-            csv.write_table(of_outcomes, folder / f"{stem}.csv")
-        layout = lay_out(of_outcomes, presentation)
-        if "html" in formats:
-            html.write_page(layout, folder / f"{stem}.html")
-        if "latex" in formats:
-            latex.write_fragment(layout, folder / f"{stem}.tex")
-        if "markdown" in formats:
-            markdown.write_page(layout, folder / f"{stem}.md")
-    if "latex" in formats:
-        latex.write_document([FILE_STEMS[each] for each in tables], folder / DOCUMENT_NAME)
-    if "xlsx" in formats:
-        xlsx.write_workbook(tables, presentation, folder / WORKBOOK_NAME)
-    if facts.spec.tables.figures:
-        from surveysynth.release.writers.figures import write_figures
-
-        figures = folder.with_name(FIGURES_FOLDER)
-        write_figures(tables, presentation, facts.spec.tables.figures, figures)
+    shown = Shown(tables, presentation)
+    for name in (*section.formats, *section.figures):
+        made = FORMATS[name]
+        folder = release / made.folder
+        folder.mkdir(exist_ok=True)
+        made.load_writer()(shown, folder, made)
 
 
 def write_documents(

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surveysynth.estimation.clusters import cluster_lines
-from surveysynth.estimation.domains import Domains, build_domains
+from surveysynth.estimation.domains import Domains
 from surveysynth.release.facts import labels_of
 from surveysynth.release.tables.labels import Labels
+from surveysynth.release.tables.making import domains_of
 from surveysynth.release.tables.table import SMALL_SAMPLE
-from surveysynth.release.writers.formats import table_files
+from surveysynth.report.formats import table_files
 
 if TYPE_CHECKING:
     from surveysynth.models.base import Model
@@ -21,8 +22,7 @@ _SHOWN_CELLS = 40
 
 def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
     """Validation results, cell sizes n_d and the files of a release, one line each."""
-    margins = {column: spec.margin_label(column) for column in design.by}
-    domains = build_domains(design.frame, design.by, design.levels, margins)
+    domains = domains_of(spec, design)
     return [
         f"{spec.path}: valid.",
         *_survey_lines(spec, design, model),
@@ -80,7 +80,8 @@ def _cell_lines(domains: Domains, labels: Labels) -> list[str]:
 
 def _published_lines(spec: "Spec", domains: Domains) -> list[str]:
     tables, privacy = spec.tables, spec.privacy
-    names = [f"{folder}/{name}" for folder, name, _ in table_files(tables)]
+    formats = (*tables.formats, *tables.figures)
+    names = [f"{folder}/{name}" for folder, name, _ in table_files(tables.statistics, formats)]
     datasets = privacy.m * privacy.replicates_per_draw
     guarantee = (
         f"epsilon at most {privacy.epsilon:g}"

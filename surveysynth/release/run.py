@@ -1,6 +1,6 @@
 """From a specification file to a release folder: the one path that writes published files."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.clusters import clusters_of, refuse_clusters
 from surveysynth.release.folder.bundle import Staging, plan_bundle, publish, staged
 from surveysynth.release.folder.ledger import LedgerEntry, LedgerSummary, file_sha256, summarise
-from surveysynth.release.tables.table import ReleaseTable, Statistic
+from surveysynth.release.tables.table import ReleaseTable
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.base import PrivateDraws
@@ -32,7 +32,7 @@ class ReleaseResult:
 
     out: Path
     confidential: Path
-    tables: Mapping[Statistic, list[ReleaseTable]]
+    tables: Mapping[str, Sequence[ReleaseTable]]
     warnings: tuple[str, ...]
     ledger: LedgerSummary
 
@@ -104,24 +104,29 @@ def _write(
     staging: Staging,
     rng: np.random.Generator,
     say: Progress,
-) -> Mapping[Statistic, list[ReleaseTable]]:
+) -> Mapping[str, Sequence[ReleaseTable]]:
     """Synthesise, estimate each dataset as it streams by, and fill the temporary folders."""
-    from surveysynth.estimation.estimates import Estimates
     from surveysynth.inference.published import datasets_of, published_draws
     from surveysynth.release import files
     from surveysynth.release.folder.microdata import MicrodataWriter
+    from surveysynth.release.tables.making import estimates_for, release_tables
 
-    debiased = published_draws(facts.spec, facts.design, model, private, rng, say)
+    spec, design = facts.spec, facts.design
+    inference = spec.synthesizer.inference
+    debiased = published_draws(model, design, private, rng, inference=inference, progress=say)
     facts = facts.with_inference(debiased.record)
     say("synthetic data")
-    estimates = Estimates(facts.spec, facts.design)
-    writer = MicrodataWriter(facts.design, staging.release / "microdata", facts.microdata_format)
-    for dataset in datasets_of(facts.spec, facts.design, model, debiased.draws, rng):
+    estimates = estimates_for(spec, design)
+    writer = MicrodataWriter(design, staging.release / "microdata", facts.microdata_format)
+    for dataset in datasets_of(
+        model, design, debiased.draws, rng, inference=inference,
+        replicates_per_draw=spec.privacy.replicates_per_draw,
+    ):  # fmt: skip
         estimates.add(dataset)
         writer.write(dataset)
     say("tables and documents")
-    tables = estimates.tables()
-    files.write_tables(facts, tables, staging.release / "tables")
+    tables = release_tables(spec, design, estimates)
+    files.write_tables(facts, tables, staging.release)
     files.write_documents(
         facts, tables, model.title, staging.release, separate_pair=estimates.separate_pair
     )

@@ -62,6 +62,7 @@ def read_survey(spec: "Spec") -> "Survey":
         level_order={name: tuple(label.levels) for name, label in spec.labels.items()},
         margin_labels={name: spec.margin_label(name) for name in tables.by},
         statistics=tables.statistics,
+        binary_for=spec.binary_statistics,
         source=source,
     )
 

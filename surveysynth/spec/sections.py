@@ -5,7 +5,7 @@ Validators raise ``ValueError`` with a sentence for the reader, or ``NotBuilt`` 
 contract names and that no code stands behind yet.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -17,9 +17,12 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticKnownError
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
+from surveysynth.estimation.statistics import COUNT, MEAN, STATISTICS
+from surveysynth.report.formats import format_names
 from surveysynth.spec.flags import FlagChoice, check_flags
 from surveysynth.survey.checks import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT
 from surveysynth.survey.transforms import Transform, TransformKind
@@ -84,6 +87,20 @@ def built(planned: Sequence[str], works: str) -> BeforeValidator:
         if isinstance(value, str) and value in planned:
             raise ValueError(f"{value!r} is not built yet; what works now: {works}.")
         return value
+
+    return BeforeValidator(check)
+
+
+def _one_of(known: Callable[[], Sequence[str]]) -> BeforeValidator:
+    """One of the names of a registry, refused in the words of a Literal of them."""
+
+    def check(value: Any) -> Any:
+        names = known()
+        if isinstance(value, str) and value in names:
+            return value
+        *others, last = map(repr, names)
+        expected = f"{', '.join(others)} or {last}" if others else last
+        raise PydanticKnownError("literal_error", {"expected": expected})
 
     return BeforeValidator(check)
 
@@ -274,11 +291,11 @@ class TablesSection(Section):
 
     by: Names = ()
     statistics: Annotated[
-        tuple[Literal["count", "total", "mean", "proportion"], ...],
+        tuple[Annotated[str, _one_of(lambda: tuple(STATISTICS))], ...],
         BeforeValidator(_as_tuple),
         AfterValidator(_distinct),
         Field(min_length=1),
-    ] = ("count", "mean")
+    ] = (COUNT.name, MEAN.name)
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95
     linearisation: Literal["ratio", "plain"] | None = None
     flags: FlagChoice = "none"
@@ -289,13 +306,13 @@ class TablesSection(Section):
     title: str = ""
     source: str = ""
     formats: Annotated[
-        tuple[Literal["csv", "html", "latex", "xlsx", "markdown"], ...],
+        tuple[Annotated[str, _one_of(lambda: format_names("tables"))], ...],
         BeforeValidator(_as_tuple),
         AfterValidator(_distinct),
         Field(min_length=1),
     ] = ("csv", "html")
     figures: Annotated[
-        tuple[Literal["png", "svg", "pdf"], ...],
+        tuple[Annotated[str, _one_of(lambda: format_names("figures"))], ...],
         BeforeValidator(_as_tuple),
         AfterValidator(_distinct),
     ] = ()

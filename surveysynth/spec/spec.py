@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
+from surveysynth.estimation.statistics import STATISTICS
 from surveysynth.spec.outcomes import OutcomeSection, outcome_problems, strict_problems
 from surveysynth.spec.privacy import PrivacySection
 from surveysynth.spec.sections import (
@@ -79,7 +80,7 @@ class Spec(BaseModel):
 
     @model_validator(mode="after")
     def _agree(self) -> "Spec":
-        synthesizer, tables = self.synthesizer, self.tables
+        synthesizer = self.synthesizer
         problems = self._survey_problems() if self.study is None else self._study_problems()
         kept = synthesizer.chains * synthesizer.draws
         if self.privacy.m > kept:
@@ -88,11 +89,12 @@ class Spec(BaseModel):
                 f"{kept}; lower m or raise synthesizer.draws."
             )
         not_identity = [t.kind for t in synthesizer.transforms if t.kind != "identity"]
-        if "proportion" in tables.statistics and not_identity:
-            problems.append(
-                "tables.statistics: 'proportion' needs an outcome of 0 and 1 and "
-                f"synthesizer.transform = 'identity', got transform {not_identity[0]!r}."
-            )
+        problems += [
+            f"tables.statistics: {name!r} needs an outcome of 0 and 1 and "
+            f"synthesizer.transform = 'identity', got transform {not_identity[0]!r}."
+            for name in self.binary_statistics
+            if not_identity
+        ]
         problems += self._pattern_problems()
         problems += outcome_problems(synthesizer, self.outcomes)
         if self.privacy.strict:
@@ -186,6 +188,11 @@ class Spec(BaseModel):
     def data_path(self) -> Path:
         """The data file; a relative path is relative to the folder of the specification."""
         return self.path.parent / self.survey.data
+
+    @property
+    def binary_statistics(self) -> tuple[str, ...]:
+        """The statistics asked for that need an outcome of 0 and 1."""
+        return tuple(name for name in self.tables.statistics if STATISTICS[name].binary)
 
     @property
     def linearisation(self) -> Literal["ratio", "plain"]:

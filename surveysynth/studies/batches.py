@@ -10,9 +10,11 @@ import numpy as np
 
 from surveysynth.baselines.consistent import consistent_tables
 from surveysynth.baselines.laplace import laplace_tables
+from surveysynth.baselines.sensitivity import has_sensitivity
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.estimation.combining import Combined, combine, t_interval
-from surveysynth.estimation.taylor import SampleDesign, Statistic
+from surveysynth.estimation.combining import Combined, t_interval
+from surveysynth.estimation.estimates import Estimates
+from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, own_settings
 from surveysynth.studies.coverage import (
     CONSISTENT,
@@ -21,7 +23,6 @@ from surveysynth.studies.coverage import (
     CoverageStudy,
     Inference,
     Task,
-    estimated,
 )
 from surveysynth.studies.measures import SAMPLE
 from surveysynth.studies.published import Conventions, PublishedConventions
@@ -58,7 +59,7 @@ class _Work:
         sample: int,
         method: str,
         m: int,
-        statistic: Statistic,
+        statistic: str,
         column: int | None,
         combined: Combined,
         bound: float = np.inf,
@@ -94,7 +95,8 @@ class _Work:
         refusals = pd.DataFrame(self.refused, columns=["sample", "method", "reason"])
         if not self.frames:  # a file without rows, but with all columns and their types
             blank = np.zeros(1)
-            self.add(0, SAMPLE, 0, "count", None, Combined(blank, blank, blank, 1.0, blank, blank))
+            none = Combined(blank, blank, blank, 1.0, blank, blank)
+            self.add(0, SAMPLE, 0, *self.study.table_keys()[0], none)
             return TaskResult(self.frames.pop().iloc[:0], refusals)
         return TaskResult(pd.concat(self.frames, ignore_index=True), refusals)
 
@@ -118,30 +120,28 @@ class NoiseTask(_Work):
         study, design = self.study, survey.design
         # Real values, whose variances are by PSU also where a design effect is declared.
         sample_design = SampleDesign.from_public(design).by_psu
-        domains = study.domains(design.frame)
         weight, outcomes = survey.confidential.sampling_weight, survey.confidential.outcome
         if weight is None:
             raise InputError("a sample without weights.")
-        for statistic, column in study.table_keys():
-            estimate, variance = estimated(
-                domains, sample_design, weight, None if column is None else outcomes[:, column],
-                statistic, study.linearisation, design.population_size,
-            )  # fmt: skip
-            alone = combine(
-                estimate[None, None], variance[None, None], sample_design.degrees_of_freedom
-            )
-            self.add(sample, SAMPLE, 0, statistic, column, alone)
-        if not {LAPLACE, CONSISTENT} & set(study.methods):
+        estimates = Estimates(
+            study.domains(design.frame), sample_design, study.table_keys(),
+            linearisation=study.linearisation, population_size=design.population_size,
+        )  # fmt: skip
+        estimates.add_alone(outcomes, weight)
+        for key in estimates.keys:
+            self.add(sample, SAMPLE, 0, *key, estimates.combined(key))
+        keys = [key for key in estimates.keys if has_sensitivity(key[0])]
+        if not keys or not {LAPLACE, CONSISTENT} & set(study.methods):
             return
         for m, bound in product(study.draws, study.bounds):
             noisy = laplace_tables(
-                domains, sample_design, weight=weight, outcomes=outcomes, keys=study.table_keys(),
+                estimates.domains, sample_design, weight=weight, outcomes=outcomes, keys=keys,
                 epsilon=2.0 * m * bound, rng=study.generator(_NOISE, sample, m),
                 linearisation=study.linearisation, population_size=design.population_size,
             )  # fmt: skip
             for method, tables in ((LAPLACE, noisy), (CONSISTENT, None)):
                 if method in study.methods:
-                    made = consistent_tables(domains, noisy) if tables is None else tables
+                    made = consistent_tables(estimates.domains, noisy) if tables is None else tables
                     for each in made:
                         combined = each.combined()
                         self.add(sample, method, m, each.statistic, each.outcome, combined, bound)
@@ -237,41 +237,27 @@ class SynthesisTask(_Work):
 
     def _tables(
         self, sample: int, design: "PublicDesign", draws: "PrivateDraws", inference: Inference
-    ) -> Iterator[tuple[Statistic, int | None, Combined]]:
+    ) -> Iterator[tuple[str, int | None, Combined]]:
         """The tables of one release."""
-        from surveysynth.inference.synthesis import synthesise
+        from surveysynth.inference.published import datasets_of
 
         study, m, r = self.study, draws.settings.m, self.study.replicates_per_draw
-        domains = study.domains(design.frame)
         kind = PublishedConventions if inference == "published" else Conventions
         conventions = kind(self.model, design)
-        sample_design = conventions.sample_design()
-        estimates = {key: np.full((2, m, r, domains.n_rows), np.nan) for key in study.table_keys()}
+        estimates = Estimates(
+            study.domains(design.frame), conventions.sample_design(), study.table_keys(),
+            linearisation=study.linearisation, population_size=design.population_size,
+            draws=m, replicates=r, weighting=conventions.weight,
+        )  # fmt: skip
         # The same stream for every kind of inference: they differ by what they do alone.
         rng = study.generator(*self.key[:2], sample, m, 2)
-        datasets = synthesise(
-            self.model, design, draws, replicates_per_draw=r, rng=rng,
-            scale_to=design.population_size,
-            variance="sample" if inference == "debiased" else "release",
-        )  # fmt: skip
-        for data in datasets:
-            released = data.outcome, data.weight
-            pair = data.variance_outcome, data.variance_weight
-            same = all(a is b for a, b in zip(released, pair, strict=True))
-            for (statistic, column), values in estimates.items():
-                for part, (outcome, weight) in enumerate((released,) if same else (released, pair)):
-                    one = estimated(
-                        domains, sample_design, conventions.weight(weight, statistic),
-                        None if column is None else outcome[:, column], statistic,
-                        study.linearisation, design.population_size,
-                    )  # fmt: skip
-                    place = (data.draw - 1, data.replicate - 1)
-                    if part == 0:
-                        values[0][place] = one[0]
-                    values[1][place] = one[1]
-        for (statistic, column), (estimate, variance) in estimates.items():
-            combined = combine(estimate, variance, sample_design.degrees_of_freedom)
-            yield statistic, column, conventions.combined(combined)
+        for dataset in datasets_of(
+            self.model, design, draws, rng, replicates_per_draw=r,
+            inference="debiased" if inference == "debiased" else "paper",
+        ):  # fmt: skip
+            estimates.add(dataset)
+        for key in estimates.keys:
+            yield *key, conventions.combined(estimates.combined(key))
 
 
 def first(draws: "PrivateDraws", m: int, bound: float) -> "PrivateDraws":

@@ -15,7 +15,9 @@ import numpy as np
 from surveysynth._support.messages import nearest
 from surveysynth.errors import InputError
 from surveysynth.estimation.domains import Domains, build_domains
-from surveysynth.estimation.taylor import Linearisation, SampleDesign, Statistic, estimate_domains
+from surveysynth.estimation.estimates import Estimates, Key
+from surveysynth.estimation.statistics import COUNT, MEAN, table_keys
+from surveysynth.estimation.taylor import Linearisation, SampleDesign
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.studies.clusters import check_clusters
@@ -26,7 +28,6 @@ from surveysynth.studies.population import Population, paper_population, superpo
 if TYPE_CHECKING:
     import pandas as pd
 
-    from surveysynth._support.types import FloatArray
     from surveysynth.survey.survey import Survey
 
 NOISE = "noise"
@@ -94,7 +95,7 @@ class CoverageStudy:
     draws: tuple[int, ...] = ()
     bounds: tuple[float, ...] = ()
     replicates_per_draw: int = 4
-    statistics: tuple[Statistic, ...] = ("count", "mean")
+    statistics: tuple[str, ...] = (COUNT.name, MEAN.name)
     linearisation: Linearisation = "ratio"
     level: float = 0.95
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -203,36 +204,30 @@ class CoverageStudy:
         """The rows of the tables."""
         return build_domains(frame, self.population.by, self.population.levels)
 
-    def table_keys(self) -> list[tuple[Statistic, int | None]]:
+    def table_keys(self) -> tuple[Key, ...]:
         """Statistics with the column of the outcome that they are of."""
-        columns = range(len(self.population.outcome))
-        return [
-            (statistic, column)
-            for statistic in self.statistics
-            for column in ([None] if statistic == "count" else columns)
-        ]
+        return table_keys(self.statistics, len(self.population.outcome))
 
     def truth(self) -> "pd.DataFrame":
         """Every cell of the population itself: statistic, outcome, row, truth."""
         import pandas as pd
 
         frame = self.population.frame
-        domains = self.domains(frame)
-        parts = []
-        for statistic, column in self.table_keys():
-            outcome = None if column is None else self._values(frame, column)
-            whole = SampleDesign(np.zeros(len(frame), dtype=np.int64))
-            values = estimated(
-                domains, whole, np.ones(len(frame)), outcome, statistic, "plain", None
-            )[0]
-            parts.append(self.frame(statistic, column, {"truth": values}))
+        whole = SampleDesign(np.zeros(len(frame), dtype=np.int64))
+        estimates = Estimates(
+            self.domains(frame), whole, self.table_keys(), linearisation="plain",
+            population_size=None,
+        )  # fmt: skip
+        outcomes = frame[list(self.population.outcome)].to_numpy(dtype=np.float64)
+        estimates.add_alone(outcomes, np.ones(len(frame)))
+        parts = [
+            self.frame(*key, {"truth": estimates.combined(key).estimate})
+            for key in self.table_keys()
+        ]
         return pd.concat(parts, ignore_index=True)
 
-    def _values(self, frame: "pd.DataFrame", column: int) -> "FloatArray":
-        return frame[self.population.outcome[column]].to_numpy(dtype=np.float64)
-
     def frame(
-        self, statistic: Statistic, column: int | None, values: dict[str, Any]
+        self, statistic: str, column: int | None, values: dict[str, Any]
     ) -> "pd.DataFrame":
         """A column each of ``values``, beside statistic, outcome and row."""
         import pandas as pd
@@ -241,28 +236,6 @@ class CoverageStudy:
         name = "" if column is None else self.population.outcome[column]
         columns = {"statistic": statistic, "outcome": name, "row": np.arange(rows), **values}
         return pd.DataFrame(columns)
-
-
-def estimated(
-    domains: Domains,
-    design: SampleDesign,
-    weight: "FloatArray",
-    outcome: "FloatArray | None",
-    statistic: Statistic,
-    linearisation: Linearisation,
-    population_size: float | None,
-) -> "tuple[FloatArray, FloatArray]":
-    """Estimates and Taylor variances (D,) of one dataset."""
-    made = estimate_domains(
-        domains,
-        design,
-        weight=weight,
-        outcome=outcome,
-        statistic=statistic,
-        linearisation=linearisation,
-        population_size=population_size,
-    )
-    return made.estimate, made.variance
 
 
 def paper_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:

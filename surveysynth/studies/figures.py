@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from surveysynth.estimation.statistics import statistic_of
 from surveysynth.report import style
 from surveysynth.report.style import colour_of, label_of, log_ticks, new_figure, violin
 from surveysynth.studies.measures import ROUNDING, SAMPLE
@@ -23,7 +24,6 @@ SUFFIXES = {
     "_published": "as published",
     "_debiased": "debiased",
 }
-_STATISTICS = {"count": "Counts", "total": "Totals", "mean": "Means", "proportion": "Proportions"}
 #: Of lines: one for each bound.
 _DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 2, 1, 2)))
 
@@ -54,7 +54,8 @@ def tables_of(cells: "pd.DataFrame") -> list[tuple[str, str]]:
 def table_title(statistic: str, outcome: str, tables: Sequence[tuple[str, str]]) -> str:
     """Counts, or the statistic with the outcome where there are several."""
     several = len({name for _, name in tables if name}) > 1
-    return f"{_STATISTICS[statistic]}: {outcome}" if outcome and several else _STATISTICS[statistic]
+    title = statistic_of(statistic).title
+    return f"{title}: {outcome}" if outcome and several else title
 
 
 def with_error(cells: "pd.DataFrame") -> "pd.DataFrame":

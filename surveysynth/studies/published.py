@@ -15,7 +15,8 @@ from surveysynth._support.resources import literature_table
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.combining import Combined
-from surveysynth.estimation.taylor import SampleDesign, Statistic
+from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.statistics import COUNT, MEAN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
     from surveysynth.models.base import Model
     from surveysynth.survey.survey import PublicDesign
 
-TABLES = {"count": "simulation_counts_table4.csv", "mean": "simulation_mean_salary_table5.csv"}
+#: Of the statistics that the paper shows.
+TABLES = {
+    COUNT.name: "simulation_counts_table4.csv",
+    MEAN.name: "simulation_mean_salary_table5.csv",
+}
 MODELS = ("fbs", "fbp")
 _PLACE = ("field", "gender")
 
@@ -39,7 +44,7 @@ class Conventions:
         """The design that Taylor variances know."""
         return SampleDesign.from_public(self.design)
 
-    def weight(self, weight: FloatArray, statistic: Statistic) -> FloatArray:
+    def weight(self, weight: FloatArray, statistic: str) -> FloatArray:
         """Weights (n,) for a statistic."""
         return weight
 
@@ -57,10 +62,10 @@ class PublishedConventions(Conventions):
             return SampleDesign(np.zeros(self.design.n, dtype=np.int64))
         return super().sample_design()
 
-    def weight(self, weight: FloatArray, statistic: Statistic) -> FloatArray:
+    def weight(self, weight: FloatArray, statistic: str) -> FloatArray:
         """For means of a model of the population the same within a cell of X, those of the cell
         adding up as before, so that margins combine cells by their sizes."""
-        if not self.model.tilted or statistic != "mean":
+        if not self.model.tilted or statistic != MEAN.name:  # a convention of Table 5 alone
             return weight
         cell = self.design.matrix.cell
         return np.asarray((np.bincount(cell, weight) / np.bincount(cell))[cell])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from surveysynth.estimation.statistics import statistic_of
 from surveysynth.report.page import PAGE_CSS, Picture, figure_section
 from surveysynth.report.style import draw, png_bytes
 from surveysynth.studies import figures as plots
@@ -179,7 +180,7 @@ def _cells(study: CoverageStudy, cells: "pd.DataFrame", m: int, bound: float) ->
         title = plots.table_title(statistic, outcome, tables)
         parts.append(
             f"<h2>{escape(title)}, cell by cell: m = {m}, epsilon {epsilon:.4g}</h2>"
-            + _cell_table(study, of_table, digits=3 if statistic == "proportion" else 0)
+            + _cell_table(study, of_table, digits=3 if statistic_of(statistic).percent else 0)
         )
     return "\n".join(parts)
 

@@ -16,7 +16,7 @@ from surveysynth.studies.designs import (
     WithinRule,
 )
 from surveysynth.studies.population import Population
-from surveysynth.survey.checks import Roles, check_outcome, check_proportion, check_roles
+from surveysynth.survey.checks import Roles, check_binary, check_outcome, check_roles
 from surveysynth.survey.files import open_table
 from surveysynth.survey.records import Records, read_records
 from surveysynth.survey.survey import make_roles
@@ -115,8 +115,8 @@ def _check_values(spec: "Spec", records: Records, source: str) -> None:
         spec.synthesizer.outcome, spec.synthesizer.transforms, strict=True
     ):
         check_outcome(records.numbers[name], name, transform, source)
-        if "proportion" in spec.tables.statistics:
-            check_proportion(records.numbers[name], name, transform, source)
+        for statistic in spec.binary_statistics:
+            check_binary(records.numbers[name], name, transform, statistic, source)
 
 
 def _frame(records: Records, roles: Roles) -> "pd.DataFrame":

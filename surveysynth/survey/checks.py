@@ -197,17 +197,19 @@ def check_varying(outcome: FloatArray, name: str, transform: Transform, source: 
         )
 
 
-def check_proportion(outcome: FloatArray, name: str, transform: Transform, source: str) -> None:
-    """Raise ``InputError`` unless the outcome is 0/1 and enters untransformed."""
+def check_binary(
+    outcome: FloatArray, name: str, transform: Transform, statistic: str, source: str
+) -> None:
+    """Raise ``InputError`` unless the outcome is 0/1, as a statistic needs, and untransformed."""
     other = int(np.count_nonzero((outcome != 0) & (outcome != 1)))
     if other:
         raise InputError(
-            f"{source}: the statistic 'proportion' needs an outcome of 0 and 1; {name!r} has "
+            f"{source}: the statistic {statistic!r} needs an outcome of 0 and 1; {name!r} has "
             f"{records(other)} with another value."
         )
     if transform.kind != "identity":
         raise InputError(
-            f"{source}: the statistic 'proportion' needs transform = 'identity' for {name!r}, got "
+            f"{source}: the statistic {statistic!r} needs transform = 'identity' for {name!r}, got "
             f"{transform.kind!r}."
         )
 

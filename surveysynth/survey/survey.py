@@ -19,11 +19,11 @@ from surveysynth.survey.checks import (
     LONELY_RULES,
     MAX_DESIGN_EFFECT,
     Roles,
+    check_binary,
     check_by_levels,
     check_not_determined,
     check_not_determined_within,
     check_outcome,
-    check_proportion,
     check_roles,
     check_strata,
     check_varying,
@@ -147,18 +147,19 @@ class Survey:
         margin_labels: Mapping[str, str] | None = None,
         statistics: Sequence[str] = (),
         refuse_degenerate: bool = True,
+        binary_for: Sequence[str] = (),
         source: str = "the data frame",
     ) -> "Survey":
         """Validate a frame of records and split it into its public and confidential parts.
 
         ``predictors``: formula over public columns, or ``None`` for the default of methods 3.
         ``level_order``: levels of by columns in table order (all that occur). ``margin_labels``:
-        name of the margin of a by column, "All" unless given. ``statistics``: tables to be made
-        ("proportion" needs a 0/1 outcome). ``design_effect``: public factor by which the PSUs
-        raise variances, for models without effects of PSUs (methods 3). ``refuse_degenerate``:
-        False takes outcomes and weights that do not vary or that X determines as well, for a
-        mechanism that may refuse nothing by what the values are (strict 1). ``source``: what
-        messages call the data.
+        name of the margin of a by column, "All" unless given. ``statistics``: tables to be made,
+        which need a weight; ``binary_for``: those of them that need an outcome of 0 and 1 as it is
+        ("proportion"). ``design_effect``: public factor by which the PSUs raise variances, for
+        models without effects of PSUs (methods 3). ``refuse_degenerate``: False takes outcomes and
+        weights that do not vary or that X determines as well, for a mechanism that may refuse
+        nothing by what the values are (strict 1). ``source``: what messages call the data.
 
         Raises ``InputError`` for anything that the methods cannot take; the message counts
         confidential cells and never shows one.
@@ -173,7 +174,7 @@ class Survey:
         records = read_records(frame, roles, missing, source)
         orders = {name: tuple(order) for name, order in (level_order or {}).items() if order}
         check_by_levels(records.text, roles.by, orders, margin_labels or {}, source)
-        _check_values(records, roles, tuple(each), statistics, source)
+        _check_values(records, roles, tuple(each), binary_for, source)
         if refuse_degenerate:
             _check_varying(records, roles, tuple(each), source)
         n_public = _population_size(population_size, records.n, source)
@@ -272,7 +273,7 @@ def _check_values(
     records: Records,
     roles: Roles,
     transforms: tuple[Transform, ...],
-    statistics: Sequence[str],
+    binary_for: Sequence[str],
     source: str,
 ) -> None:
     """Raise ``InputError`` for outcome or weight values that the methods cannot take."""
@@ -280,8 +281,8 @@ def _check_values(
         check_weight(records.numbers[roles.weight], roles.weight, source)
     for name, transform in zip(roles.outcomes, transforms, strict=True):
         check_outcome(records.numbers[name], name, transform, source)
-        if "proportion" in statistics:
-            check_proportion(records.numbers[name], name, transform, source)
+        for statistic in binary_for:
+            check_binary(records.numbers[name], name, transform, statistic, source)
 
 
 def _check_varying(

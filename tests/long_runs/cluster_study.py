@@ -29,7 +29,8 @@ import pandas as pd  # noqa: E402
 
 from surveysynth._support.types import FloatArray  # noqa: E402
 from surveysynth.errors import RefusedError  # noqa: E402
-from surveysynth.estimation.combining import Combined, combine, t_interval  # noqa: E402
+from surveysynth.estimation.combining import Combined, t_interval  # noqa: E402
+from surveysynth.estimation.estimates import Estimates  # noqa: E402
 from surveysynth.estimation.taylor import SampleDesign  # noqa: E402
 from surveysynth.inference.debias import debias_many  # noqa: E402
 from surveysynth.inference.synthesis import synthesise  # noqa: E402
@@ -41,12 +42,7 @@ from surveysynth.models import get_model  # noqa: E402
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
-from surveysynth.studies.coverage import (  # noqa: E402
-    BATCH_PLAN,
-    CoverageStudy,
-    estimated,
-    two_stage_study,
-)
+from surveysynth.studies.coverage import BATCH_PLAN, CoverageStudy, two_stage_study  # noqa: E402
 from surveysynth.survey.survey import PublicDesign, Survey  # noqa: E402
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -117,24 +113,20 @@ def tables(
 ) -> Iterator[tuple[str, Combined]]:
     """Counts and means of one release, with SEs by PSU whatever the model knew of them."""
     model, design = get_model(name), survey.design
-    domains, by_psu = study.domains(design.frame), SampleDesign.from_public(design)
-    shape = (2, draws.settings.m, study.replicates_per_draw, domains.n_rows)
-    values = {key: np.empty(shape) for key in study.table_keys()}
+    estimates = Estimates(
+        study.domains(design.frame), SampleDesign.from_public(design), study.table_keys(),
+        linearisation=study.linearisation, population_size=design.population_size,
+        draws=draws.settings.m, replicates=study.replicates_per_draw,
+    )  # fmt: skip
     datasets = synthesise(
         model, designs(survey, effects=effects), draws,
         replicates_per_draw=study.replicates_per_draw,
         rng=np.random.default_rng([SEED, sample]), scale_to=design.population_size,
     )  # fmt: skip
     for data in datasets:
-        pairs = (data.outcome, data.weight), (data.variance_outcome, data.variance_weight)
-        for (statistic, column), array in values.items():
-            for part, (outcome, weight) in enumerate(pairs):
-                array[part, data.draw - 1, data.replicate - 1] = estimated(
-                    domains, by_psu, weight, None if column is None else outcome[:, column],
-                    statistic, study.linearisation, design.population_size,
-                )[part]  # fmt: skip
-    for (statistic, _), (estimate, variance) in values.items():
-        yield statistic, combine(estimate, variance, by_psu.degrees_of_freedom)
+        estimates.add(data)
+    for key in estimates.keys:
+        yield key[0], estimates.combined(key)
 
 
 class Collected:
@@ -200,16 +192,13 @@ class Study:
         for survey in self.surveys:
             design, weight = survey.design, survey.confidential.sampling_weight
             assert weight is not None
-            by_psu, domains = SampleDesign.from_public(design), study.domains(design.frame)
-            for statistic, column in study.table_keys():
-                outcome = None if column is None else survey.confidential.outcome[:, column]
-                made = estimated(
-                    domains, by_psu, weight, outcome, statistic, study.linearisation,
-                    design.population_size,
-                )  # fmt: skip
-                parts = [each[None, None] for each in made]
-                alone = combine(parts[0], parts[1], by_psu.degrees_of_freedom)
-                self.collected.add(("sample", "", ""), statistic, alone)
+            estimates = Estimates(
+                study.domains(design.frame), SampleDesign.from_public(design), study.table_keys(),
+                linearisation=study.linearisation, population_size=design.population_size,
+            )  # fmt: skip
+            estimates.add_alone(survey.confidential.outcome, weight)
+            for key in estimates.keys:
+                self.collected.add(("sample", "", ""), key[0], estimates.combined(key))
 
     def setting(self, name: str, epsilon: str, *, effects: bool) -> None:
         """One model, with or without effects, at one epsilon."""

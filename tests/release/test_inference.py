@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from surveysynth.inference.debias import DebiasRecord
-from surveysynth.inference.published import inference_words
+from surveysynth.release.documents.inference_words import inference_words
 from surveysynth.release.run import release
 
 FAST = 'predictors = "field + gender"\nchains = 2\ndraws = 250\nwarmup = 100'

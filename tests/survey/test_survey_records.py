@@ -185,7 +185,7 @@ def test_saturated_predictors() -> None:
         ({"missing": "impute"}, ["'fail' or 'drop'", "'impute'"]),
         ({"transforms": [Transform(), Transform()]}, ["transforms", "got 2"]),
         ({"margin_labels": {"gender": "F"}}, ["'gender'", "'F'", "margin"]),
-        ({"statistics": ["proportion"]}, ["0 and 1", "240 records"]),
+        ({"binary_for": ["proportion"]}, ["0 and 1", "240 records"]),
     ],
 )
 def test_parts_and_settings_that_do_not_fit(changes: dict[str, Any], parts: list[str]) -> None:
@@ -196,12 +196,12 @@ def test_parts_and_settings_that_do_not_fit(changes: dict[str, Any], parts: list
 
 def test_proportions_need_an_untransformed_0_1_outcome() -> None:
     binary = good().assign(salary=lambda f: (f["salary"] > f["salary"].median()) * 1.0)
-    survey = from_frame(binary, transforms=Transform("identity"), statistics=["proportion"])
+    survey = from_frame(binary, transforms=Transform("identity"), binary_for=["proportion"])
     assert survey.design.transforms[0].kind == "identity"
-    text = message(binary, transforms=Transform("asinh"), statistics=["proportion"])
+    text = message(binary, transforms=Transform("asinh"), binary_for=["proportion"])
     assert "identity" in text
     binary.loc[7, "salary"] = CANARY_OUTCOME
-    text = message(binary, transforms=Transform("identity"), statistics=["proportion"])
+    text = message(binary, transforms=Transform("identity"), binary_for=["proportion"])
     assert "1 record with another value" in text
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from surveysynth._support.doctor import version_of
-from surveysynth.inference.published import debias_facts
+from surveysynth.release.documents.inference_words import debias_facts
 from surveysynth.release.facts import ReleaseFacts
 
 _LIBRARIES = ("surveysynth", "numpy", "scipy", "pandas")

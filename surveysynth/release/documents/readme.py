@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.documents.readme_words import digits_section, in_short
 from surveysynth.release.documents.recompute_python import Example, has_lonely_stratum
 from surveysynth.release.documents.recompute_r import r_program
@@ -14,8 +15,8 @@ from surveysynth.release.folder.microdata import (
     synthetic_column_names,
 )
 from surveysynth.release.tables.flags import policy_of
-from surveysynth.release.tables.table import FILE_STEMS, NO_SAMPLE_FLAG, SMALL_SAMPLE_FLAG
-from surveysynth.release.writers.formats import FORMATS, table_files
+from surveysynth.release.tables.table import NO_SAMPLE_FLAG, SMALL_SAMPLE_FLAG
+from surveysynth.report.formats import TABLES_FOLDER, table_files
 
 
 def make_readme(
@@ -86,8 +87,10 @@ def _files(facts: ReleaseFacts, replicates: int) -> list[str]:
     first = file_name(1, 1, facts.microdata_format)
     rows = [
         *(
-            f"- `{folder}/{name}`: {FORMATS[ending].meaning}"
-            for folder, name, ending in table_files(tables)
+            f"- `{folder}/{name}`: {made.meaning}"
+            for folder, name, made in table_files(
+                tables.statistics, (*tables.formats, *tables.figures)
+            )
         ),
         f"- `microdata/{first}` to `{last}`: one synthetic dataset each",
         "- `codebook.json`: every column of the microdata",
@@ -169,6 +172,7 @@ def _weighting(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
         f"all n_h {strata}, inside the cell or not, where {linearised}, "
         f"u = w d (y - mean) / N_d for a mean.{clusters}{pair if separate_pair else ''}"
         f"{lonely if has_lonely_stratum(design) else ''}",
+        *filter(None, (statistic_of(each).explanation for each in facts.spec.tables.statistics)),
         *_clusters(facts),
     ]
 
@@ -222,7 +226,7 @@ def _combining(facts: ReleaseFacts, replicates: int) -> list[str]:
 
 
 def _example(example: Example) -> list[str]:
-    table = f"tables/{FILE_STEMS[example.statistic]}"
+    table = f"{TABLES_FOLDER}/{statistic_of(example.statistic).stem}"
     withheld = "" if example.published else " (there they are withheld as unreliable)"
     return [
         "## A worked example",

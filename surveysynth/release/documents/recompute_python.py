@@ -9,31 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import DEFAULT_WEIGHT_NAME, VARIANCE_SUFFIX, fraction_name
-from surveysynth.release.tables.table import SMALL_SAMPLE, ReleaseTable, Statistic
+from surveysynth.release.tables.table import SMALL_SAMPLE, ReleaseTable
 from surveysynth.release.writers.csv import safe_text
 
 if TYPE_CHECKING:
     from surveysynth.survey.survey import PublicDesign
-
-_PREFERENCE: tuple[Statistic, ...] = ("mean", "proportion", "total", "count")
-
-_ESTIMATES: dict[str, str] = {
-    "count": "w[inside].sum()",
-    "total": "(w * y)[inside].sum()",
-    "mean": "(w * y)[inside].sum() / w[inside].sum()",
-    "proportion": "(w * y)[inside].sum() / w[inside].sum()",
-}
-
-_LINEARISED: dict[tuple[str, str], str] = {
-    ("count", "plain"): "w * inside",
-    ("total", "plain"): "w * y * inside",
-    ("mean", "plain"): "w * inside * (y - value) / w[inside].sum()",
-    ("count", "ratio"): "w * (inside - value / POPULATION)",
-    ("total", "ratio"): "w * (y * inside - value / POPULATION)",
-}
-
 
 LonelyRule = Literal["none", "skip", "adjust", "average"]
 """How the program treats strata with one unit; none where there is no such stratum."""
@@ -45,10 +28,10 @@ class ExampleSetting:
 
     cell: codes of the by-columns that the row is restricted to; codes: columns to read as text;
     variance_pair: outcome and weight that variances are taken from, None where they are the same;
-    rule: linearisation of this statistic; psu: where variances are by PSU.
+    rule: the linearisation; psu: where variances are by PSU.
     """
 
-    statistic: Statistic
+    statistic: str
     rule: str
     cell: dict[str, str]
     outcome: str
@@ -80,7 +63,7 @@ class Example:
     published: bool
 
     @property
-    def statistic(self) -> Statistic:
+    def statistic(self) -> str:
         """The table's statistic."""
         return self.setting.statistic
 
@@ -92,12 +75,18 @@ def make_example(
 
     Only where every number is withheld does it choose one of those.
     """
-    ordered = sorted(tables, key=lambda each: _PREFERENCE.index(each.statistic))
+    ordered = sorted(tables, key=lambda each: _hardness(each.statistic))
     table = next((t for t in ordered if t.frame["se"].notna().any()), ordered[0])
     row = _example_row(table, facts.design)
     setting = _setting(facts, table, row, separate_pair=separate_pair)
     published = bool(table.frame["se"].notna().iloc[row])
     return Example(setting, python_program(setting), table.outcome, row, published)
+
+
+def _hardness(statistic: str) -> tuple[bool, bool, bool]:
+    """What is first in order is the easiest to follow: no sums, and in the outcome's own units."""
+    kind = statistic_of(statistic)
+    return kind.additive, kind.is_count, kind.percent
 
 
 def _units_by_stratum(design: "PublicDesign") -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -140,10 +129,9 @@ def _setting(
     outcome = table.outcome or design.outcome_names[0]
     weight = design.weight_name or DEFAULT_WEIGHT_NAME
     lonely: dict[str, LonelyRule] = {"adjust": "adjust", "average": "average"}
-    ratio_or_mean = table.statistic in ("mean", "proportion")
     return ExampleSetting(
         statistic=table.statistic,
-        rule="plain" if ratio_or_mean else facts.spec.linearisation,
+        rule=facts.spec.linearisation,
         cell={
             written(each): written(str(record[each]))
             for each in table.by
@@ -256,25 +244,25 @@ def _variance(setting: ExampleSetting) -> list[str]:
 
 
 def _estimate(setting: ExampleSetting) -> list[str]:
-    kind = "mean" if setting.statistic == "proportion" else setting.statistic
+    program = statistic_of(setting.statistic).python
     lines = [
         "def estimate(data):",
         "    inside = pd.Series(True, index=data.index)",
         "    for column, code in CELL.items():",
         "        inside &= data[column] == code",
         "    y, w = data[OUTCOME], data[WEIGHT]",
-        f"    value = {_ESTIMATES[setting.statistic]}",
+        *(f"    {line}" for line in program.estimate),
     ]
     if setting.variance_pair:
         lines += [
             "    published = value",
             "    y, w = data[VARIANCE_OUTCOME], data[VARIANCE_WEIGHT]",
-            f"    value = {_ESTIMATES[setting.statistic]}",
+            *(f"    {line}" for line in program.estimate),
         ]
     returned = "published" if setting.variance_pair else "value"
     return [
         *lines,
-        f"    u = {_LINEARISED[kind, setting.rule]}",
+        *(f"    {line}" for line in program.variable(setting.rule)),
         f"    return {returned}, variance(data, u)",
         "",
         "",

@@ -2,22 +2,8 @@
 
 import json
 
+from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.documents.recompute_python import ExampleSetting
-
-_ESTIMATES = {
-    "count": "sum(w[inside])",
-    "total": "sum((w * y)[inside])",
-    "mean": "sum((w * y)[inside]) / sum(w[inside])",
-    "proportion": "sum((w * y)[inside]) / sum(w[inside])",
-}
-
-_LINEARISED = {
-    ("count", "plain"): "w * inside",
-    ("total", "plain"): "w * y * inside",
-    ("mean", "plain"): "w * inside * (y - value) / sum(w[inside])",
-    ("count", "ratio"): "w * (inside - value / POPULATION)",
-    ("total", "ratio"): "w * (y * inside - value / POPULATION)",
-}
 
 
 def r_text(text: str) -> str:
@@ -99,26 +85,26 @@ def _variance(setting: ExampleSetting) -> list[str]:
 
 
 def _estimate(setting: ExampleSetting) -> list[str]:
-    kind = "mean" if setting.statistic == "proportion" else setting.statistic
+    program = statistic_of(setting.statistic).r
     lines = [
         "estimate <- function(data) {",
         "  inside <- rep(TRUE, nrow(data))",
         "  for (column in names(CELL)) inside <- inside & data[[column]] == CELL[[column]]",
         "  y <- data[[OUTCOME]]",
         "  w <- data[[WEIGHT]]",
-        f"  value <- {_ESTIMATES[setting.statistic]}",
+        *(f"  {line}" for line in program.estimate),
     ]
     if setting.variance_pair:
         lines += [
             "  published <- value",
             "  y <- data[[VARIANCE_OUTCOME]]",
             "  w <- data[[VARIANCE_WEIGHT]]",
-            f"  value <- {_ESTIMATES[setting.statistic]}",
+            *(f"  {line}" for line in program.estimate),
         ]
     returned = "published" if setting.variance_pair else "value"
     return [
         *lines,
-        f"  u <- {_LINEARISED[kind, setting.rule]}",
+        *(f"  {line}" for line in program.variable(setting.rule)),
         f"  c({returned}, variance(data, u))",
         "}",
         "",

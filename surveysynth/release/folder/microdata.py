@@ -60,13 +60,6 @@ def synthetic_column_names(design: "PublicDesign", *, separate_pair: bool) -> tu
     return names
 
 
-def has_separate_pair(dataset: "SyntheticDataset") -> bool:
-    """Whether variances are taken from other values than estimates."""
-    return not (
-        dataset.variance_outcome is dataset.outcome and dataset.variance_weight is dataset.weight
-    )
-
-
 def file_name(draw: int, replicate: int, file_format: MicrodataFormat) -> str:
     """``draw_01_rep_01.csv``; both numbers count from 1."""
     return f"draw_{draw:02d}_rep_{replicate:02d}.{file_format}"
@@ -88,7 +81,7 @@ class MicrodataWriter:
 
     def write(self, dataset: "SyntheticDataset") -> Path:
         """Write a dataset and return its path."""
-        separate = has_separate_pair(dataset)
+        separate = dataset.separate_pair
         columns = [dataset.outcome, dataset.weight[:, None]]
         if separate:
             columns += [dataset.variance_outcome, dataset.variance_weight[:, None]]

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth.errors import InputError
+from surveysynth.estimation.statistics import STATISTICS
 from surveysynth.release.folder.bundle import PRIVACY_NAME, RELEASE
-from surveysynth.release.tables.table import FILE_STEMS
 from surveysynth.release.writers.csv import plain_text
+from surveysynth.report.formats import FORMATS, TABLES_FOLDER
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,7 +94,10 @@ def read_release(folder: str | Path) -> Release:
         _ = privacy["private"]
     except (KeyError, TypeError):
         raise _damaged(root / _CODEBOOK_NAME) from None
-    paths = {stem: root / "tables" / f"{stem}.csv" for stem in FILE_STEMS.values()}
+    paths = {
+        each.stem: root / TABLES_FOLDER / FORMATS["csv"].file_of(each.name)
+        for each in STATISTICS.values()
+    }
     tables = {stem: _read_table(path, by) for stem, path in paths.items() if path.is_file()}
     return Release(root, tables, codebook, privacy, files)
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
+from surveysynth.estimation.statistics import statistic_of
 
 FlagAction = Literal["suppress", "mark"]
 
@@ -138,8 +139,8 @@ class NchsRules:
 
     def applies(self, table: Published) -> dict[str, BoolArray]:
         """U excludes the others; C and R may occur together."""
-        rules = {"proportion": _nchs_proportion, "count": _nchs_count}
-        unreliable, caution, review = rules.get(table.statistic, _nchs_mean)(table)
+        rules = {"proportion": _nchs_proportion, "count": _nchs_count, "neither": _nchs_mean}
+        unreliable, caution, review = rules[statistic_of(table.statistic).standard](table)
         review = review | ~(table.df >= 8)
         return {"U": unreliable, "C": ~unreliable & caution, "R": ~unreliable & review}
 

@@ -5,15 +5,16 @@ and chooses no words of its own.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
+from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.tables.labels import Labels, listed
 from surveysynth.release.tables.rounding import Rounding
 from surveysynth.release.tables.stub import StubRow, stub_heading, stub_rows
 from surveysynth.release.tables.table import (
-    FILE_STEMS,
     FLAG_SEPARATOR,
     NO_SAMPLE_FLAG,
     SMALL_SAMPLE,
@@ -23,12 +24,6 @@ from surveysynth.release.tables.table import (
 
 LayoutKind = Literal["columns", "compact"]
 
-ESTIMATE_HEADINGS = {
-    "count": "Estimated number",
-    "total": "Estimated total",
-    "mean": "Estimated mean",
-    "proportion": "Estimated percentage",
-}
 _FOOTNOTES = {
     NO_SAMPLE_FLAG: "No sample records in this cell, hence no estimate.",
     SMALL_SAMPLE_FLAG: f"Fewer than {SMALL_SAMPLE} sample records: use with great caution.",
@@ -116,7 +111,7 @@ class Layout:
 def describe(tables: Sequence[ReleaseTable], labels: Labels) -> str:
     """What the table shows, as a phrase: the statistic, the outcomes, the by-columns."""
     outcomes = [labels.titled_with_unit(t.outcome) for t in tables if t.outcome is not None]
-    heading = ESTIMATE_HEADINGS[tables[0].statistic]
+    heading = statistic_of(tables[0].statistic).heading
     if outcomes:
         heading = f"{heading}: {', '.join(outcomes)}"
     by = [labels.title(column) for column in tables[0].by]
@@ -136,7 +131,7 @@ def lay_out(tables: Sequence[ReleaseTable], presentation: Presentation) -> Layou
         for row in _rows(table, presentation, columns, marks, several=len(tables) > 1)
     ]
     return Layout(
-        stem=FILE_STEMS[first.statistic],
+        stem=statistic_of(first.statistic).stem,
         title=presentation.title or shown,
         subtitle=shown if presentation.title else "",
         stub_heading=stub_heading(first.by, labels),
@@ -147,6 +142,23 @@ def lay_out(tables: Sequence[ReleaseTable], presentation: Presentation) -> Layou
         notes=tuple(_notes(tables, presentation)),
         banner=presentation.banner,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """What every writer gets: all tables of a release, one an outcome for each statistic by name,
+    and what they share."""
+
+    tables: Mapping[str, Sequence[ReleaseTable]]
+    presentation: Presentation
+
+    @cached_property
+    def layouts(self) -> Mapping[str, Layout]:
+        """The tables of each statistic as one for readers, laid out once for all formats."""
+        return {
+            statistic: lay_out(of_outcomes, self.presentation)
+            for statistic, of_outcomes in self.tables.items()
+        }
 
 
 class _Marks:
@@ -164,7 +176,7 @@ class _Marks:
 
 
 def _columns(table: ReleaseTable, kind: LayoutKind, *, flagged: bool) -> tuple[Column, ...]:
-    heading = ESTIMATE_HEADINGS[table.statistic]
+    heading = statistic_of(table.statistic).heading
     interval = f"{100 * table.level:.4g}% confidence interval"
     numbers = (
         (Column("paired", f"{heading} (standard error)"),)

@@ -2,25 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.tables.flags import FlagPolicy, Published
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Statistic = Literal["count", "total", "mean", "proportion"]
-
-FILE_STEMS: dict[str, str] = {
-    "count": "counts",
-    "total": "totals",
-    "mean": "means",
-    "proportion": "proportions",
-}
-"""File name, without its ending, of the table of each statistic."""
 
 SMALL_SAMPLE = 5
 """Cells with fewer sample records than this are flagged (methods 5)."""
@@ -28,7 +19,6 @@ SMALL_SAMPLE = 5
 NO_SAMPLE_FLAG = "no sample"
 SMALL_SAMPLE_FLAG = f"n<{SMALL_SAMPLE}"
 
-_RATIOS = ("mean", "proportion")
 _NUMBERS = ("estimate", "se", "df", "df_design", "ci_lower", "ci_upper")
 _WITHHELD = ("estimate", "se", "df", "ci_lower", "ci_upper")
 
@@ -55,7 +45,7 @@ class TableNumbers:
 
 @dataclass(frozen=True)
 class ReleaseTable:
-    """One statistic of one outcome for every cell and margin.
+    """One statistic, by name, of one outcome for every cell and margin.
 
     frame has D rows and the columns of the csv: the by-columns (codes, not labels), is_margin,
     estimate, se, df, df_design, ci_lower, ci_upper, n, flag. ``outcome`` is None for counts;
@@ -63,7 +53,7 @@ class ReleaseTable:
     ``flag_codes`` are the codes of the reliability rules in force, whether they occur or not.
     """
 
-    statistic: Statistic
+    statistic: str
     outcome: str | None
     by: tuple[str, ...]
     frame: "pd.DataFrame"
@@ -73,7 +63,7 @@ class ReleaseTable:
 
 
 def make_table(
-    statistic: Statistic,
+    statistic: str,
     outcome: str | None,
     cells: "pd.DataFrame",
     numbers: TableNumbers,
@@ -84,8 +74,9 @@ def make_table(
 ) -> ReleaseTable:
     """Assemble a table: ``cells`` has the by-columns and is_margin, one row a domain.
 
-    A domain without sample records has no estimate; the mean or proportion of a single record has
-    no standard error, since its linearised variable is zero whatever the record says (methods 5).
+    A domain without sample records has no estimate; one with fewer than the statistic needs has
+    no standard error: the linearised variable of the mean of a single record is zero whatever the
+    record says (methods 5).
     ``flags`` adds its codes to the column ``flag`` and empties the numbers that it withholds.
     """
     by = tuple(str(column) for column in cells.columns if column != "is_margin")
@@ -96,8 +87,8 @@ def make_table(
         )
     empty = numbers.n == 0
     frame.loc[empty, list(_NUMBERS)] = np.nan
-    if statistic in _RATIOS:
-        frame.loc[numbers.n == 1, ["se", "df", "ci_lower", "ci_upper"]] = np.nan
+    too_few = numbers.n < statistic_of(statistic).least_for_se
+    frame.loc[too_few, ["se", "df", "ci_lower", "ci_upper"]] = np.nan
     frame["n"] = np.asarray(numbers.n, dtype=np.int64)
     codes = _codes(statistic, frame, policy := flags or FlagPolicy())
     frame["flag"] = [FLAG_SEPARATOR.join(row) for row in codes]
@@ -115,7 +106,7 @@ def make_table(
 
 
 def _codes(
-    statistic: Statistic, frame: "pd.DataFrame", policy: FlagPolicy
+    statistic: str, frame: "pd.DataFrame", policy: FlagPolicy
 ) -> list[tuple[str, ...]]:
     """The flags of each row: of its sample size first, then of the rules."""
     estimate, se, df, lower, upper = (

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from surveysynth.release.tables.layout import Shown
 from surveysynth.release.tables.table import ReleaseTable, stacked_frame
+from surveysynth.report.formats import Format
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +33,12 @@ def safe_text(text: str) -> str:
 def plain_text(field: str) -> str:
     """The text that ``safe_text`` made ``field`` from."""
     return field[1:] if field.startswith("'") and _FORMULA.match(field) else field
+
+
+def write(shown: Shown, folder: Path, made: Format) -> None:
+    """Write one file a statistic."""
+    for statistic, tables in shown.tables.items():
+        write_table(tables, folder / made.file_of(statistic))
 
 
 def write_table(tables: Sequence[ReleaseTable], path: Path) -> None:

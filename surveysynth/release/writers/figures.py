@@ -1,17 +1,19 @@
 """Figures that may be published: estimates with their intervals, from published numbers alone."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.release.tables.layout import ESTIMATE_HEADINGS, Presentation, describe
+from surveysynth.estimation.statistics import statistic_of
+from surveysynth.release.tables.layout import Presentation, Shown, describe
 from surveysynth.release.tables.stub import StubRow, stub_rows
-from surveysynth.release.tables.table import FILE_STEMS, ReleaseTable, Statistic
+from surveysynth.release.tables.table import ReleaseTable
 from surveysynth.report import style
+from surveysynth.report.formats import Format
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,25 +42,18 @@ _NO_DATE: dict[str, dict[str, None]] = {
 }
 
 
-def write_figures(
-    tables: Mapping[Statistic, Sequence[ReleaseTable]],
-    presentation: Presentation,
-    formats: Sequence[str],
-    folder: Path,
-) -> None:
-    """One figure a statistic and format; a panel for each outcome."""
+def write(shown: Shown, folder: Path, made: Format) -> None:
+    """One figure a statistic; a panel for each outcome."""
     import matplotlib as mpl
 
-    folder.mkdir()
     settings: Any = _RC
-    for statistic, of_outcomes in tables.items():
+    for statistic, of_outcomes in shown.tables.items():
         with mpl.rc_context(settings), warnings.catch_warnings():
             # Labels in scripts that the font lacks; in svg the reader's own fonts show them.
             warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
-            figure = estimates_with_intervals(of_outcomes, presentation)
-            for name in formats:
-                path = folder / f"{FILE_STEMS[statistic]}.{name}"
-                figure.savefig(path, format=name, metadata=_NO_DATE[name])
+            figure = estimates_with_intervals(of_outcomes, shown.presentation)
+            path = folder / made.file_of(statistic)
+            figure.savefig(path, format=made.ending, metadata=_NO_DATE[made.ending])
 
 
 def estimates_with_intervals(
@@ -114,7 +109,7 @@ def _axes(
         text.set_fontweight("bold" if row.strong else "normal")
     panel.set_ylim(len(rows) - 0.4, -0.6)
     panel.xaxis.set_major_formatter(lambda value, position: f"{value:,.6g}".replace("-", "−"))
-    heading = ESTIMATE_HEADINGS[table.statistic]
+    heading = statistic_of(table.statistic).heading
     if table.outcome is not None:
         heading = f"{heading}: {presentation.labels.titled_with_unit(table.outcome)}"
     panel.set_xlabel(f"{heading}, with {100 * table.level:.4g}% confidence interval")

@@ -8,7 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surveysynth.release.tables.layout import Cell, Layout
+from surveysynth.release.tables.layout import Cell, Layout, Shown
+from surveysynth.report.formats import Format
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,9 +78,11 @@ body { margin: 0; padding: 24px 16px; background: #fff; color: #1b1b1b; }
 """
 
 
-def write_page(layout: Layout, path: Path) -> None:
-    """Write one table as one page."""
-    path.write_text(render_page(layout), encoding="utf-8")
+def write(shown: Shown, folder: Path, made: Format) -> None:
+    """Write one page a statistic."""
+    for statistic, layout in shown.layouts.items():
+        path = folder / made.file_of(statistic)
+        path.write_text(render_page(layout), encoding="utf-8")
 
 
 def render_page(layout: Layout) -> str:

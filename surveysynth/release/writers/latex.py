@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from surveysynth.release.tables.layout import Cell, Column, Layout, Row
+from surveysynth.release.tables.layout import Cell, Column, Layout, Row, Shown
+from surveysynth.report.formats import Format
 
 _ROWS_ON_A_PAGE = 40
 
@@ -67,15 +68,20 @@ def escape(text: str) -> str:
     return "".join(_SPECIAL.get(char, char) for char in joined).replace("\0", "{}")
 
 
-def write_fragment(layout: Layout, path: Path) -> None:
-    """Write one table."""
-    path.write_text(render_fragment(layout), encoding="utf-8")
+def write(shown: Shown, folder: Path, made: Format) -> None:
+    """Write one file a statistic, and a document that reads them all."""
+    for statistic, layout in shown.layouts.items():
+        path = folder / made.file_of(statistic)
+        path.write_text(render_fragment(layout), encoding="utf-8")
+    if made.one_file:
+        document = render_document([made.file_of(statistic) for statistic in shown.layouts])
+        (folder / made.one_file).write_text(document, encoding="utf-8")
 
 
-def write_document(stems: Sequence[str], path: Path) -> None:
-    r"""Write a document that reads the fragments; labels beyond Latin need lualatex or xelatex."""
-    body = "".join(f"\\input{{{stem}.tex}}\n\\clearpage\n" for stem in stems)
-    path.write_text(f"{_PREAMBLE}{body}\\end{{document}}\n", encoding="utf-8")
+def render_document(names: Sequence[str]) -> str:
+    r"""A document that reads the fragments; labels beyond Latin need lualatex or xelatex."""
+    body = "".join(f"\\input{{{name}}}\n\\clearpage\n" for name in names)
+    return f"{_PREAMBLE}{body}\\end{{document}}\n"
 
 
 def render_fragment(layout: Layout) -> str:

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from surveysynth.release.tables.layout import Cell, Column, Layout, Row
+from surveysynth.release.tables.layout import Cell, Column, Layout, Row, Shown
+from surveysynth.report.formats import Format
 
 _SPECIAL = frozenset("\\`*_[]{}<>#|&~$")
 _INDENT = "&emsp;"
@@ -14,9 +15,11 @@ def escape(text: str) -> str:
     return "".join(f"\\{char}" if char in _SPECIAL else char for char in joined)
 
 
-def write_page(layout: Layout, path: Path) -> None:
-    """Write one table as one page."""
-    path.write_text(render_page(layout), encoding="utf-8")
+def write(shown: Shown, folder: Path, made: Format) -> None:
+    """Write one page a statistic."""
+    for statistic, layout in shown.layouts.items():
+        path = folder / made.file_of(statistic)
+        path.write_text(render_page(layout), encoding="utf-8")
 
 
 def render_page(layout: Layout) -> str:

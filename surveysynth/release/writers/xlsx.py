@@ -14,14 +14,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surveysynth.release.tables.layout import Cell, Column, Layout, Presentation, lay_out
+from surveysynth.estimation.statistics import statistic_of
+from surveysynth.release.tables.layout import Cell, Column, Layout, Presentation, Shown, lay_out
 from surveysynth.release.tables.rounding import ABSENT
-from surveysynth.release.tables.table import ReleaseTable, Statistic
+from surveysynth.report.formats import Format
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_SHEETS = {"count": "Counts", "total": "Totals", "mean": "Means", "proportion": "Proportions"}
 _NO_NUMBER, _NONE = "[x]", "[none]"
 _LEGEND = (
     f"{_NO_NUMBER} no number is available or it is withheld, for a reason that the notes give",
@@ -42,20 +42,19 @@ _COVER = "Cover"
 _NOTES_START = 3
 
 
-def write_workbook(
-    tables: Mapping[Statistic, Sequence[ReleaseTable]], presentation: Presentation, path: Path
-) -> None:
-    """Write every table, one sheet for each outcome of each statistic."""
+def write(shown: Shown, folder: Path, made: Format) -> None:
+    """Write every table, one sheet for each outcome of each statistic, into one workbook."""
+    presentation = shown.presentation
     columns = replace(presentation, kind="columns")
     layouts = {
-        f"{_SHEETS[statistic]}{f' {number}' if len(of_outcomes) > 1 else ''}": lay_out(
+        f"{statistic_of(statistic).title}{f' {number}' if len(of_outcomes) > 1 else ''}": lay_out(
             [table], columns
         )
-        for statistic, of_outcomes in tables.items()
+        for statistic, of_outcomes in shown.tables.items()
         for number, table in enumerate(of_outcomes, start=1)
     }
     with _own_warnings_of_gptables():
-        workbook = _workbook(layouts, presentation, path)
+        workbook = _workbook(layouts, presentation, folder / str(made.one_file))
     workbook.set_properties({"title": presentation.title, "created": _CREATED})
     workbook.close()
 

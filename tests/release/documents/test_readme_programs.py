@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surveysynth.inference import synthesis
+from surveysynth.inference import published as published_module
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.documents.recompute_r import r_text
 from surveysynth.release.run import release
@@ -84,14 +84,14 @@ def assert_recomputes(folder: Path, *, r: bool) -> None:
 @pytest.fixture
 def separate_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     """Variances from values that differ from those of the estimates."""
-    ordinary = synthesis.synthesise
+    ordinary = published_module.synthesise
 
     def with_pair(*arguments: Any, **named: Any) -> Iterator[SyntheticDataset]:
         for dataset in ordinary(*arguments, **named):
             outcome, weight = dataset.outcome**1.1, dataset.weight[::-1].copy()
             yield replace(dataset, variance_outcome=outcome, variance_weight=weight)
 
-    monkeypatch.setattr(synthesis, "synthesise", with_pair)
+    monkeypatch.setattr(published_module, "synthesise", with_pair)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import unicodedata
 import zipfile
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,11 +19,13 @@ from hypothesis import strategies as st
 
 from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import ColumnLabel, Labels
-from surveysynth.release.tables.layout import Layout, Presentation, lay_out
+from surveysynth.release.tables.layout import Layout, Presentation, Shown, lay_out
 from surveysynth.release.tables.rounding import Rounding, to_digits, to_multiples
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers import html, latex, markdown, xlsx
+from surveysynth.report.formats import FORMATS
 
+XLSX = FORMATS["xlsx"]
 SHEET = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 HOSTILE = [
     "<script>alert('x')</script>",
@@ -71,7 +74,7 @@ def hostile_presentation(text: str) -> Presentation:
 
 
 def workbook_parts(tables: list[ReleaseTable], shown: Presentation, path: Path) -> dict[str, str]:
-    xlsx.write_workbook({"mean": tables}, shown, path)
+    xlsx.write(Shown({"mean": tables}, shown), path.parent, replace(XLSX, one_file=path.name))
     with zipfile.ZipFile(path) as parts:
         return {name: parts.read(name).decode() for name in parts.namelist()}
 
@@ -312,10 +315,11 @@ def test_pdflatex_prints_hostile_labels(tmp_path: Path, rows: int) -> None:
                                        for c in t)]  # fmt: skip
     levels = ["All", *latin, *(f"level {i}" for i in range(rows))]
     text = " ".join(latin)
-    latex.write_fragment(lay_out([table(levels)], hostile_presentation(text)), tmp_path / "t.tex")
-    latex.write_document(["t"], tmp_path / "all.tex")
+    shown = Shown({"mean": [table(levels)]}, hostile_presentation(text))
+    latex.write(shown, tmp_path, FORMATS["latex"])
     done = subprocess.run(
-        ["pdflatex", "-no-shell-escape", "-halt-on-error", "-interaction=nonstopmode", "all.tex"],
+        ["pdflatex", "-no-shell-escape", "-halt-on-error", "-interaction=nonstopmode",
+         "all_tables.tex"],
         cwd=tmp_path,
         capture_output=True,
         check=False,

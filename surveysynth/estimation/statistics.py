@@ -1,0 +1,320 @@
+"""What the tables can show: every fact about a statistic, in one place.
+
+A row of ``STATISTICS`` is all that there is to say of one: its words, how it is rounded, what it
+asks of an outcome, its estimate and linearised variable as an array function, and the lines that
+recompute it in a release's README. The specification, estimation, tables, writers, comparisons and
+noise look here and nowhere else.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.errors import InputError
+from surveysynth.estimation.domains import Domains
+from surveysynth.estimation.extremes import Sensitivity, of_means, of_totals, of_weights
+from surveysynth.estimation.margins import sums_by_row
+
+__all__ = [
+    "COUNT",
+    "MEAN",
+    "PROPORTION",
+    "STATISTICS",
+    "TOTAL",
+    "Linearised",
+    "Program",
+    "Rounding",
+    "Statistic",
+    "average",
+    "expansion",
+    "statistic_of",
+    "table_keys",
+    "values_of",
+]
+
+Rounding: TypeAlias = Literal["multiples", "whole", "digits", "percent"]
+"""Multiples of ``tables.round_counts``; whole units; ``tables.digits_mean`` decimals; percent. The
+digits of an outcome's own label go before the last three."""
+
+
+@dataclass(frozen=True, eq=False)
+class Linearised:
+    """Estimates of D rows and the linearised variable u of n records.
+
+    Attributes
+    ----------
+    estimate
+        Of each row, (D,); NaN where it has none.
+    inside
+        From the row that each record is in, (n,) for one margin set, to its u there, (n,).
+    outside
+        Of each row, (D,): a record that is not in it has u = -outside times its weight. None
+        where such a record has u = 0.
+    """
+
+    estimate: FloatArray
+    inside: Callable[[IntArray], FloatArray]
+    outside: FloatArray | None = None
+
+
+class Linearise(Protocol):
+    """The array function of a statistic.
+
+    weight (n,); outcome (n,) in original units, ones for a statistic of no outcome; calibrated:
+    the weights are scaled to a known sum, and u allows for it. Rows without records may divide
+    zero by zero.
+    """
+
+    def __call__(
+        self, domains: Domains, weight: FloatArray, outcome: FloatArray, *, calibrated: bool
+    ) -> Linearised:
+        """The estimates and the linearised variable."""
+        ...
+
+
+@dataclass(frozen=True)
+class Program:
+    """Statements of the programs in a release's README, for one dataset.
+
+    They know ``w`` and ``y`` of all records, ``inside`` (true in the cell) and, under calibrated
+    weights, POPULATION. estimate: sets ``value``; linearised: sets ``u`` after it; calibrated:
+    the same under calibrated weights, where that is another.
+    """
+
+    estimate: tuple[str, ...]
+    linearised: tuple[str, ...]
+    calibrated: tuple[str, ...] = ()
+
+    def variable(self, linearisation: str) -> tuple[str, ...]:
+        """What sets ``u`` under a linearisation."""
+        return (self.calibrated if linearisation == "ratio" else ()) or self.linearised
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """Everything about one statistic.
+
+    Attributes
+    ----------
+    name
+        In specifications and files.
+    plural
+        In words, lower case; with underscores the name of its files.
+    heading
+        Of its estimates in tables.
+    linearise
+        Its array function.
+    python, r
+        Its lines in the programs of a release's README.
+    needs_outcome
+        False for a statistic of the weights alone, which has one table whatever the outcomes.
+    binary
+        Whether the outcome must be 0 or 1 and enter its model as it is.
+    rounding
+        For readers.
+    margins
+        What a margin is of its cells: their "sums", their "means" weighted by counts, or neither.
+    least_for_se
+        Records without which a row has no standard error.
+    limits
+        Between which every estimate must lie; None: it is not negative if no outcome is.
+    unit
+        Of unrounded numbers; empty: that of the outcome.
+    standard
+        Which published standards of reliability of the NCHS speak of it.
+    of_sums
+        Its estimate from the sums of w and of w y, where it follows from them: many replicates at
+        once; None: replicates are estimated one by one.
+    sensitivity
+        How far one record moves it (for Laplace noise); None: not known, and no noise is made.
+    explanation
+        For the README, where count, total and mean do not say it: how estimate and u are made.
+    """
+
+    name: str
+    plural: str
+    heading: str
+    linearise: Linearise
+    python: Program
+    r: Program
+    needs_outcome: bool = True
+    binary: bool = False
+    rounding: Rounding = "digits"
+    margins: Literal["sums", "means", "neither"] = "neither"
+    least_for_se: int = 2
+    limits: tuple[float, float] | None = None
+    unit: str = ""
+    standard: Literal["count", "proportion", "neither"] = "neither"
+    of_sums: Callable[[FloatArray, FloatArray], FloatArray] | None = None
+    sensitivity: Sensitivity | None = None
+    explanation: str = ""
+
+    @property
+    def stem(self) -> str:
+        """Name of its files, without the ending."""
+        return self.plural.replace(" ", "_")
+
+    @property
+    def title(self) -> str:
+        """In words, at the head of sheets and sections."""
+        return self.plural.capitalize()
+
+    @property
+    def percent(self) -> bool:
+        """Whether readers see hundredths."""
+        return self.rounding == "percent"
+
+    @property
+    def additive(self) -> bool:
+        """Whether cells add up to their margins, as what grows with the weights does."""
+        return self.margins == "sums"
+
+    @property
+    def is_count(self) -> bool:
+        """Whether it is a number of units, the whole of which may be known."""
+        return self.additive and not self.needs_outcome
+
+
+def expansion(
+    domains: Domains, weight: FloatArray, outcome: FloatArray, *, calibrated: bool
+) -> Linearised:
+    """Counts (outcome 1) and totals: t_d = sum of w y, u = w y d, or w (y d - t_d / N)."""
+    total = sums_by_row(domains, weight * outcome)
+    if not calibrated:
+        return Linearised(total, lambda rows: weight * outcome)
+    centre = total / sums_by_row(domains, weight)[0]  # row 0 is the whole
+    return Linearised(total, lambda rows: weight * (outcome - centre[rows]), centre)
+
+
+def average(
+    domains: Domains, weight: FloatArray, outcome: FloatArray, *, calibrated: bool
+) -> Linearised:
+    """Means and proportions: t_d / N_d, u = w d (y - mean) / N_d, calibrated or not."""
+    size = sums_by_row(domains, weight)
+    mean = sums_by_row(domains, weight * outcome) / size
+    scale = 1.0 / size
+    return Linearised(mean, lambda rows: weight * (outcome - mean[rows]) * scale[rows])
+
+
+def _total_of_sums(size: FloatArray, total: FloatArray) -> FloatArray:
+    return total
+
+
+def _mean_of_sums(size: FloatArray, total: FloatArray) -> FloatArray:
+    return total / size
+
+
+_PYTHON_MEAN = Program(
+    ("value = (w * y)[inside].sum() / w[inside].sum()",),
+    ("u = w * inside * (y - value) / w[inside].sum()",),
+)
+_R_MEAN = Program(
+    ("value <- sum((w * y)[inside]) / sum(w[inside])",),
+    ("u <- w * inside * (y - value) / sum(w[inside])",),
+)
+
+COUNT = Statistic(
+    name="count",
+    plural="counts",
+    heading="Estimated number",
+    linearise=expansion,
+    python=Program(
+        ("value = w[inside].sum()",),
+        ("u = w * inside",),
+        ("u = w * (inside - value / POPULATION)",),
+    ),
+    r=Program(
+        ("value <- sum(w[inside])",),
+        ("u <- w * inside",),
+        ("u <- w * (inside - value / POPULATION)",),
+    ),
+    needs_outcome=False,
+    rounding="multiples",
+    margins="sums",
+    least_for_se=1,
+    unit="units of the population",
+    standard="count",
+    of_sums=_total_of_sums,
+    sensitivity=of_weights,
+)
+
+TOTAL = Statistic(
+    name="total",
+    plural="totals",
+    heading="Estimated total",
+    linearise=expansion,
+    python=Program(
+        ("value = (w * y)[inside].sum()",),
+        ("u = w * y * inside",),
+        ("u = w * (y * inside - value / POPULATION)",),
+    ),
+    r=Program(
+        ("value <- sum((w * y)[inside])",),
+        ("u <- w * y * inside",),
+        ("u <- w * (y * inside - value / POPULATION)",),
+    ),
+    rounding="whole",
+    margins="sums",
+    least_for_se=1,
+    of_sums=_total_of_sums,
+    sensitivity=of_totals,
+)
+
+MEAN = Statistic(
+    name="mean",
+    plural="means",
+    heading="Estimated mean",
+    linearise=average,
+    python=_PYTHON_MEAN,
+    r=_R_MEAN,
+    margins="means",
+    of_sums=_mean_of_sums,
+    sensitivity=of_means,
+)
+
+PROPORTION = Statistic(
+    name="proportion",
+    plural="proportions",
+    heading="Estimated percentage",
+    linearise=average,
+    python=_PYTHON_MEAN,
+    r=_R_MEAN,
+    binary=True,
+    rounding="percent",
+    margins="means",
+    limits=(0.0, 1.0),
+    unit="share, 0 to 1",
+    standard="proportion",
+    of_sums=_mean_of_sums,
+    sensitivity=of_means,
+)
+
+STATISTICS: dict[str, Statistic] = {
+    each.name: each for each in (COUNT, TOTAL, MEAN, PROPORTION)
+}
+"""By name, in the order in which messages list them."""
+
+
+def statistic_of(name: str) -> Statistic:
+    """The statistic of a name; raises ``InputError`` for a name that is not known."""
+    if name not in STATISTICS:
+        known = ", ".join(STATISTICS)
+        raise InputError(f"The statistic must be one of {known}, but got '{name}'.")
+    return STATISTICS[name]
+
+
+def values_of(statistic: Statistic, outcome: FloatArray | None, n: int) -> FloatArray:
+    """What an array function takes as outcome, (n,)."""
+    return np.ones(n) if outcome is None or not statistic.needs_outcome else outcome
+
+
+def table_keys(statistics: Sequence[str], n_outcomes: int) -> tuple[tuple[str, int | None], ...]:
+    """Every table: statistic and column of the outcomes, None for a statistic of none."""
+    return tuple(
+        (name, column)
+        for name in statistics
+        for column in (range(n_outcomes) if statistic_of(name).needs_outcome else (None,))
+    )

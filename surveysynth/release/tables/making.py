@@ -1,0 +1,103 @@
+"""From a specification to the tables of its release: what is estimated, in which words."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from surveysynth.estimation.clusters import clusters_of
+from surveysynth.estimation.combining import Combined, t_interval
+from surveysynth.estimation.domains import Domains, build_domains
+from surveysynth.estimation.estimates import Estimates, Key
+from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.statistics import statistic_of, table_keys
+from surveysynth.release.tables.flags import policy_of
+from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
+
+if TYPE_CHECKING:
+    from surveysynth.spec.spec import Spec
+    from surveysynth.survey.survey import PublicDesign
+
+
+def domains_of(spec: "Spec", design: "PublicDesign") -> Domains:
+    """The rows of the tables, with the margins as they are labelled."""
+    margins = {column: spec.margin_label(column) for column in design.by}
+    return build_domains(design.frame, design.by, design.levels, margins)
+
+
+def keys_of(spec: "Spec") -> tuple[Key, ...]:
+    """Every table that a specification asks for, in its order."""
+    return table_keys(spec.tables.statistics, len(spec.synthesizer.outcome))
+
+
+def estimates_for(spec: "Spec", design: "PublicDesign", *, alone: bool = False) -> Estimates:
+    """What collects the datasets of a release, or one dataset ``alone``."""
+    return Estimates(
+        domains_of(spec, design),
+        SampleDesign.from_public(design),
+        keys_of(spec),
+        linearisation=spec.linearisation,
+        population_size=design.population_size,
+        draws=1 if alone else spec.privacy.m,
+        replicates=1 if alone else spec.privacy.replicates_per_draw,
+    )
+
+
+def release_tables(
+    spec: "Spec", design: "PublicDesign", estimates: Estimates
+) -> Mapping[str, Sequence[ReleaseTable]]:
+    """The combined tables, by statistic in the order of the specification."""
+    tables: dict[str, list[ReleaseTable]] = {}
+    for key in estimates.keys:
+        made = _table(spec, design, key, estimates.combined(key), estimates.domains)
+        tables.setdefault(key[0], []).append(made)
+    return tables
+
+
+def _table(
+    spec: "Spec", design: "PublicDesign", key: Key, combined: Combined, domains: Domains
+) -> ReleaseTable:
+    statistic, column = key
+    level = spec.tables.level
+    lower, upper = t_interval(combined, level)
+    numbers = TableNumbers(
+        estimate=combined.estimate,
+        se=combined.standard_error,
+        df=combined.df,
+        df_design=combined.df_design,
+        ci_lower=lower,
+        ci_upper=upper,
+        n=domains.n,
+    )
+    return make_table(
+        statistic,
+        None if column is None else design.outcome_names[column],
+        domains.table,
+        numbers,
+        level=level,
+        notes=_notes(spec, design, statistic),
+        flags=policy_of(spec.tables.flags, spec.tables.flag_action),
+    )
+
+
+def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
+    m, replicates = spec.privacy.m, spec.privacy.replicates_per_draw
+    datasets = f"{m * replicates} synthetic dataset{'s' if m * replicates > 1 else ''}"
+    draws = f"m = {m} released draw{'s' if m > 1 else ''}"
+    notes = [
+        f"Estimates from {datasets} ({draws}); standard errors by Taylor linearisation, "
+        "combined by the rules of partial synthesis."
+    ]
+    kind = statistic_of(statistic)
+    if kind.is_count and spec.linearisation == "ratio":
+        notes.append(
+            f"{kind.title} add up to the public population size, which has no sampling error."
+        )
+    if clusters := clusters_of(design):
+        notes.append(clusters.note)
+    if m == 1:
+        notes.append(
+            "With a single draw (m = 1) the variance of the synthesis cannot be estimated: "
+            "the standard errors leave it out."
+        )
+    if design.dropped:
+        notes.append(f"{design.dropped:,} survey records with missing values were left out.")
+    return notes
