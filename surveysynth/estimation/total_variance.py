@@ -160,11 +160,17 @@ def public_rows(*codes: IntArray) -> IntArray:
     return result.astype(np.int64)
 
 
+def public_row_columns(design: PublicDesign) -> tuple[str, ...]:
+    """The columns that make a public row: by, strata, PSU and the predictors of X."""
+    units = [each for each in (design.strata_name, design.psu_name) if each is not None]
+    return tuple(dict.fromkeys([*design.by, *units, *design.predictors]))
+
+
 def public_rows_of(design: PublicDesign) -> IntArray:
-    """The public rows (n,) of a design: cell of X, stratum, row of the table, PSU."""
-    by = [design.frame[name].factorize()[0] for name in design.by]
-    units = [each for each in (design.strata, design.psu) if each is not None]
-    return public_rows(design.matrix.cell, *by, *units)
+    """The public rows (n,) of a design."""
+    names = public_row_columns(design)
+    columns = [design.frame[name].factorize()[0].astype(np.int64) for name in names]
+    return public_rows(*columns, np.zeros(design.n, dtype=np.int64))
 
 
 class Composition:

@@ -50,7 +50,9 @@ def write_documents(
     replicates = facts.spec.privacy.replicates_per_draw
     every = [table for of_outcomes in tables.values() for table in of_outcomes]
     example = make_example(facts, every, separate_pair=separate_pair)
-    codebook = make_codebook(facts, replicates=replicates, separate_pair=separate_pair)
+    codebook = make_codebook(
+        facts, replicates=facts.published_replicates, separate_pair=separate_pair
+    )
     readme = make_readme(facts, example, replicates=replicates, separate_pair=separate_pair)
     write_json(codebook, folder / "codebook.json")
     write_json(make_privacy_record(facts, model_title), folder / PRIVACY_NAME)
@@ -63,7 +65,12 @@ def write_published(
     """What a mechanism publishes beside its draws, with all that it takes to go on from there: the
     specification and the seed of whatever came after."""
     for name, content in published.items():
-        whole = {**content, "seed": str(entropy), "specification": public_specification(facts)}
+        whole = {
+            **content,
+            "records_dropped": facts.design.dropped,
+            "seed": str(entropy),
+            "specification": public_specification(facts),
+        }
         write_json(whole, folder / name)
 
 

@@ -192,9 +192,9 @@ def facts_of(
 def ledger_entry(spec: "Spec", *, model: str, test: bool, released: bool = True) -> LedgerEntry:
     """The record of one run of the mechanism; ``released`` is false for comparisons."""
     from surveysynth.release.documents.privacy_file import library_versions
-    from surveysynth.spec.build import settings_of
+    from surveysynth.spec.build import mechanism_of
 
-    settings = settings_of(spec)
+    settings, privacy = mechanism_of(spec).settings, spec.privacy
     return LedgerEntry(
         spec=spec.path.name,
         spec_sha256=file_sha256(spec.path),
@@ -205,6 +205,8 @@ def ledger_entry(spec: "Spec", *, model: str, test: bool, released: bool = True)
         test=test,
         version=library_versions()["surveysynth"],
         released=released,
+        rho=privacy.budget.rho if privacy.strict else None,
+        delta=privacy.delta if privacy.strict else None,
     )
 
 
