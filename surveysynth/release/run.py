@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from surveysynth._support import progress as stages
 from surveysynth.errors import InputError
 from surveysynth.estimation.clusters import clusters_of, refuse_clusters
 from surveysynth.release.folder.bundle import Staging, plan_bundle, publish, staged
@@ -78,9 +79,9 @@ def release(
     spec = load_spec(spec_path)
     model, settings = engine_of(spec, model_of(spec)), settings_of(spec)
     if hasattr(model, "prepare"):
-        say("compiling the Stan program")
+        say(stages.COMPILING)
         model.prepare()
-    say("reading the survey")
+    say(stages.READING)
     survey = read_survey(spec)
     refuse_clusters(survey.design, model)
     facts = _facts(spec, survey.design, settings, model, test=seed is not None)
@@ -90,7 +91,7 @@ def release(
     )
     with staged(plan) as staging:
         tables = _write(facts, model, private, fit, staging, synthesis_rng, say)
-        say("writing")
+        say(stages.WRITING)
         entries = publish(plan, staging, entry)
     summary = summarise(entries, entry.data_sha256)
     return ReleaseResult(plan.out, plan.confidential, tables, facts.warnings, summary)
@@ -115,7 +116,7 @@ def _write(
     inference = spec.synthesizer.inference
     debiased = published_draws(model, design, private, rng, inference=inference, progress=say)
     facts = facts.with_inference(debiased.record)
-    say("synthetic data")
+    say(stages.SYNTHESIS)
     estimates = estimates_for(spec, design)
     writer = MicrodataWriter(design, staging.release / "microdata", facts.microdata_format)
     for dataset in datasets_of(
@@ -124,7 +125,7 @@ def _write(
     ):  # fmt: skip
         estimates.add(dataset)
         writer.write(dataset)
-    say("tables and documents")
+    say(stages.DOCUMENTS)
     tables = release_tables(spec, design, estimates)
     files.write_tables(facts, tables, staging.release)
     files.write_documents(
