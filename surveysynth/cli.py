@@ -233,7 +233,8 @@ def study(
     from surveysynth._support.progress import report_count
     from surveysynth.spec.spec import load_spec
     from surveysynth.studies.coverage import NOISE_METHODS, paper_study, two_stage_study
-    from surveysynth.studies.run import REPORT_NAME, write_study
+    from surveysynth.studies.folder import REPORT_NAME
+    from surveysynth.studies.run import write_study
     from surveysynth.studies.specified import study_of
 
     if spec is not None and two_stage:

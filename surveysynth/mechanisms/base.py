@@ -4,12 +4,17 @@ Each owns its settings, its guarantee in words, what it publishes beside the dra
 from them combine. Nothing outside this package knows risk weights, bounds or noise.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
 
 from surveysynth._support.types import Theta
+from surveysynth.mechanisms.statement import Statement
+from surveysynth.models.base import Model
 from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.survey.survey import Confidential, PublicDesign
 
 Progress = Callable[[str], None]
 """Called with the name of each stage as it begins; never with anything computed from the data."""
@@ -55,3 +60,66 @@ class PrivateDraws:
     def draw(self, index: int) -> Theta:
         """Parameters of released draw ``index`` (from 0), without a leading axis."""
         return {name: values[index] for name, values in self.theta.items()}
+
+
+Combining = Literal["partial_synthesis", "total_variance"]
+"""How estimates from the datasets of several draws combine (methods 5, strict 3)."""
+
+
+@dataclass(frozen=True, repr=False)
+class Released:
+    """What a run of a mechanism leaves: draws and files to publish, and what may not be.
+
+    published: contents of further published files, JSON-ready, by name; realised: scalars for the
+    confidential folder, JSON-ready; by_record: columns (n,) for it, or none.
+    """
+
+    draws: PrivateDraws
+    published: Mapping[str, Any] = field(default_factory=dict)
+    realised: Mapping[str, Any] = field(default_factory=dict)
+    by_record: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Mechanism(Protocol):
+    """A mechanism with its settings: all of it public but what ``run`` is given."""
+
+    @property
+    def name(self) -> str:
+        """In a specification."""
+
+    @property
+    def settings(self) -> Settings:
+        """As declared."""
+
+    @property
+    def combining(self) -> Combining:
+        """The rule for estimates from its draws."""
+
+    @property
+    def down_weights(self) -> bool:
+        """Whether draws are of a down-weighted posterior, which debiasing undoes."""
+
+    @property
+    def note(self) -> str:
+        """One sentence below every table."""
+
+    def run(
+        self,
+        model: Model,
+        design: PublicDesign,
+        confidential: Confidential,
+        rng: np.random.Generator,
+        progress: Progress | None = None,
+        *,
+        seeded: bool = False,
+    ) -> Released:
+        """What may be published, and what stays. ``seeded``: a test, which rng makes again."""
+
+    def statement(self, model: Model, design: PublicDesign, *, test: bool = False) -> Statement:
+        """The guarantee in words."""
+
+    def guarantee(self) -> dict[str, Any]:
+        """The guarantee for programs: the head of privacy.json."""
+
+    def described(self) -> dict[str, Any]:
+        """Its other settings for programs, JSON-ready."""

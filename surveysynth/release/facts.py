@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from surveysynth.estimation.clusters import Clusters
     from surveysynth.inference.debias import DebiasRecord
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-    from surveysynth.mechanisms.pseudo_posterior.statement import Statement
+    from surveysynth.mechanisms.statement import Statement
     from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import PublicDesign
 

@@ -16,6 +16,14 @@ from surveysynth.estimation.combining import Combined, t_interval
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, own_settings
+from surveysynth.studies.coverage import (
+    CONSISTENT,
+    LAPLACE,
+    NOISE,
+    CoverageStudy,
+    Inference,
+    Task,
+)
 from surveysynth.studies.measures import SAMPLE
 from surveysynth.studies.published import Conventions, PublishedConventions
 
@@ -24,10 +32,9 @@ if TYPE_CHECKING:
 
     from surveysynth.mechanisms.base import PrivateDraws
     from surveysynth.models.base import Model
-    from surveysynth.studies.coverage import CoverageStudy, Inference, Task
     from surveysynth.survey.survey import PublicDesign, Survey
 
-LAPLACE, CONSISTENT = "laplace", "laplace_consistent"
+#: Streams of random numbers; those before them are of the study.
 _NOISE, _MODEL = 2, 3
 
 
@@ -42,7 +49,7 @@ class TaskResult:
 class _Work:
     """Collects the replicates of one task."""
 
-    def __init__(self, study: "CoverageStudy") -> None:
+    def __init__(self, study: CoverageStudy) -> None:
         self.study = study
         self.frames: list[pd.DataFrame] = []
         self.refused: list[dict[str, Any]] = []
@@ -143,7 +150,7 @@ class NoiseTask(_Work):
 class SynthesisTask(_Work):
     """One synthesizer on a batch of samples, with every inference that is asked for."""
 
-    def __init__(self, study: "CoverageStudy", task: "Task") -> None:
+    def __init__(self, study: CoverageStudy, task: Task) -> None:
         from surveysynth.models import get_model
 
         super().__init__(study)
@@ -204,7 +211,7 @@ class SynthesisTask(_Work):
         releases: "dict[int, tuple[PublicDesign, PrivateDraws]]",
         m: int,
         method: str,
-        inference: "Inference",
+        inference: Inference,
         number: int,
     ) -> None:
         """Tables of every release of a batch with one kind of inference."""
@@ -229,7 +236,7 @@ class SynthesisTask(_Work):
                 self.add(sample, method, m, statistic, column, combined, self.bound)
 
     def _tables(
-        self, sample: int, design: "PublicDesign", draws: "PrivateDraws", inference: "Inference"
+        self, sample: int, design: "PublicDesign", draws: "PrivateDraws", inference: Inference
     ) -> Iterator[tuple[str, int | None, Combined]]:
         """The tables of one release."""
         from surveysynth.inference.published import datasets_of
@@ -261,3 +268,9 @@ def first(draws: "PrivateDraws", m: int, bound: float) -> "PrivateDraws":
     return PrivateDraws(
         draws.model, {name: values[:m] for name, values in draws.theta.items()}, settings
     )
+
+
+def run_task(study: CoverageStudy, task: Task) -> TaskResult:
+    """Everything of one task of a study."""
+    work = NoiseTask(study) if task.group == NOISE else SynthesisTask(study, task)
+    return work.result(study.samples_of(task))

@@ -20,13 +20,6 @@ from surveysynth.estimation.statistics import COUNT, MEAN, table_keys
 from surveysynth.estimation.taylor import Linearisation, SampleDesign
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.studies.batches import (
-    CONSISTENT,
-    LAPLACE,
-    NoiseTask,
-    SynthesisTask,
-    TaskResult,
-)
 from surveysynth.studies.clusters import check_clusters
 from surveysynth.studies.designs import WEIGHT, SamplingDesign
 from surveysynth.studies.measures import SAMPLE
@@ -38,6 +31,7 @@ if TYPE_CHECKING:
     from surveysynth.survey.survey import Survey
 
 NOISE = "noise"
+LAPLACE, CONSISTENT = "laplace", "laplace_consistent"
 NOISE_METHODS = (SAMPLE, LAPLACE, CONSISTENT)
 Inference = Literal["debiased", "paper", "published"]
 _SUFFIXES: dict[str, Inference] = {
@@ -242,11 +236,6 @@ class CoverageStudy:
         name = "" if column is None else self.population.outcome[column]
         columns = {"statistic": statistic, "outcome": name, "row": np.arange(rows), **values}
         return pd.DataFrame(columns)
-
-    def run(self, task: Task) -> TaskResult:
-        """Everything of one task."""
-        work = NoiseTask(self) if task.group == NOISE else SynthesisTask(self, task)
-        return work.result(self.samples_of(task))
 
 
 def paper_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:

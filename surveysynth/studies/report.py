@@ -11,18 +11,16 @@ from surveysynth.estimation.statistics import statistic_of
 from surveysynth.report.page import PAGE_CSS, Picture, figure_section
 from surveysynth.report.style import draw, png_bytes
 from surveysynth.studies import figures as plots
+from surveysynth.studies.coverage import CoverageStudy
+from surveysynth.studies.folder import FIGURES, REPORT_NAME, StudyResult
 from surveysynth.studies.measures import SAMPLE
-from surveysynth.studies.run import FIGURES, REPORT_NAME
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from surveysynth.studies.coverage import CoverageStudy
-    from surveysynth.studies.run import StudyResult
 
-
-def write_report(study: "CoverageStudy", result: "StudyResult") -> None:
+def write_report(study: CoverageStudy, result: StudyResult) -> None:
     """Write figures/*.png and report.html into the folder of a study."""
     pictures = list(_pictures(study, result.cells))
     folder = result.out / FIGURES
@@ -35,7 +33,7 @@ def write_report(study: "CoverageStudy", result: "StudyResult") -> None:
     (result.out / REPORT_NAME).write_text(page, encoding="utf-8")
 
 
-def _pictures(study: "CoverageStudy", cells: "pd.DataFrame") -> Iterator[Picture]:
+def _pictures(study: CoverageStudy, cells: "pd.DataFrame") -> Iterator[Picture]:
     mark, shown = _mark(study, cells), plots.with_error(cells)
 
     def picture(
@@ -73,7 +71,7 @@ def _pictures(study: "CoverageStudy", cells: "pd.DataFrame") -> Iterator[Picture
         )  # fmt: skip
 
 
-def _settings(study: "CoverageStudy") -> Iterator[tuple[int, float]]:
+def _settings(study: CoverageStudy) -> Iterator[tuple[int, float]]:
     """(m, bound) of every release of a sample."""
     for bound in study.bounds:
         for m in study.draws:
@@ -84,7 +82,7 @@ def _close(values: "pd.Series[float]", value: float) -> "pd.Series[bool]":
     return (values - value).abs() <= 1e-9 * value
 
 
-def _mark(study: "CoverageStudy", cells: "pd.DataFrame") -> str:
+def _mark(study: CoverageStudy, cells: "pd.DataFrame") -> str:
     samples = int(cells.loc[cells["method"] == SAMPLE, "replicates"].max())
     return (
         f"Simulation: {samples:,} samples of {study.design.n:,} records from a population of "
@@ -96,7 +94,7 @@ def _mark(study: "CoverageStudy", cells: "pd.DataFrame") -> str:
 
 
 def render_page(
-    study: "CoverageStudy", result: "StudyResult", pictures: "Iterable[Picture]"
+    study: CoverageStudy, result: StudyResult, pictures: "Iterable[Picture]"
 ) -> str:
     """The page as text, which needs nothing else; every label is escaped."""
     body = [
@@ -116,11 +114,11 @@ def render_page(
     )
 
 
-def _outcomes(study: "CoverageStudy") -> str:
+def _outcomes(study: CoverageStudy) -> str:
     return ", ".join(study.population.outcome)
 
 
-def _facts(study: "CoverageStudy", result: "StudyResult") -> str:
+def _facts(study: CoverageStudy, result: StudyResult) -> str:
     design, population = study.design, study.population
     strata = f"stratified by {population.strata}" if population.strata else "not stratified"
     size = f", size measured by {population.size}" if population.size else ""
@@ -165,13 +163,13 @@ def _summary(summary: "pd.DataFrame") -> str:
     return "\n".join(parts)
 
 
-def _shown_settings(study: "CoverageStudy") -> Iterator[tuple[int, float]]:
+def _shown_settings(study: CoverageStudy) -> Iterator[tuple[int, float]]:
     """Settings whose cells the page shows: at every bound the m of the mechanism's settings."""
     m = study.settings.m if study.settings.m in study.draws else study.draws[-1]
     yield from ((m, bound) for bound in study.bounds)
 
 
-def _cells(study: "CoverageStudy", cells: "pd.DataFrame", m: int, bound: float) -> str:
+def _cells(study: CoverageStudy, cells: "pd.DataFrame", m: int, bound: float) -> str:
     """Coverage and mean length by cell in the form of Tables 4 and 5 of [T]."""
     epsilon = 2.0 * m * bound
     here = ((cells["m"] == m) & _close(cells["epsilon"], epsilon)) | (cells["method"] == SAMPLE)
@@ -187,7 +185,7 @@ def _cells(study: "CoverageStudy", cells: "pd.DataFrame", m: int, bound: float) 
     return "\n".join(parts)
 
 
-def _cell_table(study: "CoverageStudy", cells: "pd.DataFrame", digits: int) -> str:
+def _cell_table(study: CoverageStudy, cells: "pd.DataFrame", digits: int) -> str:
     """One row a cell, a column a method."""
     labels = study.domains(study.population.frame).table[list(study.population.by)]
     found: dict[tuple[str, int], dict[Hashable, Any]] = {
@@ -215,7 +213,7 @@ def _cell_table(study: "CoverageStudy", cells: "pd.DataFrame", digits: int) -> s
     return _table(caption, [f"<tr>{head}</tr>"], rows)
 
 
-def _notes(study: "CoverageStudy") -> str:
+def _notes(study: CoverageStudy) -> str:
     notes = [
         "Truth is the population's own value. Bias, empirical standard deviation, mean standard "
         "error, RMSE and the Monte Carlo error of each are in cells.csv; every estimate of every "

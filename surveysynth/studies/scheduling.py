@@ -12,25 +12,23 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from surveysynth._support.doctor import THREAD_VARIABLES
 from surveysynth.errors import InputError
-
-if TYPE_CHECKING:
-    from surveysynth.studies.batches import TaskResult
-    from surveysynth.studies.coverage import CoverageStudy, Task
+from surveysynth.studies.batches import TaskResult, run_task
+from surveysynth.studies.coverage import CoverageStudy, Task
 
 #: A task is given up after so many failures.
 ATTEMPTS = 2
 
-Finished = Callable[["Task", "TaskResult | str"], None]
+Finished = Callable[[Task, TaskResult | str], None]
 """Called once for each task, as it ends: its result, or in words why it was given up."""
 
 
 def run_tasks(
-    study: "CoverageStudy",
-    tasks: "Sequence[Task]",
+    study: CoverageStudy,
+    tasks: Sequence[Task],
     finished: Finished,
     *,
     scheduler: str | None = None,
@@ -47,14 +45,14 @@ def run_tasks(
         _run_on_cluster(study, tasks, finished, scheduler)
     elif workers == 1:
         for task in tasks:
-            finished(task, study.run(task))
+            finished(task, run_task(study, task))
     else:
         _run_in_processes(study, tasks, finished, workers or os.cpu_count() or 1)
 
 
 # --- Processes of this machine ------------------------------------------------------------------
 
-_STUDY: "list[CoverageStudy]" = []
+_STUDY: list[CoverageStudy] = []
 
 
 def _start_worker(pickled: bytes) -> None:
@@ -74,8 +72,8 @@ def _end_with(parent: Any) -> None:
     os._exit(1)
 
 
-def _run_in_worker(task: "Task") -> "TaskResult":
-    return _STUDY[0].run(task)
+def _run_in_worker(task: Task) -> TaskResult:
+    return run_task(_STUDY[0], task)
 
 
 @contextmanager
@@ -116,7 +114,7 @@ class _Pool:
 
 
 def _run_in_processes(
-    study: "CoverageStudy", tasks: "Sequence[Task]", finished: Finished, workers: int
+    study: CoverageStudy, tasks: Sequence[Task], finished: Finished, workers: int
 ) -> None:
     pickled = pickle.dumps(study)
     left = list(tasks)
@@ -129,8 +127,8 @@ def _run_in_processes(
 
 
 def _run_side_by_side(
-    pickled: bytes, tasks: "Sequence[Task]", finished: Finished, workers: int
-) -> "tuple[list[Task], list[Task]]":
+    pickled: bytes, tasks: Sequence[Task], finished: Finished, workers: int
+) -> tuple[list[Task], list[Task]]:
     """Run tasks until all are done or a worker dies: those not begun, and those that were lost."""
     waiting = list(tasks)
     running: dict[Future[TaskResult], Task] = {}
@@ -151,7 +149,7 @@ def _run_side_by_side(
     return [], []
 
 
-def _collect(running: "dict[Future[TaskResult], Task]", finished: Finished) -> "list[Task]":
+def _collect(running: dict[Future[TaskResult], Task], finished: Finished) -> list[Task]:
     """Wait for the tasks that run and hand over what they found; those that were lost."""
     lost = []
     for future, task in running.items():
@@ -164,7 +162,7 @@ def _collect(running: "dict[Future[TaskResult], Task]", finished: Finished) -> "
     return lost
 
 
-def _run_alone(pickled: bytes, task: "Task", finished: Finished) -> None:
+def _run_alone(pickled: bytes, task: Task, finished: Finished) -> None:
     """The second attempt."""
     with _Pool(pickled, 1) as executor:
         try:
@@ -179,16 +177,16 @@ def _run_alone(pickled: bytes, task: "Task", finished: Finished) -> None:
 # --- A Dask cluster -----------------------------------------------------------------------------
 
 
-def _unpickled(pickled: bytes) -> "CoverageStudy":
+def _unpickled(pickled: bytes) -> CoverageStudy:
     return pickle.loads(pickled)  # type: ignore[no-any-return]
 
 
-def _run_on(study: "CoverageStudy", task: "Task") -> "TaskResult":
-    return study.run(task)
+def _run_on(study: CoverageStudy, task: Task) -> TaskResult:
+    return run_task(study, task)
 
 
 def _run_on_cluster(
-    study: "CoverageStudy", tasks: "Sequence[Task]", finished: Finished, scheduler: str
+    study: CoverageStudy, tasks: Sequence[Task], finished: Finished, scheduler: str
 ) -> None:
     try:
         from dask.distributed import Client, as_completed

@@ -184,6 +184,11 @@ def check_outcome(outcome: FloatArray, name: str, transform: Transform, source: 
             f"{source}: outcome {name!r}: values become infinite under {transform.describe(name)}; "
             "choose another transform_scale."
         )
+
+
+def check_varying(outcome: FloatArray, name: str, transform: Transform, source: str) -> None:
+    """Raise ``InputError`` for an outcome, checked as above, that is constant."""
+    transformed = transform.forward(outcome)
     spread = float(np.ptp(transformed))
     if spread <= 1e-9 * max(1.0, float(np.abs(transformed).max())):
         raise InputError(

@@ -6,7 +6,7 @@ takes only a ``PublicDesign`` cannot publish one (methods 1).
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -26,6 +26,7 @@ from surveysynth.survey.checks import (
     check_outcome,
     check_roles,
     check_strata,
+    check_varying,
     check_weight,
     sampling_fractions,
 )
@@ -76,6 +77,20 @@ class PublicDesign:
     def n(self) -> int:
         """Number of records."""
         return len(self.frame)
+
+    def in_order(self, order: IntArray) -> "PublicDesign":
+        """The same design with its records in another order (n,), cells of X numbered anew."""
+        frame = self.frame.iloc[order].reset_index(drop=True)
+        matrix = build_design_matrix(
+            frame, self.matrix.formula, by=self.by, strata=self.strata_name
+        )
+        return replace(
+            self,
+            frame=frame,
+            matrix=matrix,
+            strata=None if self.strata is None else self.strata[order],
+            psu=None if self.psu is None else self.psu[order],
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -132,6 +147,7 @@ class Survey:
         margin_labels: Mapping[str, str] | None = None,
         statistics: Sequence[str] = (),
         binary_for: Sequence[str] = (),
+        refuse_degenerate: bool = True,
         source: str = "the data frame",
     ) -> "Survey":
         """Validate a frame of records and split it into its public and confidential parts.
@@ -141,8 +157,10 @@ class Survey:
         name of the margin of a by column, "All" unless given. ``statistics``: tables to be made,
         which need a weight; ``binary_for``: those of them that need an outcome of 0 and 1 as it is
         ("proportion"). ``design_effect``: public factor by which the PSUs
-        raise variances, for models without effects of PSUs (methods 3). ``source``: what messages
-        call the data.
+        raise variances, for models without effects of PSUs (methods 3). ``refuse_degenerate``:
+        False takes outcomes and weights that do not vary or that X determines as well, for a
+        mechanism that may refuse nothing by what the values are (strict 1). ``source``: what
+        messages call the data.
 
         Raises ``InputError`` for anything that the methods cannot take; the message counts
         confidential cells and never shows one.
@@ -158,12 +176,47 @@ class Survey:
         orders = {name: tuple(order) for name, order in (level_order or {}).items() if order}
         check_by_levels(records.text, roles.by, orders, margin_labels or {}, source)
         _check_values(records, roles, tuple(each), binary_for, source)
+        if refuse_degenerate:
+            _check_varying(records, roles, tuple(each), source)
         n_public = _population_size(population_size, records.n, source)
         _check_design_effect(design_effect, psu)
-        return _assemble(
+        design = _public_design(
             records, roles, tuple(each), predictors, lonely_psu, n_public, orders, source,
             design_effect,
         )  # fmt: skip
+        confidential = _confidential(records, roles)
+        if refuse_degenerate:
+            _check_determined(design, confidential, roles, source)
+        return cls(design, confidential)
+
+    def in_order(self, order: IntArray) -> "Survey":
+        """The same records in another order (n,)."""
+        weight = self.confidential.sampling_weight
+        outcome = self.confidential.outcome[order]
+        taken = Confidential(outcome, None if weight is None else weight[order])
+        return Survey(self.design.in_order(order), taken)
+
+
+def public_design(
+    frame: pd.DataFrame,
+    roles: Roles,
+    transforms: tuple[Transform, ...],
+    *,
+    predictors: str,
+    lonely_psu: str,
+    population_size: float | None,
+    orders: Mapping[str, Sequence[str]],
+    design_effect: float | None,
+    source: str,
+) -> PublicDesign:
+    """The public half alone, of a frame with public columns: those of ``Survey.from_frame``, which
+    checked them once. Sampling fractions are the caller's to add."""
+    public = replace(roles, outcomes=(), weight=None, fpc=None)
+    records = read_records(frame, public, "fail", source)
+    return _public_design(
+        records, replace(roles, fpc=None), transforms, predictors, lonely_psu, population_size,
+        orders, source, design_effect,
+    )  # fmt: skip
 
 
 def make_roles(
@@ -233,6 +286,13 @@ def _check_values(
             check_binary(records.numbers[name], name, transform, statistic, source)
 
 
+def _check_varying(
+    records: Records, roles: Roles, transforms: tuple[Transform, ...], source: str
+) -> None:
+    for name, transform in zip(roles.outcomes, transforms, strict=True):
+        check_varying(records.numbers[name], name, transform, source)
+
+
 def _population_size(size: float | None, n: int, source: str) -> float | None:
     if size is None:
         return None
@@ -257,7 +317,7 @@ def _check_design_effect(design_effect: float | None, psu: str | None) -> None:
         )
 
 
-def _assemble(
+def _public_design(
     records: Records,
     roles: Roles,
     transforms: tuple[Transform, ...],
@@ -267,8 +327,8 @@ def _assemble(
     orders: Mapping[str, Sequence[str]],
     source: str,
     design_effect: float | None,
-) -> Survey:
-    """Codes, matrix and the checks that need them; then the two halves."""
+) -> PublicDesign:
+    """Codes and the model matrix."""
     strata, psu, fpc = _sample_codes(records, roles, lonely_psu, source)
     frame = records.public_frame(roles)
     matrix = build_design_matrix(
@@ -279,17 +339,7 @@ def _assemble(
         outcome_names=roles.outcomes,
         weight_name=roles.weight,
     )
-    outcome = np.stack([records.numbers[name] for name in roles.outcomes], axis=1)
-    # A copy: the column may be a view of the caller's frame.
-    weight = None if roles.weight is None else records.numbers[roles.weight].copy()
-    pairs = zip(transforms, outcome.T, strict=True)
-    transformed = np.stack([transform.forward(values) for transform, values in pairs], axis=1)
-    kinds = [transform.kind for transform in transforms]
-    log_weight = None if weight is None else np.log(weight)
-    check_not_determined(matrix, transformed, log_weight, roles, kinds, source)
-    if psu is not None and design_effect is None:  # the model is to have effects of the units
-        check_not_determined_within(matrix, psu, transformed, log_weight, roles, source)
-    design = PublicDesign(
+    return PublicDesign(
         frame=frame,
         by=roles.by,
         levels={name: _levels(records.text[name], orders.get(name)) for name in roles.by},
@@ -310,7 +360,30 @@ def _assemble(
         fpc_name=roles.fpc,
         design_effect=None if design_effect is None else float(design_effect),
     )
-    return Survey(design, Confidential(outcome, weight))
+
+
+def _confidential(records: Records, roles: Roles) -> Confidential:
+    outcome = np.stack([records.numbers[name] for name in roles.outcomes], axis=1)
+    # A copy: the column may be a view of the caller's frame.
+    weight = None if roles.weight is None else records.numbers[roles.weight].copy()
+    return Confidential(outcome, weight)
+
+
+def _check_determined(
+    design: PublicDesign, confidential: Confidential, roles: Roles, source: str
+) -> None:
+    """Raise ``InputError`` where X or the PSUs tell an outcome or the weight."""
+    pairs = zip(design.transforms, confidential.outcome.T, strict=True)
+    transformed = np.stack([transform.forward(values) for transform, values in pairs], axis=1)
+    kinds = [transform.kind for transform in design.transforms]
+    weight = confidential.sampling_weight
+    log_weight = None if weight is None else np.log(weight)
+    check_not_determined(design.matrix, transformed, log_weight, roles, kinds, source)
+    if design.psu is not None and design.design_effect is None:
+        # The model is to have effects of the units.
+        check_not_determined_within(
+            design.matrix, design.psu, transformed, log_weight, roles, source
+        )
 
 
 def _sample_codes(

@@ -13,6 +13,7 @@ import argparse  # noqa: E402
 import time  # noqa: E402
 from dataclasses import replace  # noqa: E402
 
+from surveysynth.studies.batches import run_task  # noqa: E402
 from surveysynth.studies.coverage import CoverageStudy, Task, paper_study  # noqa: E402
 
 
@@ -21,7 +22,7 @@ def spent(study: CoverageStudy, group: str) -> float:
     begun = time.process_time()
     for task in study.tasks():
         if task.group == group:
-            study.run(Task(task.batch, group))
+            run_task(study, Task(task.batch, group))
     return (time.process_time() - begun) / study.replicates
 
 

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.studies.coverage import CoverageStudy, paper_study
-from surveysynth.studies.run import CELLS_NAME, StudyResult, write_study
+from surveysynth.studies.folder import CELLS_NAME, StudyResult
+from surveysynth.studies.run import write_study
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SEED = 20260101

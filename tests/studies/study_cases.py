@@ -43,10 +43,10 @@ class Deadly(CoverageStudy):
     folder: str = ""
     deaths: int = 1
 
-    def run(self, task):
+    def samples_of(self, task):
         if task.batch == 1:
             died = len(list(Path(self.folder).iterdir()))
             if died < self.deaths:
                 (Path(self.folder) / str(died)).touch()
                 os._exit(9)
-        return super().run(task)
+        return super().samples_of(task)

@@ -8,6 +8,7 @@ import pytest
 
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.taylor import SampleDesign, estimate_domains
+from surveysynth.studies.batches import run_task
 from surveysynth.studies.coverage import CoverageStudy, Task, two_stage_study
 from surveysynth.studies.designs import SamplingDesign
 from surveysynth.studies.measures import measure_cells
@@ -32,7 +33,7 @@ def cluster_study(cls=CoverageStudy, design=TWO_STAGE, **changes):
 
 def test_variances_by_unit_are_those_of_repeated_samples():
     study = cluster_study(replicates=100, batch=100)
-    made = study.run(Task(0, "noise")).replicates
+    made = run_task(study, Task(0, "noise")).replicates
     cells = measure_cells(made, study.truth())
     frame = cells.join(study.domains(population().frame).table, on="row")
     frame = frame[(frame["statistic"] == "mean") | (frame["stratum"] != "All")]
@@ -67,7 +68,9 @@ def test_a_declared_design_effect_is_of_synthetic_data_alone():
     assert design.design_effect == 4.0
     assert SampleDesign.from_public(design).degrees_of_freedom == 40 - 4
     few = [
-        cluster_study(design_effect=effect, replicates=2, batch=2).run(Task(0, "noise")).replicates
+        run_task(
+            cluster_study(design_effect=effect, replicates=2, batch=2), Task(0, "noise")
+        ).replicates
         for effect in (None, 4.0)
     ]
     np.testing.assert_array_equal(few[0]["se"], few[1]["se"])
@@ -123,7 +126,7 @@ def test_batches_are_of_one_number_of_units(monkeypatch, design_effect):
     study = cluster_study(
         _Uneven, methods=("fbs_paper",), replicates=5, batch=5, design_effect=design_effect
     )
-    result = study.run(Task(0, "fbs"))
+    result = run_task(study, Task(0, "fbs"))
     assert groups == [[400] * 3, [390] * 2]
     assert effects == {design_effect is None}
     assert sorted(result.refusals["sample"]) == [0, 1, 2, 3, 4]

@@ -19,6 +19,7 @@ from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.studies import batches
+from surveysynth.studies.batches import run_task
 from surveysynth.studies.coverage import CoverageStudy, Task, paper_study
 from surveysynth.studies.designs import SamplingDesign
 from surveysynth.studies.measures import measure_cells, root_ratio, summarise_methods
@@ -142,7 +143,7 @@ def test_truth_is_the_population():
 
 def test_sample_method_is_the_survey_estimate():
     study = small_study()
-    result = study.run(Task(1, "noise")).replicates
+    result = run_task(study, Task(1, "noise")).replicates
     survey = study.survey(3)
     domains = build_domains(survey.design.frame, ("field", "gender"), population().levels)
     direct = estimate_domains(
@@ -187,7 +188,7 @@ def test_fewer_draws_are_the_first_of_the_same_fit(monkeypatch):
         batches, "first", lambda *arguments: released.append(plain(*arguments)) or released[-1]
     )
     study = whole_study(methods=("fbs_paper",), draws=(1, 3))
-    result = study.run(Task(0, "fbs"))
+    result = run_task(study, Task(0, "fbs"))
     assert result.refusals.empty
     assert len(seen) == 1
     ((private, _),) = seen[0]
@@ -218,7 +219,7 @@ def test_debiased_inference_takes_debiased_draws_and_variances_of_samples(monkey
 
     monkeypatch.setattr("surveysynth.inference.debias.debias_many", shifted)
     study = whole_study(methods=("fbs", "fbs_paper"), replicates_per_draw=4)
-    result = study.run(Task(0, "fbs"))
+    result = run_task(study, Task(0, "fbs"))
     assert result.refusals.empty
     assert plans == [study.debias_plan]
     means = result.replicates.query("statistic == 'mean' and row == 0").set_index("method")
@@ -297,9 +298,9 @@ def test_every_bound_has_a_fit_and_the_first_is_that_of_a_study_of_its_own():
     assert both.bounds == (1.8, 3.4)
     assert both.epsilons == pytest.approx((3.6, 6.8, 7.2, 13.6))
     assert [task.name for task in both.tasks()] == ["00000_noise", "00000_fbs", "00000_fbs_2"]
-    noise, low, high = (both.run(task).replicates for task in both.tasks())
+    noise, low, high = (run_task(both, task).replicates for task in both.tasks())
     assert len(low) == len(high) == 2 * 2 * 27
-    pd.testing.assert_frame_equal(low, one.run(Task(0, "fbs")).replicates)
+    pd.testing.assert_frame_equal(low, run_task(one, Task(0, "fbs")).replicates)
     assert (high["epsilon"] / high["m"]).unique() == pytest.approx(6.8)
     # Common random numbers: more of the likelihood is kept, and little else changes.
     both_estimates = low.merge(high, on=["m", "sample", "statistic", "row"])
@@ -308,7 +309,7 @@ def test_every_bound_has_a_fit_and_the_first_is_that_of_a_study_of_its_own():
     assert (ratio != 1).any()
     counts = noise[noise["method"] == "laplace"]
     assert sorted(set(counts["epsilon"])) == pytest.approx([3.6, 6.8, 7.2, 13.6])
-    plain = one.run(Task(0, "noise")).replicates
+    plain = run_task(one, Task(0, "noise")).replicates
     same = noise[noise["epsilon"].isin(set(plain["epsilon"]))].reset_index(drop=True)
     pd.testing.assert_frame_equal(same, plain)
 

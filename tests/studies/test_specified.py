@@ -14,11 +14,13 @@ from surveysynth.errors import InputError
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.spec import load_spec, parse_spec
 from surveysynth.studies import specified
+from surveysynth.studies.batches import run_task
 from surveysynth.studies.coverage import method_names
 from surveysynth.studies.designs import Allocation, DesignKind
 from surveysynth.studies.example import write_example
+from surveysynth.studies.folder import fingerprint
 from surveysynth.studies.population import superpopulation
-from surveysynth.studies.run import fingerprint, write_study
+from surveysynth.studies.run import write_study
 from surveysynth.studies.specified import read_population, study_of
 from surveysynth.survey.transforms import Transform
 
@@ -257,7 +259,7 @@ def test_the_command_takes_a_specification(folder, tmp_path, monkeypatch, capsys
 
     def in_this_process(study, tasks, finished, **options):
         for task in tasks:
-            finished(task, study.run(task))
+            finished(task, run_task(study, task))
 
     monkeypatch.setattr(specified, "study_of", noted)
     monkeypatch.setattr("surveysynth.studies.run.run_tasks", in_this_process)

@@ -5,6 +5,7 @@ import pytest
 
 from surveysynth import cli
 from surveysynth.studies import coverage, scheduling
+from surveysynth.studies.batches import run_task
 from surveysynth.studies.run import write_study
 from tests.studies.study_cases import small_study
 
@@ -59,7 +60,7 @@ def test_an_interrupted_study_says_what_is_kept(asked, tmp_path, capsys, monkeyp
 def test_failed_batches_have_an_exit_code(asked, tmp_path, capsys, monkeypatch):
     def one_fails(study, tasks, finished, **options):
         for task in tasks:
-            finished(task, "it broke" if task.batch == 1 else study.run(task))
+            finished(task, "it broke" if task.batch == 1 else run_task(study, task))
 
     monkeypatch.setattr("surveysynth.studies.run.run_tasks", one_fails)
     out = tmp_path / "out"

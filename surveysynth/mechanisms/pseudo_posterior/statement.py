@@ -1,37 +1,9 @@
 """What a release guarantees and what it does not, in words (methods 2). Public inputs only."""
 
-from dataclasses import dataclass
-from typing import Any
-
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.statement import SEEDED, Statement, not_units, public_assumptions
 from surveysynth.models.base import Model, psu_codes
 from surveysynth.survey.survey import PublicDesign
-
-
-@dataclass(frozen=True)
-class Statement:
-    """The guarantee in paragraphs, what is public by assumption, what epsilon does not cover."""
-
-    guarantee: tuple[str, ...]
-    assumptions: tuple[str, ...]
-    not_covered: tuple[str, ...]
-
-    @property
-    def paragraphs(self) -> tuple[str, ...]:
-        """The whole statement as Markdown paragraphs, lists included."""
-        return (
-            *self.guarantee,
-            "Public by assumption:\n\n" + "\n".join(f"- {item}" for item in self.assumptions),
-            "What epsilon does not cover:\n\n" + "\n".join(f"- {i}" for i in self.not_covered),
-        )
-
-    def as_dict(self) -> dict[str, Any]:
-        """For privacy.json: the statement and its lists."""
-        return {
-            "statement": list(self.guarantee),
-            "assumptions": list(self.assumptions),
-            "not_covered": list(self.not_covered),
-        }
 
 
 def privacy_statement(
@@ -44,7 +16,7 @@ def privacy_statement(
             *_guarantee(settings, model),
             *_effects(design, model),
         ),
-        assumptions=_assumptions(design),
+        assumptions=public_assumptions(design),
         not_covered=_not_covered(design, settings),
     )
 
@@ -52,10 +24,7 @@ def privacy_statement(
 def _warnings(settings: MechanismSettings, test: bool) -> tuple[str, ...]:
     warnings = []
     if test:
-        warnings.append(
-            "THIS IS A TEST AND NOT PRIVATE: its random numbers come from a seed, so anyone who "
-            "has the seed can undo the protection."
-        )
+        warnings.append(SEEDED)
     if not settings.private:
         warnings.append(
             "NOT PRIVATE: risk = none. No record was down-weighted and no epsilon is claimed."
@@ -118,36 +87,6 @@ def _risk(settings: MechanismSettings) -> str:
     )
 
 
-def _assumptions(design: PublicDesign) -> tuple[str, ...]:
-    columns = list(design.frame.columns)
-    items = [f"who is in the sample: the {design.n:,} records and hence every unweighted cell size"]
-    if columns:
-        items.append("the design variables of each record: " + ", ".join(map(str, columns)))
-    if design.fpc is not None:
-        items.append("the sampling fractions of the strata")
-    if design.design_effect is not None:
-        items.append(
-            f"the design effect of clustering, {design.design_effect:g}, declared by the publisher"
-        )
-    if design.population_size is not None:
-        items.append(f"the population size, {design.population_size:,.10g}")
-    constants = ", ".join(
-        transform.describe(name)
-        for transform, name in zip(design.transforms, design.outcome_names, strict=True)
-    )
-    items.append(f"the transforms of the outcomes with their constants: {constants}")
-    items.append(
-        "the settings: model, formula, priors, epsilon and all others, chosen without a look at "
-        "the outcomes and weights"
-    )
-    if design.dropped:
-        items.append(
-            f"which records were dropped for missing values ({design.dropped:,}), item "
-            "nonresponse included"
-        )
-    return tuple(items)
-
-
 def _not_covered(design: PublicDesign, settings: MechanismSettings) -> tuple[str, ...]:
     if not settings.private:
         return ("Nothing is covered: there is no epsilon.",)
@@ -156,7 +95,7 @@ def _not_covered(design: PublicDesign, settings: MechanismSettings) -> tuple[str
         "though they were computed from the confidential data.",
         "That a release was made at all: fits that had not converged or missed the target would "
         "have been refused, and that decision depends on the confidential data.",
-        f"Clusters: protection is of single records{_not_units(design)}. A household, an employer "
+        f"Clusters: protection is of single records{not_units(design)}. A household, an employer "
         "or a primary sampling unit with several records is not protected as a whole.",
         "Other releases from the same survey: their epsilons add up.",
     ]
@@ -169,11 +108,6 @@ def _not_covered(design: PublicDesign, settings: MechanismSettings) -> tuple[str
             "epsilon takes as fixed like the weights themselves.",
         )
     return tuple(items)
-
-
-def _not_units(design: PublicDesign) -> str:
-    """The survey's own PSUs, by name."""
-    return "" if design.psu_name is None else f", not of primary sampling units ({design.psu_name})"
 
 
 #: How one record reaches the weights of others, by measure: epsilon covers none of it.

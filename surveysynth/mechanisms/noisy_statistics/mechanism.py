@@ -1,0 +1,88 @@
+"""Noisy statistics as one of the mechanisms (strict)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from surveysynth.mechanisms.base import Combining, Progress, Released
+from surveysynth.mechanisms.noisy_statistics import run as mechanism
+from surveysynth.mechanisms.noisy_statistics.noise import NoiseSource, SeededNoise, SystemNoise
+from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
+from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE, strict_statement
+from surveysynth.mechanisms.statement import Statement
+from surveysynth.models.base import Model
+from surveysynth.survey.survey import Confidential, PublicDesign
+
+STATISTICS_NAME = "statistics.json"
+
+
+@dataclass(frozen=True)
+class NoisyStatisticsMechanism:
+    """Exact noise on sufficient statistics; all else is post-processing."""
+
+    settings: NoisySettings
+    name: str = "noisy_statistics"
+    combining: Combining = "total_variance"
+    down_weights: bool = False
+
+    @property
+    def note(self) -> str:
+        """One sentence below every table."""
+        budget = self.settings.budget
+        return (
+            f"Privacy: {GUARANTEE}, rho = {budget.rho:.4g} (epsilon = {budget.epsilon:.4g} at "
+            f"delta = {budget.delta:.3g}), for the whole release, with the assumptions and limits "
+            "stated in README.md."
+        )
+
+    def run(
+        self,
+        model: Model,
+        design: PublicDesign,
+        confidential: Confidential,
+        rng: np.random.Generator,
+        progress: Progress | None = None,
+        *,
+        seeded: bool = False,
+    ) -> Released:
+        """Statistics with noise of the operating system, and draws; ``rng`` serves the draws, and
+        in a test the noise as well."""
+        source: NoiseSource = SeededNoise(rng.spawn(1)[0]) if seeded else SystemNoise()
+        made = mechanism.run(
+            model, design, confidential, self.settings, rng, progress, source=source
+        )
+        published = {
+            "statistics": made.statistics.to_dict(),
+            "posterior": {
+                "r_hat": dict(made.record.r_hat),
+                "ess": dict(made.record.ess),
+                "sweeps_between_draws": made.record.thinning,
+            },
+        }
+        return Released(made.draws, published={STATISTICS_NAME: published})
+
+    def statement(self, model: Model, design: PublicDesign, *, test: bool = False) -> Statement:
+        """The guarantee in words."""
+        return strict_statement(design, self.settings, model, test=test)
+
+    def guarantee(self) -> dict[str, Any]:
+        """A guarantee at any n, in rho and as (epsilon, delta)."""
+        budget = self.settings.budget
+        return {
+            "guarantee": GUARANTEE,
+            "rho": budget.rho,
+            "epsilon": budget.epsilon,
+            "delta": budget.delta,
+            "protect": self.settings.protect,
+        }
+
+    def described(self) -> dict[str, Any]:
+        """Declared constants."""
+        settings = self.settings
+        return {
+            "declared": {
+                name: {"centre": each.centre, "spread": each.spread}
+                for name, each in {**settings.declared, "weight": settings.weight}.items()
+            },
+        }

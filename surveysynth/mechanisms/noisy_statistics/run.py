@@ -1,0 +1,201 @@
+"""The mechanism of noisy statistics: strict differential privacy at any n (strict 1 and 2).
+
+``release_statistics`` is the one place where confidential records and noise meet. Whatever follows
+is a function of what it returns: ``posterior_draws`` may be run any number of times, by any model
+that has such statistics, at no further cost.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from surveysynth._support.types import INTERNAL_SUFFIX, IntArray, Theta
+from surveysynth.errors import RefusedError
+from surveysynth.mechanisms.base import PrivateDraws, Progress
+from surveysynth.mechanisms.noisy_statistics.design import NoiseDesign
+from surveysynth.mechanisms.noisy_statistics.full_rank import full_rank
+from surveysynth.mechanisms.noisy_statistics.implied import implied_sample
+from surveysynth.mechanisms.noisy_statistics.moments import NoisyMoments, PublicSums
+from surveysynth.mechanisms.noisy_statistics.noise import NoiseSource
+from surveysynth.mechanisms.noisy_statistics.posterior import sample_noisy
+from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
+from surveysynth.mechanisms.noisy_statistics.statistics import NoisyStatistics, noisy_statistics
+from surveysynth.models.base import Model, psu_codes
+from surveysynth.sampling.convergence import check_convergence
+from surveysynth.survey.survey import Confidential, PublicDesign
+
+#: Sweeps between kept draws: first, and after each fit that has not converged. Nothing but time
+#: is spent by a further fit.
+THINNINGS = (2, 8, 32)
+
+
+@dataclass(frozen=True)
+class PosteriorRecord:
+    """How the draws came about, all of it public: largest R-hat and smallest effective sample size
+    by group of parameters, and sweeps between kept draws."""
+
+    r_hat: Mapping[str, float]
+    ess: Mapping[str, float]
+    thinning: int
+
+
+@dataclass(frozen=True)
+class NoisyRelease:
+    """What is published of a survey: its noisy statistics, draws from them, and their record."""
+
+    statistics: NoisyStatistics
+    draws: PrivateDraws
+    record: PosteriorRecord
+
+
+def run(
+    model: Model,
+    design: PublicDesign,
+    confidential: Confidential,
+    settings: NoisySettings,
+    rng: np.random.Generator,
+    progress: Progress | None = None,
+    *,
+    source: NoiseSource | None = None,
+) -> NoisyRelease:
+    """Statistics with noise from ``source``, the operating system's unless given, and draws.
+
+    ``rng`` serves what follows the noise; its seed may be published. Raises ``InputError`` for a
+    model without such statistics or settings that do not fit the survey, all of it public, and
+    ``RefusedError`` where the chains do not converge, which the noisy statistics alone decide.
+    """
+    say = progress or (lambda stage: None)
+    say("noisy statistics")
+    statistics = release_statistics(model, design, confidential, settings, source)
+    say("posterior under the noise")
+    draws, record = posterior_draws(model, design, statistics, settings, rng)
+    return NoisyRelease(statistics, draws, record)
+
+
+def release_statistics(
+    model: Model,
+    design: PublicDesign,
+    confidential: Confidential,
+    settings: NoisySettings,
+    source: NoiseSource | None = None,
+) -> NoisyStatistics:
+    """The noisy statistics of z = (transformed outcomes, log weight).
+
+    The model says whether sums by PSU are among them. Raises ``InputError`` before the survey is
+    looked at.
+    """
+    implied_sample(model)  # refuses a model without such statistics
+    noise = noise_design(model, design, settings)
+    columns = [t.forward(confidential.outcome[:, j]) for j, t in enumerate(design.transforms)]
+    if confidential.sampling_weight is not None:
+        columns.append(np.log(confidential.sampling_weight))
+    return noisy_statistics(
+        noise,
+        design.matrix.cell,
+        np.stack(columns, axis=1),
+        budget=settings.budget,
+        psu=psu_codes(model, design),
+        records=settings.unit_size(design),
+        source=source,
+    )
+
+
+def noise_design(model: Model, design: PublicDesign, settings: NoisySettings) -> NoiseDesign:
+    """The public shape of the noise for this design."""
+    psu = psu_codes(model, design)
+    n_psu = 0 if psu is None else int(psu.max()) + 1
+    return NoiseDesign.optimal(design.matrix.x_cells, settings.clipping(design), n_psu=n_psu)
+
+
+def posterior_draws(
+    model: Model,
+    design: PublicDesign,
+    statistics: NoisyStatistics,
+    settings: NoisySettings,
+    rng: np.random.Generator,
+) -> tuple[PrivateDraws, PosteriorRecord]:
+    """m draws of the model's parameters given the noisy statistics, and how they came about."""
+    (result,) = posterior_batch(model, [(design, statistics)], settings, [rng])
+    if isinstance(result, RefusedError):
+        raise result
+    return result
+
+
+def posterior_batch(
+    model: Model,
+    releases: Sequence[tuple[PublicDesign, NoisyStatistics]],
+    settings: NoisySettings,
+    rngs: Sequence[np.random.Generator],
+) -> list[tuple[PrivateDraws, PosteriorRecord] | RefusedError]:
+    """``posterior_draws`` of many releases side by side: draws, or why there are none.
+
+    Their numbers of columns of X and of PSUs must be the same, and their settings. Fits that have
+    not converged are run again, longer, without the others.
+    """
+    implied_sample(model)  # refuses a model without such statistics
+    results: list[tuple[PrivateDraws, PosteriorRecord] | RefusedError | None]
+    results = [None] * len(releases)
+    waiting = list(range(len(releases)))
+    for thinning in THINNINGS:
+        parts = [_moments(model, *releases[i]) for i in waiting]
+        theta = sample_noisy(
+            model,
+            NoisyMoments.stacked([moments for moments, _ in parts]),
+            PublicSums.stacked([sums for _, sums in parts]),
+            settings.plan,
+            [rngs[i] for i in waiting],
+            thin=thinning,
+        )
+        for place, i in enumerate(waiting):
+            own = {name: values[place] for name, values in theta.items()}
+            results[i] = _judged(model, own, settings, thinning)
+        waiting = [i for i in waiting if isinstance(results[i], RefusedError)]
+        if not waiting:
+            break
+    return [each for each in results if each is not None]
+
+
+def _moments(
+    model: Model, design: PublicDesign, statistics: NoisyStatistics
+) -> tuple[NoisyMoments, PublicSums]:
+    """The statistics on the model's scale, and the public sums that belong to them."""
+    matrix, psu = design.matrix, psu_codes(model, design)
+    sums = full_rank(statistics, matrix.x_cells, matrix.cell, psu)
+    centre, sign = statistics.centre.copy(), np.ones(statistics.centre.size)
+    if model.tilted:
+        # The last column of a model of the population is log pi~ = log(N/n) - log w (methods 3).
+        assert design.population_size is not None  # the model requires it
+        centre[-1] = np.log(design.population_size / design.n) - centre[-1]
+        sign[-1] = -1.0
+    moments = NoisyMoments(
+        cross=sums.cross * sign,
+        squares=statistics.squares * sign[:, None] * sign,
+        sigma=statistics.sigma,
+        squares_sd=statistics.squares_sd,
+        centre=centre,
+        spread=statistics.spread,
+    )
+    return moments, PublicSums.of(matrix.x_cells, matrix.cell, sums.basis, psu)
+
+
+def _judged(
+    model: Model, theta: Theta, settings: NoisySettings, thinning: int
+) -> tuple[PrivateDraws, PosteriorRecord] | RefusedError:
+    """Draws of one database, (chains, draws, ...), if they have converged."""
+    try:
+        r_hat, ess = check_convergence(model.monitored(theta), None)
+    except RefusedError as refusal:
+        return refusal
+    positions = _spread_out(settings.m, settings.plan.kept)
+    released = {
+        name: values.reshape(-1, *values.shape[2:])[positions]
+        for name, values in theta.items()
+        if not name.endswith(INTERNAL_SUFFIX)
+    }
+    return PrivateDraws(model.name, released, settings), PosteriorRecord(r_hat, ess, thinning)
+
+
+def _spread_out(m: int, kept: int) -> IntArray:
+    """Positions (m,) of m draws, evenly spaced over all chains."""
+    return np.asarray((np.arange(m) * kept) // m + kept // (2 * m), dtype=np.int64)

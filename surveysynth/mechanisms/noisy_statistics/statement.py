@@ -1,0 +1,104 @@
+"""What a release by noisy statistics guarantees and what it does not, in words (strict 1)."""
+
+from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
+from surveysynth.mechanisms.statement import SEEDED, Statement, not_units, public_assumptions
+from surveysynth.models.base import Model, psu_codes
+from surveysynth.survey.survey import PublicDesign
+
+GUARANTEE = "zero-concentrated differential privacy"
+
+
+def strict_statement(
+    design: PublicDesign, settings: NoisySettings, model: Model, *, test: bool = False
+) -> Statement:
+    """The statement of a release with these settings; ``test``: the noise came from a seed."""
+    return Statement(
+        guarantee=((SEEDED,) if test else ()) + _guarantee(design, settings, model),
+        assumptions=(*public_assumptions(design), *_constants(design, settings)),
+        not_covered=_not_covered(design, settings),
+    )
+
+
+def _neighbours(design: PublicDesign, settings: NoisySettings) -> str:
+    kept = (
+        "the number of records, their design variables and which values are missing stay the same, "
+        "and both databases are valid: finite numbers, weights above zero, outcomes inside the "
+        "domain of their transform"
+    )
+    if settings.protect == RECORD:
+        return (
+            "Neighbouring databases differ in the outcomes and the sampling weight of one record; "
+            f"{kept}."
+        )
+    return (
+        "Neighbouring databases differ in the outcomes and sampling weights of all records of one "
+        f"unit of {settings.protect!r}; {kept}. Units have up to "
+        f"{settings.unit_size(design):,} records, a public number, and who belongs to a unit is "
+        "public."
+    )
+
+
+def _guarantee(
+    design: PublicDesign, settings: NoisySettings, model: Model
+) -> tuple[str, ...]:
+    budget = settings.budget
+    by_unit = (
+        f" Sums by primary sampling unit ({design.psu_name}) are among them."
+        if psu_codes(model, design) is not None
+        else ""
+    )
+    return (
+        "Sums and sums of products of the transformed outcomes and log weights, by the columns of "
+        "the model matrix, were released with noise (statistics.json). Everything else in this "
+        "release is computed from those numbers and from public ones alone: the draws of "
+        f"{model.title}, the {settings.m} synthetic datasets and the tables.{by_unit}",
+        f"The noisy sums satisfy {GUARANTEE} with rho = {budget.rho:.6g}, and hence differential "
+        f"privacy with epsilon = {budget.epsilon:.6g} and delta = {budget.delta:.3g}. This is "
+        "proved for every pair of neighbouring databases of any size; nothing in it is "
+        f"asymptotic. {_neighbours(design, settings)}",
+        "How it is proved: every record is centred and scaled by declared public constants, "
+        "clipped to a ball and rounded to a grid of whole numbers, so that sums are exact; one "
+        "unit of protection moves them by no more than a known distance, whatever it holds; and "
+        "discrete Gaussian noise is drawn exactly, in whole numbers, from the operating system's "
+        "random numbers. The mechanism answers on every valid database: nothing that the data say "
+        "can stop it. Nothing is assumed of the Markov chains that follow: chains that mix badly "
+        "make tables worse, not less private.",
+        "Further tables, other models of the same columns and any number of further draws from "
+        "the published noisy sums cost nothing more. Noise drawn anew does: its rho adds up.",
+    )
+
+
+def _constants(design: PublicDesign, settings: NoisySettings) -> tuple[str, ...]:
+    clipping = settings.clipping(design)
+    names = [*design.outcome_names, *(["log weight"] if design.weight_name else [])]
+    scales = "; ".join(
+        f"{name}: {centre:.6g} and {spread:.6g}"
+        for name, centre, spread in zip(
+            names, clipping.centre.tolist(), clipping.spread.tolist(), strict=True
+        )
+    )
+    return (
+        "centre and spread of each column on the scale of its transform, declared from public "
+        f"sources and not from these data ({scales}), and the radius of the ball, "
+        f"{clipping.radius:.6g} spreads",
+        "which values are valid and which are missing",
+        "that the operating system's random numbers cannot be predicted",
+    )
+
+
+def _not_covered(design: PublicDesign, settings: NoisySettings) -> tuple[str, ...]:
+    items = []
+    if settings.protect == RECORD:
+        items.append(
+            f"Clusters: protection is of single records{not_units(design)}. A household, an "
+            "employer or a primary sampling unit with several records is protected as a whole "
+            "only by a larger budget: rho grows with the square of its size."
+        )
+    items += [
+        "Other releases from the same survey: their rhos add up. An asymptotic epsilon of the "
+        "pseudo-posterior mechanism is another currency and is never added to rho.",
+        "The choice of the constants, the model and the tables, if it was made by looking at these "
+        "outcomes or weights.",
+        "How long the computation took, and other traces of it outside the published files.",
+    ]
+    return tuple(items)

@@ -1,0 +1,90 @@
+"""The pseudo-posterior as one of the mechanisms (methods 2)."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from surveysynth.mechanisms.base import Combining, Progress, Released
+from surveysynth.mechanisms.pseudo_posterior import run as mechanism
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
+from surveysynth.mechanisms.statement import Statement
+from surveysynth.models.base import Model
+from surveysynth.survey.survey import Confidential, PublicDesign
+
+UNPROTECTED = (
+    'NOT PRIVATE: made with risk = "none", without any protection of the confidential records. '
+    "Do not publish."
+)
+
+
+@dataclass(frozen=True)
+class PseudoPosterior:
+    """Risk weights that bring the bound of every record to its target."""
+
+    settings: MechanismSettings = field(default_factory=MechanismSettings)
+    name: str = "pseudo_posterior"
+    combining: Combining = "partial_synthesis"
+    down_weights: bool = True
+
+    @property
+    def note(self) -> str:
+        """One sentence below every table."""
+        settings = self.settings
+        if not settings.private:
+            return UNPROTECTED
+        return (
+            f"Privacy: asymptotic differential privacy with epsilon at most {settings.epsilon:g} "
+            f"for the whole release (m = {settings.m} draws), with the assumptions and limits "
+            "stated in README.md."
+        )
+
+    def run(
+        self,
+        model: Model,
+        design: PublicDesign,
+        confidential: Confidential,
+        rng: np.random.Generator,
+        progress: Progress | None = None,
+        *,
+        seeded: bool = False,
+    ) -> Released:
+        """See ``run.run``, whose record of the fit stays confidential."""
+        private, fit = mechanism.run(model, design, confidential, self.settings, rng, progress)
+        settings = self.settings
+        target = {"target_epsilon": settings.epsilon, "target_bound": settings.target_bound}
+        by_record = {
+            "risk_weight": fit.risk_weights,
+            "lipschitz": fit.lipschitz_by_record,
+            "oscillation": fit.oscillation_by_record,
+            "unweighted_lipschitz": fit.unweighted_lipschitz_by_record,
+        }
+        realised = {**(target if settings.private else {}), **fit.to_json_dict()}
+        return Released(private, realised=realised, by_record=by_record)
+
+    def statement(self, model: Model, design: PublicDesign, *, test: bool = False) -> Statement:
+        """The guarantee in words."""
+        return privacy_statement(design, self.settings, model, test=test)
+
+    def guarantee(self) -> dict[str, Any]:
+        """epsilon and lipschitz_bound are targets, hence upper bounds."""
+        settings = self.settings
+        words = "asymptotic differential privacy" if settings.private else "none (risk = none)"
+        return {
+            "guarantee": words,
+            "epsilon": settings.epsilon if settings.private else None,
+            "lipschitz_bound": settings.target_bound if settings.private else None,
+        }
+
+    def described(self) -> dict[str, Any]:
+        """Risk measure and weights."""
+        settings = self.settings
+        return {
+            **settings.measure.settings,
+            "weights": settings.weights,
+            "scale": settings.scale,
+            "shift": settings.shift,
+            "reweight": settings.reweight,
+            "truncate": settings.truncate,
+        }

@@ -1,0 +1,73 @@
+"""What a release guarantees, in words: what the statements of all mechanisms share."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from surveysynth.survey.survey import PublicDesign
+
+SEEDED = (
+    "THIS IS A TEST AND NOT PRIVATE: its random numbers come from a seed, so anyone who has the "
+    "seed can undo the protection."
+)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """The guarantee in paragraphs, what is public by assumption, what epsilon does not cover."""
+
+    guarantee: tuple[str, ...]
+    assumptions: tuple[str, ...]
+    not_covered: tuple[str, ...]
+
+    @property
+    def paragraphs(self) -> tuple[str, ...]:
+        """The whole statement as Markdown paragraphs, lists included."""
+        return (
+            *self.guarantee,
+            "Public by assumption:\n\n" + "\n".join(f"- {item}" for item in self.assumptions),
+            "What epsilon does not cover:\n\n" + "\n".join(f"- {i}" for i in self.not_covered),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For privacy.json: the statement and its lists."""
+        return {
+            "statement": list(self.guarantee),
+            "assumptions": list(self.assumptions),
+            "not_covered": list(self.not_covered),
+        }
+
+
+def public_assumptions(design: PublicDesign) -> tuple[str, ...]:
+    """What is taken as public, under every mechanism."""
+    columns = list(design.frame.columns)
+    items = [f"who is in the sample: the {design.n:,} records and hence every unweighted cell size"]
+    if columns:
+        items.append("the design variables of each record: " + ", ".join(map(str, columns)))
+    if design.fpc is not None:
+        items.append("the sampling fractions of the strata")
+    if design.design_effect is not None:
+        items.append(
+            f"the design effect of clustering, {design.design_effect:g}, declared by the publisher"
+        )
+    if design.population_size is not None:
+        items.append(f"the population size, {design.population_size:,.10g}")
+    constants = ", ".join(
+        transform.describe(name)
+        for transform, name in zip(design.transforms, design.outcome_names, strict=True)
+    )
+    items.append(f"the transforms of the outcomes with their constants: {constants}")
+    items.append(
+        "the settings: model, formula, priors, epsilon and all others, chosen without a look at "
+        "the outcomes and weights"
+    )
+    if design.dropped:
+        items.append(
+            f"which records were dropped for missing values ({design.dropped:,}), item "
+            "nonresponse included"
+        )
+    return tuple(items)
+
+
+def not_units(design: PublicDesign) -> str:
+    """The survey's own PSUs, by name, for a sentence on what protection of records leaves out."""
+    return "" if design.psu_name is None else f", not of primary sampling units ({design.psu_name})"
