@@ -7,25 +7,44 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+# What works says these, and the lists below hold them, so that a bar moves at every one.
+COMPILING = "compiling the Stan program"
+READING = "reading the survey"
+UNWEIGHTED_FIT = "unweighted fit"
+RISK_WEIGHTS = "risk weights for the target epsilon"
+CONVERGENCE = "convergence"
+DEBIASING = "debiasing by simulation"
+SYNTHESIS = "synthetic data"
+DOCUMENTS = "tables and documents"
+NOISY_TABLES = "sample and noisy tables"
+REPORT = "figures and report"
+WRITING = "writing"
+
+
+def synthesizer_stage(model: str) -> str:
+    """The stage of a comparison in which one synthesizer runs."""
+    return f"synthesizer {model}"
+
+
+#: In the order in which they are said; a run may leave some out.
 RELEASE_STAGES = (
-    "compiling the Stan program",
-    "reading the survey",
-    "unweighted fit",
-    "risk weights for the target epsilon",
-    "convergence",
-    "synthetic data",
-    "tables and documents",
-    "writing",
+    COMPILING,
+    READING,
+    UNWEIGHTED_FIT,
+    RISK_WEIGHTS,
+    CONVERGENCE,
+    DEBIASING,
+    SYNTHESIS,
+    DOCUMENTS,
+    WRITING,
 )
-
-
 COMPARISON_STAGES = (
-    "reading the survey",
-    "sample and noisy tables",
-    "synthesizer fbs",
-    "synthesizer fbp",
-    "figures and report",
-    "writing",
+    READING,
+    NOISY_TABLES,
+    synthesizer_stage("fbs"),
+    synthesizer_stage("fbp"),
+    REPORT,
+    WRITING,
 )
 
 

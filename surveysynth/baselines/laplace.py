@@ -106,45 +106,34 @@ def laplace_tables(
     InputError
         If the parts do not fit together, or nothing is known of a statistic's sensitivity.
     """
-    split = epsilon
-    if not isinstance(split, BudgetSplit):
-        sets = 2 ** len(domains.by)
-        split = split_budget(split, tables=len(keys), margin_sets=sets, replicates=replicates)
-    if len(split.point) != len(keys) or split.replicates < 2:
-        raise InputError(
-            f"The budget is divided among {len(split.point)} tables and {split.replicates} "
-            f"replicates, but there are {len(keys)} tables and at least two replicates are needed."
-        )
+    split = _split(epsilon, len(keys), len(domains.by), replicates)
     half_samples = preston_bootstrap(sample_design, split.replicates, rng)
     known = None
     if linearisation == "ratio":
         known = float(weight.sum()) if population_size is None else population_size
+    df_design = float(sample_design.degrees_of_freedom)
+    sample = _Sample(domains, half_samples, weight, known, sensitivity, df_design)
     tables = []
     for index, (statistic, column) in enumerate(keys):
         outcome = None if column is None or outcomes is None else outcomes[:, column]
-        exact = _exact(domains, half_samples, weight, outcome, statistic, known)
-        scales = _scales(domains, half_samples, weight, outcome, statistic, known, sensitivity)
-        scales = _divided(scales, domains, split, index)
-        never_negative = outcome is None or bool(outcome.min() >= 0)
-        noise = rng.laplace(size=scales.shape)  # of unit scale, a number of its own for each
-        noisy = exact + np.where(np.isfinite(scales), noise * scales, np.nan)
-        variance = replication_variance(noisy[0], noisy[1:], half_samples)
-        variance[domains.n < statistic_of(statistic).least_for_se] = np.nan
-        tables.append(
-            NoisyTable(
-                statistic,
-                column,
-                noisy[0],
-                variance,
-                noisy[1:],
-                scales[0],
-                impossible_values(statistic, never_negative, noisy[0]),
-                never_negative,
-                half_samples.df,
-                float(sample_design.degrees_of_freedom),
-            )
-        )
+        scales = _divided(sample.sensitivities(outcome, statistic), domains, split, index)
+        tables.append(sample.noisy((statistic, column), outcome, scales, rng))
     return tables
+
+
+def _split(
+    epsilon: Share | BudgetSplit, tables: int, by: int, replicates: int
+) -> BudgetSplit:
+    """The budget by table, margin set and replicate; raises unless it is for that many tables."""
+    split = epsilon
+    if not isinstance(split, BudgetSplit):
+        split = split_budget(split, tables=tables, margin_sets=2**by, replicates=replicates)
+    if len(split.point) != tables or split.replicates < 2:
+        raise InputError(
+            f"The budget is divided among {len(split.point)} tables and {split.replicates} "
+            f"replicates, but there are {tables} tables and at least two replicates are needed."
+        )
+    return split
 
 
 def impossible_values(
@@ -156,42 +145,65 @@ def impossible_values(
     return np.asarray((estimate < low) | (estimate > high))
 
 
-def _exact(
-    domains: Domains,
-    half_samples: ReplicateWeights,
-    weight: FloatArray,
-    outcome: FloatArray | None,
-    statistic: str,
-    known: float | None,
-) -> FloatArray:
-    """Estimates without noise, full sample first: (1 + R, D); NaN in rows without records."""
-    full, each = replicate_estimates(
-        domains,
-        half_samples,
-        weight=weight,
-        outcome=outcome,
-        statistic=statistic,
-        linearisation="plain" if known is None else "ratio",
-        population_size=known,
-    )
-    return np.where(domains.n > 0, np.vstack([full, each]), np.nan)
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """What noise is added to: weights (n,), those of R replicates, and their known sum or None."""
 
+    domains: Domains
+    half_samples: ReplicateWeights
+    weight: FloatArray
+    known: float | None
+    rule: Rule
+    df_design: float
 
-def _scales(
-    domains: Domains,
-    half_samples: ReplicateWeights,
-    weight: FloatArray,
-    outcome: FloatArray | None,
-    statistic: str,
-    known: float | None,
-    rule: Rule,
-) -> FloatArray:
-    """Sensitivities by row and group, of the full sample and each replicate: (1 + R, D)."""
-    weights = np.column_stack([weight, half_samples.replicate_weights(weight)])
-    if known is not None:
-        weights = weights * (known / weights.sum(axis=0))
-    by_row = row_sensitivities(domains, weights, outcome, statistic, rule)
-    return np.ascontiguousarray(group_sensitivities(domains, by_row).T)
+    def noisy(
+        self,
+        key: tuple[str, int | None],
+        outcome: FloatArray | None,
+        scales: FloatArray,
+        rng: np.random.Generator,
+    ) -> NoisyTable:
+        """One table with noise of the scales (1 + R, D), a number of its own for each."""
+        statistic, column = key
+        exact = self.exact(outcome, statistic)
+        noise = rng.laplace(size=scales.shape)  # of unit scale
+        noisy = exact + np.where(np.isfinite(scales), noise * scales, np.nan)
+        variance = replication_variance(noisy[0], noisy[1:], self.half_samples)
+        variance[self.domains.n < statistic_of(statistic).least_for_se] = np.nan
+        never_negative = outcome is None or bool(outcome.min() >= 0)
+        return NoisyTable(
+            statistic=statistic,
+            outcome=column,
+            estimate=noisy[0],
+            variance=variance,
+            replicates=noisy[1:],
+            scale=scales[0],
+            impossible=impossible_values(statistic, never_negative, noisy[0]),
+            never_negative=never_negative,
+            df=self.half_samples.df,
+            df_design=self.df_design,
+        )
+
+    def exact(self, outcome: FloatArray | None, statistic: str) -> FloatArray:
+        """Estimates without noise, full sample first: (1 + R, D); NaN in rows without records."""
+        full, each = replicate_estimates(
+            self.domains,
+            self.half_samples,
+            weight=self.weight,
+            outcome=outcome,
+            statistic=statistic,
+            linearisation="plain" if self.known is None else "ratio",
+            population_size=self.known,
+        )
+        return np.where(self.domains.n > 0, np.vstack([full, each]), np.nan)
+
+    def sensitivities(self, outcome: FloatArray | None, statistic: str) -> FloatArray:
+        """By row and group, of the full sample and each replicate: (1 + R, D)."""
+        weights = np.column_stack([self.weight, self.half_samples.replicate_weights(self.weight)])
+        if self.known is not None:
+            weights = weights * (self.known / weights.sum(axis=0))
+        by_row = row_sensitivities(self.domains, weights, outcome, statistic, self.rule)
+        return np.ascontiguousarray(group_sensitivities(self.domains, by_row).T)
 
 
 def _divided(

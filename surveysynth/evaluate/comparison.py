@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pandas as pd
 
+from surveysynth._support.progress import NOISY_TABLES, synthesizer_stage
 from surveysynth._support.types import FloatArray
 from surveysynth.baselines.consistent import consistent_tables
 from surveysynth.baselines.laplace import NoisyTable, laplace_tables
@@ -140,7 +141,7 @@ def compare(
     if seed is not None and seed < 0:
         raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")
     streams = np.random.SeedSequence(seed).spawn(1 + len(names))
-    say("sample and noisy tables")
+    say(NOISY_TABLES)
     frames: dict[Key, dict[str, pd.DataFrame]] = {
         key: {SAMPLE: table} for key, table in _sample_tables(spec, survey).items()
     }
@@ -148,7 +149,7 @@ def compare(
     runs: dict[str, ModelRun] = {}
     left_out: dict[str, str] = {}
     for name, stream in zip(names, streams[1:], strict=True):
-        say(f"synthesizer {name}")
+        say(synthesizer_stage(name))
         try:
             run, tables = _run_model(_with_model(spec, name), survey, stream)
         except (InputError, RefusedError) as error:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.evaluate.utility import DistributionUtility, distribution_utility
 from surveysynth.inference import synthesis
@@ -119,16 +120,40 @@ def risk_utility_map(
     )  # fmt: skip
     seeds = rng.integers(0, 2**63, size=2)
 
-    def point(settings: MechanismSettings) -> RiskUtilityPoint:
-        # The same random numbers at every point: differences are those of the weights.
-        mechanism_rng, own_rng = (np.random.default_rng(seed) for seed in seeds)
+    comparing = _Comparing(model, survey, seeds, outcome, quantiles, resamples)
+    point = comparing.at
+    points = [point(replace(base, risk="none", weights="fixed_point", reweight=False))]
+    for scale, shift in grid:
+        points.append(point(replace(base, scale=scale, shift=shift)))
+        price = epsilon_of(points[-1].bound, m)
+        if compare_scalar and np.isfinite(price):
+            points.append(point(replace(base, risk=Scalar(), reweight=False, epsilon=price)))
+    return RiskUtilityMap(tuple(points))
+
+
+@dataclass(frozen=True, eq=False)
+class _Comparing:
+    """What every point shares: the same random numbers too, so that differences between points
+    are those of the weights."""
+
+    model: Model
+    survey: Survey
+    seeds: IntArray
+    outcome: int
+    quantiles: Sequence[float]
+    resamples: int
+
+    def at(self, settings: MechanismSettings) -> RiskUtilityPoint:
+        """Fit, synthesise and compare with these settings."""
+        survey, outcome = self.survey, self.outcome
+        mechanism_rng, own_rng = (np.random.default_rng(seed) for seed in self.seeds)
         try:
             private, fit = run(
-                model, survey.design, survey.confidential, settings, mechanism_rng
+                self.model, survey.design, survey.confidential, settings, mechanism_rng
             )
             datasets = list(
                 synthesis.synthesise(
-                    model, survey.design, private, replicates_per_draw=1, rng=own_rng,
+                    self.model, survey.design, private, replicates_per_draw=1, rng=own_rng,
                     scale_to=None, variance="release",
                 )
             )  # fmt: skip
@@ -142,19 +167,11 @@ def risk_utility_map(
             own_rng,
             weight=weight,
             weights=None if weight is None else [data.weight for data in datasets],
-            quantiles=quantiles,
-            resamples=resamples,
+            quantiles=self.quantiles,
+            resamples=self.resamples,
         )
         mean = float(fit.risk_weights.mean())
         return _point(settings, fit.realised_bound, mean, utility, "")
-
-    points = [point(replace(base, risk="none", weights="fixed_point", reweight=False))]
-    for scale, shift in grid:
-        points.append(point(replace(base, scale=scale, shift=shift)))
-        price = epsilon_of(points[-1].bound, m)
-        if compare_scalar and np.isfinite(price):
-            points.append(point(replace(base, risk=Scalar(), reweight=False, epsilon=price)))
-    return RiskUtilityMap(tuple(points))
 
 
 def _point(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
+from surveysynth._support import progress as stages
 from surveysynth.baselines.sensitivity import Rule
 from surveysynth.errors import InputError
 from surveysynth.release.folder.bundle import plan_folder, publish_folder, staged_folder
@@ -74,16 +75,16 @@ def write_comparison(
         Path(out), overwrite=overwrite, own=_OWN, marker=COMPARISON_NAME, what="a comparison"
     )
     spec = load_spec(spec_path)
-    say("reading the survey")
+    say(stages.READING)
     survey = read_survey(spec)
     comparison = compare(
         spec, survey, models=models, sensitivity=sensitivity, seed=seed, progress=say
     )
     test = seed is not None
     with staged_folder(target, "the comparison") as folder:
-        say("figures and report")
+        say(stages.REPORT)
         _write(comparison, folder, test=test)
-        say("writing")
+        say(stages.WRITING)
         entries = [
             ledger_entry(spec, model=name, test=test, released=False) for name in comparison.runs
         ]

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from surveysynth._support.progress import DEBIASING
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
@@ -94,7 +95,7 @@ def debias_draws(
     so. Raises ``InputError`` for fewer than one database or round.
     """
     if progress is not None:
-        progress("debiasing by simulation")
+        progress(DEBIASING)
     (result,) = debias_many(
         model, [(design, private_draws)], rng, databases=databases, rounds=rounds
     )

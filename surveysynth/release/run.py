@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from surveysynth._support import progress as stages
 from surveysynth.errors import InputError
 from surveysynth.estimation.clusters import clusters_of, refuse_clusters
 from surveysynth.estimation.estimates import Estimates
@@ -84,9 +85,9 @@ def release(
     spec = load_spec(spec_path)
     model, mechanism = engine_of(spec, model_of(spec)), mechanism_of(spec)
     if hasattr(model, "prepare"):
-        say("compiling the Stan program")
+        say(stages.COMPILING)
         model.prepare()
-    say("reading the survey")
+    say(stages.READING)
     survey = read_survey(spec)
     if spec.privacy.strict:
         # What follows the noise can be made again from published files, which are in this order.
@@ -99,7 +100,7 @@ def release(
     )
     with staged(plan) as staging:
         tables = _write(facts, model, released, staging, streams, say)
-        say("writing")
+        say(stages.WRITING)
         entries = publish(plan, staging, entry)
     summary = summarise(entries, entry.data_sha256)
     return ReleaseResult(plan.out, plan.confidential, tables, facts.warnings, summary)
@@ -124,9 +125,9 @@ def _write(
             inference=spec.synthesizer.inference, progress=say,
         )  # fmt: skip
         facts, draws = facts.with_inference(debiased.record), debiased.draws
-    say("synthetic data")
+    say(stages.SYNTHESIS)
     estimates = synthetic_estimates(facts, model, draws, streams.synthesis, staging.release)
-    say("tables and documents")
+    say(stages.DOCUMENTS)
     tables = release_tables(spec, facts.design, estimates)
     files.write_tables(facts, tables, staging.release)
     files.write_documents(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from surveysynth._support.progress import CONVERGENCE, RISK_WEIGHTS, UNWEIGHTED_FIT
 from surveysynth._support.types import (
     DIVERGENT,
     INTERNAL_SUFFIX,
@@ -225,7 +226,7 @@ def run_batch(
         _Run(model, database, settings, rng.integers(0, 2**63, size=4), protects)
         for database in databases
     ]
-    say("unweighted fit")
+    say(UNWEIGHTED_FIT)
     for batch in [runs] if model.batched else [[each] for each in runs]:
         searching = batch
         while searching:
@@ -235,9 +236,9 @@ def run_batch(
                 else:
                     each.receive(theta)
             if settings.private and all(len(each.history) == 1 for each in searching):
-                say("risk weights for the target epsilon")
+                say(RISK_WEIGHTS)
             searching = [each for each in searching if each.searching]
-    say("convergence")
+    say(CONVERGENCE)
     return [_result(each) for each in runs]
 
 

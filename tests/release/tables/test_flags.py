@@ -161,4 +161,7 @@ def test_rules_see_published_quantities_alone() -> None:
                                                    "n"}  # fmt: skip
     assert list(inspect.signature(FlagPolicy.codes).parameters) == ["self", "table"]
     imported = [line for line in inspect.getsource(flags).splitlines() if "surveysynth" in line]
-    assert imported == ["from surveysynth._support.types import BoolArray, FloatArray, IntArray"]
+    assert imported == [
+        "from surveysynth._support.types import BoolArray, FloatArray, IntArray",
+        "from surveysynth.estimation.statistics import statistic_of",  # which standard speaks of it
+    ]
