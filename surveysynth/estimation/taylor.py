@@ -10,6 +10,7 @@ the number of records. Squares are taken around stratum means found beforehand, 
 is never the small difference of two large sums.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -25,10 +26,12 @@ __all__ = [
     "DomainEstimates",
     "Linearisation",
     "LonelyPsu",
+    "Outside",
     "SampleDesign",
     "Statistic",
     "check_arguments",
     "estimate_domains",
+    "linearised_variance",
 ]
 
 Statistic: TypeAlias = Literal["count", "total", "mean", "proportion"]
@@ -99,18 +102,42 @@ def estimate_domains(
         calibrated = is_ratio and not is_mean
         centre = estimate if is_mean else total / size[0] if calibrated else np.zeros_like(total)
         scale = 1.0 / size if is_mean else np.ones_like(size)
-        outside = _Outside.of(weight, centre, sample_design) if calibrated else None
-        variance = np.zeros(domains.n_rows)
-        for rows in domains.codes:
-            pairs = _Pairs.of(rows, domains.n_rows, sample_design)
-            linearised = weight * (value - centre[rows]) * scale[rows]
-            squares = _squares(pairs, sample_design, linearised, outside)
-            if sample_design.lonely_psu == "average":
-                squares *= _averaging(pairs, sample_design, every_stratum=is_ratio)
-            variance += squares
+        outside = Outside.of(weight, centre, sample_design) if calibrated else None
+
+        def inside(margin_set: int) -> FloatArray:
+            rows = domains.codes[margin_set]
+            return np.asarray(weight * (value - centre[rows]) * scale[rows], dtype=np.float64)
+
+        variance = linearised_variance(
+            domains, sample_design, inside, outside, every_stratum=is_ratio
+        )
     variance *= 1.0 if design_effect is None else design_effect
     variance[domains.n < (2 if is_mean else 1)] = np.nan
     return DomainEstimates(np.where(domains.n > 0, estimate, np.nan), variance)
+
+
+def linearised_variance(
+    domains: Domains,
+    sample_design: SampleDesign,
+    inside: Callable[[int], FloatArray],
+    outside: "Outside | None",
+    *,
+    every_stratum: bool,
+) -> FloatArray:
+    """Variances (D,) of sums of a linearised variable, one for each row of the table.
+
+    ``inside(s)``: the values (n,) of the records in the row of margin set s that each belongs to;
+    ``outside``: what records have in all other rows, None for nothing. ``every_stratum``: whether
+    under lonely "average" all strata count, or those with records in a row.
+    """
+    variance = np.zeros(domains.n_rows)
+    for margin_set, rows in enumerate(domains.codes):
+        pairs = _Pairs.of(rows, domains.n_rows, sample_design)
+        squares = _squares(pairs, sample_design, inside(margin_set), outside)
+        if sample_design.lonely_psu == "average":
+            squares *= _averaging(pairs, sample_design, every_stratum=every_stratum)
+        variance += squares
+    return variance
 
 
 @dataclass(frozen=True)
@@ -154,7 +181,7 @@ class _Pairs:
 
 
 @dataclass(frozen=True)
-class _Outside:
+class Outside:
     """What records outside a row take from a calibrated count or total: centre per unit weight.
 
     The weights of PSUs are kept as deviations from their stratum's mean, so that the squares of
@@ -170,7 +197,8 @@ class _Outside:
     stratum_squares: FloatArray  # (H,) sum of squared deviations
 
     @classmethod
-    def of(cls, weight: FloatArray, centre: FloatArray, design: SampleDesign) -> "_Outside":
+    def of(cls, weight: FloatArray, centre: FloatArray, design: SampleDesign) -> "Outside":
+        """Of weights (n,) and the centres (D,)."""
         psu_weight = weight if design.psu is None else _sums(design.psu, weight)
         stratum_weight = _sums(design.psu_strata, psu_weight)
         single = design.psus_in_stratum == 1
@@ -181,7 +209,7 @@ class _Outside:
 
 
 def _squares(
-    pairs: _Pairs, design: SampleDesign, linearised: FloatArray, outside: _Outside | None
+    pairs: _Pairs, design: SampleDesign, linearised: FloatArray, outside: Outside | None
 ) -> FloatArray:
     """Sum over strata of multiplier times squared deviations of PSUs from the stratum's mean.
 
@@ -214,7 +242,7 @@ def _squares(
 
 
 def _squares_without(
-    pairs: _Pairs, outside: _Outside, mean: FloatArray, n_without: IntArray
+    pairs: _Pairs, outside: Outside, mean: FloatArray, n_without: IntArray
 ) -> FloatArray:
     """Squares of the PSUs that have no record in a row, in strata that have some, shape (G,).
 
@@ -230,7 +258,7 @@ def _squares_without(
     return np.where(n_without > 0, np.maximum(squares, 0.0), 0.0)
 
 
-def _squares_of_other_strata(pairs: _Pairs, design: SampleDesign, outside: _Outside) -> FloatArray:
+def _squares_of_other_strata(pairs: _Pairs, design: SampleDesign, outside: Outside) -> FloatArray:
     """Squares from strata that have no record at all in a row, shape (D,)."""
     by_stratum = design.multiplier * outside.stratum_squares
     n_with = np.bincount(pairs.group_row, minlength=pairs.n_rows)
