@@ -58,12 +58,13 @@ def simulated(epsilon: float, correlation: float, size: float, repetitions: int)
     """SDs of estimates with noise over SDs of the sample's own, (2, D)."""
     rng = np.random.default_rng(8)
     root = np.linalg.cholesky(np.array([[1.0, correlation], [correlation, 1.0]]))
+    rho = rho_of(epsilon, 1e-6)
     noisy, own = [], []
     for _ in range(repetitions):
         strata = np.repeat(np.arange(8), STRATUM_SIZE)
         codes = 2 * strata + (rng.random(strata.size) < SECOND[strata])
         u = CELLS[codes] @ COEFFICIENTS * size + rng.normal(size=(strata.size, 2)) @ root.T
-        noisy.append(plug_in(codes, u, rho_of(epsilon, 1e-6), rng))
+        noisy.append(plug_in(codes, u, rho, rng))
         y, w = np.exp(u * SPREAD).T
         count, total = (ROWS @ np.bincount(codes, each, minlength=16) for each in (w, w * y))
         own.append(np.array([count / count[0], total / count]))
