@@ -144,7 +144,7 @@ def rebuild(
     ] = False,
 ) -> None:
     """Make every table of a release by noisy statistics again, from its published files alone."""
-    from surveysynth._support.progress import StageReporter
+    from surveysynth._support.progress import REBUILD_STAGES, StageReporter
     from surveysynth.release.rebuild import rebuild as run
 
     with StageReporter(REBUILD_STAGES) as progress:
@@ -152,8 +152,8 @@ def rebuild(
     print(f"Rebuilt: {made.out}")
     print(f"Equal to the published files, byte by byte: {len(made.same)}.")
     if made.different:
-        print(f"Not equal: {', '.join(made.different)}. Other versions of libraries, or of this "
-              "program, round otherwise; privacy.json tells which ones made the release.")  # fmt: skip
+        print(f"Not equal: {', '.join(made.different)}.")
+        print("Other versions of libraries round otherwise: privacy.json has those of the release.")
 
 
 @app.command()

@@ -13,6 +13,8 @@ READING = "reading the survey"
 UNWEIGHTED_FIT = "unweighted fit"
 RISK_WEIGHTS = "risk weights for the target epsilon"
 CONVERGENCE = "convergence"
+NOISE = "noisy statistics"
+POSTERIOR = "posterior under the noise"
 DEBIASING = "debiasing by simulation"
 SYNTHESIS = "synthetic data"
 DOCUMENTS = "tables and documents"
@@ -33,11 +35,14 @@ RELEASE_STAGES = (
     UNWEIGHTED_FIT,
     RISK_WEIGHTS,
     CONVERGENCE,
+    NOISE,
+    POSTERIOR,
     DEBIASING,
     SYNTHESIS,
     DOCUMENTS,
     WRITING,
 )
+REBUILD_STAGES = (READING, POSTERIOR, SYNTHESIS, DOCUMENTS)
 COMPARISON_STAGES = (
     READING,
     NOISY_TABLES,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import ValidationError
 
+from surveysynth._support import progress as stages
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
 from surveysynth.mechanisms.noisy_statistics.run import posterior_draws
@@ -76,19 +77,19 @@ def rebuild(
     )  # fmt: skip
     content = _read(source / STATISTICS_NAME)
     spec = _spec_of(content, source)
-    say("reading the survey")
+    say(stages.READING)
     design = _design_of(spec, source, int(content["records_dropped"]))
     statistics = NoisyStatistics.from_dict(content["statistics"])
     model, mechanism = model_of(spec), mechanism_of(spec)
     streams = Streams(int(content["seed"]))
-    say("posterior under the noise")
+    say(stages.POSTERIOR)
     draws, _ = posterior_draws(
         model, design, statistics, noisy_settings_of(spec), streams.mechanism
     )
     facts = facts_of(spec, design, mechanism, model, test=not statistics.is_private)
-    say("synthetic data")
+    say(stages.SYNTHESIS)
     estimates = synthetic_estimates(facts, model, draws, streams.synthesis, None)
-    say("tables and documents")
+    say(stages.DOCUMENTS)
     tables = release_tables(spec, design, estimates)
     with staged_folder(target, "rebuilt tables") as folder:
         files.write_tables(facts, tables, folder)

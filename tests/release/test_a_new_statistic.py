@@ -2,7 +2,7 @@
 row of the registry, and it is released, compared and recomputed.
 
 Truth: the definition, record by record; repeated samples; the README's programs, which share no
-code with the estimate. All of the statistic is in this file, and no file of the package names it."""
+code with the estimate. All of the statistic is in this file; the package does not name it."""
 
 import re
 from collections.abc import Callable, Iterator
