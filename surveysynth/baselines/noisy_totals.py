@@ -29,7 +29,6 @@ from surveysynth.estimation.margins import (
     margin_matrix,
 )
 from surveysynth.estimation.sample_design import SampleDesign
-from surveysynth.estimation.taylor import str
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.design import Clipping, NoiseDesign
 from surveysynth.mechanisms.noisy_statistics.noise import NoiseSource
