@@ -76,7 +76,7 @@ def release(
     mechanism_rng, synthesis_rng = _streams(seed)
     spec = load_spec(spec_path)
     model, settings = engine_of(spec, model_of(spec)), settings_of(spec)
-    if hasattr(model, "prepare"):
+    if model.compiled:
         say("compiling the Stan program")
         model.prepare()
     say("reading the survey")
