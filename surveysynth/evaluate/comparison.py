@@ -178,10 +178,7 @@ def _model_names(spec: "Spec", models: Sequence[str]) -> list[str]:
 
 def _with_model(spec: "Spec", name: str) -> "Spec":
     """The specification with another model, its options as if they had not been given."""
-    if name == spec.synthesizer.model:
-        return spec
-    changes = {"model": name, "priors": {}, "smoothing": "default", "engine": "auto"}
-    return spec.model_copy(update={"synthesizer": spec.synthesizer.model_copy(update=changes)})
+    return spec.model_copy(update={"synthesizer": spec.synthesizer.with_model(name)})
 
 
 def _sample_tables(spec: "Spec", survey: "Survey") -> dict[Key, pd.DataFrame]:
@@ -277,8 +274,7 @@ def _run_model(
     model: Model = build.engine_of(spec, build.model_of(spec))
     refuse_clusters(design, model)
     require(model, design)
-    if hasattr(model, "prepare"):
-        model.prepare()
+    model.prepare()
     settings = build.settings_of(spec)
     private, fit = mechanism.run(model, design, survey.confidential, settings, mechanism_rng)
     estimates = estimates_for(spec, design, PseudoPosterior(settings))

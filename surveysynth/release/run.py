@@ -84,7 +84,7 @@ def release(
     streams = Streams(seed)
     spec = load_spec(spec_path)
     model, mechanism = engine_of(spec, model_of(spec)), mechanism_of(spec)
-    if hasattr(model, "prepare"):
+    if model.compiled:
         say(stages.COMPILING)
         model.prepare()
     say(stages.READING)

@@ -88,13 +88,7 @@ def model_of(spec: "Spec") -> "Model":
 
 def model_options(spec: "Spec") -> dict[str, Any]:
     """What a specification says of its registered model, besides the name."""
-    synthesizer = spec.synthesizer
-    options: dict[str, Any] = {"priors": dict(synthesizer.priors)}
-    if synthesizer.model == "fbp":
-        options["smoothing"] = synthesizer.smoothing
-    if synthesizer.model == "normal_mixture":
-        options["components"] = synthesizer.components
-    return options
+    return {"priors": dict(spec.synthesizer.priors), **spec.synthesizer.options}
 
 
 def engine_of(spec: "Spec", model: "Model") -> "Model":

@@ -53,7 +53,7 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
         ],
         "formula": facts.design.matrix.formula,
         "engine": synthesizer.engine,
-        "smoothing": synthesizer.smoothing,
+        "smoothing": synthesizer.options.get("smoothing", "default"),
         "inference": synthesizer.inference,
         "priors": dict(synthesizer.priors),
         "by": list(spec.tables.by),
