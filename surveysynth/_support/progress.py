@@ -14,6 +14,8 @@ UNWEIGHTED_FIT = "unweighted fit"
 RISK_WEIGHTS = "risk weights for the target epsilon"
 CONVERGENCE = "convergence"
 DEBIASING = "debiasing by simulation"
+NOISY_STATISTICS = "noisy statistics"
+POSTERIOR = "posterior under the noise"
 SYNTHESIS = "synthetic data"
 DOCUMENTS = "tables and documents"
 NOISY_TABLES = "sample and noisy tables"
@@ -26,7 +28,7 @@ def synthesizer_stage(model: str) -> str:
     return f"synthesizer {model}"
 
 
-#: In the order in which they are said; a run may leave some out.
+#: In the order in which they are said; a run leaves those of the other mechanism out.
 RELEASE_STAGES = (
     COMPILING,
     READING,
@@ -34,6 +36,8 @@ RELEASE_STAGES = (
     RISK_WEIGHTS,
     CONVERGENCE,
     DEBIASING,
+    NOISY_STATISTICS,
+    POSTERIOR,
     SYNTHESIS,
     DOCUMENTS,
     WRITING,
