@@ -134,6 +134,29 @@ def release(
 
 
 @app.command()
+def rebuild(
+    release: Annotated[
+        Path, typer.Argument(metavar="RELEASE", help="A folder published by noisy statistics.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace DIR if rebuilt tables are in it.")
+    ] = False,
+) -> None:
+    """Make every table of a release by noisy statistics again, from its published files alone."""
+    from surveysynth._support.progress import REBUILD_STAGES, StageReporter
+    from surveysynth.release.rebuild import rebuild as run
+
+    with StageReporter(REBUILD_STAGES) as progress:
+        made = run(release, out, overwrite=overwrite, progress=progress)
+    print(f"Rebuilt: {made.out}")
+    print(f"Equal to the published files, byte by byte: {len(made.same)}.")
+    if made.different:
+        print(f"Not equal: {', '.join(made.different)}.")
+        print("Other versions of libraries round otherwise: privacy.json has those of the release.")
+
+
+@app.command()
 def tables(
     action: Annotated[str, typer.Argument(metavar="check", help="The one action there is.")],
     update: Annotated[

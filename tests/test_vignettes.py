@@ -20,8 +20,24 @@ DOCUMENTS = [
     *sorted((ROOT / "vignettes").rglob("*.md")),
 ]
 
+#: Pages to look things up in, with the languages of their blocks; the others have shell blocks too.
+REFERENCE: dict[str, set[str]] = {"methods": {"python"}, "glossary": set()}
+METHODS = ROOT / "vignettes" / "methods.md"
+SOURCES = [
+    path
+    for folder, kind in (("surveysynth", "*.py"), ("stan", "*.stan"), ("tests", "*.py"))
+    for path in sorted((ROOT / folder).rglob(kind))
+]
+
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)]+)\)")
+HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
+NUMBERED = re.compile(r"^#{2,3} (\d+(?:\.\d+)?)\.? (.+)$", re.MULTILINE)
+# "methods 3", "methods 3, 5 and 8", "methods 2-4", "methods 3, clusters", also over two lines.
+_NUMBER = r"\d+(?:\.\d+)?"
+CITED = re.compile(
+    rf"\bmethods\s+({_NUMBER}(?:(?:\s*,\s*|\s+and\s+|-){_NUMBER})*)(,\s+clusters\b)?"
+)
 
 
 @dataclass(frozen=True)
@@ -71,7 +87,8 @@ def run_blocks(blocks: list[Block]) -> None:
 @pytest.mark.parametrize("vignette", VIGNETTES, ids=lambda path: path.stem)
 def test_vignette_runs(vignette: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = blocks_of(vignette)
-    assert {"sh", "python"} <= {block.language for block in blocks}
+    expected = REFERENCE.get(vignette.stem, {"sh", "python"})
+    assert expected <= {block.language for block in blocks}
     monkeypatch.chdir(tmp_path)
     run_blocks(blocks)
 
@@ -116,6 +133,84 @@ def test_links_lead_somewhere(document: Path) -> None:
     targets = LINK.findall(document.read_text(encoding="utf-8"))
     files = [target.partition("#")[0] for target in targets if "://" not in target]
     assert [target for target in files if not (document.parent / target).exists()] == []
+
+
+def anchors_of(text: str) -> set[str]:
+    """The anchors that GitHub gives to the headings of a document."""
+    plain = BLOCK.sub("", text)
+    titles = (re.sub(r"[^\w\- ]", "", title.lower()) for title in HEADING.findall(plain))
+    return {title.strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_anchors_are_headings(document: Path) -> None:
+    for target in LINK.findall(document.read_text(encoding="utf-8")):
+        file, _, anchor = target.partition("#")
+        if anchor and "://" not in target:
+            page = document.parent / file if file else document
+            assert anchor in anchors_of(page.read_text(encoding="utf-8")), target
+
+
+def unknown_sections(text: str, methods: str) -> list[str]:
+    """What ``text`` cites as methods N that is no section of the page ``methods``."""
+    sections = dict(NUMBERED.findall(methods))
+    unknown = []
+    for numbers, clusters in CITED.findall(text):
+        cited = re.findall(_NUMBER, numbers)
+        unknown += [number for number in cited if number not in sections]
+        titles = [title for each, title in sections.items() if each.startswith(f"{cited[-1]}.")]
+        if clusters and "Clusters" not in titles:
+            unknown.append(f"{cited[-1]}, clusters")
+    return unknown
+
+
+def test_cited_sections_of_the_methods_exist() -> None:
+    methods = METHODS.read_text(encoding="utf-8")
+    found = {
+        path.relative_to(ROOT).as_posix(): unknown_sections(path.read_text("utf-8"), methods)
+        for path in SOURCES
+    }
+    assert {name: unknown for name, unknown in found.items() if unknown} == {}
+
+
+def test_sections_that_the_glossary_names_exist() -> None:
+    text = (ROOT / "vignettes" / "glossary.md").read_text(encoding="utf-8")
+    brackets = re.findall(rf"\(({_NUMBER}(?:, {_NUMBER})*)\)", text)
+    named = {number for each in brackets for number in each.split(", ")}
+    assert len(named) > 20
+    assert named <= {number for number, _ in NUMBERED.findall(METHODS.read_text("utf-8"))}
+
+
+def test_citations_of_the_methods_are_found_and_judged() -> None:
+    methods = METHODS.read_text(encoding="utf-8")
+    # In parts, since this file is looked at too.
+    word = "methods"
+    planted = f"({word} 9) {word} 2, 3.5 and 8.7; {word}\n3-10, ({word} 5, clusters) {word}."
+    assert unknown_sections(planted, methods) == ["9", "8.7", "10", "5, clusters"]
+    assert unknown_sections(f"({word} 8.3) {word} 2 and 4 ({word} 3, clusters)", methods) == []
+    assert unknown_sections(f"{word} 4", methods.replace("## 4. ", "## ")) == ["4"]
+    cited = [CITED.findall(path.read_text(encoding="utf-8")) for path in SOURCES]
+    assert sum(map(len, cited)) > 100  # the pattern finds what the code says
+
+
+def test_formulas_survive_markdown() -> None:
+    """GitHub takes a backslash before punctuation for its own, and dollars only between blanks."""
+    text = re.sub(r"^```.*?^```$", "", METHODS.read_text(encoding="utf-8"), flags=re.M | re.S)
+    displayed = re.findall(r"^\$\$\n(.*?)^\$\$$", text, re.MULTILINE | re.DOTALL)
+    assert len(displayed) > 20
+    lines = re.sub(r"^\$\$\n.*?^\$\$$", "", text, flags=re.M | re.S).splitlines()
+    inline = []
+    for line in lines:
+        assert line.count("$") % 2 == 0, line
+        found = list(re.finditer(r"\$[^$]+\$", line))
+        inline += [each[0] for each in found]
+        for each in found:
+            before, after = line[: each.start()][-1:], line[each.end() :][:1]
+            assert before in ("", " ", "("), line
+            assert after in ("", *" .,;:)"), line
+    for formula in [*displayed, *inline]:
+        assert not re.search(r"\\[^A-Za-z]|[<>*]", formula), formula
+        assert formula.count("{") == formula.count("}"), formula
 
 
 def test_every_test_file_names_its_independent_truth() -> None:

@@ -13,9 +13,9 @@ READING = "reading the survey"
 UNWEIGHTED_FIT = "unweighted fit"
 RISK_WEIGHTS = "risk weights for the target epsilon"
 CONVERGENCE = "convergence"
-DEBIASING = "debiasing by simulation"
-NOISY_STATISTICS = "noisy statistics"
+NOISE = "noisy statistics"
 POSTERIOR = "posterior under the noise"
+DEBIASING = "debiasing by simulation"
 SYNTHESIS = "synthetic data"
 DOCUMENTS = "tables and documents"
 NOISY_TABLES = "sample and noisy tables"
@@ -28,20 +28,21 @@ def synthesizer_stage(model: str) -> str:
     return f"synthesizer {model}"
 
 
-#: In the order in which they are said; a run leaves those of the other mechanism out.
+#: In the order in which they are said; a run may leave some out.
 RELEASE_STAGES = (
     COMPILING,
     READING,
     UNWEIGHTED_FIT,
     RISK_WEIGHTS,
     CONVERGENCE,
-    DEBIASING,
-    NOISY_STATISTICS,
+    NOISE,
     POSTERIOR,
+    DEBIASING,
     SYNTHESIS,
     DOCUMENTS,
     WRITING,
 )
+REBUILD_STAGES = (READING, POSTERIOR, SYNTHESIS, DOCUMENTS)
 COMPARISON_STAGES = (
     READING,
     NOISY_TABLES,

@@ -10,6 +10,7 @@ the number of records. Squares are taken around stratum means found beforehand, 
 is never the small difference of two large sums.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -37,6 +38,7 @@ __all__ = [
     "check_arguments",
     "estimate_domains",
     "linearise_domains",
+    "linearised_variance",
 ]
 
 Linearisation: TypeAlias = Literal["ratio", "plain"]
@@ -73,22 +75,48 @@ class LinearisedTable:
 
     def variance(self, sample_design: SampleDesign) -> FloatArray:
         """Taylor variances under a design of the same records, (D,)."""
-        design_effect = sample_design.design_effect
-        if design_effect is not None:
-            sample_design = sample_design.one_stage
-        variance = np.zeros(self.domains.n_rows)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            centre = self.linearised.outside
-            outside = None if centre is None else _Outside.of(self.weight, centre, sample_design)
-            for rows in self.domains.codes:
-                pairs = _Pairs.of(rows, self.domains.n_rows, sample_design)
-                squares = _squares(pairs, sample_design, self.linearised.inside(rows), outside)
-                if sample_design.lonely_psu == "average":
-                    squares *= _averaging(pairs, sample_design, every_stratum=self.calibrated)
-                variance += squares
-        variance *= 1.0 if design_effect is None else design_effect
-        variance[self.domains.n < self.statistic.least_for_se] = np.nan
-        return variance
+        return linearised_variance(
+            self.statistic,
+            self.domains,
+            sample_design,
+            lambda margin_set: self.linearised.inside(self.domains.codes[margin_set]),
+            weight=self.weight,
+            outside=self.linearised.outside,
+            calibrated=self.calibrated,
+        )
+
+
+def linearised_variance(
+    statistic: Statistic,
+    domains: Domains,
+    sample_design: SampleDesign,
+    inside: Callable[[int], FloatArray],
+    *,
+    weight: FloatArray,
+    outside: FloatArray | None,
+    calibrated: bool,
+) -> FloatArray:
+    """Taylor variances (D,) of a linearised variable.
+
+    inside: from a margin set to u (n,) of records in the rows that they are in there; outside (D,):
+    a record that is not in a row has u = -outside times its weight (n,), or zero for None;
+    calibrated: whether weights are scaled to a known sum.
+    """
+    design_effect = sample_design.design_effect
+    if design_effect is not None:
+        sample_design = sample_design.one_stage
+    variance = np.zeros(domains.n_rows)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rest = None if outside is None else _Outside.of(weight, outside, sample_design)
+        for margin_set, rows in enumerate(domains.codes):
+            pairs = _Pairs.of(rows, domains.n_rows, sample_design)
+            squares = _squares(pairs, sample_design, inside(margin_set), rest)
+            if sample_design.lonely_psu == "average":
+                squares *= _averaging(pairs, sample_design, every_stratum=calibrated)
+            variance += squares
+    variance *= 1.0 if design_effect is None else design_effect
+    variance[domains.n < statistic.least_for_se] = np.nan
+    return variance
 
 
 def estimate_domains(

@@ -178,10 +178,7 @@ def _model_names(spec: "Spec", models: Sequence[str]) -> list[str]:
 
 def _with_model(spec: "Spec", name: str) -> "Spec":
     """The specification with another model, its options as if they had not been given."""
-    if name == spec.synthesizer.model:
-        return spec
-    changes = {"model": name, "priors": {}, "smoothing": "default", "engine": "auto"}
-    return spec.model_copy(update={"synthesizer": spec.synthesizer.model_copy(update=changes)})
+    return spec.model_copy(update={"synthesizer": spec.synthesizer.with_model(name)})
 
 
 def _sample_tables(spec: "Spec", survey: "Survey") -> dict[Key, pd.DataFrame]:
@@ -191,7 +188,7 @@ def _sample_tables(spec: "Spec", survey: "Survey") -> dict[Key, pd.DataFrame]:
         raise InputError("a comparison of survey tables needs sampling weights; give weight.")
     # Its values are real, so that its variances are by PSU also where a design effect is declared.
     by_psu = replace(survey.design, design_effect=None)
-    estimates = estimates_for(spec, by_psu, alone=True)
+    estimates = estimates_for(spec, by_psu)
     estimates.add_alone(survey.confidential.outcome, weight)
     return _frames(spec, by_psu, estimates)
 
@@ -268,6 +265,7 @@ def _run_model(
     from surveysynth.inference.published import datasets_of, published_draws
     from surveysynth.inference.synthesis import synthesise
     from surveysynth.mechanisms.pseudo_posterior import run as mechanism
+    from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior
     from surveysynth.models.base import require
     from surveysynth.spec import build
 
@@ -276,11 +274,11 @@ def _run_model(
     model: Model = build.engine_of(spec, build.model_of(spec))
     refuse_clusters(design, model)
     require(model, design)
-    if hasattr(model, "prepare"):
-        model.prepare()
+    model.prepare()
     settings = build.settings_of(spec)
     private, fit = mechanism.run(model, design, survey.confidential, settings, mechanism_rng)
-    estimates, inference = estimates_for(spec, design), spec.synthesizer.inference
+    estimates = estimates_for(spec, design, PseudoPosterior(settings))
+    inference = spec.synthesizer.inference
     private = published_draws(model, design, private, synthesis_rng, inference=inference).draws
     for dataset in datasets_of(
         model, design, private, synthesis_rng, inference=inference,

@@ -76,7 +76,7 @@ def check_replicates(model: Model, replicates_per_draw: int) -> None:
     """Raises ``InputError`` for fewer than one dataset a draw, or more than the model can make."""
     if replicates_per_draw < 1:
         raise InputError(f"replicates_per_draw must be at least 1, got {replicates_per_draw}.")
-    limit: int | None = getattr(model, "datasets_per_draw", None)
+    limit = model.datasets_per_draw
     if limit is not None and replicates_per_draw > limit:
         raise InputError(
             f"The model {model.name!r} makes one dataset a draw, its generated quantities, and "

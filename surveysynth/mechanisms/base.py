@@ -100,6 +100,10 @@ class Mechanism(Protocol):
         """Whether draws are of a down-weighted posterior, which debiasing undoes."""
 
     @property
+    def risk(self) -> str | None:
+        """The measure of what records risk, where one is taken."""
+
+    @property
     def note(self) -> str:
         """One sentence below every table."""
 
@@ -121,5 +125,5 @@ class Mechanism(Protocol):
     def guarantee(self) -> dict[str, Any]:
         """The guarantee for programs: the head of privacy.json."""
 
-    def described(self) -> dict[str, Any]:
+    def described(self, design: PublicDesign) -> dict[str, Any]:
         """Its other settings for programs, JSON-ready."""

@@ -1,18 +1,22 @@
 """The registry of synthesizers: one line a model."""
 
+from collections.abc import Iterator
 from importlib import import_module
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 from surveysynth.errors import InputError
-from surveysynth.models.base import Model
 
+if TYPE_CHECKING:
+    from surveysynth.models.base import ModelBase
+
+#: Names in specifications, and the class of each: folder, file and class below this package.
 _REGISTRY = {
-    "fbs": ("surveysynth.models.fbs.model", "FBS"),
-    "fbp": ("surveysynth.models.fbp.model", "FBP"),
-    "normal": ("surveysynth.models.normal.model", "Normal"),
-    "poisson": ("surveysynth.models.counts.poisson", "Poisson"),
-    "normal_mixture": ("surveysynth.models.mixture.model", "NormalMixture"),
-    "negative_binomial": ("surveysynth.models.counts.negative_binomial", "NegativeBinomial"),
+    "fbs": "fbs.model.FBS",
+    "fbp": "fbp.model.FBP",
+    "normal": "normal.model.Normal",
+    "poisson": "counts.model.Poisson",
+    "normal_mixture": "mixture.model.NormalMixture",
+    "negative_binomial": "counts.model.NegativeBinomial",
 }
 
 
@@ -21,13 +25,19 @@ def model_names() -> tuple[str, ...]:
     return tuple(_REGISTRY)
 
 
-def get_model(name: str, **options: Any) -> Model:
-    """The synthesizer ``name`` with its options (``priors``; for fbp ``smoothing``, for
-    normal_mixture ``components``).
+def get_model(name: str, **options: Any) -> "ModelBase":
+    """The synthesizer ``name``; options: ``priors`` and what it declares as its own ``options``.
 
-    Raises ``InputError`` for a name that is not registered.
+    Raises ``InputError`` for a name that is not registered, and for priors or options that the
+    model does not have.
     """
     if name not in _REGISTRY:
         raise InputError(f"Unknown model {name!r}; the models are {', '.join(_REGISTRY)}.")
-    module, attribute = _REGISTRY[name]
-    return cast(Model, getattr(import_module(module), attribute)(**options))
+    module, _, attribute = _REGISTRY[name].rpartition(".")
+    made: ModelBase = getattr(import_module(f"{__name__}.{module}"), attribute)(**options)
+    return made
+
+
+def registered() -> Iterator["ModelBase"]:
+    """Every synthesizer with its defaults."""
+    return map(get_model, _REGISTRY)

@@ -1,13 +1,16 @@
 """What a synthesizer is: the protocol that the mechanism, synthesis and studies rely on."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
+from surveysynth.models.options import Option, check_option, check_priors
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.program import StanProgramSpec
 from surveysynth.survey.survey import Confidential, PublicDesign
@@ -31,8 +34,8 @@ class Simulated:
 class Model(Protocol):
     """A synthesizer. Arrays of parameters carry leading axes (databases, chains, draws).
 
-    Nothing outside ``mechanism`` and ``privacy`` may assume that the likelihood is down-weighted
-    record by record: a model takes the weights only in ``compress``.
+    Nothing outside ``mechanisms`` may assume that the likelihood is down-weighted record by record:
+    a model takes the weights only in ``compress``. Most of this has a default in ``ModelBase``.
     """
 
     @property
@@ -52,6 +55,11 @@ class Model(Protocol):
         """Whether ``sample`` takes several databases at once."""
 
     @property
+    def common_random_numbers(self) -> bool:
+        """Whether draws from the same generator move smoothly with the risk weights. Those of NUTS
+        and of a mixture jump as the weights move a little."""
+
+    @property
     def identified(self) -> bool:
         """Whether labels cannot switch: mixtures are not identified."""
 
@@ -66,8 +74,20 @@ class Model(Protocol):
         (methods 3, clusters); see ``psu_codes``."""
 
     @property
+    def datasets_per_draw(self) -> int | None:
+        """How many datasets a draw can make; None: as many as wanted."""
+
+    @property
+    def compiled(self) -> bool:
+        """Whether it runs a program that ``prepare`` compiles."""
+
+    @property
     def stan(self) -> StanProgramSpec | None:
         """Its Stan program, if it has one."""
+
+    def prepare(self) -> None:
+        """Compile its program, if it runs one and unless that is done; raises ``InputError`` where
+        it cannot."""
 
     def records(self, design: PublicDesign, confidential: Confidential) -> Any:
         """The confidential records on the model's scale."""
@@ -78,8 +98,8 @@ class Model(Protocol):
     def compress(self, records: Any, risk_weights: FloatArray) -> Any:
         """Weighted sufficient statistics of one database; risk_weights alpha (n,).
 
-        Of a batched model: a dataclass of arrays with a leading axis of one database, or one with
-        a class method ``stacked`` that joins those of several."""
+        Of a batched model: a leading axis of one database, and a class method ``stacked`` that
+        joins several (``Stackable``)."""
 
     def sample(self, stats: Any, plan: SamplingPlan, rng: Any) -> Theta:
         """Posterior draws, leading axes (databases, chains, draws).
@@ -121,9 +141,9 @@ class Model(Protocol):
         """theta (leading axis S) with these residual scales (S, d); coefficients and correlations
         stay."""
 
-    def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
+    def prior_guess(self, design: PublicDesign, spread: float) -> Theta | None:
         """A guess of theta from public inputs alone, for ``surveysynth check``: residual SD
-        ``spread`` of the transformed outcomes."""
+        ``spread`` of the transformed outcomes. None where there is no telling."""
 
 
 class DensityModel(Model, Protocol):
@@ -146,25 +166,154 @@ class DensityModel(Model, Protocol):
         """Inverse of ``constrain``: (..., d)."""
 
 
-def stacked(stats: Sequence[Any]) -> Any:
-    """The statistics of several databases as one, along the leading axis of every array; by their
-    own ``stacked`` where they have one."""
+@dataclass(frozen=True)
+class ModelBase(ABC):
+    """What most synthesizers have in common: one says what differs, in a frozen dataclass below.
+
+    ``priors`` overrides constants of the priors (methods 3) by name; each of the model's own
+    ``options`` is a field of its dataclass. Both are declared here and read by the specification.
+    Raises ``InputError`` for a name or a value that is none of those declared.
+    """
+
+    priors: Mapping[str, float] = field(default_factory=dict, kw_only=True)
+
+    #: Constants of the priors with their defaults.
+    default_priors: ClassVar[Mapping[str, float]] = MappingProxyType({})
+    #: Keys of [synthesizer] that this model alone takes.
+    options: ClassVar[Mapping[str, Option]] = MappingProxyType({})
+    #: Whether the outcome is a count, which enters as it is, without a transform.
+    takes_count: ClassVar[bool] = False
+    batched: ClassVar[bool] = False
+    common_random_numbers: ClassVar[bool] = False
+    identified: ClassVar[bool] = True
+    tilted: ClassVar[bool] = False
+    clustered: ClassVar[bool] = False
+    compiled: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        for name, option in self.options.items():
+            check_option(name, option, getattr(self, name))
+        check_priors(self.name, self.default_priors, self.priors)
+        priors = MappingProxyType({**self.default_priors, **self.priors})
+        object.__setattr__(self, "priors", priors)  # the dataclass is frozen
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Its name in the registry and in a specification."""
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """Its name in words, for statements."""
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """Nothing of a design."""
+        return frozenset()
+
+    @property
+    def datasets_per_draw(self) -> int | None:
+        """As many datasets as wanted."""
+        return None
+
+    @property
+    def stan(self) -> StanProgramSpec | None:
+        """No Stan program."""
+        return None
+
+    def prepare(self) -> None:  # noqa: B027  # most models have nothing to compile
+        """Nothing to do."""
+
+    def records(self, design: PublicDesign, confidential: Confidential) -> Any:
+        """Those of z: the transformed outcomes and, if there is a weight, its logarithm.
+
+        Raises ``InputError`` for a design that lacks what the model ``requires``.
+        """
+        require(self, design)
+        columns = [
+            transform.forward(confidential.outcome[:, j])
+            for j, transform in enumerate(design.transforms)
+        ]
+        if confidential.sampling_weight is not None:
+            columns.append(np.log(confidential.sampling_weight))
+        return self.records_from_simulated(design, Simulated(np.stack(columns, axis=1)))
+
+    @abstractmethod
+    def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> Any:
+        """Records of a dataset that is already on the model's scale."""
+
+    @abstractmethod
+    def compress(self, records: Any, risk_weights: FloatArray) -> Any:
+        """Weighted sufficient statistics of one database; risk_weights alpha (n,)."""
+
+    @abstractmethod
+    def sample(self, stats: Any, plan: SamplingPlan, rng: Any) -> Theta:
+        """Posterior draws, leading axes (databases, chains, draws)."""
+
+    @abstractmethod
+    def monitored(self, theta: Theta) -> dict[str, FloatArray]:
+        """Unconstrained scalars for R-hat and ESS, by name: (..., chains, draws, d)."""
+
+    @abstractmethod
+    def log_lik_blocks(
+        self, theta: Theta, records: Any
+    ) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Streams (rows, log_lik (S, len(rows))), unweighted."""
+
+    @abstractmethod
+    def simulate(
+        self,
+        theta: Theta,
+        design: PublicDesign,
+        rng: np.random.Generator,
+        kind: SimulationKind = "release",
+    ) -> Simulated:
+        """A dataset of the design's n records from one draw."""
+
+    def smooth_weight(
+        self, theta: Theta, design: PublicDesign, simulated: Simulated
+    ) -> FloatArray:
+        """The weights as they were drawn, (n,)."""
+        return self.drawn_weight(design, simulated)
+
+    def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
+        """w* (n,) of the log weight, the last column of z; ones for a survey without weights."""
+        outcomes = len(design.outcome_names)
+        if simulated.z.shape[1] == outcomes:
+            return np.ones(design.n)
+        return np.asarray(np.exp(simulated.z[:, outcomes]))
+
+    def log_scales(self, theta: Theta) -> FloatArray:
+        """None, (S, 0): its draws are not debiased."""
+        return np.empty((next(iter(theta.values())).shape[0], 0))
+
+    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
+        """theta as it is."""
+        return dict(theta)
+
+    def prior_guess(self, design: PublicDesign, spread: float) -> Theta | None:
+        """None: ``surveysynth check`` does not tell whether a target can be reached."""
+        return None
+
+
+class Stackable(Protocol):
+    """Statistics of databases that can be fitted side by side."""
+
+    @classmethod
+    def stacked(cls, parts: Any, /) -> Any:
+        """Those of several databases as one, along the leading axis of every array."""
+
+
+S = TypeVar("S", bound=Stackable)
+
+
+def stacked(stats: Sequence[S]) -> S:
+    """The statistics of several databases as one."""
     if len(stats) == 1:
         return stats[0]
-    if hasattr(stats[0], "stacked"):
-        return type(stats[0]).stacked(stats)
-    names = [each.name for each in fields(stats[0])]
-    arrays = (np.concatenate([getattr(each, name) for each in stats]) for name in names)
-    return type(stats[0])(*arrays)
-
-
-def by_chain(kept: Mapping[str, list[FloatArray]], chains: int) -> Theta:
-    """Kept states, a list of (databases x chains, ...), as (databases, chains, draws, ...)."""
-    result: Theta = {}
-    for name, values in kept.items():
-        stacked = np.stack(values, axis=1)
-        result[name] = stacked.reshape(-1, chains, *stacked.shape[1:])
-    return result
+    joined: S = type(stats[0]).stacked(stats)
+    return joined
 
 
 def psu_codes(model: Model, design: PublicDesign) -> IntArray | None:

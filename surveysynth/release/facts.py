@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from surveysynth.estimation.statistics import STATISTICS, Statistic
+from surveysynth.mechanisms.pseudo_posterior.mechanism import UNPROTECTED
 from surveysynth.release.documents.inference_words import inference_words
 from surveysynth.release.tables.labels import ColumnLabel, Labels
 from surveysynth.release.tables.rounding import Rounding, to_digits, to_multiples, to_percent
@@ -12,7 +13,7 @@ from surveysynth.release.writers.csv import MicrodataFormat
 if TYPE_CHECKING:
     from surveysynth.estimation.clusters import Clusters
     from surveysynth.inference.debias import DebiasRecord
-    from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+    from surveysynth.mechanisms.base import Mechanism, Settings
     from surveysynth.mechanisms.statement import Statement
     from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import PublicDesign
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
 TEST_WARNING = (
     "TEST RUN, NOT PRIVATE: this is a test and not private. Its random numbers come from a stated "
     "seed, with which the protection can be undone. Do not publish."
-)
-UNPROTECTED_WARNING = (
-    'NOT PRIVATE: made with risk = "none", without any protection of the confidential records. '
-    "Do not publish."
 )
 
 
@@ -37,7 +34,7 @@ class ReleaseFacts:
 
     spec: "Spec"
     design: "PublicDesign"
-    settings: "MechanismSettings"
+    mechanism: "Mechanism"
     statement: "Statement"
     labels: Labels
     df_design: float
@@ -52,15 +49,26 @@ class ReleaseFacts:
         return replace(self, statement=statement, debias=record)
 
     @property
+    def settings(self) -> "Settings":
+        """What every mechanism's settings tell."""
+        return self.mechanism.settings
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Why the files must not be published; none for a private release."""
-        given = ((self.test, TEST_WARNING), (not self.settings.private, UNPROTECTED_WARNING))
+        given = ((self.test, TEST_WARNING), (not self.settings.private, UNPROTECTED))
         return tuple(text for applies, text in given if applies)
 
     @property
     def microdata_format(self) -> MicrodataFormat:
         """The format of the survey file."""
         return "parquet" if self.spec.survey.data.lower().endswith(".parquet") else "csv"
+
+    @property
+    def published_replicates(self) -> int:
+        """Datasets of a draw among the microdata: all of them, or where they can be made again
+        from published numbers, the first."""
+        return 1 if self.spec.privacy.strict else self.spec.privacy.replicates_per_draw
 
     @property
     def title(self) -> str:
@@ -70,13 +78,7 @@ class ReleaseFacts:
     @property
     def privacy_note(self) -> str:
         """One sentence below every table."""
-        if not self.settings.private:
-            return UNPROTECTED_WARNING
-        return (
-            f"Privacy: asymptotic differential privacy with epsilon at most "
-            f"{self.settings.epsilon:g} for the whole release (m = {self.settings.m} draws), "
-            "with the assumptions and limits stated in README.md."
-        )
+        return self.mechanism.note
 
 
 def labels_of(spec: "Spec") -> Labels:

@@ -18,8 +18,7 @@ from surveysynth.release.writers import csv
 from surveysynth.report.formats import FORMATS
 
 if TYPE_CHECKING:
-    from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
-    from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+    from surveysynth.mechanisms.base import Released
 
 Tables = Mapping[str, Sequence[ReleaseTable]]
 
@@ -51,36 +50,49 @@ def write_documents(
     replicates = facts.spec.privacy.replicates_per_draw
     every = [table for of_outcomes in tables.values() for table in of_outcomes]
     example = make_example(facts, every, separate_pair=separate_pair)
-    codebook = make_codebook(facts, replicates=replicates, separate_pair=separate_pair)
+    codebook = make_codebook(
+        facts, replicates=facts.published_replicates, separate_pair=separate_pair
+    )
     readme = make_readme(facts, example, replicates=replicates, separate_pair=separate_pair)
     write_json(codebook, folder / "codebook.json")
     write_json(make_privacy_record(facts, model_title), folder / PRIVACY_NAME)
     (folder / "README.md").write_text(readme, encoding="utf-8")
 
 
-def write_confidential(
-    fit: "ConfidentialFit",
-    settings: "MechanismSettings",
-    folder: Path,
-    file_format: csv.MicrodataFormat,
+def write_published(
+    facts: ReleaseFacts, published: Mapping[str, Any], entropy: int, folder: Path
 ) -> None:
-    """Realised values and diagnostics; risk weights and bounds of every record in file order."""
-    import numpy as np
+    """What a mechanism publishes beside its draws, with all that it takes to go on from there: the
+    specification and the seed of whatever came after."""
+    for name, content in published.items():
+        whole = {
+            **content,
+            "records_dropped": facts.design.dropped,
+            "seed": str(entropy),
+            "specification": public_specification(facts),
+        }
+        write_json(whole, folder / name)
+
+
+def public_specification(facts: ReleaseFacts) -> dict[str, Any]:
+    """The specification as it was written, JSON-ready; the data are named by their format alone."""
+    content = facts.spec.model_dump(mode="json", exclude={"path"}, exclude_unset=True)
+    content["survey"]["data"] = f"survey.{facts.microdata_format}"
+    content["synthesizer"]["predictors"] = facts.design.matrix.formula
+    return content
+
+
+def write_confidential(
+    released: "Released", folder: Path, file_format: csv.MicrodataFormat
+) -> None:
+    """Realised values and diagnostics; what the mechanism says of every record in file order."""
     import pandas as pd
 
-    target = {"target_epsilon": settings.epsilon, "target_bound": settings.target_bound}
-    realised = {**(target if settings.private else {}), **fit.to_json_dict()}
-    write_json(finite_or_text(realised), folder / REALISED_NAME)
-    records = pd.DataFrame(
-        {
-            "record": np.arange(1, fit.risk_weights.size + 1),
-            "risk_weight": fit.risk_weights,
-            "lipschitz": fit.lipschitz_by_record,
-            "oscillation": fit.oscillation_by_record,
-            "unweighted_lipschitz": fit.unweighted_lipschitz_by_record,
-        }
-    )
-    csv.write_records(records, folder / f"{RECORDS_STEM}.{file_format}", file_format)
+    write_json(finite_or_text(released.realised), folder / REALISED_NAME)
+    if released.by_record:
+        records = pd.DataFrame(dict(released.by_record))
+        records.insert(0, "record", range(1, len(records) + 1))
+        csv.write_records(records, folder / f"{RECORDS_STEM}.{file_format}", file_format)
 
 
 def finite_or_text(value: Any) -> Any:

@@ -10,14 +10,15 @@ import numpy as np
 from surveysynth._support import progress as stages
 from surveysynth.errors import InputError
 from surveysynth.estimation.clusters import clusters_of, refuse_clusters
+from surveysynth.estimation.estimates import Estimates
 from surveysynth.release.folder.bundle import Staging, plan_bundle, publish, staged
 from surveysynth.release.folder.ledger import LedgerEntry, LedgerSummary, file_sha256, summarise
+from surveysynth.release.folder.microdata import public_order
+from surveysynth.release.tables.making import estimates_for, release_tables
 from surveysynth.release.tables.table import ReleaseTable
 
 if TYPE_CHECKING:
-    from surveysynth.mechanisms.base import PrivateDraws
-    from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
-    from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+    from surveysynth.mechanisms.base import Mechanism, PrivateDraws, Released
     from surveysynth.models.base import Model
     from surveysynth.release.facts import ReleaseFacts
     from surveysynth.spec.spec import Spec
@@ -67,30 +68,38 @@ def release(
     Raises ``InputError`` for unusable input and existing targets, ``RefusedError`` when a release
     would not hold what it states. In either case, and on any other exception, nothing is written.
     """
-    from surveysynth.mechanisms.pseudo_posterior import run
-    from surveysynth.spec.build import engine_of, method_name, model_of, read_survey, settings_of
+    from surveysynth.spec.build import (
+        engine_of,
+        mechanism_of,
+        method_name,
+        model_of,
+        read_survey,
+    )
     from surveysynth.spec.spec import load_spec
 
     say = progress or (lambda stage: None)
     plan = plan_bundle(
         Path(out), None if confidential is None else Path(confidential), overwrite=overwrite
     )
-    mechanism_rng, synthesis_rng = _streams(seed)
+    streams = Streams(seed)
     spec = load_spec(spec_path)
-    model, settings = engine_of(spec, model_of(spec)), settings_of(spec)
-    if hasattr(model, "prepare"):
+    model, mechanism = engine_of(spec, model_of(spec)), mechanism_of(spec)
+    if model.compiled:
         say(stages.COMPILING)
         model.prepare()
     say(stages.READING)
     survey = read_survey(spec)
+    if spec.privacy.strict:
+        # What follows the noise can be made again from published files, which are in this order.
+        survey = survey.in_order(public_order(survey.design))
     refuse_clusters(survey.design, model)
-    facts = _facts(spec, survey.design, settings, model, test=seed is not None)
+    facts = facts_of(spec, survey.design, mechanism, model, test=seed is not None)
     entry = ledger_entry(spec, model=method_name(spec.synthesizer.model), test=facts.test)
-    private, fit = run.run(
-        model, survey.design, survey.confidential, settings, mechanism_rng, say
+    released = mechanism.run(
+        model, survey.design, survey.confidential, streams.mechanism, say, seeded=facts.test
     )
     with staged(plan) as staging:
-        tables = _write(facts, model, private, fit, staging, synthesis_rng, say)
+        tables = _write(facts, model, released, staging, streams, say)
         say(stages.WRITING)
         entries = publish(plan, staging, entry)
     summary = summarise(entries, entry.data_sha256)
@@ -100,58 +109,80 @@ def release(
 def _write(
     facts: "ReleaseFacts",
     model: "Model",
-    private: "PrivateDraws",
-    fit: "ConfidentialFit",
+    released: "Released",
     staging: Staging,
-    rng: np.random.Generator,
+    streams: "Streams",
     say: Progress,
 ) -> Mapping[str, Sequence[ReleaseTable]]:
     """Synthesise, estimate each dataset as it streams by, and fill the temporary folders."""
-    from surveysynth.inference.published import datasets_of, published_draws
+    from surveysynth.inference.published import published_draws
     from surveysynth.release import files
-    from surveysynth.release.folder.microdata import MicrodataWriter
-    from surveysynth.release.tables.making import estimates_for, release_tables
 
-    spec, design = facts.spec, facts.design
-    inference = spec.synthesizer.inference
-    debiased = published_draws(model, design, private, rng, inference=inference, progress=say)
-    facts = facts.with_inference(debiased.record)
+    spec, draws = facts.spec, released.draws
+    if facts.mechanism.down_weights:
+        debiased = published_draws(
+            model, facts.design, draws, streams.synthesis,
+            inference=spec.synthesizer.inference, progress=say,
+        )  # fmt: skip
+        facts, draws = facts.with_inference(debiased.record), debiased.draws
     say(stages.SYNTHESIS)
-    estimates = estimates_for(spec, design)
-    writer = MicrodataWriter(design, staging.release / "microdata", facts.microdata_format)
-    for dataset in datasets_of(
-        model, design, debiased.draws, rng, inference=inference,
-        replicates_per_draw=spec.privacy.replicates_per_draw,
-    ):  # fmt: skip
-        estimates.add(dataset)
-        writer.write(dataset)
+    estimates = synthetic_estimates(facts, model, draws, streams.synthesis, staging.release)
     say(stages.DOCUMENTS)
-    tables = release_tables(spec, design, estimates)
+    tables = release_tables(spec, facts.design, estimates)
     files.write_tables(facts, tables, staging.release)
     files.write_documents(
         facts, tables, model.title, staging.release, separate_pair=estimates.separate_pair
     )
-    files.write_confidential(fit, facts.settings, staging.confidential, facts.microdata_format)
+    files.write_published(facts, released.published, streams.entropy, staging.release)
+    files.write_confidential(released, staging.confidential, facts.microdata_format)
     return tables
 
 
-def _facts(
+def synthetic_estimates(
+    facts: "ReleaseFacts",
+    model: "Model",
+    draws: "PrivateDraws",
+    rng: np.random.Generator,
+    folder: Path | None,
+) -> Estimates:
+    """What all synthetic datasets say of the tables; those that are published are written to
+    ``microdata`` in the folder of the release, if one is given."""
+    from surveysynth.inference.published import datasets_of
+    from surveysynth.release.folder.microdata import MicrodataWriter
+
+    spec, design, mechanism = facts.spec, facts.design, facts.mechanism
+    estimates = estimates_for(spec, design, mechanism)
+    writer = None
+    if folder is not None:
+        writer = MicrodataWriter(design, folder / "microdata", facts.microdata_format)
+    for dataset in datasets_of(
+        model, design, draws, rng,
+        inference=spec.synthesizer.inference if mechanism.down_weights else "paper",
+        replicates_per_draw=spec.privacy.replicates_per_draw,
+    ):  # fmt: skip
+        estimates.add(dataset)
+        if writer is not None and dataset.replicate <= facts.published_replicates:
+            writer.write(dataset)
+    return estimates
+
+
+def facts_of(
     spec: "Spec",
     design: "PublicDesign",
-    settings: "MechanismSettings",
+    mechanism: "Mechanism",
     model: "Model",
     *,
     test: bool,
 ) -> "ReleaseFacts":
+    """What the files of a release say about it."""
     from surveysynth.estimation.taylor import SampleDesign
-    from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
     from surveysynth.release.facts import ReleaseFacts, labels_of
 
     return ReleaseFacts(
         spec=spec,
         design=design,
-        settings=settings,
-        statement=privacy_statement(design, settings, model, test=test),
+        mechanism=mechanism,
+        statement=mechanism.statement(model, design, test=test),
         labels=labels_of(spec),
         df_design=float(SampleDesign.from_public(design).degrees_of_freedom),
         test=test,
@@ -162,9 +193,9 @@ def _facts(
 def ledger_entry(spec: "Spec", *, model: str, test: bool, released: bool = True) -> LedgerEntry:
     """The record of one run of the mechanism; ``released`` is false for comparisons."""
     from surveysynth.release.documents.privacy_file import library_versions
-    from surveysynth.spec.build import settings_of
+    from surveysynth.spec.build import mechanism_of
 
-    settings = settings_of(spec)
+    settings, privacy = mechanism_of(spec).settings, spec.privacy
     return LedgerEntry(
         spec=spec.path.name,
         spec_sha256=file_sha256(spec.path),
@@ -175,12 +206,21 @@ def ledger_entry(spec: "Spec", *, model: str, test: bool, released: bool = True)
         test=test,
         version=library_versions()["surveysynth"],
         released=released,
+        rho=privacy.budget.rho if privacy.strict else None,
+        delta=privacy.delta if privacy.strict else None,
     )
 
 
-def _streams(seed: int | None) -> tuple[np.random.Generator, np.random.Generator]:
-    """Independent generators for the mechanism and the synthesis."""
-    if seed is not None and seed < 0:
-        raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")
-    mechanism, synthesis = np.random.SeedSequence(seed).spawn(2)
-    return np.random.default_rng(mechanism), np.random.default_rng(synthesis)
+class Streams:
+    """Independent generators for the mechanism and the synthesis, and the number they come from:
+    the seed, or what the operating system gave instead. Raises ``InputError`` below zero."""
+
+    def __init__(self, seed: int | None) -> None:
+        if seed is not None and seed < 0:
+            raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")
+        root = np.random.SeedSequence(seed)
+        mechanism, synthesis = root.spawn(2)
+        assert isinstance(root.entropy, int)  # one number, by the way it is made
+        self.entropy = root.entropy
+        self.mechanism = np.random.default_rng(mechanism)
+        self.synthesis = np.random.default_rng(synthesis)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 from surveysynth.errors import InputError
 
 if TYPE_CHECKING:
+    from surveysynth.mechanisms.base import Mechanism
+    from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
     from surveysynth.models.base import Model
     from surveysynth.spec.spec import Spec
@@ -63,6 +65,8 @@ def read_survey(spec: "Spec") -> "Survey":
         margin_labels={name: spec.margin_label(name) for name in tables.by},
         statistics=tables.statistics,
         binary_for=spec.binary_statistics,
+        # A mechanism that answers on every valid survey may not refuse one for what it holds.
+        refuse_degenerate=not spec.privacy.strict,
         source=source,
     )
 
@@ -84,13 +88,7 @@ def model_of(spec: "Spec") -> "Model":
 
 def model_options(spec: "Spec") -> dict[str, Any]:
     """What a specification says of its registered model, besides the name."""
-    synthesizer = spec.synthesizer
-    options: dict[str, Any] = {"priors": dict(synthesizer.priors)}
-    if synthesizer.model == "fbp":
-        options["smoothing"] = synthesizer.smoothing
-    if synthesizer.model == "normal_mixture":
-        options["components"] = synthesizer.components
-    return options
+    return {"priors": dict(spec.synthesizer.priors), **spec.synthesizer.options}
 
 
 def engine_of(spec: "Spec", model: "Model") -> "Model":
@@ -105,8 +103,43 @@ def engine_of(spec: "Spec", model: "Model") -> "Model":
     return StanEngine(model)  # type: ignore[arg-type]
 
 
+def mechanism_of(spec: "Spec") -> "Mechanism":
+    """The mechanism that a specification asks for, with its settings."""
+    if spec.privacy.strict:
+        from surveysynth.mechanisms.noisy_statistics.mechanism import NoisyStatisticsMechanism
+
+        return NoisyStatisticsMechanism(noisy_settings_of(spec))
+    from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior
+
+    return PseudoPosterior(settings_of(spec))
+
+
+def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
+    """The settings of noisy statistics, all public; ``changes`` of a comparison or study."""
+    from surveysynth.mechanisms.noisy_statistics.settings import Declared, NoisySettings
+    from surveysynth.sampling.plan import SamplingPlan
+    from surveysynth.spec.outcomes import WEIGHT
+
+    synthesizer, privacy = spec.synthesizer, spec.privacy
+    declared = {
+        name: Declared(section.centre, section.spread)
+        for name, section in spec.outcomes.items()
+    }
+    plan = SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws)
+    given = {
+        "budget": privacy.budget,
+        "declared": {name: declared[name] for name in synthesizer.outcome if name in declared},
+        "weight": declared.get(WEIGHT, Declared()),
+        "m": privacy.m,
+        "radius": (privacy.radius or 0.0) if privacy.strict else 0.0,
+        "protect": privacy.protect,
+        "plan": plan,
+    }
+    return NoisySettings(**{**given, **changes})
+
+
 def settings_of(spec: "Spec") -> "MechanismSettings":
-    """The mechanism's settings, all public."""
+    """The settings of the pseudo-posterior, all public."""
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
     from surveysynth.sampling.plan import SamplingPlan
     from surveysynth.spec.privacy import DEFAULT_RADIUS

@@ -6,7 +6,7 @@ contract names and that no code stands behind yet.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -14,6 +14,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    create_model,
     field_validator,
     model_validator,
 )
@@ -22,6 +23,8 @@ from pydantic_core import PydanticKnownError
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import COUNT, MEAN, STATISTICS
+from surveysynth.models import get_model, model_names, registered
+from surveysynth.models.options import Choice, Option
 from surveysynth.report.formats import format_names
 from surveysynth.spec.flags import FlagChoice, check_flags
 from surveysynth.survey.checks import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT
@@ -33,51 +36,6 @@ T = TypeVar("T")
 MIN_CHAINS = 2
 MIN_DRAWS = 20
 MAX_DRAWS = 1_000_000
-
-#: Names and defaults of the prior scales of each model (methods 3).
-PRIOR_DEFAULTS: dict[str, dict[str, float]] = {
-    "fbs": {"coefficient_scale": 10.0, "residual_scale": 10.0, "psu_scale": 10.0, "lkj": 6.0},
-    "fbp": {
-        "coefficient_sd": 10.0,
-        "selection_sd": 10.0,
-        "residual_scale": 1.0,
-        "psu_scale": 10.0,
-        "lkj": 6.0,
-    },
-    "normal": {
-        "coefficient_scale": 1.0,
-        "residual_scale": 1.0,
-        "lkj": 6.0,
-        "weight_coefficient_sd": 10.0,
-        "weight_residual_scale": 1.0,
-    },
-    "poisson": {
-        "coefficient_scale": 1.0,
-        "lkj": 6.0,
-        "weight_coefficient_sd": 10.0,
-        "weight_residual_scale": 1.0,
-    },
-    "normal_mixture": {
-        "coefficient_scale": 1.0,
-        "residual_scale": 1.0,
-        "lkj": 6.0,
-        "concentration_shape": 1.0,
-        "concentration_rate": 20.0,
-        "least_sd": 0.1,
-        "weight_coefficient_sd": 10.0,
-        "weight_residual_scale": 1.0,
-    },
-    "negative_binomial": {
-        "overdispersion_scale": 5.0,
-        "coefficient_scale": 1.0,
-        "lkj": 6.0,
-        "weight_coefficient_sd": 10.0,
-        "weight_residual_scale": 1.0,
-    },
-}
-#: Models of a count, which enters as it is.
-COUNT_MODELS = ("poisson", "negative_binomial")
-
 
 
 def built(planned: Sequence[str], works: str) -> BeforeValidator:
@@ -121,11 +79,11 @@ def _distinct(values: tuple[T, ...]) -> tuple[T, ...]:
 
 
 def _model(value: str) -> str:
-    if value not in PRIOR_DEFAULTS and not value.lower().endswith(".toml"):
-        known = ", ".join(repr(name) for name in PRIOR_DEFAULTS)
+    if value not in model_names() and not value.lower().endswith(".toml"):
+        known = ", ".join(repr(name) for name in model_names())
         raise ValueError(
             f"expected one of {known}, or the path of a .toml file that declares a Stan program, "
-            f"got {value!r}.{nearest(value, PRIOR_DEFAULTS)}"
+            f"got {value!r}.{nearest(value, model_names())}"
         )
     return value
 
@@ -180,8 +138,32 @@ class SurveySection(Section):
         return self
 
 
-class SynthesizerSection(Section):
-    """``[synthesizer]``: the model of outcome and weight, and how it is fitted."""
+def _type_of(option: Option) -> Any:
+    """What pydantic makes of a model's option."""
+    if isinstance(option, Choice):
+        return Literal[option.choices]
+    return Annotated[int, Field(ge=option.least, le=option.most)]
+
+
+#: Each model's own options, by their keys in ``[synthesizer]``, with the model.
+_OPTIONS = {
+    key: (model.name, option) for model in registered() for key, option in model.options.items()
+}
+if TYPE_CHECKING:
+    _WithOptions = Section
+else:
+    _WithOptions = create_model(
+        "_WithOptions",
+        __base__=Section,
+        **{key: (_type_of(option), option.default) for key, (_, option) in _OPTIONS.items()},
+    )
+
+
+class SynthesizerSection(_WithOptions):
+    """``[synthesizer]``: the model of outcome and weight, and how it is fitted.
+
+    Besides the keys below it has those that the models declare as their ``options``.
+    """
 
     model: Annotated[str, AfterValidator(_model)] = "fbs"
     outcome: OneOrMoreNames
@@ -189,14 +171,12 @@ class SynthesizerSection(Section):
     transform: OneOrMoreKinds = ("log",)
     transform_scale: OneOrMoreNumbers = (1.0,)
     transform_shift: OneOrMoreNumbers = (0.0,)
-    smoothing: Literal["default", "outcome"] = "default"
-    components: Annotated[int, Field(ge=1, le=50)] = 5
     engine: Literal["auto", "embedded", "cmdstan"] = "auto"
     inference: Literal["debiased", "paper"] = "debiased"
     chains: Annotated[int, Field(ge=MIN_CHAINS, le=1000)] = 4
     draws: Annotated[int, Field(ge=MIN_DRAWS, le=MAX_DRAWS)] = 250
     warmup: Annotated[int, Field(ge=MIN_DRAWS, le=MAX_DRAWS)] = 250
-    priors: dict[str, float] = {}
+    priors: dict[str, float] = Field(default_factory=dict)
 
     @property
     def is_program(self) -> bool:
@@ -209,16 +189,7 @@ class SynthesizerSection(Section):
             raise ValueError(
                 "engine: a Stan program of your own has no embedded sampler; leave engine out."
             )
-        if self.model != "fbs" and not self.is_program and len(self.outcome) > 1:
-            raise ValueError(
-                f"outcome: model {self.model!r} takes one outcome, got {len(self.outcome)}; "
-                "a list of outcomes needs model = 'fbs'."
-            )
-        if self.model != "fbp" and self.smoothing != "default":
-            raise ValueError("smoothing: 'outcome' is for model = 'fbp'; leave it out.")
-        if self.model != "normal_mixture" and self.components != 5:
-            raise ValueError("components: this is for model = 'normal_mixture'; leave it out.")
-        self._check_count()
+        self._check_model()
         for key in ("transform", "transform_scale", "transform_shift"):
             given = len(getattr(self, key))
             if given not in (1, len(self.outcome)):
@@ -226,17 +197,38 @@ class SynthesizerSection(Section):
                     f"{key}: expected one value or a list as long as outcome "
                     f"({len(self.outcome)}), got {given} values."
                 )
-        self._check_priors()
         try:
             _ = self.transforms
         except InputError as error:
             raise ValueError(str(error)) from None
         return self
 
+    def _check_model(self) -> None:
+        """What the model takes: outcomes, options and priors.
+
+        A program's priors are in the file that declares it."""
+        for key, (owner, option) in _OPTIONS.items():
+            value = getattr(self, key)
+            if self.model != owner and value != option.default:
+                shown = f"{value!r} is" if isinstance(value, str) else "this is"
+                raise ValueError(f"{key}: {shown} for model = {owner!r}; leave it out.")
+        if self.is_program:
+            return
+        try:
+            model = get_model(self.model, priors=self.priors, **self.options)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        if "one_outcome" in model.requires and len(self.outcome) > 1:
+            able = [repr(each.name) for each in registered() if "one_outcome" not in each.requires]
+            raise ValueError(
+                f"outcome: model {self.model!r} takes one outcome, got {len(self.outcome)}; "
+                f"a list of outcomes needs model = {' or '.join(able)}."
+            )
+        if model.takes_count:
+            self._check_count()
+
     def _check_count(self) -> None:
         """A count enters its model as it is."""
-        if self.model not in COUNT_MODELS:
-            return
         for key, plain in (
             ("transform", "identity"), ("transform_scale", 1.0), ("transform_shift", 0.0)
         ):  # fmt: skip
@@ -247,30 +239,32 @@ class SynthesizerSection(Section):
                     f"value, got {other[0]!r}; leave it out."
                 )
 
-    def _check_priors(self) -> None:
-        if self.is_program:
-            return  # its names are in the file that declares it
-        known = PRIOR_DEFAULTS[self.model]
-        for name, value in self.priors.items():
-            if name not in known:
-                raise ValueError(
-                    f"priors: unknown name {name!r} for model {self.model!r}."
-                    f"{nearest(name, known)} Known: {listing(tuple(known))}."
-                )
-            if not value > 0:
-                raise ValueError(f"priors.{name}: expected a positive number, got {value!r}.")
-            if name == "lkj" and (value < 1 or not float(2 * value).is_integer()):
-                raise ValueError(
-                    f"priors.lkj: expected a multiple of 0.5, at least 1, got {value!r}."
-                )
+    @property
+    def options(self) -> dict[str, Any]:
+        """The model's own options, given or not."""
+        owned = (key for key, (owner, _) in _OPTIONS.items() if owner == self.model)
+        return {key: getattr(self, key) for key in owned}
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """What the model needs of a survey, as far as it is known: a program says it in its own
+        file."""
+        return frozenset() if self.is_program else get_model(self.model).requires
+
+    def with_model(self, name: str) -> "SynthesizerSection":
+        """The same with another model, whose options and priors are its defaults."""
+        if name == self.model:
+            return self
+        options = {key: option.default for key, (_, option) in _OPTIONS.items()}
+        return self.model_copy(update={"model": name, "priors": {}, "engine": "auto", **options})
 
     @property
     def transforms(self) -> tuple[Transform, ...]:
         """One transform per outcome; single values are repeated. A count has none."""
         count = len(self.outcome)
         kinds = self.transform
-        if self.model in COUNT_MODELS and "transform" not in self.model_fields_set:
-            kinds = ("identity",)
+        if "transform" not in self.model_fields_set and not self.is_program:
+            kinds = ("identity",) if get_model(self.model).takes_count else kinds
 
         def spread(values: tuple[T, ...]) -> tuple[T, ...]:
             return values * count if len(values) == 1 else values

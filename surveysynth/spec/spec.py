@@ -112,10 +112,12 @@ class Spec(BaseModel):
             problems.append(
                 "survey.weight: missing; the tables of a survey need a column of weights."
             )
-        if survey.population_size is None and self.synthesizer.model == "fbp":
+        synthesizer = self.synthesizer
+        if survey.population_size is None and "population_size" in synthesizer.requires:
             problems.append(
-                "survey.population_size: missing; model 'fbp' needs the public size of the "
-                "population (from a frame or a published source, not the sum of the weights)."
+                f"survey.population_size: missing; model {synthesizer.model!r} needs the public "
+                "size of the population (from a frame or a published source, not the sum of the "
+                "weights)."
             )
         if survey.population_size is None and self.tables.linearisation == "ratio":
             problems.append(

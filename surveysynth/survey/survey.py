@@ -146,8 +146,8 @@ class Survey:
         level_order: Mapping[str, Sequence[str]] | None = None,
         margin_labels: Mapping[str, str] | None = None,
         statistics: Sequence[str] = (),
-        binary_for: Sequence[str] = (),
         refuse_degenerate: bool = True,
+        binary_for: Sequence[str] = (),
         source: str = "the data frame",
     ) -> "Survey":
         """Validate a frame of records and split it into its public and confidential parts.
@@ -156,11 +156,10 @@ class Survey:
         ``level_order``: levels of by columns in table order (all that occur). ``margin_labels``:
         name of the margin of a by column, "All" unless given. ``statistics``: tables to be made,
         which need a weight; ``binary_for``: those of them that need an outcome of 0 and 1 as it is
-        ("proportion"). ``design_effect``: public factor by which the PSUs
-        raise variances, for models without effects of PSUs (methods 3). ``refuse_degenerate``:
-        False takes outcomes and weights that do not vary or that X determines as well, for a
-        mechanism that may refuse nothing by what the values are (strict 1). ``source``: what
-        messages call the data.
+        ("proportion"). ``design_effect``: public factor by which the PSUs raise variances, for
+        models without effects of PSUs (methods 3). ``refuse_degenerate``: False takes outcomes and
+        weights that do not vary or that X determines as well, for a mechanism that may refuse
+        nothing by what the values are (strict 1). ``source``: what messages call the data.
 
         Raises ``InputError`` for anything that the methods cannot take; the message counts
         confidential cells and never shows one.

@@ -29,8 +29,8 @@ import surveysynth
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models import get_model
 from surveysynth.models.base import stacked
-from surveysynth.models.counts.model import count_records
-from surveysynth.models.mixture.model import mixture_records
+from surveysynth.models.counts.stats import count_records
+from surveysynth.models.mixture.stats import mixture_records
 from surveysynth.models.parts.gaussian import GaussianRecords
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
 from surveysynth.sampling.plan import SamplingPlan

@@ -7,9 +7,9 @@ import numpy as np
 
 from surveysynth._support.types import DIVERGENT
 from surveysynth.models import get_model
-from surveysynth.models.counts.model import count_records
-from surveysynth.models.mixture.model import mixture_records
+from surveysynth.models.counts.stats import count_records
 from surveysynth.models.mixture.sampler import MARGINAL
+from surveysynth.models.mixture.stats import mixture_records
 from surveysynth.models.parts.gaussian import GaussianRecords
 from surveysynth.sampling.plan import SamplingPlan
 

@@ -1,8 +1,8 @@
 """CONTRIBUTING's recipe for a statistic, followed with a trimmed mean: one array function and one
 row of the registry, and it is released, compared and recomputed.
 
-Truth: the definition, record by record; repeated samples; the README's programs, whose code is
-another. All of the statistic is in this file, and no file of the package names it."""
+Truth: the definition, record by record; repeated samples; the README's programs, which share no
+code with the estimate. All of the statistic is in this file; the package does not name it."""
 
 import re
 from collections.abc import Callable, Iterator

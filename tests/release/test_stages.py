@@ -12,7 +12,7 @@ from surveysynth._support.progress import (
     COMPARISON_STAGES,
     COMPILING,
     DEBIASING,
-    NOISY_STATISTICS,
+    NOISE,
     POSTERIOR,
     RELEASE_STAGES,
     RISK_WEIGHTS,
@@ -40,7 +40,7 @@ def test_a_release_says_every_stage_of_the_list_in_order(
     said: list[str] = []
     release(short(make_spec, "debiased"), tmp_path / "out", seed=4, progress=said.append)
     # An embedded sampler compiles nothing, and this mechanism adds no noise to statistics.
-    others = {COMPILING, NOISY_STATISTICS, POSTERIOR}
+    others = {COMPILING, NOISE, POSTERIOR}
     assert said == [stage for stage in RELEASE_STAGES if stage not in others]
     assert said.index(RISK_WEIGHTS) < said.index(DEBIASING)
 

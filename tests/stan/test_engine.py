@@ -156,7 +156,7 @@ def test_what_cannot_be_is_refused_at_once(backend: Gibbs) -> None:
         stan = None
 
     with pytest.raises(InputError, match="has no Stan program: use the engine 'embedded'"):
-        StanEngine(NoProgram(stan=None), backend)
+        StanEngine(NoProgram(), backend)
 
 
 def test_the_mechanism_reaches_its_target_and_gates_divergences(backend: Gibbs) -> None:

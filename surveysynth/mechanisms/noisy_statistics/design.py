@@ -113,7 +113,8 @@ class NoiseDesign:
     def __post_init__(self) -> None:
         products = np.zeros((self.cells.shape[0], self.basis.shape[1]))
         for column, row in zip(self.cells.T, self.basis, strict=True):
-            products += column[:, None] * row  # no BLAS: the same digits on every machine
+            used = np.flatnonzero(column)
+            products[used] += column[used, None] * row  # no BLAS: equal digits on every machine
         if np.abs(products).max(initial=0.0) > 2.0 or not 0 <= self.psu_steps <= 2**ROW_BITS:
             raise ValueError("rows of a noise design are no longer than 1")
         rows = np.trunc(products * 2.0**ROW_BITS).astype(np.int64)

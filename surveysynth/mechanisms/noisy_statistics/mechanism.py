@@ -25,6 +25,7 @@ class NoisyStatisticsMechanism:
     name: str = "noisy_statistics"
     combining: Combining = "total_variance"
     down_weights: bool = False
+    risk: str | None = None
 
     @property
     def note(self) -> str:
@@ -74,15 +75,16 @@ class NoisyStatisticsMechanism:
             "rho": budget.rho,
             "epsilon": budget.epsilon,
             "delta": budget.delta,
-            "protect": self.settings.protect,
         }
 
-    def described(self) -> dict[str, Any]:
-        """Declared constants."""
-        settings = self.settings
+    def described(self, design: PublicDesign) -> dict[str, Any]:
+        """Declared constants, on the scale of the model."""
+        clipping = self.settings.clipping(design)
+        names = [*design.outcome_names, *(["log weight"] if design.weight_name else [])]
         return {
-            "declared": {
-                name: {"centre": each.centre, "spread": each.spread}
-                for name, each in {**settings.declared, "weight": settings.weight}.items()
-            },
+            "protect": self.settings.protect,
+            "unit_size": self.settings.unit_size(design),
+            "radius": clipping.radius,
+            "centres": dict(zip(names, clipping.centre.tolist(), strict=True)),
+            "spreads": dict(zip(names, clipping.spread.tolist(), strict=True)),
         }

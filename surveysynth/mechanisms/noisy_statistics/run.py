@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surveysynth._support.progress import NOISY_STATISTICS, POSTERIOR
+from surveysynth._support import progress as stages
 from surveysynth._support.types import INTERNAL_SUFFIX, IntArray, Theta
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.base import PrivateDraws, Progress
@@ -67,9 +67,9 @@ def run(
     ``RefusedError`` where the chains do not converge, which the noisy statistics alone decide.
     """
     say = progress or (lambda stage: None)
-    say(NOISY_STATISTICS)
+    say(stages.NOISE)
     statistics = release_statistics(model, design, confidential, settings, source)
-    say(POSTERIOR)
+    say(stages.POSTERIOR)
     draws, record = posterior_draws(model, design, statistics, settings, rng)
     return NoisyRelease(statistics, draws, record)
 

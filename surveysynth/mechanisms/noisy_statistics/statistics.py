@@ -14,7 +14,7 @@ import numpy as np
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.design import ROW_BITS, NoiseDesign
+from surveysynth.mechanisms.noisy_statistics.design import ROW_BITS, Clipping, NoiseDesign
 from surveysynth.mechanisms.noisy_statistics.noise import NoiseSource, SystemNoise, added
 from surveysynth.mechanisms.noisy_statistics.sensitivity import noise_variances
 
@@ -69,6 +69,12 @@ class NoisyStatistics:
     def is_private(self) -> bool:
         """Whether the noise came from the operating system, exactly."""
         return self.noise == "system"
+
+    def design(self, cells: FloatArray) -> NoiseDesign:
+        """The design that the sums were made with, to the last bit, for the same cells (G, K)."""
+        clipping = Clipping(self.centre, self.spread, self.radius)
+        n_psu = self.cross.shape[1] - self.basis.shape[1]
+        return NoiseDesign(clipping, cells, self.basis, n_psu, round(self.psu_weight * 2**ROW_BITS))
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers, words and nested lists: as JSON they come back to the last bit."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from surveysynth._support.types import Theta
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.risk import require_pattern
@@ -50,8 +51,8 @@ class FeasibilityReport:
         """The report for a reader; all of it comes from simulated data."""
         if not self.simulated:
             return [
-                "Feasibility: not simulated, since a Stan program of your own gives no guess of "
-                "its parameters. A release tells whether the target is reached."
+                "Feasibility: not simulated, since the model gives no guess of its "
+                "parameters. A release tells whether the target is reached."
             ]
         if not self.trials:
             return ["Feasibility: nothing to reach, risk = none (not private)."]
@@ -94,7 +95,9 @@ def check(
     require_pattern(settings.measure, design.frame)
     if not settings.private:
         return FeasibilityReport(settings, ())
-    if not getattr(model, "has_prior_guess", True):
+    guesses = {spread: model.prior_guess(design, spread) for spread in SPREADS}
+    known = {spread: theta for spread, theta in guesses.items() if theta is not None}
+    if not known:
         return FeasibilityReport(settings, (), simulated=False)
     rng = rng or np.random.default_rng()
     # Half-length chains tell feasibility as well, in half the time.
@@ -104,7 +107,8 @@ def check(
     enough = settings.m <= int(settings.truncate * plan.kept)
     short = replace(settings, plan=plan) if enough else settings
     return FeasibilityReport(
-        settings, tuple(_trial(design, model, short, spread, rng) for spread in SPREADS)
+        settings,
+        tuple(_trial(design, model, short, spread, theta, rng) for spread, theta in known.items()),
     )
 
 
@@ -113,9 +117,9 @@ def _trial(
     model: Model,
     settings: MechanismSettings,
     spread: float,
+    theta: Theta,
     rng: np.random.Generator,
 ) -> Trial:
-    theta = model.prior_guess(design, spread)
     simulated = model.simulate(theta, design, rng, "sample")
     records = model.records_from_simulated(design, simulated)
     database = Database(records, design.n, simulated.outcomes(design), design.frame)

@@ -29,6 +29,11 @@ class PseudoPosterior:
     down_weights: bool = True
 
     @property
+    def risk(self) -> str:
+        """Name of the risk measure."""
+        return self.settings.measure.name
+
+    @property
     def note(self) -> str:
         """One sentence below every table."""
         settings = self.settings
@@ -77,7 +82,7 @@ class PseudoPosterior:
             "lipschitz_bound": settings.target_bound if settings.private else None,
         }
 
-    def described(self) -> dict[str, Any]:
+    def described(self, design: PublicDesign) -> dict[str, Any]:
         """Risk measure and weights."""
         settings = self.settings
         return {

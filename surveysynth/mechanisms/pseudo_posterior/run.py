@@ -98,7 +98,7 @@ class _Run:
         self.model, self.database, self.settings = model, database, settings
         # Every fit starts the same stream, so that the bound moves smoothly with the weights.
         self.seed = seed
-        self.smooth = bool(getattr(model, "common_random_numbers", True))
+        self.smooth = model.common_random_numbers
         self.protects = protects
         self.by_record = self.smooth and protects
         self.tolerance = FIXED_POINT_TOLERANCE if protects else SIMULATED_TOLERANCE

@@ -1,16 +1,16 @@
 """Distributions of a count given its mean exp(eta): Poisson and negative binomial (methods 3).
 
-Their weighted log-likelihoods depend on the data through sums by cell of X and, for the negative
-binomial, the weight of each distinct count: a gradient costs the same at any number of records.
+Their weighted log-likelihoods depend on the data through ``CountSums`` alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import gammaln, psi
 
 from surveysynth._support.types import FloatArray
+from surveysynth.models.counts.stats import CountSums
 
 #: From here on Stirling's series is exact to a double's last digits, where differences of log
 #: gamma functions lose theirs.
@@ -19,56 +19,6 @@ _LARGE = 1e4
 LARGEST_MEAN = 1e15
 #: A mean of exp of this is as impossible as a larger one, and its sums do not overflow.
 _LARGEST_ETA = 600.0
-
-
-@dataclass(frozen=True, repr=False)
-class CountSums:
-    """Weighted data of B databases, over G cells of X and D distinct counts each.
-
-    x (B, G, K), or (1, G, K) where all share it; mass (B, G) sum of alpha and sums (B, G) of
-    alpha y by cell; values (B, D) and value_mass (B, D) the sum of alpha of each; log_factorials
-    (B,): sum of alpha log y!. Cells and counts without weight play no part.
-    """
-
-    x: FloatArray
-    mass: FloatArray
-    sums: FloatArray
-    values: FloatArray
-    value_mass: FloatArray
-    log_factorials: FloatArray
-
-    @classmethod
-    def stacked(cls, parts: Sequence["CountSums"]) -> "CountSums":
-        """Those of several databases side by side, filled up with cells and counts of no weight."""
-        shared = all(np.array_equal(part.x, parts[0].x) for part in parts)
-        return cls(
-            parts[0].x if shared else _padded([part.x for part in parts]),
-            _padded([part.mass for part in parts]),
-            _padded([part.sums for part in parts]),
-            _padded([part.values for part in parts]),
-            _padded([part.value_mass for part in parts]),
-            np.concatenate([part.log_factorials for part in parts]),
-        )
-
-    def eta(self, beta: FloatArray) -> FloatArray:
-        """Linear predictors (B, S, G) at beta (B, S, K)."""
-        return np.asarray(beta @ self.x.swapaxes(-1, -2), dtype=np.float64)
-
-    def gram(self, by_cell: FloatArray) -> FloatArray:
-        """X' diag(by_cell) X (B, S, K, K) for by_cell (B, S, G)."""
-        columns = self.x.swapaxes(-1, -2)[:, None]
-        return np.asarray((columns * by_cell[:, :, None, :]) @ self.x[:, None], dtype=np.float64)
-
-
-def _padded(parts: Sequence[FloatArray]) -> FloatArray:
-    """Arrays (B_i, n_i, ...) joined along the first axis, zeros behind the second."""
-    longest = max(part.shape[1] for part in parts)
-    result = np.zeros((sum(part.shape[0] for part in parts), longest, *parts[0].shape[2:]))
-    first = 0
-    for part in parts:
-        result[first : first + part.shape[0], : part.shape[1]] = part
-        first += part.shape[0]
-    return result
 
 
 @dataclass(frozen=True)

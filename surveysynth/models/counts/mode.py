@@ -7,8 +7,9 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray
 from surveysynth.models.counts import overdispersion
-from surveysynth.models.counts.family import CountFamily, CountSums
+from surveysynth.models.counts.family import CountFamily
 from surveysynth.models.counts.overdispersion import GridProposal, LogDensity
+from surveysynth.models.counts.stats import CountSums
 
 #: The mode serves as a point of expansion alone: a few rounds and a wide normal prior will do.
 _STEPS = 30

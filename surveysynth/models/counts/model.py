@@ -1,97 +1,44 @@
-"""What the count models share (methods 3): a log link, and the survey weight as one component.
+"""Regressions of a count, Poisson and negative binomial (methods 3): a log link, and the survey
+weight as one component.
 
-    y | x ~ a distribution of mean exp(x beta);  beta ~ N(0, D Omega D), Omega ~ LKJ, D half-t3
+    y | x ~ a distribution of mean exp(x beta)
+    beta ~ N(0, D Omega D), Omega ~ LKJ(6), D = diag(sigma_k), sigma_k ~ half-t3(0, 1)
     log w | y, x ~ N(x gamma + delta log(1 + y), s^2)      where the design has a weight
 
 The outcome enters as it is: whole numbers, no transform.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from scipy.special import gammaln
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import Simulated, SimulationKind, require, stacked
+from surveysynth.models.base import ModelBase, Simulated, SimulationKind, require
 from surveysynth.models.counts import density, sampler
-from surveysynth.models.counts.family import CountFamily, CountSums
+from surveysynth.models.counts.family import NEGATIVE_BINOMIAL, POISSON, CountFamily
+from surveysynth.models.counts.stats import CountStats, compress, count_records
 from surveysynth.models.parts import survey_weight
-from surveysynth.models.parts.gaussian import GaussianStats
-from surveysynth.models.parts.pairs import PairRecords, log_lik_blocks, sum_by
+from surveysynth.models.parts.pairs import PairRecords, log_lik_blocks
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.stan.program import StanProgramSpec
 from surveysynth.sampling.streams import Streams
 from surveysynth.survey.survey import Confidential, PublicDesign
 from surveysynth.survey.transforms import Transform
 
-PRIORS: Mapping[str, float] = MappingProxyType(
-    {"coefficient_scale": 1.0, "lkj": 6.0, **survey_weight.PRIORS}
-)
 
+class CountModel(ModelBase):
+    """A count regression; what differs between the two is their ``family``."""
 
-def count_records(
-    x_cells: FloatArray, cell: IntArray, y: FloatArray, log_weight: FloatArray | None
-) -> PairRecords:
-    """Records of counts y (n,); the weight is regressed on log(1 + y)."""
-    return PairRecords(x_cells, cell, y, np.log1p(y), log_weight)
-
-
-@dataclass(frozen=True, repr=False)
-class CountStats:
-    """Weighted data of B databases: of the counts, and of the weight component if there is one."""
-
-    counts: CountSums
-    weight: GaussianStats | None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Columns of X, and 2 with a weight or 1 without."""
-        return self.counts.x.shape[-1], 1 if self.weight is None else 2
-
-    @classmethod
-    def stacked(cls, parts: Sequence["CountStats"]) -> "CountStats":
-        """Those of several databases, all with a weight or all without."""
-        weights = [part.weight for part in parts if part.weight is not None]
-        counts = CountSums.stacked([part.counts for part in parts])
-        return cls(counts, stacked(weights) if weights else None)
-
-
-def compress(records: PairRecords, risk_weights: FloatArray) -> CountStats:
-    """One pass over the records (methods 4); counts without weight are left out."""
-    n_cells = records.x_cells.shape[0]
-    mass = sum_by(records.cell, risk_weights, n_cells)
-    sums = sum_by(records.cell, risk_weights * records.y, n_cells)
-    value_mass = sum_by(records.code, risk_weights, records.values.size)
-    seen = value_mass > 0
-    values, value_mass = records.values[seen], value_mass[seen]
-    counts = CountSums(
-        x=records.x_cells[None],
-        mass=mass[None],
-        sums=sums[None],
-        values=values[None],
-        value_mass=value_mass[None],
-        log_factorials=np.array([value_mass @ gammaln(values + 1.0)]),
+    requires = frozenset({"one_outcome"})
+    takes_count = True
+    batched = True
+    common_random_numbers = True
+    default_priors = MappingProxyType(
+        {"coefficient_scale": 1.0, "lkj": 6.0, **survey_weight.PRIORS}
     )
-    return CountStats(counts, records.weight_stats(risk_weights))
-
-
-@dataclass(frozen=True)
-class CountModel:
-    """A count regression; what differs between the models is their ``family``."""
-
-    priors: Mapping[str, float]
-    name: str
-    title: str
-    stan: StanProgramSpec | None = None
-    requires: frozenset[str] = frozenset({"one_outcome"})
-    batched: bool = True
-    identified: bool = True
-    tilted: bool = False
-    clustered: bool = False
 
     family: ClassVar[CountFamily]
 
@@ -112,9 +59,8 @@ class CountModel:
                 f"{design.outcome_names[0]!r} is none in {wrong:,} of {design.n:,} records. Use "
                 "the model 'normal' or 'fbs' for an outcome that is measured, or correct it."
             )
-        weight = confidential.sampling_weight
-        columns = [y] if weight is None else [y, np.log(weight)]
-        return self.records_from_simulated(design, Simulated(np.stack(columns, axis=1)))
+        records: PairRecords = super().records(design, confidential)
+        return records
 
     def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> PairRecords:
         """Records of a simulated dataset: the count, then the log weight if there is one."""
@@ -207,10 +153,6 @@ class CountModel:
         coefficients, variance = theta.get("weight_coefficients"), theta.get("weight_variance")
         return survey_weight.smoothed(coefficients, variance, np.log1p(simulated.z[:, 0]), design)
 
-    def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
-        """w* as it was drawn; ones for a survey without weights."""
-        return survey_weight.drawn(design, simulated)
-
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
         """A coefficient of variation ``spread`` of the count, half its variance from each source
         where there are two; SD 0.5 of the log weight."""
@@ -248,29 +190,25 @@ def log_phi(theta: Theta) -> FloatArray:
     return np.empty((*theta["beta"].shape[:-1], 0))
 
 
-def stan_data(stats: CountStats, priors: Mapping[str, float]) -> dict[str, Any]:
-    """What the Stan programs of both models take of one database, JSON-ready."""
-    counts, k = stats.counts, stats.shape[0]
-    inside = counts.mass[0] > 0
-    return {
-        "K": k,
-        "G": int(inside.sum()),
-        "x": counts.x[0, inside].tolist(),
-        "mass": counts.mass[0, inside].tolist(),
-        "sums": counts.sums[0, inside].tolist(),
-        "log_factorials": float(counts.log_factorials[0]),
-        "coefficient_scale_prior": priors["coefficient_scale"],
-        "lkj": priors["lkj"],
-        **survey_weight.stan_data(stats.weight, k, priors),
-    }
+@dataclass(frozen=True)
+class Poisson(CountModel):
+    """y ~ Poisson(exp(x beta))."""
+
+    name = "poisson"
+    title = "a Poisson regression of the count"
+    stan = density.POISSON
+    family = POISSON
 
 
-def stan_theta(draws: Mapping[str, FloatArray]) -> Theta:
-    """Stan's draws by name as Theta."""
-    theta = {"beta": draws["beta"]}
-    if "overdispersion" in draws:
-        theta["overdispersion"] = draws["overdispersion"]
-    root = draws["coefficient_root"]
-    theta["coefficient_scale"] = draws["coefficient_scale"]
-    theta["coefficient_correlation"] = root @ root.swapaxes(-1, -2)
-    return {**theta, **survey_weight.stan_theta(draws)}
+@dataclass(frozen=True)
+class NegativeBinomial(CountModel):
+    """y ~ negative binomial of mean mu = exp(x beta), variance mu + mu^2 / phi;
+    1/phi ~ half-Cauchy(0, 5)."""
+
+    name = "negative_binomial"
+    title = "a negative binomial regression of the count"
+    stan = density.NEGATIVE_BINOMIAL
+    family = NEGATIVE_BINOMIAL
+    default_priors = MappingProxyType(
+        {"overdispersion_scale": 5.0, **CountModel.default_priors}
+    )

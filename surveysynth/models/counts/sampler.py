@@ -16,9 +16,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.counts.family import CountFamily, CountSums
+from surveysynth.models.counts.family import CountFamily
 from surveysynth.models.counts.mode import Mode, find_mode
 from surveysynth.models.counts.overdispersion import overdispersion_log_prior
+from surveysynth.models.counts.stats import CountSums
 from surveysynth.models.parts.coefficients import CoefficientBlocks
 from surveysynth.models.parts.sweeps import run_sweeps
 from surveysynth.sampling import primitives

@@ -1,7 +1,7 @@
 """FBP as a density on Stan's unconstrained scale, and as the Stan program ``fbp.stan``.
 
 Order of u: beta (K), selection (1 + K), log s_y and log s_pi. With effects of PSUs theirs follow
-(``_psu_density``); those of the sampled ones are N(T b, T), b = (k_y, 1)'.
+(``parts.psu_density``); those of the sampled ones are N(T b, T), b = (k_y, 1)'.
 """
 
 from collections.abc import Mapping

@@ -7,68 +7,57 @@ that weighted sufficient statistics and X'alpha are all that a draw needs (metho
 both means have an effect of each besides, a_c ~ N(0, T) in the population.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.errors import InputError
 from surveysynth.models.base import Simulated, SimulationKind, psu_codes, require
 from surveysynth.models.fbp import density
 from surveysynth.models.fbp.clustered import ClusteredGibbs
 from surveysynth.models.fbp.sampler import Gibbs
-from surveysynth.models.parts import gaussian, log_lik, psu_effects
+from surveysynth.models.options import Choice
+from surveysynth.models.parts import log_lik, psu_effects
 from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats
+from surveysynth.models.parts.gaussian_model import GaussianModel
 from surveysynth.models.parts.log_lik import QuadraticForm
-from surveysynth.models.parts.psu_effects import PSU_COVARIANCE
+from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS, PSU_COVARIANCE
 from surveysynth.models.parts.sweeps import run_sweeps
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.stan.program import StanProgramSpec
 from surveysynth.sampling.streams import Streams
 from surveysynth.survey.survey import Confidential, PublicDesign
 
-PRIORS: Mapping[str, float] = MappingProxyType(
-    {
-        "coefficient_sd": 10.0,
-        "selection_sd": 10.0,
-        "residual_scale": 1.0,
-        "psu_scale": 10.0,
-        "lkj": 6.0,
-    }
-)
-
-#: Share of the variances that lies between PSUs, in the guess of ``surveysynth check``.
-INTRACLASS_GUESS = 0.05
-
 
 @dataclass(frozen=True)
-class FBP:
-    """The population synthesizer; ``priors`` overrides the scales of methods 3 by name.
+class FBP(GaussianModel):
+    """The population synthesizer.
 
     smoothing: "default" weights a cell of X by 1/E(pi | x); "outcome" is the paper's form, which
-    leaves out x k_x and biases strata that differ in outcome. Raises ``InputError`` for another.
+    leaves out x k_x and biases strata that differ in outcome.
     """
 
-    priors: Mapping[str, float] = field(default_factory=lambda: PRIORS)
-    smoothing: Literal["default", "outcome"] = "default"
-    name: str = "fbp"
-    title: str = "FBP (fully Bayes model for the population)"
-    requires: frozenset[str] = frozenset({"weight", "population_size", "one_outcome"})
-    batched: bool = True
-    identified: bool = True
-    tilted: bool = True
-    clustered: bool = True
-    stan: StanProgramSpec | None = density.STAN
+    smoothing: str = "default"
 
-    def __post_init__(self) -> None:
-        if self.smoothing not in ("default", "outcome"):
-            raise InputError(
-                f"smoothing must be 'default' or 'outcome', got {self.smoothing!r}."
-            )
-        object.__setattr__(self, "priors", MappingProxyType({**PRIORS, **self.priors}))
+    name = "fbp"
+    title = "FBP (fully Bayes model for the population)"
+    requires = frozenset({"weight", "population_size", "one_outcome"})
+    tilted = True
+    clustered = True
+    stan = density.STAN
+    options = MappingProxyType(
+        {"smoothing": Choice("default", ("default", "outcome"))}
+    )
+    default_priors = MappingProxyType(
+        {
+            "coefficient_sd": 10.0,
+            "selection_sd": 10.0,
+            "residual_scale": 1.0,
+            "psu_scale": 10.0,
+            "lkj": 6.0,
+        }
+    )
 
     def records(self, design: PublicDesign, confidential: Confidential) -> GaussianRecords:
         """z (n, 2): the transformed outcome and log pi~ = log(N / (n w))."""
@@ -78,17 +67,6 @@ class FBP:
         outcome = design.transforms[0].forward(confidential.outcome[:, 0])
         log_pi = np.log(design.population_size / design.n) - np.log(confidential.sampling_weight)
         return self.records_from_simulated(design, Simulated(np.stack([outcome, log_pi], axis=1)))
-
-    def records_from_simulated(
-        self, design: PublicDesign, simulated: Simulated
-    ) -> GaussianRecords:
-        """Records of a dataset that is already on the model's scale."""
-        matrix = design.matrix
-        return GaussianRecords(matrix.x_cells, matrix.cell, simulated.z, psu_codes(self, design))
-
-    def compress(self, records: GaussianRecords, risk_weights: FloatArray) -> GaussianStats:
-        """Weighted sufficient statistics (methods 4)."""
-        return gaussian.compress(records, risk_weights)
 
     def sample(
         self,
@@ -129,12 +107,6 @@ class FBP:
         if effect is not None:
             tilt = tilt + effect[:, :, 1] + k_y[:, None] * effect[:, :, 0]
         return QuadraticForm(form.constant - tilt, form.linear, form.precision)
-
-    def log_lik_blocks(
-        self, theta: Theta, records: GaussianRecords
-    ) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Streams unweighted log-likelihoods, (rows, (S, rows)) (methods 4)."""
-        return log_lik.log_lik_blocks(self.quadratic_form, theta, records)
 
     def simulate(
         self,

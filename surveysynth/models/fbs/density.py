@@ -2,7 +2,7 @@
 
 Order of u: beta by column, log residual scales, residual correlation, log coefficient scales by
 column, coefficient correlation; K q + q + q (q - 1)/2 + K q + K (K - 1)/2 values. With effects of
-C PSUs theirs follow (``_psu_density``): q + q (q - 1)/2 + C q.
+C PSUs theirs follow (``parts.psu_density``): q + q (q - 1)/2 + C q.
 """
 
 from collections.abc import Mapping

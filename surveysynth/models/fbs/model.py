@@ -7,79 +7,40 @@ a_c ~ N(0, T) of each besides. Blocked Gibbs on weighted sufficient statistics (
 over databases and chains.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.models.base import Simulated, SimulationKind, psu_codes, require
+from surveysynth.models.base import Simulated, SimulationKind, psu_codes
 from surveysynth.models.fbs import density
-from surveysynth.models.parts import gaussian, log_lik, psu_effects
-from surveysynth.models.parts.coefficients import CoefficientBlocks
-from surveysynth.models.parts.covariance import CovarianceBlock
-from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats
+from surveysynth.models.fbs.clustered import ClusteredGibbs
+from surveysynth.models.fbs.sampler import Gibbs
+from surveysynth.models.parts import log_lik, psu_effects
+from surveysynth.models.parts.gaussian import GaussianStats
+from surveysynth.models.parts.gaussian_model import GaussianModel
 from surveysynth.models.parts.log_lik import QuadraticForm
-from surveysynth.models.parts.psu_effects import (
-    PSU_COVARIANCE,
-    PSU_EFFECT,
-    JointCoordinates,
-    PsuBlock,
-    marginal_likelihood,
-)
+from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS, PSU_COVARIANCE
 from surveysynth.models.parts.sweeps import run_sweeps
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.stan.program import StanProgramSpec
 from surveysynth.sampling.streams import Streams
-from surveysynth.survey.survey import Confidential, PublicDesign
-
-PRIORS: Mapping[str, float] = MappingProxyType(
-    {"coefficient_scale": 10.0, "residual_scale": 10.0, "psu_scale": 10.0, "lkj": 6.0}
-)
-
-#: Share of the variance that lies between PSUs, in the guess of ``surveysynth check``.
-INTRACLASS_GUESS = 0.05
+from surveysynth.survey.survey import PublicDesign
 
 
 @dataclass(frozen=True)
-class FBS:
-    """The sample synthesizer. ``priors`` overrides the scales of methods 3 by name."""
+class FBS(GaussianModel):
+    """The sample synthesizer: z (n, p + 1), transformed outcomes, then the log weight."""
 
-    priors: Mapping[str, float] = field(default_factory=lambda: PRIORS)
-    name: str = "fbs"
-    title: str = "FBS (fully Bayes model for the observed sample)"
-    requires: frozenset[str] = frozenset({"weight"})
-    batched: bool = True
-    identified: bool = True
-    tilted: bool = False
-    clustered: bool = True
-    stan: StanProgramSpec | None = density.STAN
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "priors", MappingProxyType({**PRIORS, **self.priors}))
-
-    def records(self, design: PublicDesign, confidential: Confidential) -> GaussianRecords:
-        """z (n, p + 1): transformed outcomes, then the log weight."""
-        require(self, design)
-        assert confidential.sampling_weight is not None  # require() has checked the design
-        outcomes = [
-            transform.forward(confidential.outcome[:, j])
-            for j, transform in enumerate(design.transforms)
-        ]
-        z = np.stack([*outcomes, np.log(confidential.sampling_weight)], axis=1)
-        return self.records_from_simulated(design, Simulated(z))
-
-    def records_from_simulated(
-        self, design: PublicDesign, simulated: Simulated
-    ) -> GaussianRecords:
-        """Records of a dataset that is already on the model's scale."""
-        matrix = design.matrix
-        return GaussianRecords(matrix.x_cells, matrix.cell, simulated.z, psu_codes(self, design))
-
-    def compress(self, records: GaussianRecords, risk_weights: FloatArray) -> GaussianStats:
-        """Weighted sufficient statistics (methods 4)."""
-        return gaussian.compress(records, risk_weights)
+    name = "fbs"
+    title = "FBS (fully Bayes model for the observed sample)"
+    requires = frozenset({"weight"})
+    clustered = True
+    stan = density.STAN
+    default_priors = MappingProxyType(
+        {"coefficient_scale": 10.0, "residual_scale": 10.0, "psu_scale": 10.0, "lkj": 6.0}
+    )
 
     def sample(
         self,
@@ -91,7 +52,7 @@ class FBS:
         coefficient_correlation (..., K, K), leading axes (databases, chains, draws); with PSUs
         psu_covariance (..., q, q) and the effects (..., C, q), which stay in the mechanism."""
         streams = Streams.of(rng, stats.total.shape[0], plan.chains)
-        sampler = _Gibbs if stats.psu is None else _ClusteredGibbs
+        sampler = Gibbs if stats.psu is None else ClusteredGibbs
         return run_sweeps(sampler(stats.repeated(plan.chains), self.priors, streams), plan)
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
@@ -118,12 +79,6 @@ class FBS:
         given, conditional on the effects of their PSUs."""
         effect = psu_effects.effects_of(theta, psu)
         return log_lik.normal_form(theta["beta"], theta["covariance"], x_cells, centre, effect)
-
-    def log_lik_blocks(
-        self, theta: Theta, records: GaussianRecords
-    ) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Streams unweighted log-likelihoods, (rows, (S, rows)) (methods 4)."""
-        return log_lik.log_lik_blocks(self.quadratic_form, theta, records)
 
     def simulate(
         self,
@@ -153,10 +108,6 @@ class FBS:
         deviation = simulated.z[:, :-1] - mean[:, :-1]
         smoothed: FloatArray = np.exp(mean[:, -1] + deviation @ slope + 0.5 * remaining)
         return smoothed
-
-    def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
-        """w* as it was drawn."""
-        return np.asarray(np.exp(simulated.z[:, -1]))
 
     def log_scales(self, theta: Theta) -> FloatArray:
         """Log residual SDs (..., q)."""
@@ -202,74 +153,3 @@ class FBS:
     def unconstrain(self, theta: Theta) -> FloatArray:
         """Inverse of ``constrain``, (..., d)."""
         return density.unconstrain(theta)
-
-
-class _Gibbs:
-    """State of a batch of chains, B = databases x chains; one method a block of the sweep."""
-
-    def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
-        self.stats = stats
-        self.q = stats.fit.shape[-1]
-        # Overdispersed starts about the least-squares fit.
-        spread = stats.start_covariance()
-        inflation = np.exp(0.2 * rng.standard_normal((spread.shape[0], 1, 1), 0))
-        self.residual = CovarianceBlock(
-            spread * inflation, stats.total, priors["residual_scale"], priors["lkj"], rng
-        )
-        self.coefficients = CoefficientBlocks(stats.gram, stats.fit, spread, priors, rng)
-
-    def state(self) -> Theta:
-        """The parameters of both blocks."""
-        return {
-            "beta": self.coefficients.beta,
-            "covariance": self.residual.covariance,
-            "coefficient_scale": self.coefficients.scale,
-            "coefficient_correlation": self.coefficients.correlation,
-        }
-
-    def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps of both blocks."""
-        self.coefficients.draw_random_numbers(c)
-        self.residual.draw_random_numbers(c)
-
-    def sweep(self, i: int) -> None:
-        squares = self.stats.sum_of_squares(self.coefficients.beta)
-        self.residual.update(i, squares)
-        inverse = np.asarray(np.linalg.inv(self.residual.covariance), dtype=np.float64)
-        self.coefficients.update(i, inverse)
-
-
-class _ClusteredGibbs(_Gibbs):
-    """The same with effects of PSUs: coefficients with the effects integrated out, effects, then
-    both covariances. PSUs lie within strata, whose coefficients and mean effects compete: drawn in
-    turn, they would creep."""
-
-    def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
-        super().__init__(stats, priors, rng)
-        assert stats.psu is not None  # the sampler is chosen by that
-        self.psu_stats = stats.psu
-        inflation = np.exp(rng.standard_normal((stats.total.shape[0], 1, 1), 0))
-        start = INTRACLASS_GUESS * inflation * stats.start_covariance()
-        self.psu = PsuBlock(stats.psu, start, priors, rng)
-
-    def state(self) -> Theta:
-        return {
-            **super().state(),
-            PSU_COVARIANCE: self.psu.covariance,
-            PSU_EFFECT: self.psu.effects,
-        }
-
-    def draw_random_numbers(self, c: int) -> None:
-        super().draw_random_numbers(c)
-        self.psu.draw_random_numbers(c)
-
-    def sweep(self, i: int) -> None:
-        stats, psu = self.stats, self.psu
-        coordinates = JointCoordinates.of(self.residual.covariance, psu.covariance)
-        likelihood = marginal_likelihood(self.psu_stats, stats.gram, stats.fit, coordinates)
-        self.coefficients.update_given(i, *likelihood)
-        beta = self.coefficients.beta
-        residual = self.psu_stats.residual_at(beta - stats.fit)
-        psu.draw_effects(i, coordinates, residual)
-        self.residual.update(i, psu.sum_of_squares(stats.sum_of_squares(beta), residual))
-        psu.update(i, self.residual.covariance, residual)

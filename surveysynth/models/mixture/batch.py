@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.models.mixture.likelihood import MixtureSums
+from surveysynth.models.mixture.stats import MixtureSums
 
 
 class MixtureBatch:

@@ -6,20 +6,19 @@ with a weight, delta, gamma (K) and log s.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, psi
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.mixture.likelihood import log_likelihood
+from surveysynth.models.mixture.stats import MixtureStats
 from surveysynth.models.parts import survey_weight
 from surveysynth.models.parts.coefficient_prior import HALF_T_DF, shared_scale_log_prior
 from surveysynth.sampling import unconstrained
+from surveysynth.sampling.stan.program import StanProgramSpec
 from surveysynth.sampling.unconstrained import CorrelationRoot
-
-if TYPE_CHECKING:
-    from surveysynth.models.mixture.model import MixtureStats
 
 
 class SharesTerm(NamedTuple):
@@ -75,7 +74,7 @@ def split(u: FloatArray, shape: tuple[int, int], components: int) -> list[FloatA
 
 
 def log_density(
-    u: FloatArray, stats: "MixtureStats", components: int, priors: Mapping[str, float]
+    u: FloatArray, stats: MixtureStats, components: int, priors: Mapping[str, float]
 ) -> tuple[FloatArray, FloatArray]:
     """Weighted log posterior and its gradient: u (..., d) to (...) and (..., d).
 
@@ -88,7 +87,7 @@ def log_density(
 
 
 def _at_point(
-    u: FloatArray, stats: "MixtureStats", components: int, priors: Mapping[str, float]
+    u: FloatArray, stats: MixtureStats, components: int, priors: Mapping[str, float]
 ) -> tuple[float, FloatArray]:
     parts = split(u, stats.shape, components)
     logits, log_a, beta, log_sd, log_scale, correlation, weight = parts
@@ -153,3 +152,41 @@ def unconstrain(theta: Theta, least_sd: float) -> FloatArray:
     if "weight_coefficients" in theta:
         parts += [theta["weight_coefficients"], 0.5 * np.log(theta["weight_variance"])]
     return np.concatenate(parts, axis=-1)
+
+
+def stan_program(components: int, least_sd: float) -> StanProgramSpec:
+    """``normal_mixture.stan`` for a number of components."""
+
+    def data(stats: MixtureStats, priors: Mapping[str, float]) -> dict[str, Any]:
+        outcome, k = stats.outcome, stats.shape[0]
+        own = ("least_sd", "lkj", "concentration_shape", "concentration_rate")
+        return {
+            "K": k,
+            "H": components,
+            "G": outcome.x.shape[0],
+            "x": outcome.x.tolist(),
+            "P": outcome.y.size,
+            "cell": (outcome.cell + 1).tolist(),
+            "y": outcome.y.tolist(),
+            "mass": outcome.mass.tolist(),
+            "coefficient_scale_prior": priors["coefficient_scale"],
+            "residual_scale_prior": priors["residual_scale"],
+            **{name: priors[name] for name in own},
+            **survey_weight.stan_data(stats.weight, k, priors),
+        }
+
+    def theta(draws: Mapping[str, FloatArray]) -> Theta:
+        root, sd = draws["coefficient_root"], draws["above_least_sd"]
+        # One component has no logits, and some interfaces then leave them out.
+        logits = draws.get("logits", np.empty((*sd.shape[:-1], 0)))
+        return {
+            "log_shares": log_shares(logits),
+            "concentration": draws["concentration"],
+            "beta": draws["beta"].swapaxes(-1, -2),
+            "residual_sd": least_sd + sd,
+            "coefficient_scale": draws["coefficient_scale"],
+            "coefficient_correlation": root @ root.swapaxes(-1, -2),
+            **survey_weight.stan_theta(draws),
+        }
+
+    return StanProgramSpec("normal_mixture.stan", data, theta)

@@ -1,56 +1,17 @@
 """Weighted log-likelihood of a finite mixture of normal regressions, with its gradient.
 
     log p(y | x) = log sum_h pi_h N(y | x beta_h, s_h^2),   h = 1..H
-
-A mixture has no sufficient statistics; records that share a cell of X and an outcome are one, with
-the sum of their risk weights.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.models.parts.pairs import PairRecords, sum_by
+from surveysynth._support.types import FloatArray
+from surveysynth.models.mixture.stats import MixtureSums
 from surveysynth.sampling.unconstrained import LOG_2PI
 
 _SMALLEST = -300.0
-
-
-@dataclass(frozen=True, repr=False)
-class MixtureSums:
-    """Weighted data of one database: P pairs of cell and outcome, sorted by cell.
-
-    x (G, K) the cells that have weight; cell (P,) and starts (G,), the first pair of a cell;
-    y (P,); mass (P,) sum of alpha.
-    """
-
-    x: FloatArray
-    cell: IntArray
-    starts: IntArray
-    y: FloatArray
-    mass: FloatArray
-
-    @property
-    def total(self) -> float:
-        """Sum of alpha."""
-        return float(self.mass.sum())
-
-    def by_cell(self, values: FloatArray) -> FloatArray:
-        """Sums (H, G) of values (H, P)."""
-        if not self.starts.size:
-            return np.zeros((values.shape[0], 0))
-        return np.asarray(np.add.reduceat(values, self.starts, axis=1), dtype=np.float64)
-
-
-def compress(records: PairRecords, risk_weights: FloatArray) -> MixtureSums:
-    """Pairs with their weights; those without are left out."""
-    mass = sum_by(records.pairs.cell, risk_weights, records.pair_y.size)
-    seen = mass > 0
-    cells, cell = np.unique(records.pair_cell[seen], return_inverse=True)
-    starts = np.flatnonzero(np.diff(cell, prepend=-1))
-    return MixtureSums(records.x_cells[cells], cell, starts, records.pair_y[seen], mass[seen])
 
 
 class MixtureValue(NamedTuple):

@@ -13,144 +13,57 @@ the likelihood that is raised to its risk weight is the marginal one, a sum over
 switch: the components of a draw have no names, and what is monitored does not depend on them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.errors import InputError
-from surveysynth.models.base import Simulated, SimulationKind, require, stacked
+from surveysynth.models.base import ModelBase, Simulated, SimulationKind
 from surveysynth.models.mixture import density, likelihood, sampler
-from surveysynth.models.mixture.likelihood import MixtureSums
+from surveysynth.models.mixture.stats import MixtureStats, compress, mixture_records
+from surveysynth.models.options import WholeNumber
 from surveysynth.models.parts import survey_weight
-from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.models.parts.pairs import PairRecords, log_lik_blocks
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.program import StanProgramSpec
 from surveysynth.sampling.streams import Streams
-from surveysynth.survey.survey import Confidential, PublicDesign
+from surveysynth.survey.survey import PublicDesign
 
-PRIORS: Mapping[str, float] = MappingProxyType(
-    {
-        "coefficient_scale": 1.0,
-        "residual_scale": 1.0,
-        "lkj": 6.0,
-        "concentration_shape": 1.0,
-        "concentration_rate": 20.0,
-        "least_sd": 0.1,
-        **survey_weight.PRIORS,
-    }
-)
 #: H unless the specification says otherwise.
 COMPONENTS = 5
-MAX_COMPONENTS = 50
-
-
-@dataclass(frozen=True, repr=False)
-class MixtureStats:
-    """Weighted data of B databases: of the outcomes and, if there is one, of the weight."""
-
-    outcomes: tuple[MixtureSums, ...]
-    weight: GaussianStats | None
-
-    @property
-    def outcome(self) -> MixtureSums:
-        """Of the only database."""
-        (outcome,) = self.outcomes
-        return outcome
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Columns of X, and 2 with a weight or 1 without."""
-        return self.outcomes[0].x.shape[1], 1 if self.weight is None else 2
-
-    @classmethod
-    def stacked(cls, parts: Sequence["MixtureStats"]) -> "MixtureStats":
-        """Those of several databases, all with a weight or all without."""
-        weights = [part.weight for part in parts if part.weight is not None]
-        outcomes = tuple(outcome for part in parts for outcome in part.outcomes)
-        return cls(outcomes, stacked(weights) if weights else None)
-
-
-def stan_program(components: int, least_sd: float) -> StanProgramSpec:
-    """``normal_mixture.stan`` for a number of components."""
-
-    def data(stats: MixtureStats, priors: Mapping[str, float]) -> dict[str, Any]:
-        outcome, k = stats.outcome, stats.shape[0]
-        own = ("least_sd", "lkj", "concentration_shape", "concentration_rate")
-        return {
-            "K": k,
-            "H": components,
-            "G": outcome.x.shape[0],
-            "x": outcome.x.tolist(),
-            "P": outcome.y.size,
-            "cell": (outcome.cell + 1).tolist(),
-            "y": outcome.y.tolist(),
-            "mass": outcome.mass.tolist(),
-            "coefficient_scale_prior": priors["coefficient_scale"],
-            "residual_scale_prior": priors["residual_scale"],
-            **{name: priors[name] for name in own},
-            **survey_weight.stan_data(stats.weight, k, priors),
-        }
-
-    def theta(draws: Mapping[str, FloatArray]) -> Theta:
-        root, sd = draws["coefficient_root"], draws["above_least_sd"]
-        # One component has no logits, and some interfaces then leave them out.
-        logits = draws.get("logits", np.empty((*sd.shape[:-1], 0)))
-        return {
-            "log_shares": density.log_shares(logits),
-            "concentration": draws["concentration"],
-            "beta": draws["beta"].swapaxes(-1, -2),
-            "residual_sd": least_sd + sd,
-            "coefficient_scale": draws["coefficient_scale"],
-            "coefficient_correlation": root @ root.swapaxes(-1, -2),
-            **survey_weight.stan_theta(draws),
-        }
-
-    return StanProgramSpec("normal_mixture.stan", data, theta)
 
 
 @dataclass(frozen=True)
-class NormalMixture:
-    """The mixture synthesizer: H ``components``; ``priors`` overrides constants by name.
+class NormalMixture(ModelBase):
+    """The mixture synthesizer: H ``components``; z (n, 1 or 2), the transformed outcome and, if
+    there is a weight, its logarithm."""
 
-    Raises ``InputError`` for a number of components that is none.
-    """
-
-    priors: Mapping[str, float] = field(default_factory=lambda: PRIORS)
     components: int = COMPONENTS
-    name: str = "normal_mixture"
-    title: str = "a finite mixture of normal regressions of the transformed outcome"
-    requires: frozenset[str] = frozenset({"one_outcome"})
-    batched: bool = True
-    common_random_numbers: bool = False
-    identified: bool = False
-    tilted: bool = False
-    clustered: bool = False
 
-    def __post_init__(self) -> None:
-        if not (isinstance(self.components, int) and 1 <= self.components <= MAX_COMPONENTS):
-            raise InputError(
-                f"components must be a whole number from 1 to {MAX_COMPONENTS}, got "
-                f"{self.components!r}."
-            )
-        object.__setattr__(self, "priors", MappingProxyType({**PRIORS, **self.priors}))
+    name = "normal_mixture"
+    title = "a finite mixture of normal regressions of the transformed outcome"
+    requires = frozenset({"one_outcome"})
+    batched = True
+    identified = False
+    options = MappingProxyType({"components": WholeNumber(COMPONENTS, 1, 50)})
+    default_priors = MappingProxyType(
+        {
+            "coefficient_scale": 1.0,
+            "residual_scale": 1.0,
+            "lkj": 6.0,
+            "concentration_shape": 1.0,
+            "concentration_rate": 20.0,
+            "least_sd": 0.1,
+            **survey_weight.PRIORS,
+        }
+    )
 
     @property
     def stan(self) -> StanProgramSpec | None:
         """Its Stan program."""
-        return stan_program(self.components, self.priors["least_sd"])
-
-    def records(self, design: PublicDesign, confidential: Confidential) -> PairRecords:
-        """The transformed outcome and, if there is a weight, its logarithm."""
-        require(self, design)
-        columns = [design.transforms[0].forward(confidential.outcome[:, 0])]
-        if confidential.sampling_weight is not None:
-            columns.append(np.log(confidential.sampling_weight))
-        return self.records_from_simulated(design, Simulated(np.stack(columns, axis=1)))
+        return density.stan_program(self.components, self.priors["least_sd"])
 
     def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> PairRecords:
         """Records of a dataset that is already on the model's scale."""
@@ -161,8 +74,7 @@ class NormalMixture:
     def compress(self, records: PairRecords, risk_weights: FloatArray) -> MixtureStats:
         """Distinct pairs of cell and outcome with summed weights; Gaussian statistics of the survey
         weight."""
-        outcome = likelihood.compress(records, risk_weights)
-        return MixtureStats((outcome,), records.weight_stats(risk_weights))
+        return compress(records, risk_weights)
 
     def sample(
         self,
@@ -211,14 +123,6 @@ class NormalMixture:
             monitored["log_weight_variance"] = np.log(theta["weight_variance"])
         return monitored
 
-    def log_scales(self, theta: Theta) -> FloatArray:
-        """None, (..., 0): mixtures are not debiased, since labels switch (methods 8)."""
-        return np.empty((*theta["concentration"].shape[:-1], 0))
-
-    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """theta as it is."""
-        return dict(theta)
-
     def log_lik_blocks(
         self, theta: Theta, records: PairRecords
     ) -> Iterator[tuple[IntArray, FloatArray]]:
@@ -249,10 +153,6 @@ class NormalMixture:
         coefficients, variance = theta.get("weight_coefficients"), theta.get("weight_variance")
         return survey_weight.smoothed(coefficients, variance, simulated.z[:, 0], design)
 
-    def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
-        """w* as it was drawn; ones for a survey without weights."""
-        return survey_weight.drawn(design, simulated)
-
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
         """Components all alike, of residual SD ``spread``; 0.5 of the log weight."""
         k, count = design.matrix.x_cells.shape[1], self.components
@@ -280,13 +180,6 @@ class NormalMixture:
     def unconstrain(self, theta: Theta) -> FloatArray:
         """Inverse of ``constrain``, (..., d)."""
         return density.unconstrain(theta, self.priors["least_sd"])
-
-
-def mixture_records(
-    x_cells: FloatArray, cell: IntArray, y: FloatArray, log_weight: FloatArray | None
-) -> PairRecords:
-    """Records of transformed outcomes y (n,); the weight is regressed on the outcome itself."""
-    return PairRecords(x_cells, cell, y, y, log_weight)
 
 
 def _log_mass(theta: Theta, y: FloatArray, x: FloatArray) -> FloatArray:

@@ -2,7 +2,7 @@
 
     beta_h ~ N(0, D Omega D), h = 1..H, all of one D;  pi ~ Dirichlet(a/H, .., a/H), a ~ Gamma
 
-Blocks of Gibbs sampling given the components, as in ``_coefficients`` but for the common D.
+Blocks of Gibbs sampling given the components, as in ``parts.coefficients`` but for the common D.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """Draws of mixtures: chains of many databases side by side, as one batch.
 
     beta_h, s_h, pi_h | rest    component by component, by proposals that use the gradient and
-                                curvature of the marginal likelihood (``_mixture_moves``)
-    D, Omega, a | rest          Gibbs (``_mixture_prior``)
+                                curvature of the marginal likelihood (``moves``)
+    D, Omega, a | rest          Gibbs (``prior``)
     D and beta = D b | b, rest  all scales at once, the standardised coefficients b kept: where the
                                 data say little of a column, its scale and coefficients are close
                                 to zero together, and neither moves far without the other
@@ -24,10 +24,10 @@ from scipy.special import ndtr
 
 from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray, Theta
 from surveysynth.models.mixture.batch import MixtureBatch
-from surveysynth.models.mixture.likelihood import MixtureSums
 from surveysynth.models.mixture.moves import Coefficients, Shares, Spreads, newton
 from surveysynth.models.mixture.prior import MixturePrior
 from surveysynth.models.mixture.start import find_mode
+from surveysynth.models.mixture.stats import MixtureSums
 from surveysynth.models.parts.coefficient_prior import HALF_T_DF
 from surveysynth.models.parts.sweeps import run_sweeps
 from surveysynth.sampling.plan import SamplingPlan

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.models.mixture.likelihood import MixtureSums, responsibilities
+from surveysynth.models.mixture.likelihood import responsibilities
+from surveysynth.models.mixture.stats import MixtureSums
 
 STEPS = 40
 #: Of more pairs than this a part, evenly spaced, is enough to start from.

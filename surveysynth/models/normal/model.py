@@ -7,66 +7,38 @@ and, where the design has a survey weight, log w | y, x ~ N(x gamma + delta y~, 
 component (``survey_weight``). Without one it is the model of the outcome alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.models.base import Simulated, SimulationKind, require
+from surveysynth.models.base import Simulated, SimulationKind
 from surveysynth.models.normal import density
-from surveysynth.models.parts import gaussian, log_lik, survey_weight
-from surveysynth.models.parts.coefficient_prior import HALF_T_DF
-from surveysynth.models.parts.coefficients import CoefficientBlocks
-from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats
+from surveysynth.models.normal.sampler import Gibbs
+from surveysynth.models.parts import log_lik, survey_weight
+from surveysynth.models.parts.gaussian import GaussianStats
+from surveysynth.models.parts.gaussian_model import GaussianModel
 from surveysynth.models.parts.log_lik import QuadraticForm
 from surveysynth.models.parts.sweeps import run_sweeps
-from surveysynth.sampling import primitives
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.stan.program import StanProgramSpec
 from surveysynth.sampling.streams import Streams
-from surveysynth.survey.survey import Confidential, PublicDesign
-
-PRIORS: Mapping[str, float] = MappingProxyType(
-    {"coefficient_scale": 1.0, "residual_scale": 1.0, "lkj": 6.0, **survey_weight.PRIORS}
-)
+from surveysynth.survey.survey import PublicDesign
 
 
 @dataclass(frozen=True)
-class Normal:
-    """The regression synthesizer. ``priors`` overrides the scales of methods 3 by name."""
+class Normal(GaussianModel):
+    """The regression synthesizer: z (n, 1 or 2), the transformed outcome and, if there is a weight,
+    its logarithm."""
 
-    priors: Mapping[str, float] = field(default_factory=lambda: PRIORS)
-    name: str = "normal"
-    title: str = "a normal regression of the transformed outcome"
-    requires: frozenset[str] = frozenset({"one_outcome"})
-    batched: bool = True
-    identified: bool = True
-    tilted: bool = False
-    clustered: bool = False
-    stan: StanProgramSpec | None = density.STAN
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "priors", MappingProxyType({**PRIORS, **self.priors}))
-
-    def records(self, design: PublicDesign, confidential: Confidential) -> GaussianRecords:
-        """z (n, 1 or 2): the transformed outcome and, if there is a weight, its logarithm."""
-        require(self, design)
-        columns = [design.transforms[0].forward(confidential.outcome[:, 0])]
-        if confidential.sampling_weight is not None:
-            columns.append(np.log(confidential.sampling_weight))
-        return self.records_from_simulated(design, Simulated(np.stack(columns, axis=1)))
-
-    def records_from_simulated(
-        self, design: PublicDesign, simulated: Simulated
-    ) -> GaussianRecords:
-        """Records of a dataset that is already on the model's scale."""
-        return GaussianRecords(design.matrix.x_cells, design.matrix.cell, simulated.z)
-
-    def compress(self, records: GaussianRecords, risk_weights: FloatArray) -> GaussianStats:
-        """Weighted sufficient statistics (methods 4)."""
-        return gaussian.compress(records, risk_weights)
+    name = "normal"
+    title = "a normal regression of the transformed outcome"
+    requires = frozenset({"one_outcome"})
+    stan = density.STAN
+    default_priors = MappingProxyType(
+        {"coefficient_scale": 1.0, "residual_scale": 1.0, "lkj": 6.0, **survey_weight.PRIORS}
+    )
 
     def sample(
         self,
@@ -78,7 +50,7 @@ class Normal:
         (sigma^2, s^2), coefficient_scale (..., K), coefficient_correlation (..., K, K) and, with a
         weight (q = 2), weight_coefficients (..., 1 + K) = (delta, gamma)."""
         streams = Streams.of(rng, stats.total.shape[0], plan.chains)
-        return run_sweeps(_Gibbs(stats.repeated(plan.chains), self.priors, streams), plan)
+        return run_sweeps(Gibbs(stats.repeated(plan.chains), self.priors, streams), plan)
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
         """Coefficients of both parts and log residual SDs."""
@@ -99,12 +71,6 @@ class Normal:
             weight = theta["weight_coefficients"]
             return log_lik.conditional_form(beta, weight, variance, x_cells, centre)
         return log_lik.normal_form(beta[:, :, None], variance[:, :, None], x_cells, centre)
-
-    def log_lik_blocks(
-        self, theta: Theta, records: GaussianRecords
-    ) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Streams unweighted log-likelihoods, (rows, (S, rows)) (methods 4)."""
-        return log_lik.log_lik_blocks(self.quadratic_form, theta, records)
 
     def simulate(
         self,
@@ -129,10 +95,6 @@ class Normal:
         """E(w | y~*) (methods 3); a survey without weights counts every record once."""
         coefficients, variance = theta.get("weight_coefficients"), theta["variance"][-1:]
         return survey_weight.smoothed(coefficients, variance, simulated.z[:, 0], design)
-
-    def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
-        """w* as it was drawn; ones for a survey without weights."""
-        return survey_weight.drawn(design, simulated)
 
     def log_scales(self, theta: Theta) -> FloatArray:
         """Log residual SDs of the outcome and, with a weight, the log weight: (..., q)."""
@@ -166,48 +128,3 @@ class Normal:
     def unconstrain(self, theta: Theta) -> FloatArray:
         """Inverse of ``constrain``, (..., d)."""
         return density.unconstrain(theta)
-
-
-class _Gibbs:
-    """State of a batch of chains, B = databases x chains."""
-
-    def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
-        self.stats, self.rng = stats, rng
-        self.residual_scale = priors["residual_scale"]
-        self.batch = stats.fit.shape[0]
-        spread = stats.start_covariance()[:, :1, :1]
-        self.variance = spread[:, 0, 0] * np.exp(0.2 * rng.standard_normal((self.batch,), 0))
-        self.coefficients = CoefficientBlocks(stats.gram, stats.fit[:, :, :1], spread, priors, rng)
-        has_weight = stats.fit.shape[-1] > 1
-        self.weight = survey_weight.WeightBlocks(stats, priors, rng) if has_weight else None
-
-    def state(self) -> Theta:
-        blocks, variance = self.coefficients, self.variance[:, None]
-        state = {
-            "beta": blocks.beta[:, :, 0],
-            "variance": variance,
-            "coefficient_scale": blocks.scale[:, 0],
-            "coefficient_correlation": blocks.correlation,
-        }
-        if self.weight is not None:
-            state["weight_coefficients"] = self.weight.coefficients
-            state["variance"] = np.concatenate([variance, self.weight.variance[:, None]], axis=1)
-        return state
-
-    def draw_random_numbers(self, c: int) -> None:
-        self.coefficients.draw_random_numbers(c)
-        self.levels = self.rng.random((c, self.batch), 1)
-        self.uniforms = self.rng.random((c, primitives.MAX_SHRINKS, self.batch), 2)
-        if self.weight is not None:
-            self.weight.draw_random_numbers(c)
-
-    def sweep(self, i: int) -> None:
-        self.coefficients.update(i, 1.0 / self.variance[:, None, None])
-        squares = self.stats.outcome_squares(self.coefficients.beta[:, :, 0])
-        total = self.stats.total
-        self.variance = primitives.slice_variances(
-            self.variance, total, np.zeros_like(total), squares, self.residual_scale,
-            self.levels[i], self.uniforms[i], df=HALF_T_DF,
-        )  # fmt: skip
-        if self.weight is not None:
-            self.weight.sweep(i)

@@ -12,25 +12,41 @@ where its density is the same:
 Messages name variables and show no value.
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from surveysynth._support.messages import listing
-from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray, Theta
+from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import InputError
+from surveysynth.models.own_stan.data import LOG_LIK, ProgramRecords, ProgramStats
+from surveysynth.models.own_stan.file import ProgramFile
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.backends import MIN_WARMUP
 
-if TYPE_CHECKING:
-    from surveysynth.models.own_stan.model import ProgramRecords, StanProgram
-
 _PLAN = SamplingPlan(chains=1, warmup=MIN_WARMUP, draws=8)
 _SEED = 1
-_LOG_LIK = "log_lik" + INTERNAL_SUFFIX
 
 
-def check_contract(program: "StanProgram", records: "ProgramRecords") -> None:
+class Program(Protocol):
+    """What is fitted here: a declared program with a sampler."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    @property
+    def declared(self) -> ProgramFile:
+        """What the program says of itself."""
+
+    def compress(self, records: ProgramRecords, risk_weights: FloatArray) -> ProgramStats:
+        """Records with their risk weights alpha (n,)."""
+
+    def sample(self, stats: ProgramStats, plan: SamplingPlan, rng: np.random.Generator) -> Theta:
+        """Draws, and ``LOG_LIK`` of every record."""
+
+
+def check_contract(program: Program, records: ProgramRecords) -> None:
     """Raises ``InputError`` where the program breaks the contract on these records."""
     full = _fit(program, records, 1.0)
     _check_finite(program, full)
@@ -43,7 +59,7 @@ def check_contract(program: "StanProgram", records: "ProgramRecords") -> None:
         )
     prior = _fit(program, records, 0.0)
     other = _fit(program, _other_database(records), 0.0)
-    if not np.any(prior[_LOG_LIK]):
+    if not np.any(prior[LOG_LIK]):
         raise InputError(
             f"{program.name}: {program.declared.output.log_lik!r} is zero for every record when "
             "the risk weights are. It must be the unweighted log-likelihood: leave the weights out."
@@ -56,14 +72,14 @@ def check_contract(program: "StanProgram", records: "ProgramRecords") -> None:
             "the record's risk weight, priors must be proper and not look at them, and generated "
             "quantities other than log_lik must use parameters and public data alone."
         )
-    if np.array_equal(prior[_LOG_LIK], other[_LOG_LIK]):
+    if np.array_equal(prior[LOG_LIK], other[LOG_LIK]):
         raise InputError(
             f"{program.name}: {program.declared.output.log_lik!r} does not depend on outcomes and "
             "sampling weights. It must be the log-likelihood of each record."
         )
 
 
-def _fit(program: "StanProgram", records: "ProgramRecords", risk_weight: float) -> Theta:
+def _fit(program: Program, records: ProgramRecords, risk_weight: float) -> Theta:
     weights = np.full(records.z.shape[0], risk_weight)
     stats = program.compress(records, weights)
     try:
@@ -72,20 +88,18 @@ def _fit(program: "StanProgram", records: "ProgramRecords", risk_weight: float) 
         raise InputError(f"{error} (A trial with every risk weight at {risk_weight:g}.)") from None
 
 
-def _other_database(records: "ProgramRecords") -> "ProgramRecords":
+def _other_database(records: ProgramRecords) -> ProgramRecords:
     """The records of the lower half of the first outcome, each twice: another database whose
     values fit the program's constraints, with other means."""
-    from surveysynth.models.own_stan.model import ProgramRecords
-
     order = np.argsort(records.z[:, 0], kind="stable")
     z: FloatArray = records.z[order[np.arange(order.size) // 2]]
     return ProgramRecords(z, records.public)
 
 
-def _check_finite(program: "StanProgram", theta: Theta) -> None:
+def _check_finite(program: Program, theta: Theta) -> None:
     """NaN anywhere and infinite parameters; an infinite log_lik takes its record out later."""
     bad = [name for name in program.declared.output.released if not np.isfinite(theta[name]).all()]
-    if np.isnan(theta[_LOG_LIK]).any():
+    if np.isnan(theta[LOG_LIK]).any():
         bad.append(program.declared.output.log_lik)
     if bad:
         raise InputError(

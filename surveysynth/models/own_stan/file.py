@@ -1,4 +1,4 @@
-"""The toml file that declares a Stan program of the caller's own (``models.stan_program``)."""
+"""The toml file that declares a Stan program of the caller's own (``own_stan.model``)."""
 
 import re
 import tomllib

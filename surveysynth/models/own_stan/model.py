@@ -31,73 +31,56 @@
 The program must raise each record's likelihood to its risk weight, ``target += alpha[i] * ..``, for
 outcome and weight together, have proper priors that do not look at outcomes or weights, and
 generate data from parameters and public data alone. What of this can be checked is checked on the
-records themselves before the first fit (``models._program_contract``).
+records themselves before the first fit (``contract``).
 """
 
-import importlib.util
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from surveysynth._support.messages import listing, nearest
-from surveysynth._support.types import DIVERGENT, INTERNAL_SUFFIX, FloatArray, IntArray, Theta
+from surveysynth._support.types import DIVERGENT, FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import Simulated, SimulationKind, require
+from surveysynth.models.base import ModelBase, Simulated, SimulationKind
 from surveysynth.models.own_stan.contract import check_contract
-from surveysynth.models.own_stan.file import (
-    FUNCTION,
-    ProgramFile,
-    check_declared,
-    load_program_file,
+from surveysynth.models.own_stan.data import (
+    CONFIDENTIAL,
+    LOG_LIK,
+    ProgramRecords,
+    ProgramStats,
+    confidential_data,
+    public_data,
 )
+from surveysynth.models.own_stan.file import ProgramFile, check_declared, load_program_file
+from surveysynth.models.own_stan.functions import Function, load_function
 from surveysynth.models.stan_engine import seed_from
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.backends import CmdStanBackend, StanBackend, default_backend
 from surveysynth.sampling.stan.source import StanSource
-from surveysynth.survey.formula import encode
 from surveysynth.survey.survey import Confidential, PublicDesign
 
-LOG_LIK = "log_lik" + INTERNAL_SUFFIX
 #: Records in one block of streamed log-likelihoods.
 BLOCK_RECORDS = 1024
 
-Function = Callable[..., Any]
-
-
-@dataclass(frozen=True, repr=False)
-class ProgramRecords:
-    """Records on the program's scale: z (n, p + 1), the log weight last, and the public data."""
-
-    z: FloatArray
-    public: Mapping[str, Any]
-
-
-@dataclass(frozen=True, repr=False)
-class ProgramStats:
-    """Records and their risk weights alpha (n,): a program of the caller's sees every record."""
-
-    records: ProgramRecords
-    risk_weights: FloatArray
-
-
 @dataclass(frozen=True, eq=False)
-class StanProgram:
+class StanProgram(ModelBase):
     """A Stan program as a model; made by ``StanProgram.load``."""
 
     declared: ProgramFile
     source: StanSource
     backend: StanBackend
     functions: Mapping[str, Function] = field(default_factory=dict)
-    batched: bool = False
-    identified: bool = True
-    tilted: bool = False
-    clustered: bool = False
-    common_random_numbers: bool = False
-    has_prior_guess: bool = False
-    stan: None = None
+
+    compiled = True
+
+    def __post_init__(self) -> None:
+        """Its priors are those of the declaration, whatever numbers they are."""
+        priors = MappingProxyType(self.declared.priors)
+        object.__setattr__(self, "priors", priors)  # the dataclass is frozen
 
     @classmethod
     def load(
@@ -131,7 +114,7 @@ class StanProgram:
         given = {"simulate": output.simulate}
         if not output.generated:
             given["smooth_weight"] = output.smooth_weight
-        functions = {k: _function(declared, v) for k, v in given.items() if v is not None}
+        functions = {k: load_function(declared, v) for k, v in given.items() if v is not None}
         return cls(declared, source, backend, functions)
 
     @property
@@ -162,21 +145,16 @@ class StanProgram:
 
     def records(self, design: PublicDesign, confidential: Confidential) -> ProgramRecords:
         """z of the confidential records, after the contract has been checked on them."""
-        require(self, design)
-        assert confidential.sampling_weight is not None  # require() has checked the design
-        columns = zip(design.transforms, confidential.outcome.T, strict=True)
-        outcomes = [transform.forward(values) for transform, values in columns]
-        z = np.stack([*outcomes, np.log(confidential.sampling_weight)], axis=1)
-        records = self.records_from_simulated(design, Simulated(z))
+        records: ProgramRecords = super().records(design, confidential)
         check_contract(self, records)
         return records
 
     def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> ProgramRecords:
         """Records of a dataset that is already on the program's scale."""
         public = {
-            name: _public_data(source, design)
+            name: public_data(source, design)
             for name, source in self.declared.data.items()
-            if source not in _CONFIDENTIAL
+            if source not in CONFIDENTIAL
         }
         return ProgramRecords(simulated.z, public)
 
@@ -188,11 +166,11 @@ class StanProgram:
         """The program's data."""
         z, alpha = stats.records.z, stats.risk_weights
         confidential = {
-            name: _confidential_data(source, z, alpha)
+            name: confidential_data(source, z, alpha)
             for name, source in self.declared.data.items()
-            if source in _CONFIDENTIAL
+            if source in CONFIDENTIAL
         }
-        return {**self.declared.priors, **stats.records.public, **confidential}
+        return {**self.priors, **stats.records.public, **confidential}
 
     def sample(self, stats: ProgramStats, plan: SamplingPlan, rng: np.random.Generator) -> Theta:
         """NUTS draws, leading axes (1, chains, draws): what may be released of a draw, and, with
@@ -270,8 +248,7 @@ class StanProgram:
         """The program's or the caller's smoothed weights, else the simulated ones, (n,)."""
         name = self.declared.output.smooth_weight
         if name is None:
-            drawn: FloatArray = np.exp(simulated.z[:, -1])
-            return drawn
+            return self.drawn_weight(design, simulated)
         if self.declared.output.generated:
             return theta[name]
         weight = self._call("smooth_weight", theta, design, simulated.z)
@@ -285,10 +262,6 @@ class StanProgram:
             raise InputError(
                 f"{self.name}: the function {name} raised {type(error).__name__}: {error}"
             ) from None
-
-    def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
-        """The simulated weights, not smoothed."""
-        return np.asarray(np.exp(simulated.z[:, -1]))
 
     def log_scales(self, theta: Theta) -> FloatArray:
         """Logs of the declared ``scales``, (S, d); none declared: d = 0.
@@ -313,69 +286,9 @@ class StanProgram:
             first = last
         return result
 
-    def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
-        """There is none: feasibility is not simulated for a program of the caller's own."""
-        raise InputError(f"The model {self.name!r} has no guess of its parameters.")
-
     def with_backend(self, backend: StanBackend) -> "StanProgram":
         """The same program run by something else."""
         return replace(self, backend=backend)
-
-
-_CONFIDENTIAL = ("outcome", "integer_outcome", "outcomes", "log_weight", "risk_weights")
-
-
-def _confidential_data(source: str, z: FloatArray, risk_weights: FloatArray) -> Any:
-    if source == "risk_weights":
-        return risk_weights
-    if source == "log_weight":
-        return z[:, -1]
-    if source == "outcomes":
-        return z[:, :-1]
-    if source == "outcome":
-        return z[:, 0]
-    whole = np.rint(z[:, 0])
-    different = int(np.count_nonzero(whole != z[:, 0]))
-    if different:
-        raise InputError(
-            f"integer_outcome: {different:,} records have an outcome that is not a whole number; "
-            "use transform = 'identity' and an outcome of whole numbers, or the source 'outcome'."
-        )
-    return whole.astype(np.int64)
-
-
-def _public_data(source: str, design: PublicDesign) -> Any:
-    matrix = design.matrix
-    kind, _, column = source.partition(" ")
-    if column:
-        return _column_data(kind, column.strip(), design)
-    made: dict[str, Callable[[], Any]] = {
-        "records": lambda: design.n,
-        "columns": lambda: matrix.n_columns,
-        "matrix": lambda: matrix.x_cells[matrix.cell],
-        "n_outcomes": lambda: len(design.outcome_names),
-        "population_size": lambda: design.population_size,
-    }
-    return made[kind]()
-
-
-def _column_data(kind: str, column: str, design: PublicDesign) -> Any:
-    if column not in design.frame:
-        known = [str(name) for name in design.frame.columns]
-        raise InputError(
-            f"data: there is no public column {column!r} in the design.{nearest(column, known)} "
-            "Name it in by, predictors or public_columns."
-        )
-    values = design.frame[column]
-    if kind == "column":
-        try:
-            return np.asarray(values, dtype=np.float64)
-        except ValueError:
-            raise InputError(
-                f"data: the column {column!r} is not one of numbers; use 'codes'."
-            ) from None
-    codes, levels = encode(values.astype("str"))
-    return len(levels) if kind == "levels" else codes + 1
 
 
 def _shaped(values: FloatArray, expected: tuple[int, ...], what: str, lead: int = 0) -> FloatArray:
@@ -386,24 +299,3 @@ def _shaped(values: FloatArray, expected: tuple[int, ...], what: str, lead: int 
     if len(expected) == 2 and expected[1] == 1 and shape == expected[:1]:
         return values[..., None]
     raise InputError(f"{what} must have the shape {expected} (records first), got {shape}.")
-
-
-def _function(declared: ProgramFile, reference: str) -> Function:
-    """The function of ``file.py:function``; the file's code is run."""
-    found = FUNCTION.match(reference)
-    assert found is not None  # checked when the declaration was read
-    path = declared.beside(found["file"])
-    spec = importlib.util.spec_from_file_location(f"surveysynth_program_{path.stem}", path)
-    if not path.is_file() or spec is None or spec.loader is None:
-        raise InputError(f"{declared.path}: there is no file {path}.")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-        function = getattr(module, found["function"])
-    except AttributeError:
-        raise InputError(f"{path} has no function {found['function']!r}.") from None
-    except Exception as error:
-        raise InputError(f"{path} cannot be run: {type(error).__name__}: {error}.") from None
-    if not callable(function):
-        raise InputError(f"{found['function']!r} in {path} is not a function.")
-    return function  # type: ignore[no-any-return]

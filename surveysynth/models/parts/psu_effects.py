@@ -27,6 +27,8 @@ PSU_EFFECT = "psu_effect" + INTERNAL_SUFFIX
 #: Times a sweep that effects are drawn and rescaled. Of a variance that the data bound from above
 #: only, two leave twice the effective draws of one, for an eighth of the time more.
 MOVES = 2
+#: Share of the variance that lies between PSUs, in the guess of ``surveysynth check``.
+INTRACLASS_GUESS = 0.05
 
 
 def effects_of(theta: Theta, psu: IntArray | None) -> FloatArray | None:

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.base import Simulated
 from surveysynth.models.parts.coefficient_prior import HALF_T_DF
 from surveysynth.models.parts.coefficients import overdispersion
 from surveysynth.models.parts.gaussian import GaussianStats
@@ -54,12 +53,6 @@ def smoothed(
     x = design.matrix.x_cells[design.matrix.cell]
     mean = coefficients[0] * h + x @ coefficients[1:]
     return np.asarray(np.exp(mean + 0.5 * variance))
-
-
-def drawn(design: PublicDesign, simulated: Simulated) -> FloatArray:
-    """w* (n,) as it was drawn, the second column of z; ones for a survey without weights."""
-    z = simulated.z
-    return np.asarray(np.exp(z[:, 1])) if z.shape[1] > 1 else np.ones(design.n)
 
 
 def prior_guess(columns: int, spread: float) -> tuple[FloatArray, FloatArray]:

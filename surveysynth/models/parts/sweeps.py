@@ -1,9 +1,11 @@
 """The one loop that every Gibbs sampler of the package runs in."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
+import numpy as np
+
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.base import by_chain
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.streams import SWEEPS_AT_ONCE
 
@@ -31,4 +33,13 @@ def run_sweeps(sampler: Sweeps, plan: SamplingPlan) -> Theta:
         if sweep >= plan.warmup:
             for name, values in sampler.state().items():
                 kept.setdefault(name, []).append(values)
-    return by_chain(kept, plan.chains)
+    return _by_chain(kept, plan.chains)
+
+
+def _by_chain(kept: Mapping[str, list[FloatArray]], chains: int) -> Theta:
+    """Kept states, a list of (databases x chains, ...), as (databases, chains, draws, ...)."""
+    result: Theta = {}
+    for name, values in kept.items():
+        stacked = np.stack(values, axis=1)
+        result[name] = stacked.reshape(-1, chains, *stacked.shape[1:])
+    return result

@@ -24,17 +24,13 @@ def make_privacy_record(facts: ReleaseFacts, model_title: str) -> dict[str, Any]
         "warnings": list(facts.warnings),
         "private": private,
         "test": facts.test,
-        "guarantee": (
-            "asymptotic differential privacy" if settings.private else "none (risk = none)"
-        ),
-        "epsilon": settings.epsilon if settings.private else None,
-        "lipschitz_bound": settings.target_bound if settings.private else None,
+        **facts.mechanism.guarantee(),
         "m": settings.m,
         "draws": settings.plan.kept,
         "chains": settings.plan.chains,
         "model": Path(facts.spec.synthesizer.model).stem,
         "model_title": model_title,
-        "risk": settings.measure.name,
+        **({} if facts.mechanism.risk is None else {"risk": facts.mechanism.risk}),
         "settings": _settings(facts),
         "debiasing": None if facts.debias is None else debias_facts(facts.debias),
         **facts.statement.as_dict(),
@@ -46,12 +42,7 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
     spec, settings = facts.spec, facts.settings
     synthesizer = spec.synthesizer
     return {
-        **settings.measure.settings,
-        "weights": settings.weights,
-        "scale": settings.scale,
-        "shift": settings.shift,
-        "reweight": settings.reweight,
-        "truncate": settings.truncate,
+        **facts.mechanism.described(facts.design),
         "draws_per_chain": settings.plan.draws,
         "warmup_per_chain": settings.plan.warmup,
         "replicates_per_draw": spec.privacy.replicates_per_draw,
@@ -62,7 +53,7 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
         ],
         "formula": facts.design.matrix.formula,
         "engine": synthesizer.engine,
-        "smoothing": synthesizer.smoothing,
+        "smoothing": synthesizer.options.get("smoothing", "default"),
         "inference": synthesizer.inference,
         "priors": dict(synthesizer.priors),
         "by": list(spec.tables.by),

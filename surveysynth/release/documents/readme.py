@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 from surveysynth.estimation.statistics import statistic_of
+from surveysynth.estimation.total_variance import public_row_columns
+from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
 from surveysynth.release.documents.readme_words import digits_section, in_short
 from surveysynth.release.documents.recompute_python import Example, has_lonely_stratum
 from surveysynth.release.documents.recompute_r import r_program
@@ -17,6 +19,7 @@ from surveysynth.release.folder.microdata import (
 from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.table import NO_SAMPLE_FLAG, SMALL_SAMPLE_FLAG
 from surveysynth.report.formats import TABLES_FOLDER, table_files
+from surveysynth.survey.survey import PublicDesign
 
 
 def make_readme(
@@ -26,11 +29,11 @@ def make_readme(
     sections = [
         [f"# {plain(facts.title)}", *(f"**{warning}**" for warning in facts.warnings)],
         _what_this_is(facts, replicates),
-        _files(facts, replicates),
+        _files(facts),
         _columns(facts, separate_pair=separate_pair),
         _weighting(facts, separate_pair=separate_pair),
         _combining(facts, replicates),
-        _example(example),
+        _example(facts, example, replicates),
         digits_section(facts),
         [
             "## The privacy guarantee",
@@ -60,14 +63,36 @@ def _named(names: Sequence[str]) -> str:
 def _what_this_is(facts: ReleaseFacts, replicates: int) -> list[str]:
     design, m = facts.design, facts.settings.m
     count = m * replicates
+    if facts.mechanism.combining == "total_variance":
+        made = (
+            "sums of the confidential values were released with noise, a statistical model that "
+            f"knows of the noise was fitted to the noisy sums, and from m = {m} draws of its "
+            f"parameters {count} synthetic datasets were simulated, {replicates} each. Tables come "
+            f"from all of them; the microdata are the first of each draw, and `{STATISTICS_NAME}` "
+            "holds what the others can be made from again."
+        )
+        return [_opening(design, made), *_particulars(facts)]
     debiased = facts.debias is not None and facts.debias.debiased
     draws = "draws after debiasing them (see the privacy guarantee)" if debiased else "draws"
-    paragraphs = [
-        f"These tables describe a population through a sample of {design.n:,} records. The "
-        "published values are not those of the people in the sample: a statistical model of the "
+    made = (
+        "a statistical model of the "
         f"confidential values was fitted under a privacy mechanism, m = {m} parameter draws were "
         f"released from it, and {count} synthetic datasets were simulated from the {draws}, "
-        f"{replicates} each. Tables and microdata come from the synthetic datasets alone.",
+        f"{replicates} each. Tables and microdata come from the synthetic datasets alone."
+    )
+    return [_opening(design, made), *_particulars(facts)]
+
+
+def _opening(design: PublicDesign, made: str) -> str:
+    return (
+        f"These tables describe a population through a sample of {design.n:,} records. The "
+        f"published values are not those of the people in the sample: {made}"
+    )
+
+
+def _particulars(facts: ReleaseFacts) -> list[str]:
+    design = facts.design
+    paragraphs = [
         f"Synthetic are {_named(synthetic_column_names(design, separate_pair=False))}. Classifying "
         f"and design columns ({_named(public_column_names(design)) or 'none'}) and the numbers of "
         "sample records are public and published as they are.",
@@ -81,9 +106,9 @@ def _what_this_is(facts: ReleaseFacts, replicates: int) -> list[str]:
     return paragraphs
 
 
-def _files(facts: ReleaseFacts, replicates: int) -> list[str]:
+def _files(facts: ReleaseFacts) -> list[str]:
     tables = facts.spec.tables
-    last = file_name(facts.settings.m, replicates, facts.microdata_format)
+    last = file_name(facts.settings.m, facts.published_replicates, facts.microdata_format)
     first = file_name(1, 1, facts.microdata_format)
     rows = [
         *(
@@ -96,6 +121,11 @@ def _files(facts: ReleaseFacts, replicates: int) -> list[str]:
         "- `codebook.json`: every column of the microdata",
         "- `privacy.json`: the privacy guarantee and its settings, for programs",
     ]
+    if facts.spec.privacy.strict:
+        rows.append(
+            f"- `{STATISTICS_NAME}`: the noisy sums that everything else was computed from, with "
+            "all public constants; `surveysynth rebuild` makes every table again from this folder"
+        )
     return [
         "## Files",
         "\n".join(rows),
@@ -200,6 +230,8 @@ def _clusters(facts: ReleaseFacts) -> list[str]:
 
 def _combining(facts: ReleaseFacts, replicates: int) -> list[str]:
     """From the datasets to one estimate, its standard error and interval."""
+    if facts.mechanism.combining == "total_variance":
+        return _total_variance(facts, replicates)
     m = facts.settings.m
     counted = " (primary sampling units less strata)" if facts.clusters is not None else ""
     averaged = (
@@ -225,14 +257,54 @@ def _combining(facts: ReleaseFacts, replicates: int) -> list[str]:
     ]
 
 
-def _example(example: Example) -> list[str]:
+def _total_variance(facts: ReleaseFacts, replicates: int) -> list[str]:
+    """The same by the law of total variance."""
+    m, r = facts.settings.m, replicates
+    clusters = facts.clusters
+    by_unit = ", within each primary sampling unit" if clusters is not None else ""
+    columns = _named(public_row_columns(facts.design)) or "none"
+    averaged = f"Average estimates over the {r} datasets of a draw to q_l" if r > 1 else "q_l is"
+    limited = (
+        " All variances are without finite population corrections; what these would take off u is "
+        "then taken off V."
+        if facts.design.fpc is not None
+        else ""
+    )
+    return [
+        f"{averaged} (l = 1..{m}){'' if r > 1 else ' the estimate from draw l'}. Then:",
+        "- estimate: q = mean of the q_l\n"
+        "- between draws: b = variance of the q_l, divisor m - 1\n"
+        "- u: mean variance of a dataset\n"
+        "- V_X: the variance formula applied to the linearised variable averaged over all datasets "
+        f"and over the records that agree in all public columns ({columns}){by_unit}: what the "
+        "composition of the sample varies, which synthetic data do not show\n"
+        f"- variance: V = V_X + the larger of (1 + 1/m) b - max(u - V_X, 0)/{r} and b/5\n"
+        f"- degrees of freedom: V^2 / [((1 + 1/m) b)^2/(m - 1) + (max(u - V_X, 0)/{r})^2/d + "
+        f"V_X^2/d], d = {facts.df_design:g}; interval: q ± t · sqrt(V)",
+        "This is the law of total variance: the draws vary by all that the noisy sums leave open, "
+        f"the noise itself included.{limited} The rule of partial synthesis (u + b/m) would leave "
+        "that out and is wrong here, as is Rubin's rule, and as are datasets pooled into one file "
+        "or the spread of one dataset alone.",
+    ]
+
+
+def _example(facts: ReleaseFacts, example: Example, replicates: int) -> list[str]:
     table = f"{TABLES_FOLDER}/{statistic_of(example.statistic).stem}"
     withheld = "" if example.published else " (there they are withheld as unreliable)"
+    place = f"`{table}` (data row {example.row + 1})"
+    if replicates > facts.published_replicates:
+        what = (
+            f"its standard error for the row in {place}{withheld}, from the published datasets "
+            f"alone: one of each draw (r = 1 in place of {replicates}). Those in the table come "
+            f"from all {facts.settings.m * replicates} and vary less; `surveysynth rebuild` makes "
+            "them again from this folder, to the last digit."
+        )
+    else:
+        what = f"its standard error as they stand in {place}{withheld}."
     return [
         "## A worked example",
-        "Run in the folder of this file, either program prints an estimate and its standard error "
-        f"as they stand in `{table}` (data row {example.row + 1}){withheld}. The first needs "
-        "pandas and NumPy" + (" and pyarrow" if example.setting.parquet else "") + ":",
+        f"Run in the folder of this file, either program prints an estimate and {what} The first "
+        "needs pandas and NumPy" + (" and pyarrow" if example.setting.parquet else "") + ":",
         f"```python\n{example.code}\n```",
         "The second needs R" + (" and its package arrow" if example.setting.parquet else "") + ":",
         f"```r\n{r_program(example.setting)}\n```",

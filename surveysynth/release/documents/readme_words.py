@@ -7,11 +7,13 @@ the survey said.
 import math
 
 from surveysynth.release.facts import ReleaseFacts
+from surveysynth.spec.privacy import RECORD
 
 
 def digits_section(facts: ReleaseFacts) -> list[str]:
     """How far a published number can be read."""
     tables = facts.spec.tables
+    noise = " and the noise" if facts.spec.privacy.strict else ""
     base = f"multiples of {tables.round_counts:,}" if tables.round_counts > 1 else "whole units"
     return [
         "## How many digits mean something",
@@ -24,9 +26,9 @@ def digits_section(facts: ReleaseFacts) -> list[str]:
         "decimals unless a variable has its own; a standard error is rounded as its estimate is, "
         "and one that is not zero never reads as zero. Because each number is rounded by itself, "
         "rounded parts need not add up to their rounded sum.",
-        "The standard errors cover sampling and, with two or more draws, synthesis. They do not "
-        "cover what the model or the privacy protection leave systematically wrong, nor errors of "
-        "the survey itself.",
+        f"The standard errors cover sampling and, with two or more draws, synthesis{noise}. They "
+        "do not cover what the model or the privacy protection leave systematically wrong, nor "
+        "errors of the survey itself.",
     ]
 
 
@@ -37,10 +39,16 @@ def in_short(facts: ReleaseFacts) -> list[str]:
         return []
     epsilon = settings.epsilon
     factor = f"about {_round_number(epsilon)}" if epsilon < 100 else f"e to the power {epsilon:g}"
+    if facts.spec.privacy.strict:
+        privacy = facts.spec.privacy
+        whose = "one record" if privacy.protect == RECORD else "all records of one protected unit"
+        exception = f", give or take a probability of delta = {privacy.delta:g}"
+    else:
+        whose, exception = "one record", ""
     return [
-        "In short, it says: had the confidential values of one record (its outcomes and its "
+        f"In short, it says: had the confidential values of {whose} (its outcomes and its "
         "weight) been others, any result that can be computed from this folder would have had "
-        f"another probability by a factor of at most exp(epsilon) = {factor}, with the "
+        f"another probability by a factor of at most exp(epsilon) = {factor}{exception}, with the "
         "qualifications below. This limits what anyone can learn about a person because that "
         "person's answers were used, whatever else they know and however they compute. The larger "
         "epsilon is, the weaker is this promise.",

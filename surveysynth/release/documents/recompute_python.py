@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from surveysynth.estimation.statistics import statistic_of
+from surveysynth.estimation.total_variance import public_row_columns
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import DEFAULT_WEIGHT_NAME, VARIANCE_SUFFIX, fraction_name
 from surveysynth.release.tables.table import SMALL_SAMPLE, ReleaseTable
@@ -28,7 +29,8 @@ class ExampleSetting:
 
     cell: codes of the by-columns that the row is restricted to; codes: columns to read as text;
     variance_pair: outcome and weight that variances are taken from, None where they are the same;
-    rule: the linearisation; psu: where variances are by PSU.
+    rule: the linearisation; psu: where variances are by PSU; public: columns of the public rows
+    where datasets combine by the law of total variance, None where by partial synthesis.
     """
 
     statistic: str
@@ -44,12 +46,13 @@ class ExampleSetting:
     lonely: LonelyRule
     parquet: bool
     design_effect: float | None = None
+    public: tuple[str, ...] | None = None
 
     @property
     def codes(self) -> list[str]:
         """Columns of codes that the program reads, each once."""
         design = [name for name in (self.strata, self.psu) if name is not None]
-        return list(dict.fromkeys([*self.cell, *design]))
+        return list(dict.fromkeys([*self.cell, *design, *(self.public or ())]))
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,9 @@ def _setting(
         lonely=lonely.get(design.lonely_psu, "skip") if has_lonely_stratum(design) else "none",
         parquet=parquet,
         design_effect=design.design_effect,
+        public=tuple(written(name) for name in public_row_columns(design))
+        if facts.mechanism.combining == "total_variance"
+        else None,
     )
 
 
@@ -164,7 +170,7 @@ def python_program(setting: ExampleSetting) -> str:
         *_reading(setting),
         *_variance(setting),
         *_estimate(setting),
-        *_combining(),
+        *(_combining() if setting.public is None else _total_variance(setting)),
     ]
     return "\n".join(lines)
 
@@ -182,6 +188,8 @@ def _header(setting: ExampleSetting) -> list[str]:
     if setting.variance_pair:
         pair = ", ".join(map(literal, setting.variance_pair))
         lines.append(f"VARIANCE_OUTCOME, VARIANCE_WEIGHT = {pair}")
+    if setting.public is not None:
+        lines.append(f"PUBLIC = {literal(list(setting.public))}")
     lines.append(f"CODES = {literal(setting.codes)}")
     given = (("STRATA", setting.strata), ("PSU", setting.psu), ("FRACTION", setting.fraction))
     lines += [f"{name} = {literal(value)}" for name, value in given if value is not None]
@@ -218,8 +226,10 @@ def _reading(setting: ExampleSetting) -> list[str]:
 def _variance(setting: ExampleSetting) -> list[str]:
     """Between units within strata; a stratum of one unit follows the lonely-PSU rule."""
     stratum = "data[STRATA]" if setting.strata else 'pd.Series("", index=data.index)'
-    fpc = "(1 - fraction[h]) * " if setting.fraction else ""
-    lines = ["def variance(data, u):", f"    stratum = {stratum}"]
+    limited = "limited * " if setting.public is not None else ""
+    fpc = f"(1 - {limited}fraction[h]) * " if setting.fraction else ""
+    both = ", limited=0" if setting.fraction and setting.public is not None else ""
+    lines = [f"def variance(data, u{both}):", f"    stratum = {stratum}"]
     if setting.psu:
         lines.append("    u = u.groupby([stratum, data[PSU]]).sum()")
         lines.append('    groups = u.groupby(level=0)')
@@ -260,13 +270,38 @@ def _estimate(setting: ExampleSetting) -> list[str]:
             *(f"    {line}" for line in program.estimate),
         ]
     returned = "published" if setting.variance_pair else "value"
+    spread = "variance(data, u)" if setting.public is None else "u"
     return [
         *lines,
         *(f"    {line}" for line in program.variable(setting.rule)),
-        f"    return {returned}, variance(data, u)",
+        f"    return {returned}, {spread}",
         "",
         "",
     ]
+
+
+def _total_variance(setting: ExampleSetting) -> list[str]:
+    """The law of total variance, from one dataset of each draw."""
+    lines = [
+        'datasets = [read(path) for path in sorted(Path("microdata").glob("draw_*_rep_01*"))]',
+        "results = [estimate(data) for data in datasets]",
+        "values = pd.Series([value for value, u in results])",
+        "m, first = len(datasets), datasets[0]",
+        "between = values.var(ddof=1)",
+        "within = np.mean([variance(data, u) for data, (_, u) in zip(datasets, results)])",
+        "# What the sample's composition varies: u averaged over datasets and over records alike.",
+        "mean_u = sum(u for _, u in results) / m",
+        "alike = [first[column] for column in PUBLIC] or [pd.Series(0, index=first.index)]",
+        'composition = variance(first, mean_u.groupby(alike).transform("mean"))',
+        "rest = (1 + 1 / m) * between - max(within - composition, 0)",
+        "total = composition + max(rest, between / 5)",
+    ]
+    if setting.fraction:
+        lines += [
+            "limited = [variance(data, u, limited=1) for data, (_, u) in zip(datasets, results)]",
+            "total = max(total - (within - np.mean(limited)), between / 5)",
+        ]
+    return [*lines, "print(values.mean(), np.sqrt(total))"]
 
 
 def _combining() -> list[str]:

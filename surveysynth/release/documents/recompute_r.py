@@ -18,7 +18,7 @@ def r_program(setting: ExampleSetting) -> str:
         *_reading(setting),
         *_variance(setting),
         *_estimate(setting),
-        *_combining(),
+        *(_combining() if setting.public is None else _total_variance(setting)),
     ]
     return "\n".join(lines)
 
@@ -38,6 +38,8 @@ def _header(setting: ExampleSetting) -> list[str]:
         names += zip(("VARIANCE_OUTCOME", "VARIANCE_WEIGHT"), setting.variance_pair, strict=True)
     names += [("STRATA", setting.strata), ("PSU", setting.psu), ("FRACTION", setting.fraction)]
     lines += [f"{name} <- {r_text(value)}" for name, value in names if value is not None]
+    if setting.public is not None:
+        lines.append(f"PUBLIC <- {_vector(list(setting.public))}")
     lines.append(f"CODES <- {_vector(setting.codes)}")
     numbers = (("POPULATION", setting.population), ("DESIGN_EFFECT", setting.design_effect))
     lines += [f"{name} <- {value!r}" for name, value in numbers if value is not None]
@@ -60,11 +62,13 @@ def _reading(setting: ExampleSetting) -> list[str]:
 def _variance(setting: ExampleSetting) -> list[str]:
     """Between units within strata; a stratum of one unit follows the lonely-PSU rule."""
     stratum = "data[[STRATA]]" if setting.strata else 'rep("", length(u))'
-    fpc = "(1 - data[[FRACTION]][rows[1]]) * " if setting.fraction else ""
+    limited = "limited * " if setting.public is not None else ""
+    fpc = f"(1 - {limited}data[[FRACTION]][rows[1]]) * " if setting.fraction else ""
+    both = ", limited = 0" if setting.fraction and setting.public is not None else ""
     totals = "tapply(u[rows], data[[PSU]][rows], sum)" if setting.psu else "u[rows]"
     average = setting.lonely == "average"
     lines = [
-        "variance <- function(data, u) {",
+        f"variance <- function(data, u{both}) {{",
         f"  strata <- split(seq_along(u), {stratum})",
         "  total <- 0",
         *(["  size <- c()"] if average else []),
@@ -102,13 +106,42 @@ def _estimate(setting: ExampleSetting) -> list[str]:
             *(f"  {line}" for line in program.estimate),
         ]
     returned = "published" if setting.variance_pair else "value"
+    result = f"c({returned}, variance(data, u))" if setting.public is None else "list(value, u)"
     return [
         *lines,
         *(f"  {line}" for line in program.variable(setting.rule)),
-        f"  c({returned}, variance(data, u))",
+        f"  {result}",
         "}",
         "",
     ]
+
+
+def _total_variance(setting: ExampleSetting) -> list[str]:
+    """The law of total variance, from one dataset of each draw."""
+    lines = [
+        'files <- sort(list.files("microdata", "^draw_[0-9]+_rep_01", full.names = TRUE))',
+        "datasets <- lapply(files, read)",
+        "results <- lapply(datasets, estimate)",
+        "values <- sapply(results, function(each) each[[1]])",
+        "m <- length(values)",
+        "between <- var(values)",
+        "spread <- function(data, each, ...) variance(data, each[[2]], ...)",
+        "within <- mean(mapply(spread, datasets, results))",
+        "# What the sample's composition varies: u averaged over datasets and over records alike.",
+        "mean_u <- Reduce(`+`, lapply(results, function(each) each[[2]])) / m",
+        "first <- datasets[[1]]",
+        "columns <- c(list(rep(\"\", length(mean_u))), lapply(PUBLIC, function(p) first[[p]]))",
+        "alike <- do.call(paste, c(columns, sep = \"\\r\"))",
+        "composition <- variance(first, ave(mean_u, alike))",
+        "rest <- (1 + 1 / m) * between - max(within - composition, 0)",
+        "total <- composition + max(rest, between / 5)",
+    ]
+    if setting.fraction:
+        lines += [
+            "limited <- mean(mapply(spread, datasets, results, MoreArgs = list(limited = 1)))",
+            "total <- max(total - (within - limited), between / 5)",
+        ]
+    return [*lines, "cat(format(c(mean(values), sqrt(total)), digits = 15), \"\\n\")"]
 
 
 def _combining() -> list[str]:

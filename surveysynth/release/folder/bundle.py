@@ -218,6 +218,12 @@ def publish_folder(
     return everything
 
 
+def swap_in(folder: Path, target: Path) -> None:
+    """Flush a folder without a ledger to disk and rename it into place."""
+    _flush(folder)
+    _swap([(folder, target)])
+
+
 def publish(plan: BundlePlan, staging: Staging, entry: LedgerEntry) -> list[LedgerEntry]:
     """Record the run, flush everything to disk and rename it into place.
 

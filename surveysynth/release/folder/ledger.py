@@ -6,6 +6,7 @@ be guessed. It lives in the confidential folder and outlasts ``--overwrite``.
 
 import hashlib
 import json
+import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,13 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.noisy_statistics.accounting import epsilon_of
 
 LEDGER_NAME = "ledger.jsonl"
+#: Of an entry of noisy statistics alone.
+_OF_STRICT = ("rho", "delta")
 
 
 @dataclass(frozen=True)
 class LedgerEntry:
     """One run: epsilon is the target, None for a release without protection (risk "none").
+
+    rho: of noisy statistics, whose epsilon is that of (epsilon, delta); None for the asymptotic
+    epsilon of the pseudo-posterior. These are two currencies, and never added to each other.
 
     ``test`` marks a run with a stated seed, whose files must not be published; ``released`` is
     false for a comparison, which shows confidential estimates and releases nothing; ``date`` is
@@ -38,15 +45,21 @@ class LedgerEntry:
     date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     run: str = field(default_factory=lambda: secrets.token_hex(8))
     released: bool = True
+    rho: float | None = None
+    delta: float | None = None
 
     def line(self) -> str:
         """The entry as one line of JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False) + "\n"
+        entry = {name: value for name, value in asdict(self).items() if name not in _OF_STRICT}
+        if self.rho is not None:
+            entry |= {name: getattr(self, name) for name in _OF_STRICT}
+        return json.dumps(entry, ensure_ascii=False) + "\n"
 
 
 @dataclass(frozen=True)
 class LedgerSummary:
-    """What the runs on one data file add up to; ``epsilon`` counts those that may be published."""
+    """What the runs on one data file add up to; ``epsilon`` and ``rho`` count those that may be
+    published, each of its own mechanism."""
 
     epsilon: float
     runs: int
@@ -54,6 +67,10 @@ class LedgerSummary:
     tests: int
     other_data: int
     comparisons: int = 0
+    rho: float = 0.0
+    strict_runs: int = 0
+    strict_epsilon: float = 0.0
+    delta: float = 0.0
 
     def sentences(self) -> list[str]:
         """For the person who ran the command: public settings only, nothing realised."""
@@ -66,7 +83,17 @@ class LedgerSummary:
             total = (
                 f"total epsilon spent on this data so far: {self.epsilon:g} in {_runs(self.runs)}"
             )
-        lines = [f"Ledger: {total}."]
+        lines = [f"Ledger: {total}."] if self.runs or not self.strict_runs else []
+        if self.strict_runs:
+            lines.append(
+                f"Ledger: total rho of noisy statistics spent on this data so far: {self.rho:.6g} "
+                f"in {_runs(self.strict_runs)} (epsilon {self.strict_epsilon:.4g} at delta "
+                f"{self.delta:.3g})."
+            )
+        if self.strict_runs and self.runs:
+            lines.append(
+                "Ledger: an asymptotic epsilon and rho are two currencies; there is no sum of them."
+            )
         if self.tests:
             lines.append(
                 f"Ledger: {_runs(self.tests)} with a stated seed not counted; their files are "
@@ -116,8 +143,9 @@ def read_ledger(path: Path) -> list[LedgerEntry]:
 
 def _entry(record: Any) -> LedgerEntry:
     entry = LedgerEntry(**record)
-    if entry.epsilon is not None:
-        float(entry.epsilon)
+    for value in (entry.epsilon, entry.rho, entry.delta):
+        if value is not None:
+            float(value)
     return entry
 
 
@@ -131,12 +159,20 @@ def summarise(entries: Sequence[LedgerEntry], data_sha256: str) -> LedgerSummary
     """Add up the runs on the data file with this hash (basic composition)."""
     here = [entry for entry in entries if entry.data_sha256 == data_sha256]
     released = [entry for entry in here if entry.released]
-    counted = [entry for entry in released if not entry.test]
+    public = [entry for entry in released if not entry.test]
+    counted = [entry for entry in public if entry.rho is None]
+    strict = [entry for entry in public if entry.rho is not None]
+    rho = math.fsum(entry.rho for entry in strict if entry.rho is not None)
+    delta = min((entry.delta for entry in strict if entry.delta is not None), default=0.0)
     return LedgerSummary(
         epsilon=sum(entry.epsilon for entry in counted if entry.epsilon is not None),
         runs=len(counted),
         unprotected=sum(entry.epsilon is None for entry in counted),
-        tests=len(released) - len(counted),
+        tests=len(released) - len(public),
         other_data=len(entries) - len(here),
         comparisons=len(here) - len(released),
+        rho=rho,
+        strict_runs=len(strict),
+        strict_epsilon=epsilon_of(rho, delta) if strict else 0.0,
+        delta=delta,
     )

@@ -75,7 +75,7 @@ class MicrodataWriter:
     def __init__(self, design: "PublicDesign", folder: Path, file_format: MicrodataFormat) -> None:
         self._design, self._folder, self._format = design, folder, file_format
         public = public_frame(design)
-        self._order = _public_order(public)
+        self._order = _order_of(public)
         self._public = public.iloc[self._order].reset_index(drop=True)
         folder.mkdir(exist_ok=True)
 
@@ -95,7 +95,12 @@ class MicrodataWriter:
         return path
 
 
-def _public_order(public: "pd.DataFrame") -> IntArray:
+def public_order(design: "PublicDesign") -> IntArray:
+    """The order (n,) in which the microdata show the records of a design."""
+    return _order_of(public_frame(design))
+
+
+def _order_of(public: "pd.DataFrame") -> IntArray:
     """Row order (n,) by the public columns, first column first; ties cannot be told apart."""
     if public.shape[1] == 0:
         return np.arange(len(public), dtype=np.int64)

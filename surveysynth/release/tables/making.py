@@ -4,15 +4,22 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from surveysynth.estimation.clusters import clusters_of
-from surveysynth.estimation.combining import Combined, t_interval
+from surveysynth.estimation.combining import (
+    Combined,
+    CombiningRule,
+    PartialSynthesis,
+    t_interval,
+)
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.estimates import Estimates, Key
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of, table_keys
+from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
 from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 
 if TYPE_CHECKING:
+    from surveysynth.mechanisms.base import Mechanism
     from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import PublicDesign
 
@@ -28,8 +35,11 @@ def keys_of(spec: "Spec") -> tuple[Key, ...]:
     return table_keys(spec.tables.statistics, len(spec.synthesizer.outcome))
 
 
-def estimates_for(spec: "Spec", design: "PublicDesign", *, alone: bool = False) -> Estimates:
-    """What collects the datasets of a release, or one dataset ``alone``."""
+def estimates_for(
+    spec: "Spec", design: "PublicDesign", mechanism: "Mechanism | None" = None
+) -> Estimates:
+    """What collects the datasets of a release by ``mechanism``, or one dataset alone."""
+    alone = mechanism is None
     return Estimates(
         domains_of(spec, design),
         SampleDesign.from_public(design),
@@ -38,7 +48,15 @@ def estimates_for(spec: "Spec", design: "PublicDesign", *, alone: bool = False) 
         population_size=design.population_size,
         draws=1 if alone else spec.privacy.m,
         replicates=1 if alone else spec.privacy.replicates_per_draw,
+        rule=None if mechanism is None else rule_of(mechanism, design),
     )
+
+
+def rule_of(mechanism: "Mechanism", design: "PublicDesign") -> CombiningRule:
+    """How datasets from draws of a mechanism combine."""
+    if mechanism.combining == "partial_synthesis":
+        return PartialSynthesis()
+    return TotalVariance(public_rows_of(design))
 
 
 def release_tables(

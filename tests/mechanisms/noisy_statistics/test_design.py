@@ -106,6 +106,27 @@ def test_rows_in_whole_numbers_are_no_longer_than_one(n_psu: int) -> None:
     assert squared == pytest.approx(1.0, abs=1e-7)
 
 
+def test_sums_by_psu_leave_effects_of_x_more_than_one_optimal_design_would() -> None:
+    """SEs of the mean and an effect from noisy sums: PSU effects of variance .1, 60 PSUs of 20."""
+    rng = np.random.default_rng(4)
+    cells, psu = factors(8, 2), np.repeat(np.arange(60), 20)
+    codes = rng.integers(0, 16, psu.size)
+    x, unit = cells[codes], np.eye(60)[psu]
+    design = NoiseDesign.optimal(cells, CLIPPING, n_psu=60)
+    ours = np.hstack([x @ design.basis, design.psu_weight * unit])
+    rows = np.unique(np.hstack([x, unit]), axis=0)
+    single = np.hstack([x, unit]) @ optimal_basis(rows)
+    errors = []
+    for a in (ours, single):
+        effects = a.T @ unit
+        noise = 82.0 * np.eye(a.shape[1])  # epsilon = 3.6
+        inverse = np.linalg.inv(0.1 * effects @ effects.T + a.T @ a + noise)
+        covariance = np.linalg.inv(x.T @ a @ inverse @ a.T @ x)
+        load = x.mean(axis=0)
+        errors.append([load @ covariance @ load, covariance[-1, -1]])
+    assert (np.sqrt(errors[1]) > 1.25 * np.sqrt(errors[0])).all()
+
+
 def test_rows_that_are_too_long_are_found() -> None:
     good = NoiseDesign.optimal(factors(4, 2), CLIPPING)
     for basis, steps in ((good.basis * 1.0001, 0), (good.basis, 2**20), (good.basis * 1e9, 0)):

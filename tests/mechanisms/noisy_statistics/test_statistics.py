@@ -182,12 +182,10 @@ def test_the_file_comes_back_to_the_last_bit() -> None:
     again = NoisyStatistics.from_dict(json.loads(json.dumps(found.to_dict())))
     assert same(found, again)
     assert again.cross.tobytes() == found.cross.tobytes()
-    rebuilt = NoiseDesign(
-        Clipping(again.centre, again.spread, again.radius), CELLS, again.basis, 20,
-        CLUSTERED.psu_steps,
-    )  # fmt: skip
+    rebuilt = again.design(CELLS)
     assert (rebuilt.rows == CLUSTERED.rows).all()
     assert rebuilt.clipping.steps == CLIPPING.steps
+    assert (rebuilt.n_psu, rebuilt.psu_steps) == (20, CLUSTERED.psu_steps)
 
 
 def test_damaged_files() -> None:

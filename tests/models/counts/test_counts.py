@@ -19,8 +19,8 @@ from surveysynth.models.base import Simulated, stacked
 from surveysynth.models.counts import overdispersion
 from surveysynth.models.counts.family import log_rising
 from surveysynth.models.counts.mode import find_mode
-from surveysynth.models.counts.model import count_records
 from surveysynth.models.counts.overdispersion import GridProposal, overdispersion_log_prior
+from surveysynth.models.counts.stats import count_records
 from surveysynth.models.parts import log_lik
 from surveysynth.sampling import nuts
 from surveysynth.sampling.diagnostics import effective_sample_size

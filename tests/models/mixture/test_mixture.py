@@ -13,8 +13,9 @@ from surveysynth.mechanisms.pseudo_posterior.run import run
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.models.base import Simulated, stacked
-from surveysynth.models.mixture.model import NormalMixture, mixture_records
+from surveysynth.models.mixture.model import NormalMixture
 from surveysynth.models.mixture.start import find_mode
+from surveysynth.models.mixture.stats import mixture_records
 from surveysynth.models.parts import log_lik
 from surveysynth.sampling.convergence import check_convergence
 from surveysynth.sampling.diagnostics import effective_sample_size, r_hat

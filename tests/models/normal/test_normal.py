@@ -11,10 +11,9 @@ from surveysynth.errors import InputError
 from surveysynth.inference.synthesis import synthesise
 from surveysynth.mechanisms.pseudo_posterior.run import run
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.models import get_model, model_names
+from surveysynth.models import get_model
 from surveysynth.models.base import Simulated
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.spec.sections import PRIOR_DEFAULTS
 from surveysynth.survey.survey import Confidential
 from surveysynth.survey.transforms import Transform
 from tests.models.model_cases import make_case
@@ -37,11 +36,6 @@ def confidential_of(design, theta, rng):
     z = get_model("normal").simulate(theta, design, rng).z
     weight = np.exp(z[:, 1]) if z.shape[1] == 2 else None
     return Confidential(np.exp(z[:, :1]), weight)
-
-
-def test_the_specification_has_the_priors_of_each_model():
-    for name in model_names():
-        assert PRIOR_DEFAULTS[name] == dict(get_model(name).priors)
 
 
 @pytest.mark.parametrize("q", [1, 2])

@@ -1,0 +1,237 @@
+"""Estimates and intervals from draws of a posterior that knows the noise (law of total variance).
+
+Datasets come from theta_1..m, draws of the posterior given noisy statistics, r from each with the
+sample's own X. With g(theta, X) the expected estimate of a dataset, the estimate differs from the
+truth by what the posterior leaves open of g, and by what the composition X of the sample would be
+in other samples (strict 3):
+
+    V = V_X + max( (1 + 1/m) b - max(u - V_X, 0)/r,  b/5 )
+
+b, the variance of the draws' estimates, each a mean of r, is Var g + E Var(estimate | theta, X)/r;
+u, the mean variance of a dataset, is E Var(estimate | theta, X) + V_X; b/m is the error of the mean
+of m draws. V_X is the variance of a linearised variable that is averaged over datasets and over
+records with the same public row: what a sample's composition varies, and draws given X do not show.
+The rule of partial synthesis, u + b/m, would leave the posterior out, and with it all noise.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.errors import InputError
+from surveysynth.estimation.combining import ROUNDING, Combined
+from surveysynth.estimation.sample_design import LonelyPsu, SampleDesign
+from surveysynth.estimation.taylor import LinearisedTable, linearised_variance
+from surveysynth.survey.survey import PublicDesign
+
+#: Least share of b that counts as variance between draws, should the rest seem to explain it all.
+LEAST_BETWEEN = 0.2
+
+
+@dataclass(frozen=True, eq=False)
+class TotalVariance:
+    """The combining rule of this module.
+
+    group: codes 0..G-1 (n,) of the public rows (``public_rows_of``). Records of a group lie in the
+    same rows of the table.
+    """
+
+    group: IntArray
+
+    def collect(self, draws: int, replicates: int, sample_design: SampleDesign) -> "_Collected":
+        """Begin a table of ``draws`` x ``replicates`` datasets."""
+        return _Collected(draws, replicates, sample_design, self.group)
+
+
+class _Collected:
+    """Estimates and variances of every dataset, (m, r, D), and the sums of linearised variables."""
+
+    def __init__(
+        self, draws: int, replicates: int, sample_design: SampleDesign, group: IntArray
+    ) -> None:
+        self._design, self._unlimited = sample_design, without_fpc(sample_design)
+        self._shape, self._group = (draws, replicates), group
+        self._values: FloatArray | None = None
+        self._composition: Composition | None = None
+
+    def add(self, draw: int, replicate: int, estimate: FloatArray, pair: LinearisedTable) -> None:
+        """One dataset."""
+        if self._values is None or self._composition is None:
+            self._values = np.full((3, *self._shape, estimate.size), np.nan)
+            self._composition = Composition(pair, self._group)
+        unlimited = pair.variance(self._unlimited)
+        limited = unlimited if self._design.fpc is None else pair.variance(self._design)
+        self._values[:, draw - 1, replicate - 1] = estimate, unlimited, limited
+        self._composition.add(pair)
+
+    def combined(self) -> Combined:
+        """One estimate, variance and interval of all datasets."""
+        if self._values is None or self._composition is None:
+            raise InputError("There is nothing to combine: no dataset was added.")
+        estimates, variances, limited = self._values
+        return combine_draws(
+            estimates,
+            variances,
+            self._composition.variance(self._unlimited),
+            float(self._design.degrees_of_freedom),
+            finite_variances=None if self._design.fpc is None else limited.mean(axis=(0, 1)),
+        )
+
+
+def combine_draws(
+    estimates: FloatArray,
+    variances: FloatArray,
+    composition: FloatArray,
+    df_design: float,
+    *,
+    finite_variances: FloatArray | None = None,
+) -> Combined:
+    """Combine m posterior draws with r datasets each, (m, r, D) to (D,).
+
+    Parameters
+    ----------
+    estimates, variances
+        Of each dataset, (m, r, D); Taylor variances without finite population corrections.
+    composition
+        V_X (D,), see ``Composition``; likewise without.
+    df_design
+        Number of PSUs less number of strata.
+    finite_variances
+        Mean variances (D,) of datasets with finite population corrections, where there are some:
+        what these take off a dataset's variance is taken off the whole, down to b/5.
+
+    Raises
+    ------
+    InputError
+        If shapes disagree or there are fewer than two draws.
+    """
+    if estimates.ndim != 3 or estimates.shape != variances.shape or estimates.shape[0] < 2:
+        raise InputError(
+            "The law of total variance needs estimates and variances of one shape (draws, "
+            f"datasets a draw, rows) with at least two draws, but got {estimates.shape} and "
+            f"{variances.shape}."
+        )
+    m, r, rows = estimates.shape
+    if composition.shape != (rows,):
+        raise InputError(
+            f"The variance of the composition needs one number for each of the {rows} rows, but "
+            f"has shape {composition.shape}."
+        )
+    by_draw = estimates.mean(axis=1)
+    estimate = by_draw.mean(axis=0)
+    within = variances.mean(axis=(0, 1))
+    between = by_draw.var(axis=0, ddof=1)
+    between[between <= (ROUNDING * estimate) ** 2] = 0.0
+    drawn = (1.0 + 1.0 / m) * between
+    given_x = np.maximum(within - composition, 0.0) / r
+    total = composition + np.maximum(drawn - given_x, LEAST_BETWEEN * between)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread = drawn**2 / (m - 1) + (given_x**2 + composition**2) / df_design
+        df = np.where(spread > 0, total**2 / spread, float(df_design))
+    if finite_variances is not None:
+        total = np.maximum(total - (within - finite_variances), LEAST_BETWEEN * between)
+    return Combined(
+        estimate=estimate,
+        standard_error=np.sqrt(total),
+        df=np.where(np.isnan(total), np.nan, df),
+        df_design=float(df_design),
+        between=between,
+        within=within,
+    )
+
+
+def without_fpc(design: SampleDesign) -> SampleDesign:
+    """The design as if sampled with replacement.
+
+    A stratum of one PSU passed "fail" because it was sampled completely: it contributes nothing.
+    """
+    lonely: LonelyPsu = "remove" if design.lonely_psu == "fail" else design.lonely_psu
+    return replace(design, fpc=None, lonely_psu=lonely)
+
+
+def public_rows(*codes: IntArray) -> IntArray:
+    """Codes 0, 1, .. (n,) of records that agree in all public columns (n,) given."""
+    result = np.zeros(len(codes[0]), dtype=np.int64)
+    for each in codes:
+        code, found = pd.factorize(np.asarray(each))
+        result, _ = pd.factorize(result * len(found) + code)
+    return result.astype(np.int64)
+
+
+def public_row_columns(design: PublicDesign) -> tuple[str, ...]:
+    """The columns that make a public row: by, strata, PSU and the predictors of X."""
+    units = [each for each in (design.strata_name, design.psu_name) if each is not None]
+    return tuple(dict.fromkeys([*design.by, *units, *design.predictors]))
+
+
+def public_rows_of(design: PublicDesign) -> IntArray:
+    """The public rows (n,) of a design."""
+    names = public_row_columns(design)
+    columns = [design.frame[name].factorize()[0].astype(np.int64) for name in names]
+    return public_rows(*columns, np.zeros(design.n, dtype=np.int64))
+
+
+class Composition:
+    """V_X of one table, dataset after dataset: memory for groups of records, not for datasets.
+
+    table: of the first dataset, for what is the same in all; group: codes (n,) of public rows.
+    Raises ``InputError`` if a group lies in several rows of a margin set.
+    """
+
+    def __init__(self, table: LinearisedTable, group: IntArray) -> None:
+        self._table, self._group = table, group
+        self._size = np.bincount(group)
+        _check_groups(table, group)
+        self._count = 0
+        self._inside = np.zeros((len(table.domains.codes), self._size.size))
+        self._weight = np.zeros(self._size.size)
+        self._outside = np.zeros(table.domains.n_rows)
+
+    def add(self, table: LinearisedTable) -> None:
+        """One dataset."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for margin_set, rows in enumerate(table.domains.codes):
+                self._inside[margin_set] += self._means(table.linearised.inside(rows))
+            if table.linearised.outside is not None:
+                self._outside += table.linearised.outside
+        self._weight += self._means(table.weight)
+        self._count += 1
+
+    def variance(self, sample_design: SampleDesign) -> FloatArray:
+        """V_X (D,) of the datasets so far.
+
+        Where u of a record outside a row is a centre times its weight, this is the product of the
+        means of both, whose covariance between datasets is of smaller order.
+        """
+        table, count = self._table, self._count
+        return linearised_variance(
+            table.statistic,
+            table.domains,
+            sample_design,
+            lambda margin_set: self._inside[margin_set][self._group] / count,
+            weight=self._weight[self._group] / count,
+            outside=None if table.linearised.outside is None else self._outside / count,
+            calibrated=table.calibrated,
+        )
+
+    def _means(self, values: FloatArray) -> FloatArray:
+        """Means (G,) over the records of each group."""
+        return np.asarray(np.bincount(self._group, values) / self._size, dtype=np.float64)
+
+
+def _check_groups(table: LinearisedTable, group: IntArray) -> None:
+    codes = table.domains.codes
+    if group.shape != codes.shape[1:]:
+        raise InputError(
+            f"Each of the {codes.shape[1]} records needs the code of its public row, but these "
+            f"came with shape {group.shape}."
+        )
+    rows = np.zeros((len(codes), int(group.max(initial=-1)) + 1), dtype=np.int64)
+    rows[:, group] = codes
+    if (rows[:, group] != codes).any():
+        raise InputError(
+            "Records with the same public row lie in different rows of the table; the columns by "
+            "which it is made belong to the public row."
+        )

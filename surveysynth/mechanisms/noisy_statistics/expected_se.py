@@ -1,0 +1,203 @@
+"""What a release will be worth, from public inputs alone: expected SEs of every row of a table.
+
+The noise is public, and so is what it does to the posterior. Taken at the declared centres and
+spreads: every cell's records have u normal about 0 with unit variance (a residual correlation of
+outcome and log weight may be given). For FBS with weak priors, by the delta method, with sigma the
+SD of the noise on A'U, axes in which A'A = diag(lambda_1, .., lambda_r) and f = n - r:
+
+    coefficients in these axes:  variance (lambda_k + sigma^2)/lambda_k^2, independent
+    residual (co)variance j, k:  variance [(1 + (j=k)) sum + noise_jk^2]/f^2,
+                                 sum = f + 2 sigma^2 sum_k 1/lambda_k + sigma^4 sum_k 1/lambda_k^2
+
+(W = Q~ - T~'G^-1 T~ has the noise of Q and, twice, that of T.) A row's mean, E[w y]/E[w] over its
+records, moves with the coefficients of y, the residual variance of y and its covariance with log w;
+its count with the coefficients of log w. The standard error is that of the law of total variance
+with these parts; the sample's own is the Taylor SE of the same records with weights of their own.
+Only the ratio is told: it needs no N.
+
+What it leaves out: differences of cell means, priors, clipping, effects of PSUs. Within 15 to 20%
+of simulated SEs where spreads are right, median rows within 5%.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.errors import InputError
+from surveysynth.mechanisms.noisy_statistics.design import NoiseDesign
+from surveysynth.mechanisms.noisy_statistics.sensitivity import noise_variances
+
+#: Nodes of the quadrature over a normal outcome.
+NODES = 80
+
+
+@dataclass(frozen=True)
+class ExpectedErrors:
+    """SEs over those of the sample without privacy, for E budgets and D rows, (E, D).
+
+    NaN in rows without records, and where n - r leaves no residual degree of freedom.
+    """
+
+    count: FloatArray
+    mean: FloatArray
+    total: FloatArray
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """Moments of y = inverse(centre + spread u) under weights, u standard normal.
+
+    mean E[w y]/E[w] and variance (without weights in the square); weighted E[w^2 (y - mean)^2] over
+    E[w]^2; slope of the mean in u, and its derivative in the variance of u.
+    """
+
+    mean: float
+    variance: float
+    weighted: float
+    slope: float
+    curvature: float
+
+
+def expected_errors(
+    design: NoiseDesign,
+    counts: IntArray,
+    stratum: IntArray,
+    rows: FloatArray,
+    rhos: Sequence[float],
+    *,
+    inverse: Callable[[FloatArray], FloatArray],
+    outcome: int = 0,
+    correlation: float = 0.0,
+    m: int = 20,
+    replicates: int = 10,
+    records: int = 1,
+    scaled: bool = True,
+) -> ExpectedErrors:
+    """Expected SEs of counts, means and totals of one outcome, relative to the sample's.
+
+    Parameters
+    ----------
+    design
+        Of the release; the log weight is the last column of z.
+    counts, stratum
+        Records and stratum code of each cell of X, (G,).
+    rows
+        The rows of the table as sets of cells, zeros and ones (D, G).
+    rhos
+        The budgets to look at.
+    inverse
+        From z to outcomes, arrays to arrays; ``outcome`` its column in z.
+    correlation
+        Of the residuals of outcome and log weight, as far as it is known publicly.
+    m, replicates
+        Draws, and datasets a draw.
+    records
+        The largest unit of protection.
+    scaled
+        Whether weights are scaled to a public population size.
+
+    Raises
+    ------
+    InputError
+        If shapes disagree.
+    """
+    n_cells = design.cells.shape[0]
+    if not (counts.shape == stratum.shape == (n_cells,) and rows.shape[1:] == (n_cells,)):
+        raise InputError(
+            f"The design of the noise has {n_cells} cells, but counts, strata and rows came with "
+            f"shapes {counts.shape}, {stratum.shape} and {rows.shape}."
+        )
+    spread_w = float(design.clipping.spread[-1])
+    shape = _outcome(design, inverse, outcome, correlation * spread_w)
+    inflation = math.exp(spread_w**2)
+    share = rows * counts  # (D, G) records by row and cell
+    size = share.sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean_load = share / size[:, None]
+        count_load = share - (size[:, None] / size.max() * counts if scaled else 0.0)
+        by_composition, by_sample = _count_variances(share, counts, stratum, inflation, scaled)
+        mean_sample = shape.weighted / size
+        errors = []
+        for rho in rhos:
+            noise = noise_variances(design.clipping, rho, records)
+            sigma = noise.cross_sd(design.clipping)
+            squares = noise.squares_sd(design.clipping)
+            loads = np.concatenate([mean_load, count_load])
+            fitted, df, squared = _posterior(design, counts, loads, sigma)
+            fit_mean, fit_count = np.split(fitted, 2)
+            own, crossed = (
+                (times * squared + sd**2) / df**2
+                for times, sd in ((2.0, squares[outcome, outcome]), (1.0, squares[outcome, -1]))
+            )
+            posterior = shape.slope**2 * fit_mean + shape.curvature**2 * own
+            posterior = posterior + (spread_w * shape.slope) ** 2 * crossed
+            inner = shape.variance / size / (m * replicates)
+            mean = (1.0 + 1.0 / m) * posterior + inner
+            count = by_composition + (1.0 + 1.0 / m) * spread_w**2 * fit_count
+            total = shape.mean**2 * count + size**2 * mean
+            total_sample = shape.mean**2 * by_sample + size**2 * mean_sample
+            ratios = (count / by_sample, mean / mean_sample, total / total_sample)
+            errors.append([np.where(size > 0, np.sqrt(each), np.nan) for each in ratios])
+    return ExpectedErrors(*np.moveaxis(np.array(errors), 1, 0))
+
+
+def _outcome(
+    design: NoiseDesign, inverse: Callable[[FloatArray], FloatArray], column: int, tilt: float
+) -> _Outcome:
+    """``tilt``: covariance of u and log w; weights move u by it, their squares by twice of it."""
+    centre, spread = (
+        float(each[column]) for each in (design.clipping.centre, design.clipping.spread)
+    )
+    u, chance = np.polynomial.hermite_e.hermegauss(NODES)
+    chance = chance / chance.sum()
+    y, twice = (inverse(centre + spread * (u + shift)) for shift in (tilt, 2.0 * tilt))
+    mean = float(chance @ y)
+    inflation = math.exp(float(design.clipping.spread[-1]) ** 2)
+    return _Outcome(
+        mean=mean,
+        variance=float(chance @ (y - mean) ** 2),
+        weighted=inflation * float(chance @ (twice - mean) ** 2),
+        slope=float(chance @ (y * u)),  # Stein's identity
+        curvature=0.5 * float(chance @ (y * (u * u - 1.0))),
+    )
+
+
+def _posterior(
+    design: NoiseDesign, counts: IntArray, loads: FloatArray, sigma: float
+) -> tuple[FloatArray, float, float]:
+    """Posterior variances of sums of cell means of u with the loads (S, G); f = n - r; and f with
+    what the noise of A'U adds to the spread of residual variances (the sum of the module's head).
+    """
+    rows = design.exact_rows
+    values, vectors = np.linalg.eigh((rows.T * counts) @ rows)
+    # Directions in which no cell has records are not estimated; their rows have none either.
+    used = values > 1e-12 * values.max(initial=0.0)
+    inverse = 1.0 / values[used]
+    loading = loads @ (rows @ vectors[:, used])
+    fitted = (loading**2) @ (inverse + sigma**2 * inverse**2)
+    df = float(counts.sum() - used.sum())
+    squared = df + 2.0 * sigma**2 * inverse.sum() + sigma**4 * (inverse**2).sum()
+    return np.asarray(fitted), df if df > 0 else math.nan, float(squared)
+
+
+def _count_variances(
+    share: FloatArray, counts: IntArray, stratum: IntArray, inflation: float, scaled: bool
+) -> tuple[FloatArray, FloatArray]:
+    """V_X and the sample's variance of counts (D,), for weights of mean 1.
+
+    A record's linearised value is w (1_d - P), P the share of the row if scaled, else 0; V_X has
+    the mean of w.
+    """
+    strata = np.eye(int(stratum.max()) + 1)[stratum]
+    size = counts @ strata  # (H,)
+    inside = share @ strata  # (D, H)
+    centre = share.sum(axis=1, keepdims=True) / counts.sum() if scaled else 0.0
+    squares = inside * (1.0 - centre) ** 2 + (size - inside) * centre**2
+    squared_mean = (inside - size * centre) ** 2 / np.maximum(size, 1.0)
+    factor = size / np.maximum(size - 1.0, 1.0)
+    composition = ((squares - squared_mean) * factor).sum(axis=1)
+    sample = ((inflation * squares - squared_mean) * factor).sum(axis=1)
+    return np.asarray(composition), np.asarray(sample)

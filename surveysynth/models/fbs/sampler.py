@@ -1,0 +1,47 @@
+"""FBS's Gibbs sampler on weighted sufficient statistics, batched (methods 4)."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from surveysynth._support.types import Theta
+from surveysynth.models.parts.coefficients import CoefficientBlocks
+from surveysynth.models.parts.covariance import CovarianceBlock
+from surveysynth.models.parts.gaussian import GaussianStats
+from surveysynth.sampling.streams import Streams
+
+
+class Gibbs:
+    """State of a batch of chains, B = databases x chains; one method a block of the sweep."""
+
+    def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
+        self.stats = stats
+        self.q = stats.fit.shape[-1]
+        # Overdispersed starts about the least-squares fit.
+        spread = stats.start_covariance()
+        inflation = np.exp(0.2 * rng.standard_normal((spread.shape[0], 1, 1), 0))
+        self.residual = CovarianceBlock(
+            spread * inflation, stats.total, priors["residual_scale"], priors["lkj"], rng
+        )
+        self.coefficients = CoefficientBlocks(stats.gram, stats.fit, spread, priors, rng)
+
+    def state(self) -> Theta:
+        """The parameters of both blocks."""
+        return {
+            "beta": self.coefficients.beta,
+            "covariance": self.residual.covariance,
+            "coefficient_scale": self.coefficients.scale,
+            "coefficient_correlation": self.coefficients.correlation,
+        }
+
+    def draw_random_numbers(self, c: int) -> None:
+        """Random numbers of the next c sweeps of both blocks."""
+        self.coefficients.draw_random_numbers(c)
+        self.residual.draw_random_numbers(c)
+
+    def sweep(self, i: int) -> None:
+        """One sweep; i counts the sweeps since the numbers were drawn."""
+        squares = self.stats.sum_of_squares(self.coefficients.beta)
+        self.residual.update(i, squares)
+        inverse = np.asarray(np.linalg.inv(self.residual.covariance), dtype=np.float64)
+        self.coefficients.update(i, inverse)

@@ -1,0 +1,84 @@
+"""Records and weighted data of mixtures.
+
+A mixture has no sufficient statistics; records that share a cell of X and an outcome are one, with
+the sum of their risk weights.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.models.base import stacked
+from surveysynth.models.parts.gaussian import GaussianStats
+from surveysynth.models.parts.pairs import PairRecords, sum_by
+
+
+def mixture_records(
+    x_cells: FloatArray, cell: IntArray, y: FloatArray, log_weight: FloatArray | None
+) -> PairRecords:
+    """Records of transformed outcomes y (n,); the weight is regressed on the outcome itself."""
+    return PairRecords(x_cells, cell, y, y, log_weight)
+
+
+@dataclass(frozen=True, repr=False)
+class MixtureSums:
+    """Weighted data of one database: P pairs of cell and outcome, sorted by cell.
+
+    x (G, K) the cells that have weight; cell (P,) and starts (G,), the first pair of a cell;
+    y (P,); mass (P,) sum of alpha.
+    """
+
+    x: FloatArray
+    cell: IntArray
+    starts: IntArray
+    y: FloatArray
+    mass: FloatArray
+
+    @property
+    def total(self) -> float:
+        """Sum of alpha."""
+        return float(self.mass.sum())
+
+    def by_cell(self, values: FloatArray) -> FloatArray:
+        """Sums (H, G) of values (H, P)."""
+        if not self.starts.size:
+            return np.zeros((values.shape[0], 0))
+        return np.asarray(np.add.reduceat(values, self.starts, axis=1), dtype=np.float64)
+
+
+@dataclass(frozen=True, repr=False)
+class MixtureStats:
+    """Weighted data of B databases: of the outcomes and, if there is one, of the weight."""
+
+    outcomes: tuple[MixtureSums, ...]
+    weight: GaussianStats | None
+
+    @property
+    def outcome(self) -> MixtureSums:
+        """Of the only database."""
+        (outcome,) = self.outcomes
+        return outcome
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Columns of X, and 2 with a weight or 1 without."""
+        return self.outcomes[0].x.shape[1], 1 if self.weight is None else 2
+
+    @classmethod
+    def stacked(cls, parts: Sequence["MixtureStats"]) -> "MixtureStats":
+        """Those of several databases, all with a weight or all without."""
+        weights = [part.weight for part in parts if part.weight is not None]
+        outcomes = tuple(outcome for part in parts for outcome in part.outcomes)
+        return cls(outcomes, stacked(weights) if weights else None)
+
+
+def compress(records: PairRecords, risk_weights: FloatArray) -> MixtureStats:
+    """Pairs with their weights, without those of none; Gaussian statistics of the survey weight."""
+    mass = sum_by(records.pairs.cell, risk_weights, records.pair_y.size)
+    seen = mass > 0
+    cells, cell = np.unique(records.pair_cell[seen], return_inverse=True)
+    starts = np.flatnonzero(np.diff(cell, prepend=-1))
+    sums = MixtureSums(records.x_cells[cells], cell, starts, records.pair_y[seen], mass[seen])
+    return MixtureStats((sums,), records.weight_stats(risk_weights))

@@ -1,0 +1,69 @@
+"""What a model declares of itself for a specification: its own options and its priors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from surveysynth._support.messages import listing, nearest
+from surveysynth.errors import InputError
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An option that is one of some words."""
+
+    default: str
+    choices: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """What is allowed, for messages."""
+        return " or ".join(repr(choice) for choice in self.choices)
+
+    def allows(self, value: Any) -> bool:
+        """Whether it is one of them."""
+        return isinstance(value, str) and value in self.choices
+
+
+@dataclass(frozen=True)
+class WholeNumber:
+    """An option that is a whole number from ``least`` to ``most``."""
+
+    default: int
+    least: int
+    most: int
+
+    @property
+    def words(self) -> str:
+        """What is allowed, for messages."""
+        return f"a whole number from {self.least} to {self.most}"
+
+    def allows(self, value: Any) -> bool:
+        """Whether it is one of them."""
+        return type(value) is int and self.least <= value <= self.most
+
+
+Option = Choice | WholeNumber
+
+
+def check_option(name: str, option: Option, value: Any) -> None:
+    """Raises ``InputError`` for a value that the option cannot have."""
+    if not option.allows(value):
+        raise InputError(f"{name} must be {option.words}, got {value!r}.")
+
+
+def check_priors(model: str, known: Mapping[str, float], given: Mapping[str, float]) -> None:
+    """Raises ``InputError`` for names that are not those of the model's priors, and for constants
+    that no prior has."""
+    for name, value in given.items():
+        if name not in known:
+            raise InputError(
+                f"priors: unknown name {name!r} for model {model!r}."
+                f"{nearest(name, known)} Known: {listing(tuple(known))}."
+            )
+        if not value > 0:
+            raise InputError(f"priors.{name}: expected a positive number, got {value!r}.")
+        if name == "lkj" and (value < 1 or not float(2 * value).is_integer()):
+            raise InputError(
+                f"priors.lkj: expected a multiple of 0.5, at least 1, got {value!r}."
+            )

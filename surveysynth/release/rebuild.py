@@ -1,0 +1,185 @@
+"""Every table of a release by noisy statistics again, from its published files alone.
+
+What follows the noise is a function of ``statistics.json`` and of the public columns of the
+microdata: the same seed gives the same draws, datasets and tables, to the last digit.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from surveysynth._support import progress as stages
+from surveysynth.errors import InputError
+from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
+from surveysynth.mechanisms.noisy_statistics.run import posterior_draws
+from surveysynth.mechanisms.noisy_statistics.statistics import NoisyStatistics
+from surveysynth.release import files
+from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
+from surveysynth.release.folder.microdata import file_name, fraction_name
+from surveysynth.release.run import Streams, facts_of, synthetic_estimates
+from surveysynth.release.tables.making import release_tables
+from surveysynth.release.writers.csv import MicrodataFormat, plain_text
+from surveysynth.report.formats import table_files
+from surveysynth.spec.build import mechanism_of, model_of, noisy_settings_of
+from surveysynth.spec.spec import Spec
+from surveysynth.survey.files import open_table
+from surveysynth.survey.survey import PublicDesign, make_roles, public_design
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """Where the files are, and which of them are, byte by byte, those of the release or not."""
+
+    out: Path
+    same: tuple[str, ...]
+    different: tuple[str, ...]
+
+
+def rebuild(
+    release: str | Path,
+    out: str | Path,
+    *,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Rebuilt:
+    """Make the tables of a release by noisy statistics again.
+
+    Parameters
+    ----------
+    release
+        The published folder, or the one that holds it as ``release``.
+    out
+        The folder to write; it must not exist, unless ``overwrite`` is set and it is such a one.
+    progress
+        Called with the name of each stage.
+
+    Raises
+    ------
+    InputError
+        For a folder without ``statistics.json`` or microdata, files that do not fit together, and
+        targets that exist.
+    """
+    say = progress or (lambda stage: None)
+    source = _folder_of(Path(release))
+    target = plan_folder(
+        Path(out), overwrite=overwrite, own=("tables", "figures"), marker="tables",
+        what="rebuilt tables",
+    )  # fmt: skip
+    content = _read(source / STATISTICS_NAME)
+    spec = _spec_of(content, source)
+    say(stages.READING)
+    design = _design_of(spec, source, int(content["records_dropped"]))
+    statistics = NoisyStatistics.from_dict(content["statistics"])
+    model, mechanism = model_of(spec), mechanism_of(spec)
+    streams = Streams(int(content["seed"]))
+    say(stages.POSTERIOR)
+    draws, _ = posterior_draws(
+        model, design, statistics, noisy_settings_of(spec), streams.mechanism
+    )
+    facts = facts_of(spec, design, mechanism, model, test=not statistics.is_private)
+    say(stages.SYNTHESIS)
+    estimates = synthetic_estimates(facts, model, draws, streams.synthesis, None)
+    say(stages.DOCUMENTS)
+    tables = release_tables(spec, design, estimates)
+    with staged_folder(target, "rebuilt tables") as folder:
+        files.write_tables(facts, tables, folder)
+        made = [f"{place}/{name}" for place, name in _files_of(spec)]
+        same = tuple(each for each in made if _equal(folder / each, source / each))
+        swap_in(folder, target)
+    return Rebuilt(target, same, tuple(each for each in made if each not in same))
+
+
+def _folder_of(given: Path) -> Path:
+    for folder in (given, given / "release"):
+        if (folder / STATISTICS_NAME).is_file():
+            return folder
+    raise InputError(
+        f"{given} has no {STATISTICS_NAME}: expected the folder of a release by noisy statistics. "
+        "Tables of other releases cannot be made again from what they publish."
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        int(content["seed"]), int(content["records_dropped"]), dict(content["statistics"])
+        dict(content["specification"])
+    except (OSError, ValueError, TypeError, KeyError):
+        raise InputError(
+            f"{path} is not as a release writes it: expected statistics, specification, seed and "
+            "records_dropped. Take the file from the release again."
+        ) from None
+    return dict(content)
+
+
+def _spec_of(content: dict[str, Any], source: Path) -> Spec:
+    try:
+        return Spec.model_validate({**content["specification"], "path": source / "spec.toml"})
+    except ValidationError as error:
+        raise InputError(
+            f"the specification in {source / STATISTICS_NAME} is not valid any more "
+            f"({error.error_count()} mistakes): it was written by another version, or changed."
+        ) from None
+
+
+def _design_of(spec: Spec, source: Path, dropped: int) -> PublicDesign:
+    """The public half of the survey, from the first dataset of the microdata."""
+    file_format: MicrodataFormat = "parquet" if spec.survey.data.endswith(".parquet") else "csv"
+    path = source / "microdata" / file_name(1, 1, file_format)
+    table = open_table(path)
+    frame = table.read(table.columns)
+    if file_format == "csv":
+        frame = frame.rename(columns=plain_text).map(plain_text)
+    section, synthesizer, tables = spec.survey, spec.synthesizer, spec.tables
+    roles = make_roles(
+        synthesizer.outcome, section.weight, tables.by, section.strata, section.psu, section.fpc,
+        synthesizer.predictors, section.public_columns,
+    )  # fmt: skip
+    assert synthesizer.predictors is not None  # a release writes the formula that it used
+    design = public_design(
+        frame,
+        roles,
+        synthesizer.transforms,
+        predictors=synthesizer.predictors,
+        lonely_psu=section.lonely_psu,
+        population_size=section.population_size,
+        orders={name: tuple(each.levels) for name, each in spec.labels.items() if each.levels},
+        design_effect=section.design_effect,
+        source=str(path),
+    )
+    return replace(_with_fractions(design, frame, section.fpc), dropped=dropped)
+
+
+def _with_fractions(
+    design: PublicDesign, frame: "pd.DataFrame", fpc: str | None
+) -> PublicDesign:
+    """The design with the sampling fractions (H,) that the microdata show."""
+    if fpc is None:
+        return design
+    strata = np.zeros(design.n, dtype=np.int64) if design.strata is None else design.strata
+    fractions = np.empty(int(strata.max()) + 1)
+    named = replace(design, fpc=fractions, fpc_name=fpc)
+    column = fraction_name(named)
+    assert column is not None  # there is an fpc
+    fractions[strata] = frame[column].astype(float).to_numpy()
+    return named
+
+
+def _files_of(spec: Spec) -> list[tuple[str, str]]:
+    tables = spec.tables
+    made = table_files(tables.statistics, (*tables.formats, *tables.figures))
+    return [(folder, name) for folder, name, _ in made]
+
+
+def _equal(made: Path, published: Path) -> bool:
+    return published.is_file() and made.read_bytes() == published.read_bytes()

@@ -1,0 +1,106 @@
+"""What each registered model declares, and what a specification makes of it."""
+
+import pytest
+
+from surveysynth.errors import InputError
+from surveysynth.models import get_model, model_names, registered
+from surveysynth.models.options import Choice, WholeNumber
+from surveysynth.spec.build import model_of
+from surveysynth.spec.sections import SynthesizerSection
+from surveysynth.spec.spec import parse_spec
+
+SPEC = """
+spec_version = 1
+[survey]
+data = "survey.csv"
+weight = "weight"
+population_size = 9000
+[synthesizer]
+outcome = "salary"
+"""
+
+
+def spec_of(model: str, *lines: str) -> str:
+    return "\n".join([SPEC, f"model = {model!r}", *lines])
+
+
+def test_models_are_registered_under_their_names() -> None:
+    assert tuple(model.name for model in registered()) == model_names()
+
+
+def test_options_have_names_of_their_own() -> None:
+    """Two models with one key would share its type, and a key of all models would be hidden."""
+    keys = [key for model in registered() for key in model.options]
+    assert len(keys) == len(set(keys))
+    assert not set(keys) & set(SynthesizerSection.__annotations__)
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_a_specification_gives_each_prior_to_its_model(name: str) -> None:
+    model = get_model(name)
+    assert model.priors == model.default_priors
+    assert model_of(parse_spec(spec_of(name))).priors == model.default_priors  # type: ignore[attr-defined]
+    for prior, value in model.default_priors.items():
+        given = model_of(parse_spec(spec_of(name, f"priors = {{ {prior} = {2 * value} }}")))
+        expected = {**model.default_priors, prior: 2 * value}
+        assert given.priors == expected  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_a_specification_gives_each_option_to_its_model_alone(name: str) -> None:
+    for key, option in get_model(name).options.items():
+        other = option.choices[-1] if isinstance(option, Choice) else option.most
+        assert other != option.default
+        given = model_of(parse_spec(spec_of(name, f"{key} = {other!r}")))
+        assert getattr(given, key) == other
+        for model in model_names():
+            if model != name:
+                parse_spec(spec_of(model, f"{key} = {option.default!r}"))
+                with pytest.raises(InputError, match=f"{key}: .* for model = {name!r}; leave it"):
+                    parse_spec(spec_of(model, f"{key} = {other!r}"))
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_outcomes_and_transforms_are_those_that_the_model_takes(name: str) -> None:
+    model, two = get_model(name), SPEC.replace('"salary"', '["salary", "bonus"]')
+    if "one_outcome" in model.requires:
+        with pytest.raises(InputError, match=r"takes one outcome, got 2; .* needs model = 'fbs'"):
+            parse_spec(f"{two}\nmodel = {name!r}")
+    else:
+        assert len(parse_spec(f"{two}\nmodel = {name!r}").synthesizer.transforms) == 2
+    (transform,) = parse_spec(spec_of(name)).synthesizer.transforms
+    assert transform.kind == ("identity" if model.takes_count else "log")
+
+
+def test_another_model_has_none_of_the_options() -> None:
+    line = "smoothing = 'outcome'\npriors = { coefficient_sd = 3.0 }"
+    section = parse_spec(spec_of("fbp", line)).synthesizer
+    assert section.with_model("fbp") is section
+    other = section.with_model("normal_mixture")
+    assert (other.model, other.priors, other.options) == ("normal_mixture", {}, {"components": 5})
+    assert section.with_model("fbs").with_model("fbp").options == {"smoothing": "default"}
+
+
+@pytest.mark.parametrize(
+    ("priors", "words"),
+    [
+        ({"residual": 1.0}, "unknown name 'residual' for model 'fbs'.*'residual_scale'"),
+        ({"residual_scale": 0.0}, "priors.residual_scale: expected a positive number, got 0.0"),
+        ({"lkj": 3.2}, "multiple of 0.5, at least 1, got 3.2"),
+    ],
+)
+def test_priors_are_checked_where_a_model_is_made(priors: dict[str, float], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        get_model("fbs", priors=priors)
+
+
+def test_options_are_checked_where_a_model_is_made() -> None:
+    for value in (0, 51, 3.0, True, "3"):
+        with pytest.raises(InputError, match="components must be a whole number from 1 to 50"):
+            get_model("normal_mixture", components=value)
+    assert WholeNumber(5, 1, 50).allows(50)
+
+
+def test_an_unknown_model_is_named() -> None:
+    with pytest.raises(InputError, match="Unknown model 'fbx'; the models are fbs, fbp"):
+        get_model("fbx")
