@@ -39,6 +39,12 @@ class ClusteredGibbs(Gibbs):
             PSU_EFFECT: self.psu.effects,
         }
 
+    def observe(self, stats: GaussianStats) -> None:
+        """Other values z on the same X, for statistics that change between sweeps."""
+        super().observe(stats)
+        assert stats.psu is not None  # they were there at the start
+        self.psu_stats = self.psu.psu = stats.psu
+
     def draw_random_numbers(self, c: int) -> None:
         """Random numbers of the next c sweeps of all blocks."""
         super().draw_random_numbers(c)

@@ -34,6 +34,11 @@ class Gibbs:
             "coefficient_correlation": self.coefficients.correlation,
         }
 
+    def observe(self, stats: GaussianStats) -> None:
+        """Other values z on the same X, for statistics that change between sweeps."""
+        self.stats = stats
+        self.coefficients.observe(stats.fit)
+
     def draw_random_numbers(self, c: int) -> None:
         """Random numbers of the next c sweeps of both blocks."""
         self.coefficients.draw_random_numbers(c)
