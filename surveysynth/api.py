@@ -404,7 +404,7 @@ def _study_of(
     from surveysynth.studies.specified import study_of
 
     if spec is not None and two_stage:
-        raise InputError("--two-stage is a study of its own: give it or a specification.")
+        raise InputError("--two-stage (two_stage) is a study of its own: give it or a specification.")
     if two_stage:
         return two_stage_study(seed=seed, replicates=replicates or 100)
     if spec is None:
@@ -566,7 +566,7 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     from surveysynth.survey.checks import check_binary
 
     design, confidential = survey.design, survey.confidential
-    known = (*design.frame, *design.outcome_names, str(design.weight_name))
+    known = (*map(str, design.frame), *design.outcome_names, str(design.weight_name))
     for name in spec.labels:
         if name not in known:
             raise InputError(
