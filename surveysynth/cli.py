@@ -61,11 +61,11 @@ def example(
     ] = False,
 ) -> None:
     """Write a simulated survey.csv and a spec.toml that works."""
-    from surveysynth import api
+    from surveysynth.api.example import example as write
+    from surveysynth.studies.example import DEFAULT_SEED
 
-    survey, spec = api.example(
-        directory, n, api.EXAMPLE_SEED if seed is None else seed, study=study
-    )
+    seed = DEFAULT_SEED if seed is None else seed
+    survey, spec = write(directory, n, seed, study=study)
     print(f"Wrote {survey} ({n:,} simulated records) and {spec}.")
     print(f"Next: surveysynth release {spec} --out out")
     if study:
@@ -75,9 +75,9 @@ def example(
 @app.command()
 def check(spec: SpecArgument) -> None:
     """Dry run: validate, tell cell sizes and feasibility, list what would be published."""
-    from surveysynth import api
+    from surveysynth.api import commands
 
-    if not api.check(spec, tell=lambda part: print(part, flush=True)).feasible:
+    if not commands.check(spec, tell=lambda part: print(part, flush=True)).feasible:
         raise RefusedError("a release with these settings would be refused, as told above.")
 
 
@@ -102,12 +102,12 @@ def release(
     ] = None,
 ) -> None:
     """Run the mechanism and write private tables, microdata and a privacy statement."""
-    from surveysynth import api
     from surveysynth._support.progress import StageReporter
+    from surveysynth.api import commands
     from surveysynth.release.folder.ledger import LEDGER_NAME
 
     with StageReporter() as progress:
-        result = api.release(
+        result = commands.release(
             spec,
             out,
             confidential=confidential,
@@ -191,12 +191,12 @@ def compare(
     ] = "paper",
 ) -> None:
     """Compare sample, noise and synthesis at one epsilon: a CONFIDENTIAL report, no release."""
-    from surveysynth import api
     from surveysynth._support.progress import COMPARISON_STAGES, StageReporter
+    from surveysynth.api import commands
     from surveysynth.evaluate.run import REPORT_NAME
 
     with StageReporter(COMPARISON_STAGES) as progress:
-        result = api.compare(
+        result = commands.compare(
             spec,
             out,
             overwrite=overwrite,
@@ -244,11 +244,11 @@ def study(
     population in clusters, of which 50 are drawn, then 20 units of each. Exit code 4: batches
     failed twice, and the measures are of the others.
     """
-    from surveysynth import api
     from surveysynth._support.progress import report_count
+    from surveysynth.api import commands
     from surveysynth.studies.folder import REPORT_NAME
 
-    result = api.study(
+    result = commands.study(
         spec,
         out=out,
         replicates=replicates,
