@@ -77,7 +77,7 @@ def check(spec: str | Path, *, tell: Progress | None = None) -> CheckResult:
     >>> import tempfile
     >>> import surveysynth as ss
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     ss.check(ss.example(folder, n=200)[1]).feasible
+    ...     ss.check(ss.example(folder, n=400)[1]).feasible
     True
     """
     from surveysynth.estimation.clusters import refuse_clusters
@@ -145,10 +145,12 @@ def release(
     >>> from pathlib import Path
     >>> import surveysynth as ss
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     survey, spec = ss.example(Path(folder) / "ex", n=200)
+    ...     _, spec = ss.example(Path(folder) / "ex", n=200)
+    ...     text = spec.read_text().replace("m = 3", "m = 1")  # quicker, for an example
+    ...     _ = spec.write_text(text.replace("[privacy]", 'inference = "paper"\\n[privacy]'))
     ...     released = ss.release(spec, Path(folder) / "out", seed=1)
     ...     sorted(path.name for path in (released.out / "release").iterdir())
-    ['README.md', 'codebook.json', 'microdata', 'privacy.json', 'tables']
+    ['README.md', 'codebook.json', 'figures', 'microdata', 'privacy.json', 'tables']
     """
     return run_release(
         spec, out, confidential=confidential, overwrite=overwrite, seed=seed, progress=progress
@@ -202,7 +204,9 @@ def compare(
     >>> from pathlib import Path
     >>> import surveysynth as ss
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     survey, spec = ss.example(Path(folder) / "ex", n=200)
+    ...     _, spec = ss.example(Path(folder) / "ex", n=200)
+    ...     text = spec.read_text().replace("m = 3", "m = 1")  # quicker, for an example
+    ...     _ = spec.write_text(text.replace("[privacy]", 'inference = "paper"\\n[privacy]'))
     ...     compared = ss.compare(spec, Path(folder) / "compared", seed=1)
     >>> compared.comparison.methods
     ('sample', 'laplace', 'laplace_consistent', 'fbs', 'fbp')
