@@ -1,5 +1,5 @@
-"""The recipe "Adding a synthesizer" of CONTRIBUTING, followed to the letter in a copy of the package:
-its files and its line are all that it takes from the specification to the release."""
+"""The recipe "Adding a synthesizer" of CONTRIBUTING, followed to the letter in a copy of the
+package: its files and its line are all that it takes from the specification to the release."""
 
 import difflib
 import filecmp

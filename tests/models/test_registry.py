@@ -64,7 +64,7 @@ def test_a_specification_gives_each_option_to_its_model_alone(name: str) -> None
 def test_outcomes_and_transforms_are_those_that_the_model_takes(name: str) -> None:
     model, two = get_model(name), SPEC.replace('"salary"', '["salary", "bonus"]')
     if "one_outcome" in model.requires:
-        with pytest.raises(InputError, match="takes one outcome, got 2; .* needs model = 'fbs'"):
+        with pytest.raises(InputError, match=r"takes one outcome, got 2; .* needs model = 'fbs'"):
             parse_spec(f"{two}\nmodel = {name!r}")
     else:
         assert len(parse_spec(f"{two}\nmodel = {name!r}").synthesizer.transforms) == 2
