@@ -39,7 +39,7 @@ class MechanismSettings:
     """Everything about the mechanism that is fixed before the data are seen, hence public.
 
     epsilon: the target of the whole release of m draws. risk: the name of a measure, with radius,
-    absolute_radius and pattern of "count" and "pairwise", or a measure itself (``privacy.risk``).
+    absolute_radius and pattern of "count" and "pairwise", or a measure itself (module ``risk``).
     weights: None stands for the fixed point where risk is "lipschitz", the only one that has it,
     and for the linear map else; scale, shift, reweight: of the linear map, a scale of None is
     found for the target. truncate: quantile of the draws' largest bounds above which draws are
