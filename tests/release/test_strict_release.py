@@ -19,7 +19,7 @@ from surveysynth.mechanisms.noisy_statistics.accounting import epsilon_of, rho_o
 from surveysynth.release.rebuild import rebuild
 from surveysynth.release.run import release
 from tests.release.documents.test_readme_programs import published, run_python, run_r
-from tests.release.release_surveys import clustered_survey, lonely_survey, small_survey
+from tests.surveys import clustered_survey, lonely_survey, small_survey
 
 MakeSpec = Callable[..., Path]
 RATIO = "population_size = 30000"

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_cmdstan import MEANS, compilations, fake_program, install_fake_cmdstan
 
 import surveysynth
 from surveysynth.errors import InputError, RefusedError, SurveySynthError
@@ -30,6 +29,7 @@ from surveysynth.sampling.stan.backends import (
 )
 from surveysynth.sampling.stan.cache import cache_directory, compiled_program, compiler_message
 from surveysynth.sampling.stan.source import StanSource
+from tests.stan.fake_cmdstan import MEANS, compilations, fake_program, install_fake_cmdstan
 
 CANARY = 7319.4285174
 SETTINGS: dict[str, Any] = {"chains": 3, "warmup": 200, "draws": 400, "adapt_delta": 0.9, "seed": 5}
