@@ -115,20 +115,13 @@ def _write(
     say: Progress,
 ) -> Mapping[str, Sequence[ReleaseTable]]:
     """Synthesise, estimate each dataset as it streams by, and fill the temporary folders."""
-    from surveysynth.inference.published import published_draws
     from surveysynth.release import files
 
-    spec, draws = facts.spec, released.draws
-    if facts.mechanism.down_weights:
-        debiased = published_draws(
-            model, facts.design, draws, streams.synthesis,
-            inference=spec.synthesizer.inference, progress=say,
-        )  # fmt: skip
-        facts, draws = facts.with_inference(debiased.record), debiased.draws
-    say(stages.SYNTHESIS)
-    estimates = synthetic_estimates(facts, model, draws, streams.synthesis, staging.release)
+    facts, estimates = private_estimates(
+        facts, model, released.draws, streams.synthesis, say, staging.release
+    )
     say(stages.DOCUMENTS)
-    tables = release_tables(spec, facts.design, estimates)
+    tables = release_tables(facts.spec, facts.design, estimates)
     files.write_tables(facts, tables, staging.release)
     files.write_documents(
         facts, tables, model.title, staging.release, separate_pair=estimates.separate_pair
@@ -136,6 +129,28 @@ def _write(
     files.write_published(facts, released.published, streams.entropy, staging.release)
     files.write_confidential(released, staging.confidential, facts.microdata_format)
     return tables
+
+
+def private_estimates(
+    facts: "ReleaseFacts",
+    model: "Model",
+    draws: "PrivateDraws",
+    rng: np.random.Generator,
+    say: Progress,
+    folder: Path | None = None,
+) -> "tuple[ReleaseFacts, Estimates]":
+    """What follows the mechanism: the facts, once it is known how data come from its draws, and
+    the estimates of ``synthetic_estimates``. It sees nothing confidential."""
+    from surveysynth.inference.published import published_draws
+
+    if facts.mechanism.down_weights:
+        debiased = published_draws(
+            model, facts.design, draws, rng,
+            inference=facts.spec.synthesizer.inference, progress=say,
+        )  # fmt: skip
+        facts, draws = facts.with_inference(debiased.record), debiased.draws
+    say(stages.SYNTHESIS)
+    return facts, synthetic_estimates(facts, model, draws, rng, folder)
 
 
 def synthetic_estimates(

@@ -233,14 +233,22 @@ def parse_spec(text: str, path: str | Path = "spec.toml") -> Spec:
         raise InputError(f"{path} is not valid TOML: {reason}.") from None
     if "path" in content:
         raise InputError(f"{path}: path: unknown key. The data file is named by survey.data.")
+    return validate_spec({**content, "path": path}, str(path))
+
+
+def validate_spec(content: Mapping[str, Any], source: str) -> Spec:
+    """The specification of sections of keys; ``source`` is what messages call them.
+
+    Raises ``InputError`` as ``load_spec`` does.
+    """
     try:
-        return Spec.model_validate({**content, "path": path})
+        return Spec.model_validate(content)
     except ValidationError as error:
         problems = [
             line for details in error.errors(include_url=False) for line in _describe(details)
         ]
-    raise_problems(str(path), problems)
-    raise InputError(f"{path} is not valid.")
+    raise_problems(source, problems)
+    raise InputError(f"{source} is not valid.")
 
 
 def _read_text(path: Path) -> str:
