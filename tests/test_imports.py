@@ -213,8 +213,8 @@ def test_no_release_rests_on_what_sees_confidential_data() -> None:
         ("release/long.py", "\n" * 401, "large"),
         ("release/long.py", "def f():\n" + "    pass\n" * 60, "large"),
         ("release/long.py", "def f():\n" + "    pass\n" * 59, ""),
-        ("release/long.py", 'def f():\n    """Words.' + "\n" * 99 + '"""\n' + "    pass\n" * 59, ""),
-        ("release/long.py", 'def f():\n    """Words.' + "\n" * 99 + '"""\n' + "    pass\n" * 60, "large"),
+        ("release/long.py", 'def f():\n    """Words.' + "\n" * 99 + '"""\n' + "    pass\n" * 59, ""),  # noqa: E501
+        ("release/long.py", 'def f():\n    """Words.' + "\n" * 99 + '"""\n' + "    pass\n" * 60, "large"),  # noqa: E501
         ("cli.py", "from surveysynth.release import run", ""),
     ],
 )

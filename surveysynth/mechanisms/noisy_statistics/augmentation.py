@@ -310,7 +310,9 @@ class Augmentation:
         point = np.concatenate([np.log(sd), unconstrained_correlation(root)], axis=1)
         for j in range(point.shape[1]):
 
-            def log_density(value: FloatArray, j: int = j) -> FloatArray:
+            def log_density(
+                value: FloatArray, point: FloatArray = point, j: int = j
+            ) -> FloatArray:
                 there = point.copy()
                 there[:, j] = value
                 with np.errstate(all="ignore"):

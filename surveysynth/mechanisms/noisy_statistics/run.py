@@ -15,7 +15,6 @@ from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray, IntArray, Th
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.base import PrivateDraws, Progress
 from surveysynth.mechanisms.noisy_statistics.design import NoiseDesign
-from surveysynth.mechanisms.noisy_statistics.full_rank import full_rank
 from surveysynth.mechanisms.noisy_statistics.implied import implied_sample
 from surveysynth.mechanisms.noisy_statistics.moments import NoisyMoments, PublicSums
 from surveysynth.mechanisms.noisy_statistics.noise import NoiseSource
@@ -176,7 +175,6 @@ def _moments(
 ) -> tuple[NoisyMoments, PublicSums]:
     """The statistics on the model's scale, and the public sums that belong to them."""
     matrix, psu = design.matrix, psu_codes(model, design)
-    sums = full_rank(statistics, matrix.x_cells, matrix.cell, psu)
     centre, sign = statistics.centre.copy(), np.ones(statistics.centre.size)
     if model.tilted:
         # The last column of a model of the population is log pi~ = log(N/n) - log w (methods 3).
@@ -184,14 +182,17 @@ def _moments(
         centre[-1] = np.log(design.population_size / design.n) - centre[-1]
         sign[-1] = -1.0
     moments = NoisyMoments(
-        cross=sums.cross * sign,
+        cross=statistics.cross * sign,
         squares=statistics.squares * sign[:, None] * sign,
         sigma=statistics.sigma,
         squares_sd=statistics.squares_sd,
         centre=centre,
         spread=statistics.spread,
     )
-    return moments, PublicSums.of(matrix.x_cells, matrix.cell, sums.basis, psu)
+    public = PublicSums.of(
+        matrix.x_cells, matrix.cell, statistics.basis, psu, statistics.psu_weight
+    )
+    return moments, public
 
 
 def _judged(
