@@ -236,7 +236,7 @@ class PyStanBackend:
     """
 
     def prepare(self, source: StanSource) -> None:
-        """Compile the program, or find it in PyStan's own cache."""
+        """Compile the program, or find it in the user's cache."""
         with private_folder() as folder:
             _pystan(source, {"prepare": True}, {}, folder)
 
