@@ -125,7 +125,9 @@ def test_fresh_noise_every_time_and_a_seed_is_a_test(make_spec: MakeSpec, tmp_pa
     assert "lipschitz_bound" not in privacy
 
 
-@pytest.mark.parametrize("kind", ["constant", "far", "determined", "tiny weights"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("constant", marks=pytest.mark.slow), "far", "determined", "tiny weights"]
+)
 def test_every_valid_survey_is_answered(make_spec: MakeSpec, tmp_path: Path, kind: str) -> None:
     """What the pseudo-posterior refuses by looking at the values is released here."""
     frame = small_survey()
@@ -142,7 +144,8 @@ def test_every_valid_survey_is_answered(make_spec: MakeSpec, tmp_path: Path, kin
     assert np.isfinite(table["estimate"]).all()
     realised = json.loads((out / "confidential" / "realised.json").read_text())
     assert realised["records"] == len(frame)
-    assert (realised["clipped_records"] > 0) == (kind in ("far", "tiny weights"))
+    least = {"far": 21, "tiny weights": len(frame)}.get(kind, 0)
+    assert least <= realised["clipped_records"] < least + 20
 
 
 def test_the_ledger_keeps_two_currencies(make_spec: MakeSpec, tmp_path: Path) -> None:
