@@ -25,7 +25,7 @@ MakeSpec = Callable[..., Path]
 RATIO = "population_size = 30000"
 SALARY = "[outcomes.salary]\ncentre = 22000\nspread = 0.45"
 STRICT = 'mechanism = "noisy_statistics"\nepsilon = 10.8\nm = 6\nreplicates_per_draw = 1'
-PLAIN = "draws = 100\nwarmup = 60\npredictors = 'field + gender'"
+PLAIN = "chains = 8\ndraws = 60\nwarmup = 60\npredictors = 'field + gender'"
 SHORT = f"{PLAIN}\ninference = 'debiased'"  # the default, which keeps the fixture from another
 
 

@@ -27,7 +27,7 @@ from surveysynth.survey.survey import Confidential, PublicDesign
 
 #: Sweeps between kept draws: first, and after each fit that has not converged. Nothing but time
 #: is spent by a further fit.
-THINNINGS = (2, 8, 32)
+THINNINGS = (4, 16, 64)
 
 
 @dataclass(frozen=True)
