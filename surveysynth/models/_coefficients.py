@@ -44,6 +44,10 @@ class CoefficientBlocks:
         self.correlation = primitives.wishart_correlation(self.root)
         self.inverse_correlation = np.linalg.inv(self.correlation)
 
+    def observe(self, fit: FloatArray) -> None:
+        """Another least-squares fit, for statistics that change between sweeps."""
+        self.cross = self.gram @ fit
+
     def draw_random_numbers(self, c: int) -> None:
         """Random numbers of the next c sweeps, a multiple of 4."""
         b, k, q, rng = self.batch, self.k, self.q, self.rng

@@ -53,13 +53,21 @@ class ClusteredGibbs(Gibbs):
             raise ValueError("statistics without sums by PSU have no effects to draw")
         start = START_SHARE * self.variance * np.exp(rng.standard_normal((self.batch, 2), 0))
         self.psu = PsuBlock(stats.psu, _diagonal(start), priors, rng, tied=True, moves=MOVES)
+        self._read_sums(stats)
+        self.effects = self.psu.effects
+
+    def observe(self, stats: GaussianStats) -> None:
+        super().observe(stats)
+        self._read_sums(stats)
+
+    def _read_sums(self, stats: GaussianStats) -> None:
+        assert stats.psu is not None  # checked at the start
+        self.psu.psu = own = stats.psu
         # Columns of X, one, and the residuals of y~ and log pi~ about their fits: every residual
         # of the model is a combination of them.
-        own = stats.psu
         self.psu_sum = np.concatenate([own.x_sum, own.total[:, :, None], own.residual], axis=2)
         self.products = self._products(stats)
         self.prior_form = self._prior_form()
-        self.effects = self.psu.effects
 
     def _products(self, stats: GaussianStats) -> FloatArray:
         """Weighted cross products (B, K + 3, K + 3) of those columns."""

@@ -18,15 +18,23 @@ class Gibbs:
     """State of a batch of chains, B = databases x chains; one method a block of the sweep."""
 
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
-        self.stats, self.rng = stats, rng
+        self.rng = rng
         self.residual_scale = priors["residual_scale"]
         self.coefficient_precision = priors["coefficient_sd"] ** -2
         self.selection_precision = priors["selection_sd"] ** -2
         self.batch, self.k = stats.fit.shape[:2]
-        self.design_gram, self.design_cross = stats.conditional_gram()
-        self.cross_y = self.design_gram[:, 0, 1:]
+        self._read(stats)
         self.shift = self._constant_coefficients()
         self._start()
+
+    def _read(self, stats: GaussianStats) -> None:
+        self.stats = stats
+        self.design_gram, self.design_cross = stats.conditional_gram()
+        self.cross_y = self.design_gram[:, 0, 1:]
+
+    def observe(self, stats: GaussianStats) -> None:
+        """Other values z on the same X, for statistics that change between sweeps."""
+        self._read(stats)
 
     def _constant_coefficients(self) -> FloatArray | None:
         """e (B, K) with X e = 1 on all records with weight, or None.

@@ -231,6 +231,11 @@ class _Gibbs:
             "coefficient_correlation": self.coefficients.correlation,
         }
 
+    def observe(self, stats: GaussianStats) -> None:
+        """Other values z on the same X, for statistics that change between sweeps."""
+        self.stats = stats
+        self.coefficients.observe(stats.fit)
+
     def draw_random_numbers(self, c: int) -> None:
         """Random numbers of the next c sweeps of both blocks."""
         self.coefficients.draw_random_numbers(c)
@@ -262,6 +267,11 @@ class _ClusteredGibbs(_Gibbs):
             PSU_COVARIANCE: self.psu.covariance,
             PSU_EFFECT: self.psu.effects,
         }
+
+    def observe(self, stats: GaussianStats) -> None:
+        super().observe(stats)
+        assert stats.psu is not None  # they were there at the start
+        self.psu_stats = self.psu.psu = stats.psu
 
     def draw_random_numbers(self, c: int) -> None:
         super().draw_random_numbers(c)

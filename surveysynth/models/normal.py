@@ -197,6 +197,13 @@ class _Gibbs:
             state["variance"] = np.concatenate([variance, self.weight.variance[:, None]], axis=1)
         return state
 
+    def observe(self, stats: GaussianStats) -> None:
+        """Other values z on the same X, for statistics that change between sweeps."""
+        self.stats = stats
+        self.coefficients.observe(stats.fit[:, :, :1])
+        if self.weight is not None:
+            self.weight.observe(stats)
+
     def draw_random_numbers(self, c: int) -> None:
         self.coefficients.draw_random_numbers(c)
         self.levels = self.rng.random((c, self.batch), 1)

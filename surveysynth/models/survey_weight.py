@@ -95,12 +95,17 @@ class WeightBlocks:
     """The component in a batch of B chains: coefficients (B, 1 + K) and variance (B,)."""
 
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
-        self.stats, self.rng = stats, rng
+        self.rng = rng
         self.prior_precision = priors["weight_coefficient_sd"] ** -2
         self.residual_scale = priors["weight_residual_scale"]
-        self.gram, self.cross = stats.conditional_gram()
+        self.observe(stats)
         self.batch = stats.fit.shape[0]
         self._start()
+
+    def observe(self, stats: GaussianStats) -> None:
+        """The statistics, at the start and where they change between sweeps."""
+        self.stats = stats
+        self.gram, self.cross = stats.conditional_gram()
 
     def _start(self) -> None:
         """Overdispersed starts about the least-squares fit."""

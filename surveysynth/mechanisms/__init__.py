@@ -1,0 +1,1 @@
+"""Mechanisms: how confidential records become what may be released."""

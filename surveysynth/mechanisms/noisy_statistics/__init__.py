@@ -1,0 +1,1 @@
+"""Strict differential privacy: sufficient statistics under noise, and their posterior."""

@@ -1,0 +1,77 @@
+"""Posterior draws from noisy sufficient statistics, the noise in the model.
+
+The target is p(theta | T~, Q~, X) under the model's own prior, by data augmentation around the
+model's own Gibbs sweeps (``augmentation``). All of it is post-processing: it costs no epsilon.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from surveysynth._types import Theta
+from surveysynth.mechanisms.noisy_statistics import moments
+from surveysynth.mechanisms.noisy_statistics.augmentation import Augmentation, NoisyTarget
+from surveysynth.mechanisms.noisy_statistics.implied import ImpliedSample, implied_sample
+from surveysynth.mechanisms.noisy_statistics.moments import NoisySums, PublicSums
+from surveysynth.models._sweeps import run_sweeps
+from surveysynth.models.base import SamplingPlan
+from surveysynth.sampling.streams import SWEEPS_AT_ONCE, Streams
+
+
+def sample_noisy(
+    model: Any,
+    noisy: NoisySums,
+    public: PublicSums,
+    plan: SamplingPlan,
+    rng: np.random.Generator | Sequence[np.random.Generator],
+    thin: int = 1,
+) -> Theta:
+    """Draws as of ``model.sample``, leading axes (databases, chains, draws).
+
+    ``thin``: sweeps a draw, in the warm-up as after it. Raises ``InputError`` for a model without
+    such statistics, and where n - r <= q + 1 leaves the posterior without a proper residual.
+    """
+    build = implied_sample(model)
+    moments.check(noisy, public)
+    streams = Streams.of(rng, noisy.cross.shape[0], plan.chains)
+    target = NoisyTarget.of(noisy, public, plan.chains)
+    augmentation = Augmentation(target, noisy.spread, streams)
+    implied = build(augmentation.statistics(), model.priors, streams)
+    return run_sweeps(NoisySweeps(implied, augmentation, thin), plan)
+
+
+class NoisySweeps:
+    """``thin`` rounds of the model's sweep and the three moves of the augmentation."""
+
+    def __init__(self, implied: ImpliedSample, augmentation: Augmentation, thin: int) -> None:
+        self.implied, self.augmentation, self.thin = implied, augmentation, thin
+        self.rounds = 0
+
+    def state(self) -> Theta:
+        """The parameters of the model."""
+        return self.implied.sampler.state()
+
+    def draw_random_numbers(self, c: int) -> None:
+        """Rounds draw their own numbers: there are ``thin`` of them in a sweep."""
+
+    def sweep(self, i: int) -> None:
+        """``thin`` rounds."""
+        for _ in range(self.thin):
+            i = self.rounds % SWEEPS_AT_ONCE
+            if i == 0:
+                self.implied.sampler.draw_random_numbers(SWEEPS_AT_ONCE)
+                self.augmentation.draw_random_numbers(SWEEPS_AT_ONCE)
+            self._round(i)
+            self.rounds += 1
+
+    def _round(self, i: int) -> None:
+        implied, data = self.implied, self.augmentation
+        coefficients, covariance = implied.moments()
+        coefficients = data.draw_coefficients(i, coefficients, covariance, implied.prior())
+        implied.assign(coefficients, covariance)
+        covariance = data.rescale(i, coefficients, covariance, implied.log_covariance_prior)
+        implied.assign(coefficients, covariance)
+        data.draw_scatter(i, covariance)
+        implied.observe(data.statistics())
+        implied.sampler.sweep(i)
