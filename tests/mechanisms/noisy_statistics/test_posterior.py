@@ -304,6 +304,4 @@ def test_models_without_such_statistics_are_refused() -> None:
     _, noisy, public, _, _ = database("FBS, one outcome", 7)
     for name in ("poisson", "normal_mixture"):
         with pytest.raises(InputError, match=rf"{name}.*'fbs', 'normal', 'fbp'"):
-            sample_noisy(
-                get_model(name), noisy, public, SamplingPlan(), np.random.default_rng(0)
-            )
+            sample_noisy(get_model(name), noisy, public, SamplingPlan(), np.random.default_rng(0))
