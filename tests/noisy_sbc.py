@@ -7,7 +7,8 @@ of the noisy T~ given the parameters is ranked too: it joins all parameters and 
 
 Wrong posteriors are rejected: one that takes the noisy statistics for the sample's, and in some
 cases one that knows the noise of T alone (that of Q is taken for a tenth). One in which Q~ tells
-nothing of T is too near for a few hundred databases: it is here for ``test_posterior``. Results go to tests/golden/noisy_sbc.json; ``--case NAME`` runs single cases.
+nothing of T is too near for a few hundred databases: it is here for ``test_posterior``. Results go
+to tests/golden/noisy_sbc.json; ``--case NAME`` runs single cases.
 """
 
 import argparse
