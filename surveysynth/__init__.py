@@ -9,23 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from surveysynth import errors
-    from surveysynth.api import (
-        CheckResult,
-        check,
-        compare,
-        example,
-        example_survey,
-        release,
-        study,
-        tables,
-    )
+    from surveysynth.api.commands import CheckResult, check, compare, release, study
+    from surveysynth.api.example import example, example_survey
+    from surveysynth.api.private_tables import tables
     from surveysynth.baselines.noisy_release import DeclaredBounds, noisy_release
     from surveysynth.baselines.topcoding import topcode
+    from surveysynth.estimation.agency_weights import agency_replicates
     from surveysynth.estimation.combining import combine, t_interval
     from surveysynth.estimation.domains import build_domains
     from surveysynth.estimation.replicate_weights import (
         ReplicateWeights,
-        agency_replicates,
         balanced_half_samples,
         jackknife,
         preston_bootstrap,
@@ -126,7 +119,7 @@ __all__ = [
 ]
 
 _SOURCES = {
-    "CheckResult": ("api", "CheckResult"),
+    "CheckResult": ("api.commands", "CheckResult"),
     "Confidential": ("survey.survey", "Confidential"),
     "ConfidentialFit": ("mechanisms.pseudo_posterior.fit", "ConfidentialFit"),
     "CountBased": ("mechanisms.pseudo_posterior.risk", "CountBased"),
@@ -149,19 +142,19 @@ _SOURCES = {
     "Survey": ("survey.survey", "Survey"),
     "SyntheticDataset": ("inference.synthesis", "SyntheticDataset"),
     "Transform": ("survey.transforms", "Transform"),
-    "agency_replicates": ("estimation.replicate_weights", "agency_replicates"),
+    "agency_replicates": ("estimation.agency_weights", "agency_replicates"),
     "balanced_half_samples": ("estimation.replicate_weights", "balanced_half_samples"),
     "build_domains": ("estimation.domains", "build_domains"),
-    "check": ("api", "check"),
+    "check": ("api.commands", "check"),
     "coefficient_utility": ("evaluate.regression", "coefficient_utility"),
     "combine": ("estimation.combining", "combine"),
-    "compare": ("api", "compare"),
+    "compare": ("api.commands", "compare"),
     "debias_draws": ("inference.debias", "debias_draws"),
     "distribution_utility": ("evaluate.utility", "distribution_utility"),
     "estimate_domains": ("estimation.taylor", "estimate_domains"),
     "estimate_domains_replicated": ("estimation.replication", "estimate_domains_replicated"),
-    "example": ("api", "example"),
-    "example_survey": ("api", "example_survey"),
+    "example": ("api.example", "example"),
+    "example_survey": ("api.example", "example_survey"),
     "get_model": ("models", "get_model"),
     "identification_risk": ("evaluate.identification", "identification_risk"),
     "jackknife": ("estimation.replicate_weights", "jackknife"),
@@ -173,14 +166,14 @@ _SOURCES = {
     "rao_wu_yue_bootstrap": ("estimation.replicate_weights", "rao_wu_yue_bootstrap"),
     "read_release": ("release.folder.reading", "read_release"),
     "read_survey": ("spec.build", "read_survey"),
-    "release": ("api", "release"),
+    "release": ("api.commands", "release"),
     "risk_utility_map": ("evaluate.risk_utility", "risk_utility_map"),
     "run_mechanism": ("mechanisms.pseudo_posterior.run", "run"),
     "run_release": ("release.run", "release"),
-    "study": ("api", "study"),
+    "study": ("api.commands", "study"),
     "synthesise": ("inference.synthesis", "synthesise"),
     "t_interval": ("estimation.combining", "t_interval"),
-    "tables": ("api", "tables"),
+    "tables": ("api.private_tables", "tables"),
     "topcode": ("baselines.topcoding", "topcode"),
 }
 

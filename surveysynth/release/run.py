@@ -59,14 +59,33 @@ def release(
     confidential
         Where realised bounds, risk weights and the ledger go: ``out``/confidential by default.
         One folder for all runs on the same data keeps their epsilons in one ledger.
+    overwrite
+        Replaces ``out`` if a release wrote it.
     seed
         Makes the run repeatable, which undoes its protection: every file then says that it is a
         test and not private. Without it, random numbers come from the operating system.
     progress
         Called with the name of each stage.
 
-    Raises ``InputError`` for unusable input and existing targets, ``RefusedError`` when a release
-    would not hold what it states. In either case, and on any other exception, nothing is written.
+    Returns
+    -------
+    ReleaseResult
+        Where the files are, the tables, and what the ledger adds up to.
+
+    Raises
+    ------
+    InputError
+        For unusable input and existing targets.
+    RefusedError
+        When a release would not hold what it states. Nothing is written then, nor on any other
+        exception.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> ss.run_release("missing.toml", "out")
+    Traceback (most recent call last):
+    surveysynth.errors.InputError: there is no specification file missing.toml.
     """
     from surveysynth.spec.build import (
         engine_of,

@@ -213,8 +213,29 @@ class Spec(BaseModel):
 def load_spec(path: str | Path) -> Spec:
     """Read and validate a specification file.
 
-    Raises ``InputError`` when the file cannot be read, is not TOML, or holds unknown keys, wrong
-    types, values out of range or values whose part is not built yet.
+    Parameters
+    ----------
+    path
+        Of the file (TOML).
+
+    Returns
+    -------
+    Spec
+        Frozen and typed settings, by section.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read, is not TOML, or holds unknown keys, wrong types, values out
+        of range or values whose part is not built yet.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import surveysynth as ss
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ss.load_spec(ss.example(folder, n=100)[1]).privacy.epsilon
+    10.8
     """
     path = Path(path)
     return parse_spec(_read_text(path), path)

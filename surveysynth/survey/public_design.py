@@ -167,10 +167,10 @@ class PublicDesign:
         if name in (*self.outcome_names, self.weight_name):
             return f"by: {name!r} is confidential; tables are by public columns."
         if name not in self.frame:
-            known = listing(tuple(self.frame)) or "none"
+            known = tuple(map(str, self.frame))
             return (
-                f"by: {name!r} is not among the public columns of the survey ({known})."
-                f"{nearest(name, self.frame)} {again}"
+                f"by: {name!r} is not among the public columns of the survey "
+                f"({listing(known) or 'none'}).{nearest(name, known)} {again}"
             )
         if name in self.by:
             return ""
