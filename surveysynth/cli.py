@@ -32,6 +32,12 @@ app = typer.Typer(
 )
 
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="The specification file.")]
+MethodsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="A,B,..", help="The methods, the sample always; may be given several times."
+    ),
+]
 SeedOption = Annotated[int | None, typer.Option(help="Makes the run repeatable.", min=0)]
 
 
@@ -186,6 +192,7 @@ def compare(
         list[str] | None,
         typer.Option(metavar="NAME", help="A further synthesizer; may be given several times."),
     ] = None,
+    methods: MethodsOption = None,
     sensitivity: Annotated[
         str, typer.Option(metavar="RULE", help="Of the Laplace noise of means: paper or honest.")
     ] = "paper",
@@ -193,6 +200,7 @@ def compare(
     """Compare sample, noise and synthesis at one epsilon: a CONFIDENTIAL report, no release."""
     from surveysynth._support.progress import COMPARISON_STAGES, StageReporter
     from surveysynth.api import commands
+    from surveysynth.evaluate.methods import by_reason
     from surveysynth.evaluate.run import REPORT_NAME
 
     with StageReporter(COMPARISON_STAGES) as progress:
@@ -202,11 +210,12 @@ def compare(
             overwrite=overwrite,
             seed=seed,
             models=model or (),
+            methods=_words(methods),
             sensitivity=sensitivity,
             progress=progress,
         )
-    for name, why in result.comparison.left_out.items():
-        print(f"Left out: {name}: {why}")
+    for why, names in by_reason(result.comparison.left_out).items():
+        print(f"Left out: {', '.join(names)}: {why}")
     print(f"CONFIDENTIAL: {result.out / REPORT_NAME} shows confidential estimates.")
     print("Nothing was released, and nothing of this folder may be published.")
     print("\n".join(result.ledger.sentences()))
@@ -264,6 +273,12 @@ def study(
     print(summary.round(3).to_string(index=False))
     print(f"Cells, replicates, refusals, figures: {result.out}")
     print(f"Report: {result.out / REPORT_NAME}")
+
+
+def _words(given: Sequence[str] | None) -> tuple[str, ...]:
+    """The words of options that hold lists with commas, each once."""
+    words = (word.strip() for each in given or () for word in each.split(","))
+    return tuple(dict.fromkeys(word for word in words if word))
 
 
 @app.command()

@@ -162,6 +162,7 @@ def compare(
     overwrite: bool = False,
     seed: int | None = None,
     models: Sequence[str] = (),
+    methods: Sequence[str] = (),
     sensitivity: str = "paper",
     progress: Progress | None = None,
 ) -> "ComparisonResult":
@@ -179,6 +180,8 @@ def compare(
         Makes the run repeatable.
     models
         Synthesizers besides fbs, fbp and the specification's own.
+    methods
+        The methods to compare, in place of all that can be: "laplace", "fbs_noisy" ...
     sensitivity
         Of the Laplace noise of means: "paper" or "honest".
     progress
@@ -215,6 +218,7 @@ def compare(
         overwrite=overwrite,
         seed=seed,
         models=models,
+        methods=methods,
         sensitivity=sensitivity_of(sensitivity),
         progress=progress,
     )
