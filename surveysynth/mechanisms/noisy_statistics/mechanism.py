@@ -61,7 +61,11 @@ class NoisyStatisticsMechanism:
                 "sweeps_between_draws": made.record.thinning,
             },
         }
-        return Released(made.draws, published={STATISTICS_NAME: published})
+        realised = {
+            "records": design.n,
+            "clipped_records": mechanism.clipped(design, confidential, self.settings),
+        }
+        return Released(made.draws, {STATISTICS_NAME: published}, realised)
 
     def statement(self, model: Model, design: PublicDesign, *, test: bool = False) -> Statement:
         """The guarantee in words."""

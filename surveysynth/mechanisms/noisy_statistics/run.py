@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from surveysynth._support import progress as stages
-from surveysynth._support.types import INTERNAL_SUFFIX, IntArray, Theta
+from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray, IntArray, Theta
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.base import PrivateDraws, Progress
 from surveysynth.mechanisms.noisy_statistics.design import NoiseDesign
@@ -88,18 +88,32 @@ def release_statistics(
     """
     implied_sample(model)  # refuses a model without such statistics
     noise = noise_design(model, design, settings)
-    columns = [t.forward(confidential.outcome[:, j]) for j, t in enumerate(design.transforms)]
-    if confidential.sampling_weight is not None:
-        columns.append(np.log(confidential.sampling_weight))
     return noisy_statistics(
         noise,
         design.matrix.cell,
-        np.stack(columns, axis=1),
+        transformed(design, confidential),
         budget=settings.budget,
         psu=psu_codes(model, design),
         records=settings.unit_size(design),
         source=source,
     )
+
+
+def transformed(design: PublicDesign, confidential: Confidential) -> FloatArray:
+    """z (n, q): transformed outcomes, then the log weight if there is one. Confidential."""
+    columns = [t.forward(confidential.outcome[:, j]) for j, t in enumerate(design.transforms)]
+    if confidential.sampling_weight is not None:
+        columns.append(np.log(confidential.sampling_weight))
+    return np.stack(columns, axis=1)
+
+
+def clipped(design: PublicDesign, confidential: Confidential, settings: NoisySettings) -> int:
+    """How many records lie outside the ball. Confidential: it tells whether the declared centres
+    and spreads suit these data."""
+    clipping = settings.clipping(design)
+    with np.errstate(over="ignore"):
+        u = (transformed(design, confidential) - clipping.centre) / clipping.spread
+        return int(np.count_nonzero((u * u).sum(axis=1) > clipping.radius**2))
 
 
 def noise_design(model: Model, design: PublicDesign, settings: NoisySettings) -> NoiseDesign:
