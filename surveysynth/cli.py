@@ -72,8 +72,20 @@ def example(
 
 
 @app.command()
-def check(spec: SpecArgument) -> None:
-    """Dry run: validate, tell cell sizes and feasibility, list what would be published."""
+def check(
+    spec: SpecArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="For noisy statistics: expected standard errors of every row, table and figure.",
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace DIR if such errors are in it.")
+    ] = False,
+) -> None:
+    """Dry run: validate, tell cell sizes, feasibility or expected errors, and what is published."""
     from surveysynth.estimation.clusters import refuse_clusters
     from surveysynth.mechanisms.pseudo_posterior import feasibility
     from surveysynth.release.preview import preview_lines
@@ -81,6 +93,13 @@ def check(spec: SpecArgument) -> None:
     from surveysynth.spec.spec import load_spec
 
     specification = load_spec(spec)
+    if specification.privacy.strict:
+        from surveysynth.release.strict_check import check_strict
+
+        print("\n".join(check_strict(specification, out, overwrite=overwrite)))
+        return
+    if out is not None:
+        raise InputError("--out is for mechanism = 'noisy_statistics': leave it out.")
     model, settings = model_of(specification), settings_of(specification)
     design = read_survey(specification).design
     print("\n".join(preview_lines(specification, design, model)), flush=True)

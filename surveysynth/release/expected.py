@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray
+from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.estimates import Key
 from surveysynth.estimation.statistics import MEAN, PROPORTION, TOTAL, statistic_of
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.design import Clipping, NoiseDesign
 from surveysynth.mechanisms.noisy_statistics.expected_se import (
-    ExpectedErrors,
     expected_errors,
     outcome_moments,
 )
@@ -24,7 +23,7 @@ from surveysynth.mechanisms.noisy_statistics.misdeclared import (
     sample_error,
     share_outside,
 )
-from surveysynth.mechanisms.noisy_statistics.moments import check_freedom, rank
+from surveysynth.mechanisms.noisy_statistics.moments import PublicSums, check_freedom, rank
 from surveysynth.mechanisms.noisy_statistics.run import noise_design
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model, psu_codes
@@ -90,12 +89,12 @@ class Expectation:
 
     def _check_freedom(self) -> int:
         """The rank of X, with the PSUs that have effects; raises as the posterior would."""
-        x = self.noise.exact_rows
-        columns = rank(((x.T * self.cells.counts) @ x)[None])
-        psu = psu_codes(self.model, self.design)
-        if psu is not None:
-            columns = max(columns, int(psu.max()) + 1)  # at least: X may vary within PSUs
-        check_freedom(np.array([float(self.design.n)]), columns, self.noise.clipping.q)
+        matrix, psu = self.design.matrix, psu_codes(self.model, self.design)
+        sums = PublicSums.of(
+            matrix.x_cells, matrix.cell, self.noise.basis, psu, self.noise.psu_weight
+        )
+        columns = rank(sums.white_gram)
+        check_freedom(sums.total, columns, self.noise.clipping.q)
         return columns
 
     @property
@@ -122,7 +121,8 @@ class Expectation:
         others = [Budget.of_epsilon(e, own.delta) for e in EPSILONS if not _near(e, own.epsilon)]
         return tuple(sorted([own, *others], key=lambda each: each.epsilon))
 
-    def keys(self) -> tuple[Key, ...]:
+    @property
+    def tables(self) -> tuple[Key, ...]:
         """Tables whose standard errors are told."""
         return tuple(key for key in keys_of(self.spec) if _kind_of(key) is not None)
 
@@ -142,7 +142,7 @@ class Expectation:
         )
         column = key[1] or 0
         kind = _kind_of(key)
-        assert kind is not None  # the caller takes those of ``keys``
+        assert kind is not None  # the caller takes those of ``tables``
         found = [
             getattr(
                 expected_errors(
@@ -165,7 +165,7 @@ class Expectation:
         """The median over rows with records, by table, at the specification's budget."""
         own = (self.settings.budget,)
         medians = {}
-        for key in self.keys():
+        for key in self.tables:
             values = self.ratios(key, own, factor=factor, records=records)[0]
             finite = values[np.isfinite(values)]
             medians[key] = float(np.median(finite)) if finite.size else float("nan")
@@ -177,7 +177,7 @@ class Expectation:
         radius, q = factor * clipping.radius, clipping.q
         typical = float(np.median(self.domains.n[self.domains.n > 0]))
         bias = {}
-        for column in sorted({key[1] for key in self.keys() if key[1] is not None}):
+        for column in sorted({key[1] for key in self.tables if key[1] is not None}):
             outcome = outcome_moments(clipping, self.design.transforms[column].inverse, column)
             bias[column] = (
                 clipping_bias(outcome, radius, q) / sample_error(outcome, self.design.n),
@@ -209,7 +209,7 @@ class Expectation:
         import pandas as pd
 
         parts = []
-        for key in self.keys():
+        for key in self.tables:
             values = self.ratios(key, self.budgets)
             outcome = "" if key[1] is None else self.design.outcome_names[key[1]]
             for budget, ratio in zip(self.budgets, values, strict=True):
@@ -231,9 +231,9 @@ class _CellsOfRows:
     number of rows of the table.
     """
 
-    counts: "np.ndarray[tuple[int, ...], np.dtype[np.int64]]"
-    stratum: "np.ndarray[tuple[int, ...], np.dtype[np.int64]]"
-    codes: "np.ndarray[tuple[int, ...], np.dtype[np.int64]]"
+    counts: IntArray
+    stratum: IntArray
+    codes: IntArray
     rows: int
 
     @classmethod
@@ -268,6 +268,3 @@ def _kind_of(key: Key) -> str | None:
 
 def _near(first: float, second: float) -> bool:
     return abs(first - second) <= 1e-3 * second
-
-
-__all__ = ["EPSILONS", "FACTORS", "Expectation", "ExpectedErrors", "Misdeclared", "UnitLimit"]

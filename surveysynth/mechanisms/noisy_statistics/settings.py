@@ -138,4 +138,4 @@ class NoisySettings:
                 f"columns are {', '.join(map(str, design.frame.columns))}."
             )
         sizes = design.frame[self.protect].value_counts(dropna=False)
-        return sizes.to_numpy(dtype=np.int64)
+        return np.asarray(sizes, dtype=np.int64)
