@@ -79,11 +79,26 @@ def example(
 
 
 @app.command()
-def check(spec: SpecArgument) -> None:
-    """Dry run: validate, tell cell sizes and feasibility, list what would be published."""
+def check(
+    spec: SpecArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="For noisy statistics: expected standard errors of every row, table and figure.",
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace DIR if such errors are in it.")
+    ] = False,
+) -> None:
+    """Dry run: validate, tell cell sizes, feasibility or expected errors, and what is published."""
     from surveysynth.api import commands
 
-    if not commands.check(spec, tell=lambda part: print(part, flush=True)).feasible:
+    checked = commands.check(
+        spec, out=out, overwrite=overwrite, tell=lambda part: print(part, flush=True)
+    )
+    if not checked.feasible:
         raise RefusedError("a release with these settings would be refused, as told above.")
 
 
