@@ -241,3 +241,12 @@ def test_no_confidential_number_is_published(make_spec: MakeSpec, tmp_path: Path
     assert "survey.csv" in json.dumps(
         json.loads((out / "release" / "statistics.json").read_text())["specification"]
     )
+
+
+def test_too_few_records_are_refused_before_anything_is_spent(
+    make_spec: MakeSpec, tmp_path: Path
+) -> None:
+    spec = strict_spec(make_spec, small_survey().iloc[:7])
+    with pytest.raises(InputError, match="degrees of freedom"):
+        release(spec, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
