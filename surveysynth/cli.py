@@ -32,6 +32,12 @@ app = typer.Typer(
 )
 
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="The specification file.")]
+MethodsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="A,B,..", help="The methods, the sample always; may be given several times."
+    ),
+]
 SeedOption = Annotated[int | None, typer.Option(help="Makes the run repeatable.", min=0)]
 
 
@@ -73,11 +79,26 @@ def example(
 
 
 @app.command()
-def check(spec: SpecArgument) -> None:
-    """Dry run: validate, tell cell sizes and feasibility, list what would be published."""
+def check(
+    spec: SpecArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="For noisy statistics: expected standard errors of every row, table and figure.",
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace DIR if such errors are in it.")
+    ] = False,
+) -> None:
+    """Dry run: validate, tell cell sizes, feasibility or expected errors, and what is published."""
     from surveysynth.api import commands
 
-    if not commands.check(spec, tell=lambda part: print(part, flush=True)).feasible:
+    checked = commands.check(
+        spec, out=out, overwrite=overwrite, tell=lambda part: print(part, flush=True)
+    )
+    if not checked.feasible:
         raise RefusedError("a release with these settings would be refused, as told above.")
 
 
@@ -186,6 +207,7 @@ def compare(
         list[str] | None,
         typer.Option(metavar="NAME", help="A further synthesizer; may be given several times."),
     ] = None,
+    methods: MethodsOption = None,
     sensitivity: Annotated[
         str, typer.Option(metavar="RULE", help="Of the Laplace noise of means: paper or honest.")
     ] = "paper",
@@ -193,6 +215,7 @@ def compare(
     """Compare sample, noise and synthesis at one epsilon: a CONFIDENTIAL report, no release."""
     from surveysynth._support.progress import COMPARISON_STAGES, StageReporter
     from surveysynth.api import commands
+    from surveysynth.evaluate.methods import by_reason
     from surveysynth.evaluate.run import REPORT_NAME
 
     with StageReporter(COMPARISON_STAGES) as progress:
@@ -202,11 +225,12 @@ def compare(
             overwrite=overwrite,
             seed=seed,
             models=model or (),
+            methods=_words(methods),
             sensitivity=sensitivity,
             progress=progress,
         )
-    for name, why in result.comparison.left_out.items():
-        print(f"Left out: {name}: {why}")
+    for why, names in by_reason(result.comparison.left_out).items():
+        print(f"Left out: {', '.join(names)}: {why}")
     print(f"CONFIDENTIAL: {result.out / REPORT_NAME} shows confidential estimates.")
     print("Nothing was released, and nothing of this folder may be published.")
     print("\n".join(result.ledger.sentences()))
@@ -264,6 +288,12 @@ def study(
     print(summary.round(3).to_string(index=False))
     print(f"Cells, replicates, refusals, figures: {result.out}")
     print(f"Report: {result.out / REPORT_NAME}")
+
+
+def _words(given: Sequence[str] | None) -> tuple[str, ...]:
+    """The words of options that hold lists with commas, each once."""
+    words = (word.strip() for each in given or () for word in each.split(","))
+    return tuple(dict.fromkeys(word for word in words if word))
 
 
 @app.command()

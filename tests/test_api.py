@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from tests.survey_cases import CANARIES, CANARY_OUTCOME, CANARY_WEIGHT, checked, good
 
 import surveysynth as ss
 from surveysynth.errors import InputError
-from tests.survey_cases import CANARIES, CANARY_OUTCOME, CANARY_WEIGHT, checked, good
 
 #: Fits of about a second; their tables are never private.
 QUICK: dict[str, Any] = {"inference": "paper", "seed": 5, "m": 1}

@@ -28,7 +28,7 @@ class CheckResult:
     preview
         Lines on design, cells, and the files that would be published.
     feasibility
-        Whether epsilon can be reached, by simulation.
+        Whether epsilon can be reached, by simulation; None for noisy statistics, which reach any.
 
     Examples
     --------
@@ -39,24 +39,38 @@ class CheckResult:
     """
 
     preview: tuple[str, ...]
-    feasibility: "FeasibilityReport"
+    feasibility: "FeasibilityReport | None" = None
 
     @property
     def feasible(self) -> bool:
-        """Whether some simulated survey reached the target."""
-        return self.feasibility.feasible
+        """Whether the target can be reached: on some simulated survey, or always."""
+        return self.feasibility is None or self.feasibility.feasible
 
     def __str__(self) -> str:
-        return "\n".join([*self.preview, *self.feasibility.lines()])
+        rest = [] if self.feasibility is None else self.feasibility.lines()
+        return "\n".join([*self.preview, *rest])
 
 
-def check(spec: str | Path, *, tell: Progress | None = None) -> CheckResult:
+def check(
+    spec: str | Path,
+    *,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    tell: Progress | None = None,
+) -> CheckResult:
     """Dry run: what would be published, and whether epsilon can be reached.
+
+    Of noisy statistics: what standard errors can be expected, without a look at outcomes or
+    weights.
 
     Parameters
     ----------
     spec
         The specification file.
+    out
+        A folder for the expected standard errors of all rows, which are public.
+    overwrite
+        Replaces ``out`` if such errors are in it.
     tell
         Called with each part of the report as soon as it is known.
 
@@ -68,7 +82,7 @@ def check(spec: str | Path, *, tell: Progress | None = None) -> CheckResult:
     Raises
     ------
     InputError
-        For unusable input.
+        For unusable input, a folder that exists, and ``out`` for another mechanism.
     RefusedError
         For a clustered survey whose standard errors would be far too small.
 
@@ -88,6 +102,14 @@ def check(spec: str | Path, *, tell: Progress | None = None) -> CheckResult:
 
     say = tell or (lambda part: None)
     specification = load_spec(spec)
+    if specification.privacy.strict:
+        from surveysynth.release.strict_check import check_strict
+
+        lines = check_strict(specification, out, overwrite=overwrite)
+        say("\n".join(lines))
+        return CheckResult(tuple(lines))
+    if out is not None:
+        raise InputError("--out is for mechanism = 'noisy_statistics': leave it out.")
     model, settings = model_of(specification), settings_of(specification)
     design = read_survey(specification).design
     preview = preview_lines(specification, design, model)
@@ -164,6 +186,7 @@ def compare(
     overwrite: bool = False,
     seed: int | None = None,
     models: Sequence[str] = (),
+    methods: Sequence[str] = (),
     sensitivity: str = "paper",
     progress: Progress | None = None,
 ) -> "ComparisonResult":
@@ -181,6 +204,8 @@ def compare(
         Makes the run repeatable.
     models
         Synthesizers besides fbs, fbp and the specification's own.
+    methods
+        The methods to compare, in place of all that can be: "laplace", "fbs_noisy" ...
     sensitivity
         Of the Laplace noise of means: "paper" or "honest".
     progress
@@ -219,6 +244,7 @@ def compare(
         overwrite=overwrite,
         seed=seed,
         models=models,
+        methods=methods,
         sensitivity=sensitivity_of(sensitivity),
         progress=progress,
     )

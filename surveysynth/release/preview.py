@@ -6,6 +6,7 @@ import numpy as np
 
 from surveysynth.estimation.clusters import cluster_lines
 from surveysynth.estimation.domains import Domains
+from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.release.facts import labels_of
 from surveysynth.release.tables.labels import Labels
 from surveysynth.release.tables.making import domains_of
@@ -72,10 +73,19 @@ def _cell_lines(domains: Domains, labels: Labels) -> list[str]:
         order = np.sort(np.argsort(n, kind="stable")[:_SHOWN_CELLS])
         lines.append(f"The {_SHOWN_CELLS} smallest:")
     for position in order:
-        record = domains.table.iloc[shown[position]]
-        cell = ", ".join(labels.level(column, str(record[column])) for column in domains.by)
-        lines.append(f"  {n[position]:>8,}  {cell}")
+        lines.append(f"  {n[position]:>8,}  {row_label(domains, labels, int(shown[position]))}")
     return lines
+
+
+def budget_words(budget: Budget) -> str:
+    """A budget of noisy statistics in both currencies."""
+    return f"rho = {budget.rho:.4g} (epsilon = {budget.epsilon:.4g} at delta = {budget.delta:.3g})"
+
+
+def row_label(domains: Domains, labels: Labels, row: int) -> str:
+    """The levels of a row of the table."""
+    record = domains.table.iloc[row]
+    return ", ".join(labels.level(by, str(record[by])) for by in domains.by) or "All"
 
 
 def _published_lines(spec: "Spec", domains: Domains) -> list[str]:
@@ -83,6 +93,14 @@ def _published_lines(spec: "Spec", domains: Domains) -> list[str]:
     formats = (*tables.formats, *tables.figures)
     names = [f"{folder}/{name}" for folder, name, _ in table_files(tables.statistics, formats)]
     datasets = privacy.m * privacy.replicates_per_draw
+    if privacy.strict:
+        return [
+            f"A release publishes, with {budget_words(privacy.budget)}:",
+            f"  {', '.join(names)} ({domains.n_rows:,} rows each)",
+            f"  microdata/: {privacy.m} synthetic files of {int(domains.n[0]):,} records, one "
+            f"of each draw; the tables rest on {datasets}, {privacy.replicates_per_draw} of each",
+            "  statistics.json, codebook.json, privacy.json, README.md",
+        ]
     guarantee = (
         f"epsilon at most {privacy.epsilon:g}"
         if privacy.risk != "none"

@@ -142,7 +142,7 @@ def _design_of(spec: Spec, source: Path, dropped: int) -> PublicDesign:
         frame = frame.rename(columns=plain_text).map(plain_text)
     section, synthesizer, tables = spec.survey, spec.synthesizer, spec.tables
     roles = make_roles(
-        synthesizer.outcome, section.weight, tables.by, section.strata, section.psu, section.fpc,
+        synthesizer.outcome, section.weight, tables.by, section.strata, section.psu, None,
         synthesizer.predictors, section.public_columns,
     )  # fmt: skip
     assert synthesizer.predictors is not None  # a release writes the formula that it used

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
     from surveysynth.models.base import Model
     from surveysynth.spec.spec import Spec
-    from surveysynth.survey.survey import Survey
+    from surveysynth.survey.checks import Roles
+    from surveysynth.survey.files import Table
+    from surveysynth.survey.survey import PublicDesign, Survey
 
 
 def read_survey(spec: "Spec") -> "Survey":
@@ -40,32 +42,10 @@ def read_survey(spec: "Spec") -> "Survey":
     ...     ss.read_survey(ss.load_spec(ss.example(folder, n=100)[1])).design.n
     100
     """
-    from surveysynth._support.messages import nearest, raise_problems
-    from surveysynth.survey.checks import check_roles
-    from surveysynth.survey.files import open_table
-    from surveysynth.survey.survey import Survey, make_roles
+    from surveysynth.survey.survey import Survey
 
-    if spec.study is not None:
-        raise InputError(
-            f"{spec.path} has a section [study], so that its data are a population and no survey: "
-            "run 'surveysynth study' with it, or leave the section out."
-        )
+    table, roles = _open(spec)
     section, synthesizer, tables = spec.survey, spec.synthesizer, spec.tables
-    roles = make_roles(
-        synthesizer.outcome, section.weight, tables.by, section.strata, section.psu, section.fpc,
-        synthesizer.predictors, section.public_columns,
-    )  # fmt: skip
-    source = str(spec.data_path)
-    table = open_table(spec.data_path)
-    check_roles(roles, table.columns, source)
-    unknown = [name for name in spec.labels if name not in table.columns]
-    raise_problems(
-        source,
-        [
-            f"labels.{name}: there is no column {name!r}.{nearest(name, table.columns)}"
-            for name in unknown
-        ],
-    )
     return Survey.from_frame(
         table.read(roles.needed),
         outcome=synthesizer.outcome,
@@ -81,14 +61,83 @@ def read_survey(spec: "Spec") -> "Survey":
         transforms=synthesizer.transforms,
         public_columns=section.public_columns,
         missing=section.missing,
-        level_order={name: tuple(label.levels) for name, label in spec.labels.items()},
-        margin_labels={name: spec.margin_label(name) for name in tables.by},
+        level_order=_level_order(spec),
+        margin_labels=_margin_labels(spec),
         statistics=tables.statistics,
         binary_for=spec.binary_statistics,
         # A mechanism that answers on every valid survey may not refuse one for what it holds.
         refuse_degenerate=not spec.privacy.strict,
-        source=source,
+        source=str(spec.data_path),
     )
+
+
+def read_design(spec: "Spec") -> "PublicDesign":
+    """The public half of the survey, from its public columns alone: cells of outcomes and weights
+    are not read.
+
+    Records without an outcome or a weight, which ``missing = "drop"`` leaves out of a release, are
+    therefore still in it. Raises ``InputError`` as ``read_survey`` does for public columns.
+    """
+    from surveysynth.survey.checks import check_by_levels
+    from surveysynth.survey.columns import text_column
+    from surveysynth.survey.survey import public_design
+
+    table, roles = _open(spec)
+    section, synthesizer, source = spec.survey, spec.synthesizer, str(spec.data_path)
+    frame = table.read([name for name in roles.needed if name not in roles.confidential])
+    orders = {name: order for name, order in _level_order(spec).items() if order}
+    levels = {name: text_column(frame[name], name) for name in roles.by}
+    check_by_levels(levels, roles.by, orders, _margin_labels(spec), source)
+    return public_design(
+        frame,
+        roles,
+        synthesizer.transforms,
+        predictors=synthesizer.predictors,
+        lonely_psu=section.lonely_psu,
+        population_size=section.population_size,
+        orders=orders,
+        design_effect=section.design_effect,
+        source=source,
+        missing=section.missing,
+    )
+
+
+def _open(spec: "Spec") -> "tuple[Table, Roles]":
+    """The data file, and the part of each of its columns."""
+    from surveysynth._support.messages import nearest, raise_problems
+    from surveysynth.survey.checks import check_roles
+    from surveysynth.survey.files import open_table
+    from surveysynth.survey.survey import make_roles
+
+    if spec.study is not None:
+        raise InputError(
+            f"{spec.path} has a section [study], so that its data are a population and no survey: "
+            "run 'surveysynth study' with it, or leave the section out."
+        )
+    section, synthesizer, source = spec.survey, spec.synthesizer, str(spec.data_path)
+    roles = make_roles(
+        synthesizer.outcome, section.weight, spec.tables.by, section.strata, section.psu,
+        section.fpc, synthesizer.predictors, section.public_columns,
+    )  # fmt: skip
+    table = open_table(spec.data_path)
+    check_roles(roles, table.columns, source)
+    raise_problems(
+        source,
+        [
+            f"labels.{name}: there is no column {name!r}.{nearest(name, table.columns)}"
+            for name in spec.labels
+            if name not in table.columns
+        ],
+    )
+    return table, roles
+
+
+def _level_order(spec: "Spec") -> dict[str, tuple[str, ...]]:
+    return {name: tuple(label.levels) for name, label in spec.labels.items()}
+
+
+def _margin_labels(spec: "Spec") -> dict[str, str]:
+    return {name: spec.margin_label(name) for name in spec.tables.by}
 
 
 def model_of(spec: "Spec") -> "Model":

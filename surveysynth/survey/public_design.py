@@ -8,6 +8,7 @@ import pandas as pd
 
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.survey.arguments import public_size
 from surveysynth.survey.checks import Roles, check_by_levels, check_strata, sampling_fractions
 from surveysynth.survey.columns import TextColumn, text_column
 from surveysynth.survey.design_matrix import DesignMatrix, build_design_matrix
@@ -203,21 +204,22 @@ def public_design(
     roles: Roles,
     transforms: tuple[Transform, ...],
     *,
-    predictors: str,
+    predictors: str | None,
     lonely_psu: str,
     population_size: float | None,
     orders: Mapping[str, Sequence[str]],
     design_effect: float | None,
     source: str,
+    missing: str = "fail",
 ) -> PublicDesign:
-    """The public half alone, of a frame with public columns: those of ``Survey.from_frame``, which
-    checked them once. Sampling fractions are the caller's to add."""
-    public = replace(roles, outcomes=(), weight=None, fpc=None)
-    records = read_records(frame, public, "fail", source)
+    """The public half alone, of a frame with public columns: ``Survey.from_frame`` makes the same
+    of these and more. Outcomes and the weight of ``roles`` are names, and are not looked for;
+    ``missing`` is about public columns. Raises ``InputError`` as it does."""
+    records = read_records(frame, replace(roles, outcomes=(), weight=None), missing, source)
+    size = public_size(population_size, records.n, source)
     return build_public_design(
-        records, replace(roles, fpc=None), transforms, predictors, lonely_psu, population_size,
-        orders, source, design_effect,
-    )  # fmt: skip
+        records, roles, transforms, predictors, lonely_psu, size, orders, source, design_effect
+    )
 
 
 def make_roles(

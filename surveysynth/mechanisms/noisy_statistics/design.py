@@ -115,7 +115,9 @@ class NoiseDesign:
         for column, row in zip(self.cells.T, self.basis, strict=True):
             used = np.flatnonzero(column)
             products[used] += column[used, None] * row  # no BLAS: equal digits on every machine
-        if np.abs(products).max(initial=0.0) > 2.0 or not 0 <= self.psu_steps <= 2**ROW_BITS:
+        # Far longer rows first: their squares would pass the whole numbers that settle it below.
+        near = float((products * products).sum(axis=1).max(initial=0.0)) <= 1.5
+        if not near or not 0 <= self.psu_steps <= 2**ROW_BITS:
             raise ValueError("rows of a noise design are no longer than 1")
         rows = np.trunc(products * 2.0**ROW_BITS).astype(np.int64)
         if ((rows * rows).sum(axis=1) + self.psu_steps**2 > 4**ROW_BITS).any():

@@ -27,7 +27,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.noisy_statistics.design import NoiseDesign
+from surveysynth.mechanisms.noisy_statistics.design import Clipping, NoiseDesign
 from surveysynth.mechanisms.noisy_statistics.sensitivity import noise_variances
 
 #: Nodes of the quadrature over a normal outcome.
@@ -47,7 +47,7 @@ class ExpectedErrors:
 
 
 @dataclass(frozen=True)
-class _Outcome:
+class OutcomeMoments:
     """Moments of y = inverse(centre + spread u) under weights, u standard normal.
 
     mean E[w y]/E[w] and variance (without weights in the square); weighted E[w^2 (y - mean)^2] over
@@ -111,7 +111,7 @@ def expected_errors(
             f"shapes {counts.shape}, {stratum.shape} and {rows.shape}."
         )
     spread_w = float(design.clipping.spread[-1])
-    shape = _outcome(design, inverse, outcome, correlation * spread_w)
+    shape = outcome_moments(design.clipping, inverse, outcome, correlation * spread_w)
     inflation = math.exp(spread_w**2)
     share = rows * counts  # (D, G) records by row and cell
     size = share.sum(axis=1)
@@ -144,19 +144,23 @@ def expected_errors(
     return ExpectedErrors(*np.moveaxis(np.array(errors), 1, 0))
 
 
-def _outcome(
-    design: NoiseDesign, inverse: Callable[[FloatArray], FloatArray], column: int, tilt: float
-) -> _Outcome:
-    """``tilt``: covariance of u and log w; weights move u by it, their squares by twice of it."""
-    centre, spread = (
-        float(each[column]) for each in (design.clipping.centre, design.clipping.spread)
-    )
+def outcome_moments(
+    clipping: Clipping,
+    inverse: Callable[[FloatArray], FloatArray],
+    column: int,
+    tilt: float = 0.0,
+) -> OutcomeMoments:
+    """Moments of the outcome in a column of z at the declared centre and spread.
+
+    ``tilt``: covariance of u and log w; weights move u by it, their squares by twice of it.
+    """
+    centre, spread = (float(each[column]) for each in (clipping.centre, clipping.spread))
     u, chance = np.polynomial.hermite_e.hermegauss(NODES)
     chance = chance / chance.sum()
     y, twice = (inverse(centre + spread * (u + shift)) for shift in (tilt, 2.0 * tilt))
     mean = float(chance @ y)
-    inflation = math.exp(float(design.clipping.spread[-1]) ** 2)
-    return _Outcome(
+    inflation = math.exp(float(clipping.spread[-1]) ** 2)
+    return OutcomeMoments(
         mean=mean,
         variance=float(chance @ (y - mean) ** 2),
         weighted=inflation * float(chance @ (twice - mean) ** 2),

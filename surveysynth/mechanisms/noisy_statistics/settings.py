@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.design import Clipping
@@ -121,11 +122,20 @@ class NoisySettings:
 
         Raises ``InputError`` if ``protect`` names no public column.
         """
+        return int(self.unit_sizes(design).max())
+
+    def unit_sizes(self, design: PublicDesign) -> IntArray:
+        """Records of every unit of protection. A label is one unit wherever it occurs, and so are
+        all blank cells together: units taken for one are protected together, and so is each.
+
+        Raises ``InputError`` if ``protect`` names no public column.
+        """
         if self.protect == RECORD:
-            return 1
+            return np.ones(design.n, dtype=np.int64)
         if self.protect not in design.frame:
             raise InputError(
                 f"protect must be 'record' or a public column, got {self.protect!r}; the public "
                 f"columns are {', '.join(map(str, design.frame.columns))}."
             )
-        return int(design.frame[self.protect].value_counts(dropna=False).max())
+        sizes = design.frame[self.protect].value_counts(dropna=False)
+        return np.asarray(sizes, dtype=np.int64)

@@ -300,7 +300,13 @@ def _example(facts: ReleaseFacts, example: Example, replicates: int) -> list[str
             "them again from this folder, to the last digit."
         )
     else:
-        what = f"its standard error as they stand in {place}{withheld}."
+        strict = facts.mechanism.combining == "total_variance"
+        calibrated = statistic_of(example.statistic).additive and facts.design.population_size
+        close = " (to a few hundredths of V_X, where the table averages centres by themselves)"
+        what = (
+            f"its standard error as they stand in {place}{withheld}"
+            f"{close if strict and calibrated else ''}."
+        )
     return [
         "## A worked example",
         f"Run in the folder of this file, either program prints an estimate and {what} The first "

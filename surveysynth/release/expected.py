@@ -1,0 +1,270 @@
+"""Standard errors that a release by noisy statistics may expect, before any confidential value is
+read (strict 5): for every row of its tables, over those of a sample without privacy."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.estimation.domains import Domains
+from surveysynth.estimation.estimates import Key
+from surveysynth.estimation.statistics import MEAN, PROPORTION, TOTAL, statistic_of
+from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+from surveysynth.mechanisms.noisy_statistics.design import Clipping, NoiseDesign
+from surveysynth.mechanisms.noisy_statistics.expected_se import (
+    expected_errors,
+    outcome_moments,
+)
+from surveysynth.mechanisms.noisy_statistics.implied import implied_sample
+from surveysynth.mechanisms.noisy_statistics.misdeclared import (
+    clipping_bias,
+    sample_error,
+    share_outside,
+)
+from surveysynth.mechanisms.noisy_statistics.moments import PublicSums, check_freedom, rank
+from surveysynth.mechanisms.noisy_statistics.run import noise_design
+from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
+from surveysynth.models.base import Model, psu_codes
+from surveysynth.release.tables.making import domains_of, keys_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from surveysynth.spec.spec import Spec
+    from surveysynth.survey.survey import PublicDesign
+
+EPSILONS = (0.5, 1.0, 2.0, 3.6, 5.0, 10.8)
+#: Declared spreads over true ones.
+FACTORS = (0.5, 1.0, 1.5, 2.0)
+#: Numbers of a block of rows by cells of X: 160 MB.
+_MOST_NUMBERS = 2 * 10**7
+
+
+@dataclass(frozen=True)
+class Misdeclared:
+    """What declared spreads of ``factor`` times the true ones would do.
+
+    outside: share of normal records at the centre that is clipped; typical: median over rows of the
+    SE over the sample's, by table; bias: of means, in SEs of the sample, by outcome: of the whole,
+    and of a row of median size whose records lie one spread above the centre.
+    """
+
+    factor: float
+    outside: float
+    typical: dict[Key, float]
+    bias: dict[int, tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class UnitLimit:
+    """What a public limit of ``records`` a unit would do: units and records beyond it, and the
+    median over rows of the SE over the sample's, by table."""
+
+    records: int
+    units_beyond: int
+    records_beyond: int
+    typical: dict[Key, float]
+
+
+class Expectation:
+    """What public inputs tell about the errors of a release.
+
+    Raises ``InputError`` for a model without such statistics, with what works, and where too few
+    records are left for the residual variance.
+    """
+
+    def __init__(self, spec: "Spec", design: "PublicDesign", model: Model) -> None:
+        from surveysynth.spec.build import noisy_settings_of
+
+        implied_sample(model)
+        self.spec, self.design, self.model = spec, design, model
+        self.settings: NoisySettings = noisy_settings_of(spec)
+        self.domains: Domains = domains_of(spec, design)
+        self.noise: NoiseDesign = noise_design(model, design, self.settings)
+        self.unit_size = self.settings.unit_size(design)
+        self.cells = _CellsOfRows.of(design, self.domains)
+        self.columns = self._check_freedom()
+
+    def _check_freedom(self) -> int:
+        """The rank of X, with the PSUs that have effects; raises as the posterior would."""
+        matrix, psu = self.design.matrix, psu_codes(self.model, self.design)
+        sums = PublicSums.of(
+            matrix.x_cells, matrix.cell, self.noise.basis, psu, self.noise.psu_weight
+        )
+        columns = rank(sums.white_gram)
+        check_freedom(sums.total, columns, self.noise.clipping.q)
+        return columns
+
+    @property
+    def not_told(self) -> str | None:
+        """Why no standard errors can be told, or None."""
+        if self.design.psu is None:
+            return None
+        column = self.design.psu_name
+        if self.design.design_effect is not None:
+            return (
+                f"Expected standard errors are not told for a declared design effect ({column}): "
+                "the formulas are of samples without clusters."
+            )
+        return (
+            f"Expected standard errors are not told for a model with effects of {column}: the "
+            "formulas know none, and would promise too little error. Half of the budget goes to "
+            "the sums by unit."
+        )
+
+    @property
+    def budgets(self) -> tuple[Budget, ...]:
+        """The grid, with the specification's own, in ascending order."""
+        own = self.settings.budget
+        others = [Budget.of_epsilon(e, own.delta) for e in EPSILONS if not _near(e, own.epsilon)]
+        return tuple(sorted([own, *others], key=lambda each: each.epsilon))
+
+    @property
+    def tables(self) -> tuple[Key, ...]:
+        """Tables whose standard errors are told."""
+        return tuple(key for key in keys_of(self.spec) if _kind_of(key) is not None)
+
+    def ratios(
+        self, key: Key, budgets: tuple[Budget, ...], *, factor: float = 1.0, records: int = 0
+    ) -> FloatArray:
+        """SEs over the sample's, (budgets, D); NaN where a row has none.
+
+        factor: of the declared spreads over the true ones; records: of the largest unit, 0: as it
+        is.
+        """
+        clipping = self.noise.clipping
+        wider = NoiseDesign(
+            Clipping(clipping.centre, clipping.spread, clipping.radius * factor),
+            self.noise.cells,
+            self.noise.basis,
+        )
+        column = key[1] or 0
+        kind = _kind_of(key)
+        assert kind is not None  # the caller takes those of ``tables``
+        found = [
+            getattr(
+                expected_errors(
+                    wider, self.cells.counts, self.cells.stratum, rows,
+                    [budget.rho for budget in budgets],
+                    inverse=self.design.transforms[column].inverse,
+                    outcome=column,
+                    m=self.settings.m,
+                    replicates=self.spec.privacy.replicates_per_draw,
+                    records=records or self.unit_size,
+                    scaled=self.spec.linearisation == "ratio",
+                ),
+                kind,
+            )[:, 1:]
+            for rows in self.cells.blocks()
+        ]  # fmt: skip
+        return np.concatenate(found, axis=1)
+
+    def typical(self, *, factor: float = 1.0, records: int = 0) -> dict[Key, float]:
+        """The median over rows with records, by table, at the specification's budget."""
+        own = (self.settings.budget,)
+        medians = {}
+        for key in self.tables:
+            values = self.ratios(key, own, factor=factor, records=records)[0]
+            finite = values[np.isfinite(values)]
+            medians[key] = float(np.median(finite)) if finite.size else float("nan")
+        return medians
+
+    def misdeclared(self, factor: float) -> Misdeclared:
+        """What spreads declared ``factor`` times too large would do."""
+        clipping = self.noise.clipping
+        radius, q = factor * clipping.radius, clipping.q
+        typical = float(np.median(self.domains.n[self.domains.n > 0]))
+        bias = {}
+        for column in sorted({key[1] for key in self.tables if key[1] is not None}):
+            outcome = outcome_moments(clipping, self.design.transforms[column].inverse, column)
+            bias[column] = (
+                clipping_bias(outcome, radius, q) / sample_error(outcome, self.design.n),
+                clipping_bias(outcome, radius, q, 1.0) / sample_error(outcome, typical),
+            )
+        return Misdeclared(factor, share_outside(radius, q), self.typical(factor=factor), bias)
+
+    def unit_limits(self) -> tuple[UnitLimit, ...]:
+        """From the largest unit down to single records, halving; none if records are protected."""
+        if self.unit_size == 1:
+            return ()
+        sizes = self.settings.unit_sizes(self.design)
+        limits = [self.unit_size]
+        while limits[-1] > 1:
+            limits.append(limits[-1] // 2)
+        told = self.not_told is None
+        return tuple(
+            UnitLimit(
+                limit,
+                int((sizes > limit).sum()),
+                int(np.maximum(sizes - limit, 0).sum()),
+                self.typical(records=limit) if told else {},
+            )
+            for limit in limits
+        )
+
+    def frame(self) -> "pd.DataFrame":
+        """Every row of every table at every budget: public, and may be published."""
+        import pandas as pd
+
+        parts = []
+        for key in self.tables:
+            values = self.ratios(key, self.budgets)
+            outcome = "" if key[1] is None else self.design.outcome_names[key[1]]
+            for budget, ratio in zip(self.budgets, values, strict=True):
+                table = self.domains.table.assign(
+                    n=self.domains.n, epsilon=budget.epsilon, delta=budget.delta, rho=budget.rho,
+                    se_over_sample=ratio,
+                )  # fmt: skip
+                table.insert(0, "outcome", outcome)
+                table.insert(0, "statistic", key[0])
+                parts.append(table)
+        return pd.concat(parts, ignore_index=True)
+
+
+@dataclass(frozen=True)
+class _CellsOfRows:
+    """Which cells of X the rows of a table are made of.
+
+    counts, stratum (G,) of the cells; codes (2^k, G): the row of a cell in each margin set; rows:
+    number of rows of the table.
+    """
+
+    counts: IntArray
+    stratum: IntArray
+    codes: IntArray
+    rows: int
+
+    @classmethod
+    def of(cls, design: "PublicDesign", domains: Domains) -> "_CellsOfRows":
+        """X spans strata and by variables, so that a cell lies in one stratum and in one row of
+        each margin set: those of its first record."""
+        cell = design.matrix.cell
+        _, first, counts = np.unique(cell, return_index=True, return_counts=True)
+        strata = np.zeros(design.n, dtype=np.int64) if design.strata is None else design.strata
+        return cls(counts.astype(np.int64), strata[first], domains.codes[:, first], domains.n_rows)
+
+    def blocks(self) -> Iterator[FloatArray]:
+        """Zeros and ones (1 + rows of the block, G); the first row is always the whole."""
+        size = max(1, _MOST_NUMBERS // self.counts.size)
+        for start in range(0, self.rows, size):
+            stop = min(start + size, self.rows)
+            block = np.zeros((1 + stop - start, self.counts.size))
+            block[0] = 1.0
+            for codes in self.codes:
+                inside = np.flatnonzero((codes >= start) & (codes < stop))
+                block[1 + codes[inside] - start, inside] = 1.0
+            yield block
+
+
+def _kind_of(key: Key) -> str | None:
+    """Which of the expected errors are those of a table; a statistic may have none."""
+    statistic = statistic_of(key[0])
+    if statistic.is_count:
+        return "count"
+    return {TOTAL.name: "total", MEAN.name: "mean", PROPORTION.name: "mean"}.get(key[0])
+
+
+def _near(first: float, second: float) -> bool:
+    return abs(first - second) <= 1e-3 * second

@@ -1,0 +1,242 @@
+"""``surveysynth check`` for noisy statistics: what a release would promise, how good it would be.
+
+Nothing confidential is read: the file's outcomes and weights stay where they are (strict 5).
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.errors import InputError
+from surveysynth.estimation.clusters import refuse_clusters
+from surveysynth.estimation.estimates import Key
+from surveysynth.estimation.statistics import statistic_of
+from surveysynth.mechanisms.noisy_statistics.settings import RECORD
+from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE
+from surveysynth.release.expected import FACTORS, Expectation, Misdeclared, UnitLimit
+from surveysynth.release.facts import labels_of
+from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
+from surveysynth.release.preview import budget_words, preview_lines, row_label
+
+if TYPE_CHECKING:
+    from surveysynth.spec.spec import Spec
+
+TABLE_NAME, FIGURE_NAME = "expected_se.csv", "expected_se.png"
+_WHAT = "expected standard errors"
+#: A table with more rows is shown by its margins and its worst cells, so many of each at most.
+_SHOWN_ROWS, _SHOWN_OF_A_KIND = 40, 12
+
+
+def check_strict(
+    spec: "Spec", out: str | Path | None = None, *, overwrite: bool = False
+) -> list[str]:
+    """The lines that ``check`` prints for a specification by noisy statistics.
+
+    Parameters
+    ----------
+    spec
+        The specification.
+    out
+        A folder for the expected standard errors of all rows, as a table and a figure. Both are
+        public.
+    overwrite
+        Whether to replace such a folder.
+
+    Raises
+    ------
+    InputError
+        For a file, public columns or settings that a release could not take; for a folder that
+        exists, or standard errors that cannot be told.
+    RefusedError
+        For PSUs that neither the model nor a design effect allows for.
+    """
+    from surveysynth.spec.build import model_of, read_design
+
+    target = None
+    if out is not None:
+        own = (TABLE_NAME, FIGURE_NAME)
+        target = plan_folder(Path(out), overwrite=overwrite, own=own, marker=own[0], what=_WHAT)
+    model, design = model_of(spec), read_design(spec)
+    refuse_clusters(design, model)
+    expected = Expectation(spec, design, model)
+    lines = [
+        *preview_lines(spec, design, model),
+        *_promise(expected),
+        "",
+        *_units(expected),
+        *_errors(expected),
+    ]
+    return lines if target is None else [*lines, "", *_written(expected, target)]
+
+
+def _written(expected: Expectation, target: Path) -> list[str]:
+    from surveysynth.release.writers.csv import write_records
+    from surveysynth.release.writers.expected import expected_png
+
+    if expected.not_told is not None:
+        raise InputError(f"--out: {expected.not_told} Leave it out.")
+    frame = expected.frame()
+    with staged_folder(target, _WHAT) as folder:
+        write_records(frame, folder / TABLE_NAME, "csv")
+        (folder / FIGURE_NAME).write_bytes(expected_png(expected))
+        swap_in(folder, target)
+    return [f"All rows: {target / TABLE_NAME}; {target / FIGURE_NAME} shows them. Both are public."]
+
+
+def _promise(expected: Expectation) -> list[str]:
+    """The guarantee and the constants that were declared for it."""
+    clipping, settings, design = expected.noise.clipping, expected.settings, expected.design
+    names = [*design.outcome_names, "log weight"]
+    transforms = [t.describe(n) for t, n in zip(design.transforms, names, strict=False)]
+    declared = [
+        f"  {name}: centre {centre:.5g}, spread {spread:.5g}"
+        for name, centre, spread in zip(
+            [*transforms, "log weight"], clipping.centre, clipping.spread, strict=True
+        )
+    ]
+    dropped = (
+        ["  (records without an outcome or a weight would be dropped; they are counted here)"]
+        if expected.spec.survey.missing == "drop"
+        else []
+    )
+    rows = expected.noise.rank + expected.noise.n_psu
+    q = clipping.q
+    return [
+        f"Privacy: {GUARANTEE}, {budget_words(settings.budget)}, for every pair of neighbours.",
+        "No outcome and no weight was read for what follows.",
+        *dropped,
+        "Declared, on the scale of the model:",
+        *declared,
+        f"  records are clipped to {clipping.radius:.4g} spreads from the centres",
+        f"Noise: on {rows:,} x {q} sums and {q * (q + 1) // 2} sums of squares and products; "
+        f"{design.n - expected.columns:,} degrees of freedom for residuals, of which {q + 2} are "
+        "needed.",
+    ]
+
+
+def _units(expected: Expectation) -> list[str]:
+    settings, design = expected.settings, expected.design
+    if settings.protect == RECORD:
+        return ["Protected: single records.", ""]
+    sizes = settings.unit_sizes(design)
+    largest = expected.unit_size
+    times = f"; the noise is {largest:,} times that of single records" if largest > 1 else ""
+    lines = [
+        f"Protected: units of {settings.protect!r} as a whole. {sizes.size:,} units, of "
+        f"{int(np.median(sizes)):,} records in the median and {largest:,} in the largest{times}.",
+    ]
+    limits = expected.unit_limits()
+    if len(limits) > 1:
+        lines.append(
+            "If a public rule kept at most k records of each unit (this package has none; what "
+            "leaving out the others costs is not counted here):"
+        )
+        lines += [_limit_line(expected, each) for each in limits]
+    return [*lines, ""]
+
+
+def _limit_line(expected: Expectation, limit: UnitLimit) -> str:
+    beyond = (
+        f"{limit.units_beyond:,} units have more, {limit.records_beyond:,} records beyond it"
+        if limit.units_beyond
+        else "all units whole"
+    )
+    return f"  k = {limit.records:,}: {beyond}{_typical(expected, limit.typical)}"
+
+
+def _typical(expected: Expectation, medians: dict[Key, float]) -> str:
+    if not medians:
+        return "."
+    each = ", ".join(f"{_number(v)} ({_name(expected, key)})" for key, v in medians.items())
+    return f"; median SE over the sample's: {each}."
+
+
+def _errors(expected: Expectation) -> list[str]:
+    if expected.not_told is not None:
+        return [expected.not_told]
+    budgets, own = expected.budgets, expected.settings.budget
+    labels = labels_of(expected.spec)
+    heads = [f"{'*' if b is own else ''}{b.epsilon:.4g}" for b in budgets]
+    lines = [
+        "Expected standard errors over those of the sample without privacy, by epsilon at delta = "
+        f"{own.delta:.3g} (* this specification; - no error, or no estimate).",
+        "Taken at the declared centres and spreads; within 15 to 20% where these are right, the "
+        "median row within 5%. Below 1: the model lends strength.",
+    ]
+    for key in expected.tables:
+        ratios = expected.ratios(key, budgets)
+        shown, left = _shown_rows(expected, ratios[budgets.index(own)])
+        lines += ["", f"{_name(expected, key).capitalize()}:", _line("n", heads, "")]
+        for row in shown:
+            numbers = [_number(each) for each in ratios[:, row]]
+            label = row_label(expected.domains, labels, row)
+            lines.append(_line(f"{expected.domains.n[row]:,}", numbers, label))
+        medians = [_number(each) for each in _medians(ratios)]
+        lines.append(_line("", medians, f"median of all {ratios.shape[1]:,} rows"))
+        if left:
+            lines.append(f"  {left:,} rows are left out: margins first, then the worst cells.")
+    return [*lines, "", *_misdeclared(expected)]
+
+
+def _medians(ratios: FloatArray) -> FloatArray:
+    told = ratios[:, np.isfinite(ratios).all(axis=0)]
+    return np.median(told, axis=1) if told.size else np.full(len(ratios), np.nan)
+
+
+def _shown_rows(expected: Expectation, ratio: FloatArray) -> tuple[IntArray, int]:
+    """Rows to show and how many are not: all of a small table, else margins and worst cells."""
+    rows = ratio.size
+    if rows <= _SHOWN_ROWS:
+        return np.arange(rows), 0
+    margin = expected.domains.table["is_margin"].to_numpy(dtype=bool)
+    order = np.argsort(np.where(np.isfinite(ratio), -ratio, np.inf), kind="stable")
+    cells = order[~margin[order]][:_SHOWN_OF_A_KIND]
+    shown = np.concatenate([np.flatnonzero(margin)[:_SHOWN_OF_A_KIND], np.sort(cells)])
+    return shown, rows - shown.size
+
+
+def _misdeclared(expected: Expectation) -> list[str]:
+    own = expected.settings.budget
+    return [
+        f"Spreads declared too small or too large, at epsilon {own.epsilon:.4g} (too large: more "
+        "noise, which intervals show; too small: records are clipped, which no interval shows):",
+        *(
+            line
+            for factor in FACTORS
+            for line in _misdeclared_lines(expected, expected.misdeclared(factor))
+        ),
+        "If in doubt, declare a spread too large.",
+    ]
+
+
+def _misdeclared_lines(expected: Expectation, made: Misdeclared) -> list[str]:
+    share = f"{100 * made.outside:.2g}%" if made.outside >= 1e-5 else "none"
+    lines = [
+        f"  {made.factor:g} times the true ones: {share} of normal records clipped"
+        f"{_typical(expected, made.typical)}"
+    ]
+    for column, (whole, row) in made.bias.items():
+        name = expected.design.outcome_names[column]
+        if max(abs(whole), abs(row)) >= 0.05:
+            lines.append(
+                f"    Clipping moves the mean of {name} by {whole:+.1f} of the sample's SEs in the "
+                f"whole table, by {row:+.1f} in a row of median size one spread above the centre."
+            )
+    return lines
+
+
+def _name(expected: Expectation, key: Key) -> str:
+    plural = statistic_of(key[0]).plural
+    return plural if key[1] is None else f"{plural} of {expected.design.outcome_names[key[1]]}"
+
+
+def _number(value: float) -> str:
+    if not np.isfinite(value):
+        return "-"
+    return f"{value:.2f}" if value < 99.995 else f"{value:,.0f}"
+
+
+def _line(n: str, numbers: list[str], label: str) -> str:
+    return f"  {n:>8}{''.join(f'{each:>8}' for each in numbers)}  {label}".rstrip()

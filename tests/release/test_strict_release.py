@@ -1,0 +1,252 @@
+"""Releases by noisy statistics, as their user makes them.
+
+Truth: the README's programs, which share no code with the estimates; published files alone, from
+which everything is made again; the survey in another order; planted extremes; basic composition."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from surveysynth.cli import main
+from surveysynth.errors import InputError
+from surveysynth.mechanisms.noisy_statistics.accounting import epsilon_of, rho_of
+from surveysynth.release.rebuild import rebuild
+from surveysynth.release.run import release
+from tests.release.documents.test_readme_programs import published, run_python, run_r
+from tests.surveys import clustered_survey, lonely_survey, small_survey
+
+MakeSpec = Callable[..., Path]
+RATIO = "population_size = 30000"
+SALARY = "[outcomes.salary]\ncentre = 22000\nspread = 0.45"
+STRICT = 'mechanism = "noisy_statistics"\nepsilon = 10.8\nm = 6\nreplicates_per_draw = 1'
+PLAIN = "chains = 8\ndraws = 60\nwarmup = 60\npredictors = 'field + gender'"
+SHORT = f"{PLAIN}\ninference = 'debiased'"  # the default, which keeps the fixture from another
+
+
+def strict_spec(make_spec: MakeSpec, frame: pd.DataFrame | None = None, **lines: str) -> Path:
+    given = {"survey": RATIO, "synthesizer": SHORT, "privacy": STRICT, "labels": SALARY, **lines}
+    return make_spec(frame, **given)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize(
+    ("lines", "frame"),
+    [
+        ({}, small_survey()),
+        ({"survey": 'fpc = "fraction"', "labels": f"{SALARY}\n[outcomes.weight]\ncentre = 4.0"},
+         small_survey()),
+        ({"synthesizer": f"model = 'fbp'\n{SHORT}"}, small_survey()),
+        ({"synthesizer": f"model = 'normal'\n{SHORT}", "data": "survey.parquet"}, small_survey()),
+        ({"survey": f'{RATIO}\nlonely_psu = "adjust"'}, lonely_survey()),
+        ({"survey": f'{RATIO}\npsu = "school"'}, clustered_survey()),
+    ],
+    ids=["fbs", "fpc", "fbp", "normal", "lonely", "clusters"],
+)  # fmt: skip
+def test_programs_and_rebuilding_give_what_is_published(
+    make_spec: MakeSpec, tmp_path: Path, lines: dict[str, str], frame: pd.DataFrame
+) -> None:
+    spec = strict_spec(make_spec, frame, **lines)
+    out = release(spec, tmp_path / "out").out / "release"
+    expected = published(out)
+    assert run_python(out) == pytest.approx(expected, rel=1e-9)
+    # Nothing but the published folder is there any more.
+    alone = tmp_path / "downloaded"
+    shutil.move(out, alone)
+    shutil.rmtree(tmp_path / "out")
+    shutil.rmtree(spec.parent)
+    made = rebuild(alone, tmp_path / "again")
+    assert made.different == ()
+    assert len(made.same) == 4
+    for name in made.same:
+        assert (made.out / name).read_bytes() == (alone / name).read_bytes()
+    if "data" not in lines:  # R reads parquet files with a package of its own
+        assert run_r(alone) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_programs_recompute_a_count_closely(make_spec: MakeSpec, tmp_path: Path) -> None:
+    spec = strict_spec(make_spec, tables='statistics = ["count"]')
+    out = release(spec, tmp_path / "out").out / "release"
+    (value, error), expected = run_python(out), published(out)
+    assert value == pytest.approx(expected[0], rel=1e-9)
+    assert error == pytest.approx(expected[1], rel=0.05)
+    # The rule of partial synthesis would be far off.
+    text = (out / "README.md").read_text()
+    assert "law of total variance" in text
+    data = [pd.read_csv(path) for path in sorted((out / "microdata").glob("*.csv"))]
+    counts = [each.loc[(each.field == "a") & (each.gender == "f"), "weight"].sum() for each in data]
+    assert np.std(counts, ddof=1) / np.sqrt(len(counts)) < 0.7 * expected[1]
+
+
+def test_the_order_of_the_records_leaves_no_trace(make_spec: MakeSpec, tmp_path: Path) -> None:
+    frame = small_survey()
+    shuffled = frame.sample(frac=1.0, random_state=4)
+    made = []
+    for name, each in (("one", frame), ("two", shuffled)):
+        spec = strict_spec(make_spec, each)
+        made.append(files_of(release(spec, tmp_path / name, seed=5).out / "release"))
+    assert made[0] == made[1]
+    other = files_of(release(spec, tmp_path / "three", seed=6).out / "release")
+    assert other["statistics.json"] != made[0]["statistics.json"]
+
+
+def test_fresh_noise_every_time_and_a_seed_is_a_test(make_spec: MakeSpec, tmp_path: Path) -> None:
+    spec = strict_spec(make_spec)
+    records = []
+    for name, seed in (("a", None), ("b", None), ("c", 1)):
+        out = release(spec, tmp_path / name, seed=seed).out / "release"
+        statistics = json.loads((out / "statistics.json").read_text())
+        records.append((statistics, json.loads((out / "privacy.json").read_text())))
+    crosses = [statistics["statistics"]["cross"] for statistics, _ in records]
+    assert crosses[0] != crosses[1]
+    assert [statistics["statistics"]["noise"] for statistics, _ in records] == [
+        "system", "system", "seeded"
+    ]  # fmt: skip
+    assert [privacy["private"] for _, privacy in records] == [True, True, False]
+    privacy = records[0][1]
+    assert privacy["guarantee"] == "zero-concentrated differential privacy"
+    assert privacy["rho"] == rho_of(10.8, 1e-6)
+    assert (privacy["epsilon"], privacy["delta"]) == (10.8, 1e-6)
+    assert privacy["settings"]["spreads"] == {"salary": 0.45, "log weight": 0.6}
+    assert "asymptotic differential privacy" not in json.dumps(privacy)
+    assert "risk" not in privacy
+    assert "lipschitz_bound" not in privacy
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param("constant", marks=pytest.mark.slow), "far", "determined", "tiny weights"]
+)
+def test_every_valid_survey_is_answered(make_spec: MakeSpec, tmp_path: Path, kind: str) -> None:
+    """What the pseudo-posterior refuses by looking at the values is released here."""
+    frame = small_survey()
+    if kind == "constant":
+        frame["salary"] = 22_000.0
+    elif kind == "far":
+        frame.loc[:20, "salary"] = 1e300
+    elif kind == "determined":
+        frame["weight"] = frame["field"].map({"a": 20.0, "b": 30.0, "c": 80.0})
+    else:
+        frame["weight"] = 1e-300
+    out = release(strict_spec(make_spec, frame), tmp_path / "out").out
+    table = pd.read_csv(out / "release" / "tables" / "means.csv")
+    assert np.isfinite(table["estimate"]).all()
+    realised = json.loads((out / "confidential" / "realised.json").read_text())
+    assert realised["records"] == len(frame)
+    least = {"far": 21, "tiny weights": len(frame)}.get(kind, 0)
+    assert least <= realised["clipped_records"] < least + 20
+
+
+def test_the_ledger_keeps_two_currencies(make_spec: MakeSpec, tmp_path: Path) -> None:
+    confidential = tmp_path / "confidential"
+    strict = strict_spec(make_spec)
+    for name in ("one", "two"):
+        ledger = release(strict, tmp_path / name, confidential=confidential).ledger
+    rho = 2 * rho_of(10.8, 1e-6)
+    assert ledger.rho == pytest.approx(rho)
+    assert (ledger.runs, ledger.epsilon, ledger.strict_runs) == (0, 0.0, 2)
+    (sentence,) = ledger.sentences()
+    assert f"{rho:.6g} in 2 runs (epsilon {epsilon_of(rho, 1e-6):.4g}" in sentence
+    other = make_spec(synthesizer=PLAIN)  # the same data, by the pseudo-posterior
+    ledger = release(other, tmp_path / "three", confidential=confidential).ledger
+    assert (ledger.runs, ledger.strict_runs) == (1, 2)
+    assert ledger.rho == pytest.approx(rho)
+    assert any("two currencies" in sentence for sentence in ledger.sentences())
+
+
+def test_a_budget_in_rho(make_spec: MakeSpec, tmp_path: Path) -> None:
+    privacy = STRICT.replace("epsilon = 10.8", "rho = 0.5\ndelta = 1e-8")
+    out = release(strict_spec(make_spec, privacy=privacy), tmp_path / "out").out
+    record = json.loads((out / "release" / "privacy.json").read_text())
+    assert record["rho"] == 0.5
+    assert record["epsilon"] == epsilon_of(0.5, 1e-8)
+
+
+def test_models_without_such_statistics_are_refused(make_spec: MakeSpec, tmp_path: Path) -> None:
+    frame = small_survey().assign(visits=np.arange(240) % 7)
+    spec = strict_spec(
+        make_spec, frame, synthesizer=f"model = 'poisson'\n{SHORT}",
+        labels="[outcomes.salary]\ncentre = 3\nspread = 1",
+    )  # fmt: skip
+    with pytest.raises(InputError, match=r"poisson.*fbs"):
+        release(spec, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def edited(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    path = folder / "statistics.json"
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def test_rebuilding_tells_what_differs_and_refuses_what_it_cannot(
+    make_spec: MakeSpec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = strict_spec(make_spec)
+    out = release(spec, tmp_path / "out").out
+    assert main(["rebuild", str(out), "--out", str(tmp_path / "again")]) == 0
+    assert "byte by byte: 4." in capsys.readouterr().out
+    assert main(["rebuild", str(out), "--out", str(tmp_path / "again")]) == 2
+    assert "exists" in capsys.readouterr().err
+    assert main(["rebuild", str(out), "--out", str(tmp_path / "again"), "--overwrite"]) == 0
+    capsys.readouterr()
+
+    def other_seed(content: dict[str, Any]) -> None:
+        content["seed"] = "1"
+
+    edited(out / "release", other_seed)
+    assert main(["rebuild", str(out), "--out", str(tmp_path / "third")]) == 0
+    assert "Not equal: tables/" in capsys.readouterr().out
+    for break_it in (
+        lambda content: content.pop("seed"),
+        lambda content: content["statistics"].pop("cross"),
+        lambda content: content["specification"].pop("survey"),
+        lambda content: content.clear(),
+    ):
+        broken = tmp_path / "broken"
+        shutil.copytree(out, broken)
+        edited(broken / "release", break_it)
+        assert main(["rebuild", str(broken), "--out", str(tmp_path / "none")]) == 2
+        assert "statistics" in capsys.readouterr().err
+        assert not (tmp_path / "none").exists()
+        shutil.rmtree(broken)
+    plain = release(make_spec(synthesizer=PLAIN), tmp_path / "plain", seed=1).out
+    assert main(["rebuild", str(plain), "--out", str(tmp_path / "none")]) == 2
+    assert "statistics.json" in capsys.readouterr().err
+
+
+def test_no_confidential_number_is_published(make_spec: MakeSpec, tmp_path: Path) -> None:
+    """Planted values, and constants of the survey, searched for in all published files."""
+    frame = small_survey()
+    frame.loc[7, "salary"] = 123456.78901
+    frame.loc[9, "weight"] = 987.65432101
+    out = release(strict_spec(make_spec, frame), tmp_path / "out").out
+    text = "".join(value.decode() for value in files_of(out / "release").values())
+    both = (frame["salary"], frame["weight"])
+    constants = [column.agg(name) for column in both for name in ("mean", "sum", "std")]
+    for value in (123456.78901, 987.65432101, *constants):
+        assert f"{value:.6f}"[:8] not in text
+    assert "survey.csv" in json.dumps(
+        json.loads((out / "release" / "statistics.json").read_text())["specification"]
+    )
+
+
+def test_too_few_records_are_refused_before_anything_is_spent(
+    make_spec: MakeSpec, tmp_path: Path
+) -> None:
+    spec = strict_spec(make_spec, small_survey().iloc[:7])
+    with pytest.raises(InputError, match="degrees of freedom"):
+        release(spec, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
