@@ -255,6 +255,11 @@ def study(
     two_stage: Annotated[
         bool, typer.Option("--two-stage", help="A simulation of clusters, in the place of SPEC.")
     ] = False,
+    methods: MethodsOption = None,
+    epsilon: Annotated[
+        list[str] | None,
+        typer.Option(metavar="E,..", help="Of every method; may be given several times."),
+    ] = None,
 ) -> None:
     """Coverage and error of every method over repeated samples of a population.
 
@@ -263,21 +268,14 @@ def study(
     failed twice, and the measures are of the others.
     """
     from surveysynth._support.progress import report_count
-    from surveysynth.spec.spec import load_spec
-    from surveysynth.studies.coverage import NOISE_METHODS, paper_study, two_stage_study
+    from surveysynth.studies.chosen import chosen_study
     from surveysynth.studies.folder import REPORT_NAME
     from surveysynth.studies.run import write_study
-    from surveysynth.studies.specified import study_of
 
-    if spec is not None and two_stage:
-        raise InputError("--two-stage is a study of its own: give it or a specification.")
-    if two_stage:
-        made = two_stage_study(seed=seed, replicates=replicates or 100)
-    elif spec is None:
-        methods = (*NOISE_METHODS, "fbs_paper", "fbs", "fbp_paper", "fbp")
-        made = paper_study(seed=seed, replicates=replicates or 100, methods=methods)
-    else:
-        made = study_of(load_spec(spec), seed=seed, replicates=replicates)
+    made = chosen_study(
+        spec, replicates=replicates, seed=seed, two_stage=two_stage, methods=_words(methods),
+        epsilons=_numbers("--epsilon", epsilon),
+    )  # fmt: skip
     result = write_study(
         made, out, resume=resume, scheduler=scheduler, progress=report_count, report=True
     )
@@ -293,6 +291,17 @@ def _words(given: Sequence[str] | None) -> tuple[str, ...]:
     """The words of options that hold lists with commas, each once."""
     words = (word.strip() for each in given or () for word in each.split(","))
     return tuple(dict.fromkeys(word for word in words if word))
+
+
+def _numbers(option: str, given: Sequence[str] | None) -> tuple[float, ...]:
+    """The numbers of an option that holds lists with commas, each once."""
+    try:
+        return tuple(float(word) for word in _words(given))
+    except ValueError:
+        raise InputError(
+            f"{option}: expected numbers above zero with commas between, got "
+            f"{', '.join(given or ())}."
+        ) from None
 
 
 @app.command()
