@@ -45,8 +45,8 @@ def study_of(
     Its population size N is the number of units in the data. Epsilons are for privacy.m draws of
     the pseudo-posterior, whose settings are its defaults where the file names noisy statistics.
 
-    Raises ``InputError`` for a specification without [study], for words that studies do not know, and for data that cannot be
-    a population or that no sample can be drawn from.
+    Raises ``InputError`` for a specification without [study], for words that studies do not
+    know, and for data that cannot be a population or that no sample can be drawn from.
     """
     section = spec.study
     if section is None:
