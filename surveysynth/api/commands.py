@@ -12,7 +12,6 @@ from surveysynth.release.run import release as run_release
 if TYPE_CHECKING:
     from surveysynth.evaluate.run import ComparisonResult
     from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
-    from surveysynth.studies.coverage import CoverageStudy
     from surveysynth.studies.folder import StudyResult
 
 Progress = Callable[[str], None]
@@ -257,6 +256,8 @@ def study(
     replicates: int | None = None,
     seed: int = 0,
     two_stage: bool = False,
+    methods: Sequence[str] = (),
+    epsilons: Sequence[float] = (),
     resume: bool = False,
     scheduler: str | None = None,
     workers: int | None = None,
@@ -277,6 +278,10 @@ def study(
         Makes another study of the same kind.
     two_stage
         A simulation of clusters, in the place of ``spec``.
+    methods
+        In place of those of the study: "laplace", "fbs", "fbs_noisy" ...
+    epsilons
+        At which every method runs, in place of those of the study.
     resume
         Goes on with the batches that ``out`` lacks.
     scheduler
@@ -314,10 +319,14 @@ def study(
     >>> found.summary["method"].unique().tolist()
     ['sample', 'laplace']
     """
+    from surveysynth.studies.chosen import chosen_study
     from surveysynth.studies.run import write_study
 
     return write_study(
-        _study_of(spec, replicates, seed, two_stage=two_stage),
+        chosen_study(
+            spec, replicates=replicates, seed=seed, two_stage=two_stage, methods=methods,
+            epsilons=epsilons,
+        ),
         out,
         resume=resume,
         scheduler=scheduler,
@@ -325,22 +334,3 @@ def study(
         progress=progress,
         report=True,
     )
-
-
-def _study_of(
-    spec: str | Path | None, replicates: int | None, seed: int, *, two_stage: bool
-) -> "CoverageStudy":
-    from surveysynth.spec.spec import load_spec
-    from surveysynth.studies.coverage import NOISE_METHODS, paper_study, two_stage_study
-    from surveysynth.studies.specified import study_of
-
-    if spec is not None and two_stage:
-        raise InputError(
-            "--two-stage (two_stage) is a study of its own: give it or a specification."
-        )
-    if two_stage:
-        return two_stage_study(seed=seed, replicates=replicates or 100)
-    if spec is None:
-        methods = (*NOISE_METHODS, "fbs_paper", "fbs", "fbp_paper", "fbp")
-        return paper_study(seed=seed, replicates=replicates or 100, methods=methods)
-    return study_of(load_spec(spec), seed=seed, replicates=replicates)
