@@ -130,8 +130,8 @@ def _units(expected: Expectation) -> list[str]:
     limits = expected.unit_limits()
     if len(limits) > 1:
         lines.append(
-            "If a public rule kept at most k records of each unit (this package has none; what leaving "
-            "out the others costs is not counted here):"
+            "If a public rule kept at most k records of each unit (this package has none; what "
+            "leaving out the others costs is not counted here):"
         )
         lines += [_limit_line(expected, each) for each in limits]
     return [*lines, ""]
