@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from surveysynth import errors
+    from surveysynth.api.commands import CheckResult, check, compare, release, study
+    from surveysynth.api.example import example, example_survey
+    from surveysynth.api.private_tables import tables
     from surveysynth.baselines.noisy_release import DeclaredBounds, noisy_release
     from surveysynth.baselines.topcoding import topcode
+    from surveysynth.estimation.agency_weights import agency_replicates
     from surveysynth.estimation.combining import combine, t_interval
     from surveysynth.estimation.domains import build_domains
     from surveysynth.estimation.replicate_weights import (
         ReplicateWeights,
-        agency_replicates,
         balanced_half_samples,
         jackknife,
         preston_bootstrap,
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
     from surveysynth.models import get_model
     from surveysynth.release.folder.reading import Release, read_release
+    from surveysynth.release.private_tables import PrivateTables
     from surveysynth.release.run import release as run_release
     from surveysynth.sampling.plan import SamplingPlan
     from surveysynth.spec.build import read_survey
@@ -55,6 +59,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "CheckResult",
     "Confidential",
     "ConfidentialFit",
     "CountBased",
@@ -67,6 +72,7 @@ __all__ = [
     "OwnRisk",
     "Pairwise",
     "PrivateDraws",
+    "PrivateTables",
     "PublicDesign",
     "Release",
     "ReplicateWeights",
@@ -79,13 +85,17 @@ __all__ = [
     "agency_replicates",
     "balanced_half_samples",
     "build_domains",
+    "check",
     "coefficient_utility",
     "combine",
+    "compare",
     "debias_draws",
     "distribution_utility",
     "errors",
     "estimate_domains",
     "estimate_domains_replicated",
+    "example",
+    "example_survey",
     "get_model",
     "identification_risk",
     "jackknife",
@@ -97,45 +107,54 @@ __all__ = [
     "rao_wu_yue_bootstrap",
     "read_release",
     "read_survey",
+    "release",
     "risk_utility_map",
     "run_mechanism",
     "run_release",
+    "study",
     "synthesise",
     "t_interval",
+    "tables",
     "topcode",
 ]
 
 _SOURCES = {
+    "CheckResult": ("api.commands", "CheckResult"),
     "Confidential": ("survey.survey", "Confidential"),
     "ConfidentialFit": ("mechanisms.pseudo_posterior.fit", "ConfidentialFit"),
     "CountBased": ("mechanisms.pseudo_posterior.risk", "CountBased"),
     "DebiasRecord": ("inference.debias", "DebiasRecord"),
     "Debiased": ("inference.debias", "Debiased"),
-    "Lipschitz": ("mechanisms.pseudo_posterior.risk", "Lipschitz"),
     "DeclaredBounds": ("baselines.noisy_release", "DeclaredBounds"),
+    "Lipschitz": ("mechanisms.pseudo_posterior.risk", "Lipschitz"),
     "MechanismSettings": ("mechanisms.pseudo_posterior.settings", "MechanismSettings"),
     "NoRisk": ("mechanisms.pseudo_posterior.risk", "NoRisk"),
     "OwnRisk": ("mechanisms.pseudo_posterior.risk", "OwnRisk"),
     "Pairwise": ("mechanisms.pseudo_posterior.risk", "Pairwise"),
     "PrivateDraws": ("mechanisms.base", "PrivateDraws"),
+    "PrivateTables": ("release.private_tables", "PrivateTables"),
     "PublicDesign": ("survey.survey", "PublicDesign"),
-    "ReplicateWeights": ("estimation.replicate_weights", "ReplicateWeights"),
     "Release": ("release.folder.reading", "Release"),
+    "ReplicateWeights": ("estimation.replicate_weights", "ReplicateWeights"),
     "SampleDesign": ("estimation.sample_design", "SampleDesign"),
     "SamplingPlan": ("sampling.plan", "SamplingPlan"),
     "Scalar": ("mechanisms.pseudo_posterior.risk", "Scalar"),
     "Survey": ("survey.survey", "Survey"),
     "SyntheticDataset": ("inference.synthesis", "SyntheticDataset"),
     "Transform": ("survey.transforms", "Transform"),
-    "agency_replicates": ("estimation.replicate_weights", "agency_replicates"),
+    "agency_replicates": ("estimation.agency_weights", "agency_replicates"),
     "balanced_half_samples": ("estimation.replicate_weights", "balanced_half_samples"),
     "build_domains": ("estimation.domains", "build_domains"),
+    "check": ("api.commands", "check"),
     "coefficient_utility": ("evaluate.regression", "coefficient_utility"),
-    "debias_draws": ("inference.debias", "debias_draws"),
     "combine": ("estimation.combining", "combine"),
+    "compare": ("api.commands", "compare"),
+    "debias_draws": ("inference.debias", "debias_draws"),
     "distribution_utility": ("evaluate.utility", "distribution_utility"),
     "estimate_domains": ("estimation.taylor", "estimate_domains"),
     "estimate_domains_replicated": ("estimation.replication", "estimate_domains_replicated"),
+    "example": ("api.example", "example"),
+    "example_survey": ("api.example", "example_survey"),
     "get_model": ("models", "get_model"),
     "identification_risk": ("evaluate.identification", "identification_risk"),
     "jackknife": ("estimation.replicate_weights", "jackknife"),
@@ -147,13 +166,20 @@ _SOURCES = {
     "rao_wu_yue_bootstrap": ("estimation.replicate_weights", "rao_wu_yue_bootstrap"),
     "read_release": ("release.folder.reading", "read_release"),
     "read_survey": ("spec.build", "read_survey"),
+    "release": ("api.commands", "release"),
     "risk_utility_map": ("evaluate.risk_utility", "risk_utility_map"),
     "run_mechanism": ("mechanisms.pseudo_posterior.run", "run"),
     "run_release": ("release.run", "release"),
+    "study": ("api.commands", "study"),
     "synthesise": ("inference.synthesis", "synthesise"),
     "t_interval": ("estimation.combining", "t_interval"),
+    "tables": ("api.private_tables", "tables"),
     "topcode": ("baselines.topcoding", "topcode"),
 }
+
+# The subpackage takes the name of the function when it is first imported: now, once and for all.
+import_module("surveysynth.release")
+globals().pop("release", None)
 
 
 def __getattr__(name: str) -> Any:

@@ -32,6 +32,12 @@ app = typer.Typer(
 )
 
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="The specification file.")]
+MethodsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="A,B,..", help="The methods, the sample always; may be given several times."
+    ),
+]
 SeedOption = Annotated[int | None, typer.Option(help="Makes the run repeatable.", min=0)]
 
 
@@ -61,10 +67,11 @@ def example(
     ] = False,
 ) -> None:
     """Write a simulated survey.csv and a spec.toml that works."""
-    from surveysynth.studies.example import DEFAULT_SEED, write_example
+    from surveysynth.api.example import example as write
+    from surveysynth.studies.example import DEFAULT_SEED
 
     seed = DEFAULT_SEED if seed is None else seed
-    survey, spec = write_example(directory, n, seed, study=study)
+    survey, spec = write(directory, n, seed, study=study)
     print(f"Wrote {survey} ({n:,} simulated records) and {spec}.")
     print(f"Next: surveysynth release {spec} --out out")
     if study:
@@ -86,27 +93,12 @@ def check(
     ] = False,
 ) -> None:
     """Dry run: validate, tell cell sizes, feasibility or expected errors, and what is published."""
-    from surveysynth.estimation.clusters import refuse_clusters
-    from surveysynth.mechanisms.pseudo_posterior import feasibility
-    from surveysynth.release.preview import preview_lines
-    from surveysynth.spec.build import model_of, read_survey, settings_of
-    from surveysynth.spec.spec import load_spec
+    from surveysynth.api import commands
 
-    specification = load_spec(spec)
-    if specification.privacy.strict:
-        from surveysynth.release.strict_check import check_strict
-
-        print("\n".join(check_strict(specification, out, overwrite=overwrite)))
-        return
-    if out is not None:
-        raise InputError("--out is for mechanism = 'noisy_statistics': leave it out.")
-    model, settings = model_of(specification), settings_of(specification)
-    design = read_survey(specification).design
-    print("\n".join(preview_lines(specification, design, model)), flush=True)
-    refuse_clusters(design, model)
-    report = feasibility.check(design, model, settings)
-    print("\n".join(report.lines()))
-    if not report.feasible:
+    checked = commands.check(
+        spec, out=out, overwrite=overwrite, tell=lambda part: print(part, flush=True)
+    )
+    if not checked.feasible:
         raise RefusedError("a release with these settings would be refused, as told above.")
 
 
@@ -132,11 +124,11 @@ def release(
 ) -> None:
     """Run the mechanism and write private tables, microdata and a privacy statement."""
     from surveysynth._support.progress import StageReporter
-    from surveysynth.release import run
+    from surveysynth.api import commands
     from surveysynth.release.folder.ledger import LEDGER_NAME
 
     with StageReporter() as progress:
-        result = run.release(
+        result = commands.release(
             spec,
             out,
             confidential=confidential,
@@ -215,27 +207,31 @@ def compare(
         list[str] | None,
         typer.Option(metavar="NAME", help="A further synthesizer; may be given several times."),
     ] = None,
+    methods: MethodsOption = None,
     sensitivity: Annotated[
         str, typer.Option(metavar="RULE", help="Of the Laplace noise of means: paper or honest.")
     ] = "paper",
 ) -> None:
     """Compare sample, noise and synthesis at one epsilon: a CONFIDENTIAL report, no release."""
     from surveysynth._support.progress import COMPARISON_STAGES, StageReporter
-    from surveysynth.evaluate import run
+    from surveysynth.api import commands
+    from surveysynth.evaluate.methods import by_reason
+    from surveysynth.evaluate.run import REPORT_NAME
 
     with StageReporter(COMPARISON_STAGES) as progress:
-        result = run.write_comparison(
+        result = commands.compare(
             spec,
             out,
             overwrite=overwrite,
             seed=seed,
             models=model or (),
-            sensitivity=run.sensitivity_of(sensitivity),
+            methods=_words(methods),
+            sensitivity=sensitivity,
             progress=progress,
         )
-    for name, why in result.comparison.left_out.items():
-        print(f"Left out: {name}: {why}")
-    print(f"CONFIDENTIAL: {result.out / run.REPORT_NAME} shows confidential estimates.")
+    for why, names in by_reason(result.comparison.left_out).items():
+        print(f"Left out: {', '.join(names)}: {why}")
+    print(f"CONFIDENTIAL: {result.out / REPORT_NAME} shows confidential estimates.")
     print("Nothing was released, and nothing of this folder may be published.")
     print("\n".join(result.ledger.sentences()))
 
@@ -273,30 +269,31 @@ def study(
     failed twice, and the measures are of the others.
     """
     from surveysynth._support.progress import report_count
-    from surveysynth.spec.spec import load_spec
-    from surveysynth.studies.coverage import NOISE_METHODS, paper_study, two_stage_study
+    from surveysynth.api import commands
     from surveysynth.studies.folder import REPORT_NAME
-    from surveysynth.studies.run import write_study
-    from surveysynth.studies.specified import study_of
 
-    if spec is not None and two_stage:
-        raise InputError("--two-stage is a study of its own: give it or a specification.")
-    if two_stage:
-        made = two_stage_study(seed=seed, replicates=replicates or 100)
-    elif spec is None:
-        methods = (*NOISE_METHODS, "fbs_paper", "fbs", "fbp_paper", "fbp")
-        made = paper_study(seed=seed, replicates=replicates or 100, methods=methods)
-    else:
-        made = study_of(load_spec(spec), seed=seed, replicates=replicates)
-    result = write_study(
-        made, out, resume=resume, scheduler=scheduler, progress=report_count, report=True
+    result = commands.study(
+        spec,
+        out=out,
+        replicates=replicates,
+        seed=seed,
+        two_stage=two_stage,
+        resume=resume,
+        scheduler=scheduler,
+        progress=report_count,
     )
     summary = result.summary
-    if len(made.epsilons) == 1:
+    if summary["epsilon"].nunique() <= 1:
         summary = summary.drop(columns=["m", "epsilon"])
     print(summary.round(3).to_string(index=False))
     print(f"Cells, replicates, refusals, figures: {result.out}")
     print(f"Report: {result.out / REPORT_NAME}")
+
+
+def _words(given: Sequence[str] | None) -> tuple[str, ...]:
+    """The words of options that hold lists with commas, each once."""
+    words = (word.strip() for each in given or () for word in each.split(","))
+    return tuple(dict.fromkeys(word for word in words if word))
 
 
 @app.command()

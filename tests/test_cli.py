@@ -167,7 +167,7 @@ def test_a_defect_shows_no_value(
     assert cli.main(["release", str(example), "--out", str(example.parent / "out")]) == 1
     told = capsys.readouterr()
     assert "123456" not in told.out + told.err
-    assert "ValueError at surveysynth/release/run.py:" in told.err
+    assert "ValueError at surveysynth/mechanisms/pseudo_posterior/mechanism.py:" in told.err
     assert not (example.parent / "out").exists()
     monkeypatch.setenv(cli.DEBUG_VARIABLE, "1")
     assert cli.main(["release", str(example), "--out", str(example.parent / "out")]) == 1

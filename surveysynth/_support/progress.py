@@ -48,6 +48,8 @@ COMPARISON_STAGES = (
     NOISY_TABLES,
     synthesizer_stage("fbs"),
     synthesizer_stage("fbp"),
+    synthesizer_stage("fbs_noisy"),
+    synthesizer_stage("fbp_noisy"),
     REPORT,
     WRITING,
 )

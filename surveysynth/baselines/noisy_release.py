@@ -40,9 +40,23 @@ Noise = Callable[[IntArray, int, Fraction], tuple[IntArray, float]]
 class DeclaredBounds:
     """Public bounds of weights and outcomes, in their units: never taken from the data.
 
-    ``weight`` (lowest, highest); ``outcomes`` by name; ``units``: what a contribution is rounded
-    to, for "count" and by outcome, where a power of ten near a millionth of its range will not do.
     Values outside are clipped, which biases estimates: bounds that are too wide cost noise.
+
+    Parameters
+    ----------
+    weight
+        (lowest, highest).
+    outcomes
+        The same by name.
+    units
+        What a contribution is rounded to, for "count" and by outcome, where a power of ten near a
+        millionth of its range will not do.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> ss.DeclaredBounds(weight=(1, 500), outcomes={"salary": (0, 500_000)}).weight
+    (1, 500)
     """
 
     weight: tuple[float, float] | None = None
@@ -88,8 +102,40 @@ def noisy_release(
     outcome) and among the margin sets, or among these by ``set_shares``; a record is in one row of
     each set. Random numbers come from the operating system, through OpenDP.
 
-    Raises ``InputError`` if a bound is not declared, bounds are the wrong way round or a statistic
-    is not known, ``RefusedError`` where OpenDP is not installed.
+    Parameters
+    ----------
+    survey
+        Both halves.
+    bounds
+        Of weights and outcomes, public.
+    epsilon
+        Of all tables together; pure differential privacy.
+    statistics
+        "count", "total", "mean".
+    margin_labels
+        Name of the margin of a by column, "All" unless given.
+    set_shares
+        Of the margin sets, in the order of the rows of a table.
+
+    Returns
+    -------
+    NoisyRelease
+        ``tables`` by statistic and outcome, ``epsilon`` spent, ``statement``.
+
+    Raises
+    ------
+    InputError
+        If a bound is not declared, bounds are the wrong way round or a statistic is not known.
+    RefusedError
+        Where OpenDP (extra ``opendp``) is not installed.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> bounds = ss.DeclaredBounds(weight=(1, 500), outcomes={"salary": (0, 500_000)})
+    >>> noisy = ss.noisy_release(ss.example_survey(n=100), bounds, epsilon=10)
+    >>> noisy.tables["count", None].shape[0]
+    27
     """
     return _release(
         survey, bounds, epsilon, statistics, margin_labels or {}, set_shares, _opendp_noise

@@ -33,8 +33,32 @@ def topcode(
 ) -> Topcoded:
     """Values above a quantile of the data, of the population with weights, set to that quantile.
 
-    outcome (n,), sampling_weight (n,). The quantile is the smallest value with at least that share
-    of records (or weight) up to it. Raises ``InputError`` for a quantile outside (0, 1).
+    Parameters
+    ----------
+    outcome
+        (n,).
+    quantile
+        In (0, 1): the threshold is the smallest value with at least that share of records (or
+        weight) up to it.
+    sampling_weight
+        (n,), or None.
+
+    Returns
+    -------
+    Topcoded
+        ``outcome`` (n,), ``coded`` (n,), ``threshold``: confidential.
+
+    Raises
+    ------
+    InputError
+        For a quantile outside (0, 1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> ss.topcode(np.array([1.0, 2.0, 3.0, 40.0]), 0.75).outcome
+    array([1., 2., 3., 3.])
     """
     if not 0 < quantile < 1:
         raise InputError(f"quantile must be between 0 and 1, got {quantile!r}.")

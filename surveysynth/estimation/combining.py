@@ -100,10 +100,28 @@ def combine(estimates: FloatArray, variances: FloatArray, df_design: float) -> C
     df_design
         Number of PSUs less number of strata.
 
+    Returns
+    -------
+    Combined
+        Estimate, standard error and degrees of freedom of D rows.
+
     Raises
     ------
     InputError
         If the arrays are not of one shape (m, r, D) with m >= 1 and r >= 1.
+
+    References
+    ----------
+    Reiter (2003), Inference for partially synthetic, public use microdata sets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> estimates = np.array([[[10.0]], [[11.0]], [[12.0]]])  # three draws of one dataset
+    >>> combined = ss.combine(estimates, np.ones((3, 1, 1)), df_design=100)
+    >>> combined.estimate, combined.standard_error.round(3)
+    (array([11.]), array([1.155]))
     """
     if estimates.ndim != 3 or estimates.shape != variances.shape or 0 in estimates.shape[:2]:
         raise InputError(
@@ -137,14 +155,33 @@ def combine(estimates: FloatArray, variances: FloatArray, df_design: float) -> C
 
 
 def t_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-    """Return the lower and upper ends of the t interval of each row, each of shape (D,).
+    """The t interval of each row.
 
-    NaN where there is no standard error or no degree of freedom.
+    Parameters
+    ----------
+    combined
+        Of ``combine``.
+    level
+        Strictly between 0 and 1.
+
+    Returns
+    -------
+    tuple of arrays (D,)
+        Lower and upper ends; NaN where there is no standard error or no degree of freedom.
 
     Raises
     ------
     InputError
         If the level is not strictly between 0 and 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> combined = ss.combine(np.full((3, 1, 1), 11.0), np.ones((3, 1, 1)), df_design=100)
+    >>> lower, upper = ss.t_interval(combined)
+    >>> lower.round(3), upper.round(3)
+    (array([9.016]), array([12.984]))
     """
     if not 0.0 < level < 1.0:
         raise InputError(f"The level of an interval must lie between 0 and 1, but got {level}.")

@@ -70,11 +70,28 @@ def build_domains(
     margin_labels
         What stands for "summed over", by variable; "All" where none is given.
 
+    Returns
+    -------
+    Domains
+        ``table`` with a row a cell or margin, ``n`` records of each.
+
     Raises
     ------
     InputError
         If a by column is missing or named twice, if a margin's label is also a level, or if
         records have a value that is not among the levels.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import surveysynth as ss
+    >>> frame = pd.DataFrame({"sex": ["F", "M", "F"]})
+    >>> domains = ss.build_domains(frame, ["sex"], {"sex": ("F", "M")})
+    >>> domains.table.assign(n=domains.n)
+       sex  is_margin  n
+    0  All       True  3
+    1    F      False  2
+    2    M      False  1
     """
     by = tuple(by)
     if len(set(by)) < len(by):

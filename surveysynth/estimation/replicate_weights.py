@@ -1,5 +1,5 @@
-"""Replicate weights: half-sample and rescaling bootstrap, jackknife, balanced half-samples, an
-agency's own (methods 6).
+"""Replicate weights: half-sample and rescaling bootstrap, jackknife, balanced half-samples
+(methods 6).
 
 Every scheme is a table of multipliers of the survey weights, one row a PSU and one column a
 replicate, whose deviations from one give the variance of a linear estimate, in expectation or
@@ -42,6 +42,16 @@ class ReplicateWeights:
         Degrees of freedom of that variance.
     centre
         What squares are taken around: the full sample's "estimate" or the replicates' "mean".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> replicates = ss.jackknife(ss.SampleDesign(np.zeros(3, int)))
+    >>> replicates.replicate_weights(np.array([10.0, 10.0, 10.0]))
+    array([[ 0., 15., 15.],
+           [15.,  0., 15.],
+           [15., 15.,  0.]])
     """
 
     multipliers: FloatArray
@@ -72,12 +82,41 @@ class ReplicateWeights:
 def preston_bootstrap(
     design: SampleDesign, replicates: int, rng: np.random.Generator
 ) -> ReplicateWeights:
-    """Half of each stratum's PSUs, without replacement (Preston 2009; methods 6).
+    """Half of each stratum's PSUs, without replacement (methods 6).
 
     n* = floor(n_h / 2) PSUs are kept; the multiplier is 1 - lambda + lambda (n_h / n*) kept with
     lambda = sqrt((1 - f_h) n* / (n_h - n*)). Never negative; they sum to n_h in each stratum.
 
-    Raises ``InputError`` for fewer than two replicates.
+    Parameters
+    ----------
+    design
+        Strata, PSUs and sampling fractions.
+    replicates
+        R.
+    rng
+        For the halves.
+
+    Returns
+    -------
+    ReplicateWeights
+        With squares around the full sample's estimate.
+
+    Raises
+    ------
+    InputError
+        For fewer than two replicates.
+
+    References
+    ----------
+    Preston (2009), Rescaled bootstrap for stratified multistage sampling.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> design = ss.SampleDesign(np.repeat([0, 1], 4))
+    >>> ss.preston_bootstrap(design, 50, np.random.default_rng(1)).multipliers.sum(axis=0)[:2]
+    array([8., 8.])
     """
     n_h, n_psus = design.psus_in_stratum, design.psu_strata.size
     kept_number = n_h // 2
@@ -99,12 +138,42 @@ def preston_bootstrap(
 def rao_wu_yue_bootstrap(
     design: SampleDesign, replicates: int, rng: np.random.Generator
 ) -> ReplicateWeights:
-    """n_h - 1 PSUs of each stratum with replacement (Rao, Wu and Yue 1992).
+    """n_h - 1 PSUs of each stratum with replacement.
 
     The multiplier is n_h / (n_h - 1) times how often a PSU was drawn; with a sampling fraction its
-    deviation from one is multiplied by sqrt(1 - f_h) (Rao and Wu 1988).
+    deviation from one is multiplied by sqrt(1 - f_h).
 
-    Raises ``InputError`` for fewer than two replicates.
+    Parameters
+    ----------
+    design
+        Strata, PSUs and sampling fractions.
+    replicates
+        R.
+    rng
+        For the draws.
+
+    Returns
+    -------
+    ReplicateWeights
+        With squares around the full sample's estimate.
+
+    Raises
+    ------
+    InputError
+        For fewer than two replicates.
+
+    References
+    ----------
+    Rao and Wu (1988); Rao, Wu and Yue (1992), Some recent work on resampling methods for complex
+    surveys.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> design = ss.SampleDesign(np.zeros(5, int))
+    >>> ss.rao_wu_yue_bootstrap(design, 50, np.random.default_rng(1)).n_replicates
+    50
     """
     replicates = _at_least_two(replicates)
     n_h, n_psus = design.psus_in_stratum, design.psu_strata.size
@@ -126,7 +195,27 @@ def jackknife(design: SampleDesign) -> ReplicateWeights:
     rscales are (1 - f_h)(n_h - 1) / n_h. Strata that contribute nothing (completely sampled, or
     lonely under "remove", "certainty" or "average") have no replicate.
 
-    Raises ``InputError`` if no stratum contributes, or with far too many PSUs.
+    Parameters
+    ----------
+    design
+        Strata, PSUs and sampling fractions.
+
+    Returns
+    -------
+    ReplicateWeights
+        One replicate a PSU.
+
+    Raises
+    ------
+    InputError
+        If no stratum contributes, or with far too many PSUs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> ss.jackknife(ss.SampleDesign(np.repeat([0, 1], 3))).n_replicates
+    6
     """
     n_h, strata = design.psus_in_stratum, design.psu_strata
     single = n_h == 1
@@ -157,13 +246,36 @@ def jackknife(design: SampleDesign) -> ReplicateWeights:
 
 
 def balanced_half_samples(design: SampleDesign, fay: float = 0.0) -> ReplicateWeights:
-    """Balanced repeated replication of two PSUs a stratum; ``fay`` in [0, 1) is Fay's rho.
+    """Balanced repeated replication of two PSUs a stratum.
 
     A column of a Hadamard matrix takes one PSU of every stratum up to 2 - rho and the other down
     to rho; over all columns the products of different strata cancel, so the variance of a linear
     estimate is Taylor's exactly.
 
-    Raises ``InputError`` unless every stratum has two PSUs (or one, under a lonely rule).
+    Parameters
+    ----------
+    design
+        Strata and PSUs.
+    fay
+        Fay's rho in [0, 1).
+
+    Returns
+    -------
+    ReplicateWeights
+        As many replicates as the Hadamard matrix has columns.
+
+    Raises
+    ------
+    InputError
+        Unless every stratum has two PSUs (or one, under a lonely rule).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> halves = ss.balanced_half_samples(ss.SampleDesign(np.repeat([0, 1, 2], 2)), fay=0.5)
+    >>> np.unique(halves.multipliers)
+    array([0.5, 1.5])
     """
     if not 0.0 <= fay < 1.0:
         raise InputError(f"Fay's rho must be at least 0 and below 1, but got {fay}.")
@@ -188,46 +300,6 @@ def balanced_half_samples(design: SampleDesign, fay: float = 0.0) -> ReplicateWe
         rscales=np.ones(replicates),
         df=float(design.degrees_of_freedom),
     )
-
-
-def agency_replicates(
-    columns: FloatArray,
-    weight: FloatArray,
-    *,
-    scale: float,
-    rscales: FloatArray | None = None,
-    df: float | None = None,
-    combined: bool = True,
-    centre: Centre = "estimate",
-) -> ReplicateWeights:
-    """Replicate weights as an agency publishes them.
-
-    Parameters
-    ----------
-    columns
-        Shape (n, R): complete weights, or with ``combined = False`` multipliers of ``weight``.
-    weight
-        Survey weights, shape (n,).
-    scale, rscales
-        As the agency states them: 4/R for successive differences, 1/(R (1 - rho)^2) for Fay's,
-        1 with rscales (n_h - 1)/n_h for a stratified jackknife. rscales are ones by default.
-    df
-        As stated; by default the rank of the replicate weights less one, as in R's survey.
-
-    Raises ``InputError`` if shapes disagree, or for values that are not finite.
-    """
-    if columns.ndim != 2 or columns.shape[0] != weight.size:
-        raise InputError(
-            f"Replicate columns must be of shape ({weight.size}, R), a row a record, but came with "
-            f"shape {columns.shape}."
-        )
-    multipliers = columns / weight[:, None] if combined else columns.astype(np.float64)
-    replicates = columns.shape[1]
-    if df is None:
-        _finite(multipliers)
-        df = max(float(np.linalg.matrix_rank(multipliers * weight[:, None], rtol=1e-7)) - 1.0, 1.0)
-    rscales = np.ones(replicates) if rscales is None else np.asarray(rscales, dtype=np.float64)
-    return ReplicateWeights(multipliers, np.arange(weight.size), scale, rscales, df, centre)
 
 
 def _random_scheme(
@@ -273,7 +345,8 @@ def _at_least_two(replicates: int) -> int:
     return replicates
 
 
-def _finite(values: FloatArray) -> None:
+def require_finite(values: FloatArray) -> None:
+    """Raise ``InputError``, with their number, for multipliers that are not finite."""
     wrong = int((~np.isfinite(values)).sum())
     if wrong:
         raise InputError(
@@ -288,7 +361,7 @@ def _check(weights: ReplicateWeights) -> None:
             "Replicate weights must have two axes, records and at least one replicate, but came "
             f"with shape {weights.multipliers.shape}."
         )
-    _finite(weights.multipliers)
+    require_finite(weights.multipliers)
     if weights.rscales.shape != (weights.n_replicates,):
         raise InputError(
             f"rscales must be one number for each of {weights.n_replicates} replicates, but came "

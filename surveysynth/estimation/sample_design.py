@@ -22,7 +22,7 @@ FULLY_SAMPLED = 1e-7
 class SampleDesign:
     """Strata, PSUs and finite population corrections of n records.
 
-    Attributes
+    Parameters
     ----------
     strata
         Stratum of each record, codes 0..H-1 all in use, shape (n,).
@@ -43,6 +43,13 @@ class SampleDesign:
     ------
     InputError
         If the arrays do not fit together, or under "fail" if a stratum has a single PSU.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> ss.SampleDesign(np.array([0, 0, 0, 1, 1])).degrees_of_freedom
+    3
     """
 
     strata: IntArray

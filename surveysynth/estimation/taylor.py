@@ -149,10 +149,30 @@ def estimate_domains(
         Under "ratio" the weights are scaled to it (they stay as they are if they sum to it
         already); None takes their sum as it. Not used under "plain".
 
+    Returns
+    -------
+    DomainEstimates
+        Estimates and variances (D,).
+
     Raises
     ------
     InputError
         If shapes disagree, an outcome is missing or a word is unknown.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> import surveysynth as ss
+    >>> frame = pd.DataFrame({"sex": ["F", "M", "F", "M"]})
+    >>> rows = ss.build_domains(frame, ["sex"], {"sex": ("F", "M")})
+    >>> made = ss.estimate_domains(
+    ...     rows, ss.SampleDesign(np.zeros(4, int)),
+    ...     weight=np.array([1.0, 2.0, 3.0, 2.0]), outcome=np.array([5.0, 6.0, 9.0, 8.0]),
+    ...     statistic="mean", linearisation="plain",
+    ... )
+    >>> made.estimate
+    array([7.5, 8. , 7. ])
     """
     check_arguments(sample_design.n, domains, weight, outcome, statistic, linearisation)
     table = linearise_domains(

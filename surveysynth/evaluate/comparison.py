@@ -5,53 +5,38 @@ made with sensitivities read from the data.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
+from zlib import crc32
 
 import numpy as np
 import pandas as pd
 
 from surveysynth._support.progress import NOISY_TABLES, synthesizer_stage
-from surveysynth._support.types import FloatArray
-from surveysynth.baselines.consistent import consistent_tables
-from surveysynth.baselines.laplace import NoisyTable, laplace_tables
-from surveysynth.baselines.sensitivity import Rule, has_sensitivity
+from surveysynth.baselines.sensitivity import Rule
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.estimation.clusters import refuse_clusters
-from surveysynth.estimation.combining import t_interval
-from surveysynth.estimation.estimates import Estimates
-from surveysynth.inference.synthesis import SyntheticDataset
-from surveysynth.release.tables.making import estimates_for, release_tables
-from surveysynth.spec.build import method_name
+from surveysynth.evaluate.methods import (
+    CONSISTENT,
+    GAUSSIAN,
+    LAPLACE,
+    SAMPLE,
+    Synthesizer,
+    by_reason,
+    noise_methods,
+    promises,
+    synthesizers,
+)
+from surveysynth.evaluate.noise import IMPOSSIBLE_FLAG, Noise
+from surveysynth.evaluate.synthesizers import Key, ModelRun, run_synthesizer
+from surveysynth.spec.mechanisms import with_noisy_statistics, with_pseudo_posterior
 
 if TYPE_CHECKING:
-    from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
-    from surveysynth.models.base import Model
+    from surveysynth.mechanisms.noisy_statistics.accounting import Budget
     from surveysynth.spec.spec import Spec
-    from surveysynth.survey.survey import PublicDesign, Survey
-
-SAMPLE, LAPLACE, CONSISTENT = "sample", "laplace", "laplace_consistent"
-#: Compared besides the specification's own model.
-DEFAULT_MODELS = ("fbs", "fbp")
-IMPOSSIBLE_FLAG = "impossible"
-"""Where noise made a negative count, or another value that cannot be; it is not clipped."""
+    from surveysynth.survey.survey import Survey
 
 Progress = Callable[[str], None]
-Key: TypeAlias = tuple[str, str | None]
-"""A statistic and an outcome by their names, None for counts."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ModelRun:
-    """One synthesizer's run: its fit (confidential), and one dataset as it would be released.
-
-    ``dataset`` holds smoothed weights, and as the pair for variances what was drawn.
-    """
-
-    title: str
-    fit: "ConfidentialFit"
-    dataset: SyntheticDataset
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,6 +46,7 @@ class Comparison:
     tables: by (statistic, outcome), then by method, frames of D rows with the by-columns,
     is_margin, n, estimate, se, ci_lower, ci_upper, flag and rmse, the root of squared difference
     from the sample plus squared SE ([T] 3.3). ``left_out``: why a method is missing.
+    ``strict_budget``: of the methods that promise zero-concentrated privacy, where there are some.
     """
 
     spec: "Spec"
@@ -69,11 +55,25 @@ class Comparison:
     tables: Mapping[Key, Mapping[str, pd.DataFrame]]
     runs: Mapping[str, ModelRun]
     left_out: Mapping[str, str] = field(default_factory=dict)
+    strict_budget: "Budget | None" = None
 
     @cached_property
     def methods(self) -> tuple[str, ...]:
         """All methods, the sample first."""
         return tuple(dict.fromkeys(name for each in self.tables.values() for name in each))
+
+    @cached_property
+    def promises(self) -> dict[str, dict[str, object]]:
+        """What each method promises, which an equal number does not make the same."""
+        ran = {name: run.spec for name, run in self.runs.items()}
+        return promises(self.spec, ran, self.methods, self.strict_budget)
+
+    @property
+    def mixes_currencies(self) -> bool:
+        """Whether an asymptotic epsilon stands beside an (epsilon, delta)."""
+        return self.strict_budget is not None and any(
+            not run.spec.privacy.strict for run in self.runs.values()
+        )
 
     def frame(self) -> pd.DataFrame:
         """All tables below each other, as comparison.csv has them."""
@@ -121,177 +121,125 @@ def compare(
     survey: "Survey",
     *,
     models: Sequence[str] = (),
+    methods: Sequence[str] = (),
     sensitivity: Rule = "paper",
     seed: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """Make every table by every method, each method with the whole epsilon of the specification.
 
-    ``models`` are compared besides fbs, fbp and the specification's own. One that does not fit the
-    survey (fbp without a population size) or is refused is left out, with the reason. Noise and
-    synthesis have streams of their own.
+    ``methods`` are those to compare; none stands for all noise, fbs and fbp by either mechanism and
+    the specification's own model; ``models`` come on top. One that does not fit the survey (fbp
+    without a population size, noisy statistics without declared centres) or is refused is left out,
+    with the reason. Noise and synthesis have streams of their own.
 
-    Raises ``InputError`` for a seed below zero or a model that is not known, ``RefusedError`` if no
-    synthesizer is left.
+    Raises ``InputError`` for a seed below zero or a model or method that is not known,
+    ``RefusedError`` if no synthesizer is left of those that were asked for.
     """
     say = progress or (lambda stage: None)
     # Every row is compared, also where a release would withhold its estimate.
     spec = spec.model_copy(update={"tables": spec.tables.model_copy(update={"flags": "none"})})
-    names = _model_names(spec, models)
+    chosen, order = synthesizers(spec, models, methods)
     if seed is not None and seed < 0:
         raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")
-    streams = np.random.SeedSequence(seed).spawn(1 + len(names))
+    streams = _Streams(seed, order)
     say(NOISY_TABLES)
-    frames: dict[Key, dict[str, pd.DataFrame]] = {
-        key: {SAMPLE: table} for key, table in _sample_tables(spec, survey).items()
-    }
-    _add_noisy(frames, spec, survey, sensitivity, np.random.default_rng(streams[0]))
-    runs: dict[str, ModelRun] = {}
-    left_out: dict[str, str] = {}
-    for name, stream in zip(names, streams[1:], strict=True):
-        say(synthesizer_stage(name))
-        try:
-            run, tables = _run_model(_with_model(spec, name), survey, stream)
-        except (InputError, RefusedError) as error:
-            if isinstance(error, InputError) and name == spec.synthesizer.model:
-                raise
-            left_out[method_name(name)] = str(error)
-            continue
-        runs[method_name(name)] = run
-        for key, table in tables.items():
-            frames[key][method_name(name)] = table
-    if not runs:
-        reasons = " ".join(f"{name}: {why}" for name, why in left_out.items())
+    made = _Made(spec, survey, streams)
+    made.add_noise(noise_methods(methods), sensitivity)
+    for synthesizer in chosen:
+        say(synthesizer_stage(synthesizer.name))
+        made.add_synthesizer(synthesizer)
+    if chosen and not made.runs:
+        told = by_reason(made.left_out).items()
+        reasons = " ".join(f"{', '.join(names)}: {why}" for why, names in told)
         raise RefusedError(f"no synthesizer could be compared. {reasons}")
-    return Comparison(spec, survey, sensitivity, _with_rmse(frames), runs, left_out)
+    return Comparison(
+        spec, survey, sensitivity, _with_rmse(made.frames), made.runs, made.left_out,
+        made.strict_budget,
+    )  # fmt: skip
 
 
-def _model_names(spec: "Spec", models: Sequence[str]) -> list[str]:
-    """Models in the order of the report, each once."""
-    from surveysynth.models import model_names
+class _Streams:
+    """Random numbers of each method. Those of noise and of the pseudo-posterior's models go by
+    their order, those of other methods by name."""
 
-    unknown = [name for name in models if name not in model_names()]
-    if unknown:
-        raise InputError(f"there is no model {unknown[0]!r}; known: {', '.join(model_names())}.")
-    return list(dict.fromkeys([*DEFAULT_MODELS, spec.synthesizer.model, *models]))
+    def __init__(self, seed: int | None, order: Sequence[str]) -> None:
+        root = np.random.SeedSequence(seed)
+        self.seeded = seed is not None
+        self._entropy = root.entropy
+        self.noise, *rest = root.spawn(1 + len(order))
+        self._models = dict(zip(order, rest, strict=True))
+
+    def of(self, synthesizer: Synthesizer) -> np.random.SeedSequence:
+        """Of a synthesizer."""
+        if synthesizer.strict:
+            return self.named(synthesizer.name)
+        return self._models[synthesizer.model]
+
+    def named(self, method: str) -> np.random.SeedSequence:
+        """Of a method by its name."""
+        return np.random.SeedSequence(self._entropy, spawn_key=(crc32(method.encode()),))
+
+
+class _Made:
+    """Tables, runs and reasons, as methods are added to a comparison."""
+
+    def __init__(self, spec: "Spec", survey: "Survey", streams: _Streams) -> None:
+        self.spec, self.survey, self.streams = spec, survey, streams
+        self._noise = Noise(spec, survey)
+        self.frames: dict[Key, dict[str, pd.DataFrame]] = {
+            key: {SAMPLE: table} for key, table in self._noise.sample.items()
+        }
+        self.runs: dict[str, ModelRun] = {}
+        self.left_out: dict[str, str] = {}
+        self.strict_budget: Budget | None = None
+
+    def add_noise(self, methods: Sequence[str], sensitivity: Rule) -> None:
+        """The methods without a model, of those that are named."""
+        if {LAPLACE, CONSISTENT} & set(methods):
+            rng = np.random.default_rng(self.streams.noise)
+            for name, tables in self._noise.laplace(sensitivity, rng).items():
+                if name in methods:
+                    self._add(name, tables)
+        if GAUSSIAN in methods:
+            try:
+                strict = with_noisy_statistics(self.spec)
+                rng = np.random.default_rng(self.streams.named(GAUSSIAN))
+                tables = self._noise.gaussian(strict, rng)
+            except InputError as error:
+                self.left_out[GAUSSIAN] = str(error)
+            else:
+                self._add(GAUSSIAN, tables)
+                self.strict_budget = strict.privacy.budget
+
+    def add_synthesizer(self, synthesizer: Synthesizer) -> None:
+        """A synthesizer, or why it is left out; the specification's own may not be."""
+        strict, name = synthesizer.strict, synthesizer.name
+        own = (self.spec.synthesizer.model, self.spec.privacy.strict)
+        try:
+            spec = (with_noisy_statistics if strict else with_pseudo_posterior)(self.spec)
+            spec = _with_model(spec, synthesizer.model)
+            run, tables = run_synthesizer(
+                spec, self.survey, self.streams.of(synthesizer), seeded=self.streams.seeded
+            )
+        except (InputError, RefusedError) as error:
+            if isinstance(error, InputError) and own == (synthesizer.model, strict):
+                raise
+            self.left_out[name] = str(error)
+            return
+        self.runs[name] = run
+        self._add(name, tables)
+        if strict:
+            self.strict_budget = spec.privacy.budget
+
+    def _add(self, method: str, tables: Mapping[Key, pd.DataFrame]) -> None:
+        for key, table in tables.items():
+            self.frames[key][method] = table
 
 
 def _with_model(spec: "Spec", name: str) -> "Spec":
     """The specification with another model, its options as if they had not been given."""
     return spec.model_copy(update={"synthesizer": spec.synthesizer.with_model(name)})
-
-
-def _sample_tables(spec: "Spec", survey: "Survey") -> dict[Key, pd.DataFrame]:
-    """The confidential sample's own tables, through the estimation of the release."""
-    weight = survey.confidential.sampling_weight
-    if weight is None:
-        raise InputError("a comparison of survey tables needs sampling weights; give weight.")
-    # Its values are real, so that its variances are by PSU also where a design effect is declared.
-    by_psu = replace(survey.design, design_effect=None)
-    estimates = estimates_for(spec, by_psu)
-    estimates.add_alone(survey.confidential.outcome, weight)
-    return _frames(spec, by_psu, estimates)
-
-
-def _frames(
-    spec: "Spec", design: "PublicDesign", estimates: Estimates
-) -> dict[Key, pd.DataFrame]:
-    made = release_tables(spec, design, estimates)
-    tables = [table for of_statistic in made.values() for table in of_statistic]
-    return {(table.statistic, table.outcome): _columns(table.frame) for table in tables}
-
-
-def _columns(frame: pd.DataFrame) -> pd.DataFrame:
-    """Without degrees of freedom; n before the numbers, the flag after."""
-    numbers = ["estimate", "se", "ci_lower", "ci_upper"]
-    apart = {*numbers, "n", "flag", "df", "df_design"}
-    return frame[[*(name for name in frame if name not in apart), "n", *numbers, "flag"]].copy()
-
-
-def _add_noisy(
-    frames: dict[Key, dict[str, pd.DataFrame]],
-    spec: "Spec",
-    survey: "Survey",
-    sensitivity: Rule,
-    rng: np.random.Generator,
-) -> None:
-    """Laplace tables and the same made consistent, beside the sample's, of every statistic that
-    noise can be scaled to."""
-    design, confidential = survey.design, survey.confidential
-    estimates = estimates_for(spec, design)  # for its rows and its design
-    names = design.outcome_names
-    keys = [key for key in estimates.keys if has_sensitivity(key[0])]
-    if not keys:
-        return
-    tables = laplace_tables(
-        estimates.domains,
-        estimates.sample_design,
-        weight=_weights(survey),
-        outcomes=confidential.outcome,
-        keys=keys,
-        epsilon=spec.privacy.epsilon,
-        rng=rng,
-        sensitivity=sensitivity,
-        linearisation=spec.linearisation,
-        population_size=design.population_size,
-    )
-    level = spec.tables.level
-    for method, made in (
-        (LAPLACE, tables),
-        (CONSISTENT, consistent_tables(estimates.domains, tables)),
-    ):
-        for table in made:
-            key = (table.statistic, None if table.outcome is None else names[table.outcome])
-            frames[key][method] = _noisy_frame(frames[key][SAMPLE], table, level)
-
-
-def _noisy_frame(sample: pd.DataFrame, table: NoisyTable, level: float) -> pd.DataFrame:
-    """The sample's frame with noisy numbers; impossible values are flagged before small cells."""
-    lower, upper = t_interval(table.combined(), level)
-    flag = np.where(table.impossible, IMPOSSIBLE_FLAG, sample["flag"])
-    return sample.assign(
-        estimate=table.estimate,
-        se=np.sqrt(table.variance),
-        ci_lower=lower,
-        ci_upper=upper,
-        flag=flag,
-    )
-
-
-def _run_model(
-    spec: "Spec", survey: "Survey", stream: np.random.SeedSequence
-) -> tuple[ModelRun, dict[Key, pd.DataFrame]]:
-    """The mechanism and the tables that a release with this model would publish."""
-    from surveysynth.inference.published import datasets_of, published_draws
-    from surveysynth.inference.synthesis import synthesise
-    from surveysynth.mechanisms.pseudo_posterior import run as mechanism
-    from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior
-    from surveysynth.models.base import require
-    from surveysynth.spec import build
-
-    design = survey.design
-    mechanism_rng, synthesis_rng, figure_rng = map(np.random.default_rng, stream.spawn(3))
-    model: Model = build.engine_of(spec, build.model_of(spec))
-    refuse_clusters(design, model)
-    require(model, design)
-    model.prepare()
-    settings = build.settings_of(spec)
-    private, fit = mechanism.run(model, design, survey.confidential, settings, mechanism_rng)
-    estimates = estimates_for(spec, design, PseudoPosterior(settings))
-    inference = spec.synthesizer.inference
-    private = published_draws(model, design, private, synthesis_rng, inference=inference).draws
-    for dataset in datasets_of(
-        model, design, private, synthesis_rng, inference=inference,
-        replicates_per_draw=spec.privacy.replicates_per_draw,
-    ):  # fmt: skip
-        estimates.add(dataset)
-    shown = next(
-        synthesise(
-            model, design, private, replicates_per_draw=1, rng=figure_rng,
-            scale_to=design.population_size, variance="sample",
-        )
-    )  # fmt: skip
-    return ModelRun(model.title, fit, shown), _frames(spec, design, estimates)
 
 
 def _with_rmse(
@@ -305,10 +253,3 @@ def _with_rmse(
             for name, table in by_method.items()
         }
     return result
-
-
-def _weights(survey: "Survey") -> FloatArray:
-    weight = survey.confidential.sampling_weight
-    if weight is None:
-        raise InputError("a comparison of survey tables needs sampling weights; give weight.")
-    return weight

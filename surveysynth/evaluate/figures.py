@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from surveysynth.evaluate.comparison import Comparison
+    from surveysynth.evaluate.synthesizers import ModelRun
 
 #: More points than this are thinned evenly: a scatter plot shows no more anyway.
 MOST_POINTS = 20_000
@@ -58,43 +59,49 @@ def rmse_violins(comparison: "Comparison") -> "Figure":
     return figure
 
 
+def weighted_runs(comparison: "Comparison") -> "dict[str, ModelRun]":
+    """The synthesizers that weight records down; noisy statistics find nothing of a record."""
+    return {name: run for name, run in comparison.runs.items() if run.by_record}
+
+
 def record_bounds(comparison: "Comparison") -> "Figure":
-    """Record-level bounds before and after down-weighting, by synthesizer."""
-    runs = comparison.runs
+    """Record-level bounds before and after down-weighting, by synthesizer that has them."""
+    runs = weighted_runs(comparison)
     figure = new_figure(7.6, 0.8 + 1.5 * len(runs))
     panels = figure.subplots(len(runs), 1, squeeze=False, sharex=True)[:, 0]
     for panel, (method, run) in zip(panels, runs.items(), strict=True):
         colour = colour_of(method, comparison.methods)
         for place, values, shade in (
-            (0, run.fit.unweighted_lipschitz_by_record, style.FAINT),
-            (1, run.fit.lipschitz_by_record, colour),
+            (0, run.by_record["unweighted_lipschitz"], style.FAINT),
+            (1, run.by_record["lipschitz"], colour),
         ):
             violin(panel, place, values[np.isfinite(values)], shade, points=False)
         panel.set_yticks([0, 1], ["unweighted", "weighted"])
         panel.set_ylim(1.6, -0.6)
         panel.set_title(f"{label_of(method)}: bound of each record")
-        _target_line(panel, comparison)
+        _target_line(panel, run)
     panels[-1].set_xlabel("largest |log-likelihood| of a record over the draws, times its weight")
     return figure
 
 
 def risk_weights(comparison: "Comparison") -> "Figure":
-    """Risk weight alpha against a record's bound, before and after weighting."""
-    runs = comparison.runs
+    """Risk weight alpha against a record's bound, before and after weighting, by synthesizer that
+    has them."""
+    runs = weighted_runs(comparison)
     figure = new_figure(7.6, 0.7 + 2.5 * len(runs))
     panels = figure.subplots(len(runs), 2, squeeze=False, sharey=True)
     for row, (method, run) in zip(panels, runs.items(), strict=True):
         colour = colour_of(method, comparison.methods)
         for panel, values, words in (
-            (row[0], run.fit.unweighted_lipschitz_by_record, "before: unweighted fit"),
-            (row[1], run.fit.lipschitz_by_record, "after: under the weights"),
+            (row[0], run.by_record["unweighted_lipschitz"], "before: unweighted fit"),
+            (row[1], run.by_record["lipschitz"], "after: under the weights"),
         ):
-            _points(panel, values, run.fit.risk_weights, colour)
+            _points(panel, values, run.by_record["risk_weight"], colour)
             panel.set_title(f"{label_of(method)}, {words}")
             panel.set_ylim(-0.03, 1.06)
             panel.set_xlabel("bound of the record")
         row[0].set_ylabel("risk weight alpha")
-        _target_line(row[1], comparison)
+        _target_line(row[1], run)
     return figure
 
 
@@ -177,8 +184,8 @@ def _points(panel: Any, x: FloatArray, y: FloatArray, colour: str) -> None:
                markeredgewidth=0)  # fmt: skip
 
 
-def _target_line(panel: Any, comparison: "Comparison") -> None:
-    privacy = comparison.spec.privacy
+def _target_line(panel: Any, run: "ModelRun") -> None:
+    privacy = run.spec.privacy
     if privacy.risk == "none":
         return
     target = privacy.epsilon / (2 * privacy.m)

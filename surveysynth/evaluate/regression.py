@@ -83,9 +83,39 @@ def coefficient_utility(
 ) -> CoefficientUtility:
     """Weighted least squares on the confidential frame and on each synthetic one (statsmodels).
 
-    formula: "outcome ~ predictors"; weight: a column of every frame. Standard errors are robust
-    (HC1), since sampling weights are no precisions. Datasets are combined by the rule of partial
-    synthesis. Raises ``InputError`` for a formula or columns that do not fit.
+    Standard errors are robust (HC1), since sampling weights are no precisions. Datasets are
+    combined by the rule of partial synthesis.
+
+    Parameters
+    ----------
+    formula
+        "outcome ~ predictors".
+    confidential
+        Frame of the survey.
+    synthetic
+        Frames with the same columns.
+    weight
+        A column of every frame, or None.
+
+    Returns
+    -------
+    CoefficientUtility
+        ``to_frame()``: coefficients of both with their intervals. Confidential.
+
+    Raises
+    ------
+    InputError
+        For a formula or columns that do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> import surveysynth as ss
+    >>> x = np.arange(20.0)
+    >>> data, other = (pd.DataFrame({"x": x, "y": 2 * x + np.sin(x + k)}) for k in (0, 1))
+    >>> len(ss.coefficient_utility("y ~ x", data, [other, data]).to_frame())
+    2
     """
     if not synthetic:
         raise InputError("coefficients need at least one synthetic dataset, got none.")
@@ -129,8 +159,33 @@ def propensity_score(
 ) -> PropensityScore:
     """pMSE of a logistic regression of "is synthetic" on the terms of a formula (statsmodels).
 
-    formula: predictors alone, "poly(income, 3) * sex"; its terms look at both frames together.
-    Raises ``InputError`` for a formula or columns that do not fit.
+    Parameters
+    ----------
+    formula
+        Predictors alone, "poly(income, 3) * sex"; its terms look at both frames together.
+    confidential, synthetic
+        Frames with the same columns.
+
+    Returns
+    -------
+    PropensityScore
+        ``ratio`` is one, on average, for data that cannot be told apart. Confidential.
+
+    Raises
+    ------
+    InputError
+        For a formula or columns that do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> import surveysynth as ss
+    >>> rng = np.random.default_rng(1)
+    >>> data, near, far = (pd.DataFrame({"x": rng.normal(at, 1, 200)}) for at in (0, 0, 1))
+    >>> near_ratio, far_ratio = (ss.propensity_score("x", data, each).ratio for each in (near, far))
+    >>> near_ratio < 5 < far_ratio
+    True
     """
     from statsmodels.genmod.families import Binomial
     from statsmodels.genmod.generalized_linear_model import GLM

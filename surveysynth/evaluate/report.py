@@ -11,13 +11,24 @@ from typing import TYPE_CHECKING
 from surveysynth.baselines.laplace import REPLICATES
 from surveysynth.estimation.clusters import clusters_of
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.evaluate.comparison import IMPOSSIBLE_FLAG, LAPLACE, SAMPLE, Comparison
+from surveysynth.evaluate.comparison import Comparison
+from surveysynth.evaluate.methods import (
+    CONSISTENT,
+    GAUSSIAN,
+    LAPLACE,
+    SAMPLE,
+    by_reason,
+    two_currencies,
+)
+from surveysynth.evaluate.noise import IMPOSSIBLE_FLAG
+from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE
 from surveysynth.release.facts import labels_of, rounding_of
 from surveysynth.release.tables.labels import listed
 from surveysynth.release.tables.rounding import ABSENT
 from surveysynth.release.tables.stub import stub_heading, stub_rows
 from surveysynth.report.page import PAGE_CSS, Picture, figure_section
 from surveysynth.report.style import MARK, colour_of, label_of
+from surveysynth.spec.mechanisms import epsilon_of_spec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,19 +66,40 @@ def render_report(comparison: Comparison, pictures: Sequence[Picture], *, test: 
 
 
 def _facts(comparison: Comparison, *, test: bool) -> str:
-    privacy, design = comparison.spec.privacy, comparison.survey.design
+    spec, design = comparison.spec, comparison.survey.design
     methods = listed([label_of(name) for name in comparison.methods if name != SAMPLE])
     lines = [
         f"{design.n:,} records. The confidential sample beside {methods}, each with a whole "
-        f"epsilon of {privacy.epsilon:g} of its own (m = {privacy.m} draws where data are "
-        "synthesised).",
-        *(f"{label_of(name)} was left out: {why}" for name, why in comparison.left_out.items()),
+        f"epsilon of {epsilon_of_spec(spec):.4g} of its own{_draws(comparison)}.",
+        *_left_out(comparison),
     ]
-    if privacy.risk == "none":
+    if comparison.mixes_currencies and comparison.strict_budget is not None:
+        lines.append(two_currencies(comparison.strict_budget))
+    if any(run.spec.privacy.risk == "none" for run in comparison.runs.values()):
         lines.append('With risk = "none" the synthesizers have no protection at all.')
     if test:
         lines.append("A test run with a stated seed.")
     return "".join(f"<p>{escape(line)}</p>" for line in lines)
+
+
+def _left_out(comparison: Comparison) -> list[str]:
+    """A sentence a reason."""
+    return [
+        f"{listed([label_of(name) for name in names])} {'was' if len(names) == 1 else 'were'} left "
+        f"out: {why}"
+        for why, names in by_reason(comparison.left_out).items()
+    ]
+
+
+def _draws(comparison: Comparison) -> str:
+    """Numbers of draws by mechanism, in brackets."""
+    words = {False: "by the pseudo-posterior", True: "by noisy statistics"}
+    told = {
+        run.spec.privacy.strict: f"m = {run.spec.privacy.m} draws where data are synthesised "
+        f"{words[run.spec.privacy.strict]}"
+        for run in comparison.runs.values()
+    }
+    return f" ({listed(list(told.values()))})" if told else ""
 
 
 def _summary(comparison: Comparison) -> str:
@@ -145,28 +177,61 @@ def _notes(comparison: Comparison) -> str:
         "honest": "the bound that covers the change of a mean's denominator too",
     }[comparison.sensitivity]
     k = len(comparison.survey.design.by)
-    tables = sum(LAPLACE in by_method for by_method in comparison.tables.values())
+    tables = sum(
+        bool({LAPLACE, CONSISTENT} & set(by_method)) for by_method in comparison.tables.values()
+    )
     notes = [
         "Nothing here is a release. The mechanism ran on the confidential data, but nothing of it "
         "was published; the run stands in the ledger of this folder, not counted. Publishing any "
         "number of this page would give up the protection.",
         "Sample: estimates of the confidential sample with Taylor-linearised standard errors.",
-        f"Laplace: noise on every estimate and on {REPLICATES} half-sample replicates, of which "
-        f"the variance is made. Each of {tables} tables and each of {2**k} margin sets has an "
-        "equal part of epsilon, half of it for the variance. The sensitivities are read from the "
-        f"confidential data ({bound}), so this noise protects nobody.",
-        "Most of the error of noisy tables lies in their standard errors: every replicate has but "
-        "a small part of epsilon. The distance tells how far the estimates themselves are off.",
-        "Consistent Laplace: the same noisy numbers, made to add up by generalised least squares.",
+    ]
+    if tables:
+        notes += [
+            f"Laplace: noise on every estimate and on {REPLICATES} half-sample replicates, of "
+            f"which the variance is made. Each of {tables} tables and each of {2**k} margin sets "
+            "has an equal part of epsilon, half of it for the variance. The sensitivities are read "
+            f"from the confidential data ({bound}), so this noise protects nobody.",
+            "Most of the error of noisy tables lies in their standard errors: every replicate has "
+            "but a small part of epsilon. The distance tells how far the estimates themselves are "
+            "off.",
+            "Consistent Laplace: the same noisy numbers, made to add up by generalised least "
+            "squares.",
+        ]
+    if GAUSSIAN in comparison.methods:
+        notes.append(
+            "Gaussian: weighted counts and totals of values clipped at the declared centres and "
+            "spreads, with discrete Gaussian noise within the same rho as noisy statistics, made "
+            "to add up. Standard errors are of sampling and noise. Nothing is read from the data "
+            "but the noisy sums."
+        )
+    notes += [
         *_clusters(comparison),
         "Synthesizers: what a release with this specification would publish; those that the "
         "specification does not name ran with default options.",
+        *_noisy(comparison),
         "RMSE: the root of the squared difference from the sample plus the squared standard error. "
         "The sample has errors of its own, so a synthesizer that is nearer to the population than "
         "the sample is not rewarded here.",
     ]
     items = "".join(f"<li>{escape(note)}</li>" for note in notes)
     return f"<h2>How to read this</h2><ul>{items}</ul>"
+
+
+def _noisy(comparison: Comparison) -> list[str]:
+    """Of the mechanism of noisy statistics, where it ran."""
+    runs = [run for run in comparison.runs.values() if run.spec.privacy.strict]
+    if not runs or comparison.strict_budget is None:
+        return []
+    budget, privacy = comparison.strict_budget, runs[0].spec.privacy
+    return [
+        f"Noisy statistics: {GUARANTEE}, rho = {budget.rho:.4g}, which is epsilon "
+        f"{budget.epsilon:.4g} at delta = {budget.delta:.3g}: noise on sums that are clipped at "
+        f"the declared centres and spreads, then m = {privacy.m} draws of a posterior that knows "
+        f"the noise, {privacy.replicates_per_draw} datasets each, and the law of total variance. "
+        "No record has a risk weight or a bound, so that these synthesizers are not in the figures "
+        "of both."
+    ]
 
 
 def _clusters(comparison: Comparison) -> list[str]:
@@ -223,15 +288,20 @@ def comparison_csv(frame: "pd.DataFrame") -> str:
 
 def facts_record(comparison: Comparison, *, test: bool) -> Mapping[str, object]:
     """comparison.json: what was compared, with which settings."""
-    privacy, clusters = comparison.spec.privacy, clusters_of(comparison.survey.design)
+    clusters = clusters_of(comparison.survey.design)
+    budget, spec = comparison.strict_budget, comparison.spec
+    mixed = comparison.mixes_currencies
     return {
         "confidential": MARK,
-        "epsilon_of_each_method": privacy.epsilon,
-        "m": privacy.m,
+        "mechanism": spec.privacy.mechanism,
+        "epsilon_of_each_method": epsilon_of_spec(spec),
+        "m": spec.privacy.m,
         "methods": list(comparison.methods),
+        "promises": comparison.promises,
+        "two_currencies": two_currencies(budget) if budget is not None and mixed else None,
         "left_out": dict(comparison.left_out),
         "laplace_sensitivity": comparison.sensitivity,
-        "linearisation": comparison.spec.linearisation,
+        "linearisation": spec.linearisation,
         "primary_sampling_units": None if clusters is None else clusters.units,
         "degrees_of_freedom_by_unit": None if clusters is None else clusters.df_design,
         "design_effect": None if clusters is None else clusters.design_effect,

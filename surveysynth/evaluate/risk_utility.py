@@ -96,21 +96,50 @@ def risk_utility_map(
 
     Parameters
     ----------
+    model, survey
+        The synthesizer and both halves of the survey.
     grid
         Scale (above 0) and shift (in [-1, 1]) of the linear weights of each point.
+    rng
+        For fits, synthesis and resamples.
     measure
         The risk measure; Lipschitz unless given.
+    reweight
+        Whether risk weights are brought up to the bound, each by its own record.
     compare_scalar
         After each point also scalar weights at its bound, as [P] does: what the exponential
         mechanism keeps for the same price.
     m
         Synthetic datasets of a point, looked at through their barycentre.
+    plan
+        Size of each fit.
     outcome
         Position of the outcome whose distribution is compared, weighted where the survey has
         weights.
+    quantiles, resamples
+        As in ``distribution_utility``.
 
-    Raises ``InputError`` for an empty grid and settings out of range. A point whose fit is refused
-    has a row that says why.
+    Returns
+    -------
+    RiskUtilityMap
+        ``to_frame()``: bound and utility of every point. Confidential. A point whose fit is refused
+        has a row that says why.
+
+    Raises
+    ------
+    InputError
+        For an empty grid and settings out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> found = ss.risk_utility_map(
+    ...     ss.get_model("fbs"), ss.example_survey(n=100), [(0.9, 0.0)], np.random.default_rng(1),
+    ...     m=1, plan=ss.SamplingPlan(2, 150, 150), resamples=20,
+    ... )
+    >>> len(found.points)
+    2
     """
     if not grid:
         raise InputError("a risk-utility map needs at least one (scale, shift), got none.")

@@ -9,7 +9,12 @@ from surveysynth._support import progress as stages
 from surveysynth.baselines.sensitivity import Rule
 from surveysynth.errors import InputError
 from surveysynth.release.folder.bundle import plan_folder, publish_folder, staged_folder
-from surveysynth.release.folder.ledger import LEDGER_NAME, LedgerSummary, summarise
+from surveysynth.release.folder.ledger import (
+    LEDGER_NAME,
+    LedgerSummary,
+    file_sha256,
+    summarise,
+)
 
 if TYPE_CHECKING:
     from surveysynth.evaluate.comparison import Comparison
@@ -38,6 +43,7 @@ def write_comparison(
     overwrite: bool = False,
     seed: int | None = None,
     models: Sequence[str] = (),
+    methods: Sequence[str] = (),
     sensitivity: Rule = "paper",
     progress: Progress | None = None,
 ) -> ComparisonResult:
@@ -57,6 +63,9 @@ def write_comparison(
         Makes the run repeatable.
     models
         Synthesizers to compare besides fbs, fbp and the specification's own.
+    methods
+        What to compare, the sample always: any of ``methods.method_names``; all noise and the
+        default synthesizers if empty.
     sensitivity
         Of noisy means: "paper" or "honest" (``baselines.sensitivity``).
     progress
@@ -67,7 +76,7 @@ def write_comparison(
     """
     from surveysynth.evaluate.comparison import compare
     from surveysynth.release.run import ledger_entry
-    from surveysynth.spec.build import read_survey
+    from surveysynth.spec.build import method_name, read_survey
     from surveysynth.spec.spec import load_spec
 
     say = progress or (lambda stage: None)
@@ -78,18 +87,22 @@ def write_comparison(
     say(stages.READING)
     survey = read_survey(spec)
     comparison = compare(
-        spec, survey, models=models, sensitivity=sensitivity, seed=seed, progress=say
-    )
+        spec, survey, models=models, methods=methods, sensitivity=sensitivity, seed=seed,
+        progress=say,
+    )  # fmt: skip
     test = seed is not None
     with staged_folder(target, "the comparison") as folder:
         say(stages.REPORT)
         _write(comparison, folder, test=test)
         say(stages.WRITING)
         entries = [
-            ledger_entry(spec, model=name, test=test, released=False) for name in comparison.runs
+            ledger_entry(
+                run.spec, model=method_name(run.spec.synthesizer.model), test=test, released=False
+            )
+            for run in comparison.runs.values()
         ]
         everything = publish_folder(folder, target, entries)
-    return ComparisonResult(target, comparison, summarise(everything, entries[0].data_sha256))
+    return ComparisonResult(target, comparison, summarise(everything, file_sha256(spec.data_path)))
 
 
 def sensitivity_of(word: str) -> Rule:
@@ -125,12 +138,7 @@ def make_pictures(comparison: "Comparison") -> "list[Picture]":
     ) -> Picture:
         return Picture(name, heading, text, png_bytes(draw(figure, comparison, *more)))
 
-    made = [
-        picture(
-            "rmse", "Root mean squared error by method",
-            "Farther left is nearer to the confidential sample. The bar and its number are the "
-            "median over cells and margins.", plots.rmse_violins,
-        ),
+    bounds = (
         picture(
             "record_bounds", "Bounds of the records, unweighted and weighted",
             "Down-weighting moves the records with the largest bounds below the target; the bar is "
@@ -141,7 +149,17 @@ def make_pictures(comparison: "Comparison") -> "list[Picture]":
             "Records with a large bound in the unweighted fit get a small weight; under the "
             "weights they line up at the target.", plots.risk_weights,
         ),
+    ) if plots.weighted_runs(comparison) else ()  # fmt: skip
+    made = [
+        picture(
+            "rmse", "Root mean squared error by method",
+            "Farther left is nearer to the confidential sample. The bar and its number are the "
+            "median over cells and margins.", plots.rmse_violins,
+        ),
+        *bounds,
     ]  # fmt: skip
+    if not comparison.runs:
+        return made
     for column, name in enumerate(comparison.survey.design.outcome_names):
         made.append(
             picture(

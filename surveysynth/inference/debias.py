@@ -48,12 +48,28 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class DebiasRecord:
-    """What was done, from public inputs alone.
+    """What debiasing did, from public inputs alone.
 
-    status: "debiased", "nothing to debias" (a model without residual scales, or one whose labels
-    can switch) or "not converged"; log_shift (d,) what was added to the log scales of every draw
-    (zeros where nothing was), standard_error (d,) its Monte Carlo error; databases simulated a
-    round, of n_simulated records each; reason in words where it is not "debiased".
+    Attributes
+    ----------
+    status
+        "debiased", "nothing to debias" (a model without residual scales, or one whose labels can
+        switch), "not converged" or "not asked for".
+    databases, rounds
+        Databases simulated a round, and rounds.
+    n_simulated
+        Records of each.
+    log_shift, standard_error
+        What was added to the log scales of every draw (d,), zeros where nothing was, and its Monte
+        Carlo error.
+    reason
+        In words, where it is not "debiased".
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> ss.DebiasRecord("not converged", reason="The shift did not settle.").debiased
+    False
     """
 
     status: str
@@ -72,7 +88,22 @@ class DebiasRecord:
 
 @dataclass(frozen=True)
 class Debiased:
-    """The draws to synthesise from, debiased or as they were released, and what was done."""
+    """The draws to synthesise from, debiased or as they were released, and what was done.
+
+    Attributes
+    ----------
+    draws
+        Of the same settings as those that were released.
+    record
+        What was done to them.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> draws = ss.PrivateDraws("fbs", {}, ss.MechanismSettings())
+    >>> ss.Debiased(draws, ss.DebiasRecord("not asked for")).record.status
+    'not asked for'
+    """
 
     draws: PrivateDraws
     record: DebiasRecord
@@ -90,9 +121,43 @@ def debias_draws(
 ) -> Debiased:
     """Debiased draws of one release (methods 8.3).
 
-    ``databases`` is rounded up to a multiple of m. Where the simulated mechanism does not reach
-    its target or the shift does not settle, the draws come back as they are, and the record says
-    so. Raises ``InputError`` for fewer than one database or round.
+    Where the simulated mechanism does not reach its target or the shift does not settle, the draws
+    come back as they are, and the record says so. It is post-processing, and costs no epsilon.
+
+    Parameters
+    ----------
+    model, design, private_draws
+        Of the release.
+    rng
+        For the simulated databases.
+    databases
+        Simulated a round; rounded up to a multiple of m.
+    rounds
+        How often the shift is found again.
+    progress
+        Called with the name of the stage.
+
+    Returns
+    -------
+    Debiased
+        Draws and record.
+
+    Raises
+    ------
+    InputError
+        For fewer than one database or round.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> survey, model = ss.example_survey(n=100), ss.get_model("fbs")
+    >>> settings = ss.MechanismSettings(m=1, plan=ss.SamplingPlan(2, 150, 150))
+    >>> rng = np.random.default_rng(1)
+    >>> private, _ = ss.run_mechanism(model, survey.design, survey.confidential, settings, rng)
+    >>> made = ss.debias_draws(model, survey.design, private, rng, databases=2, rounds=1)
+    >>> made.record.databases
+    2
     """
     if progress is not None:
         progress(DEBIASING)

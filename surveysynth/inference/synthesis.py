@@ -25,9 +25,25 @@ VariancePair = Literal["sample", "release"]
 class SyntheticDataset:
     """One synthetic survey of the design's n records, in file order.
 
-    draw, replicate count from 1; outcome (n, p) in original units; weight (n,) smoothed and, with
-    a public N, scaled to it; variance_outcome (n, p) and variance_weight (n,): the pair that the
-    variance is taken from, the same arrays where that is the released pair.
+    Attributes
+    ----------
+    draw, replicate
+        Both count from 1.
+    outcome
+        (n, p) in original units.
+    weight
+        (n,) smoothed and, with a public N, scaled to it.
+    variance_outcome, variance_weight
+        The pair (n, p) and (n,) that the variance is taken from; the same arrays where that is the
+        released pair.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> outcome, weight = np.array([[1.0], [2.0]]), np.array([10.0, 20.0])
+    >>> ss.SyntheticDataset(1, 1, outcome, weight, outcome, weight).separate_pair
+    False
     """
 
     draw: int
@@ -57,12 +73,49 @@ def synthesise(
 ) -> Iterator[SyntheticDataset]:
     """Streams m x replicates_per_draw datasets, one at a time (methods 3, 5 and 8).
 
-    ``scale_to``: the public population size that the weights of every dataset sum to, or None.
     Smoothed weights vary less than the survey's own did, and their Taylor variance is too small;
     with variance "sample" it comes from a dataset as the sample would have been: the drawn
     weights and, where selection has tilted the sample, outcomes drawn from its distribution.
-    Raises ``InputError`` for replicates_per_draw < 1, ``RefusedError`` if a synthetic value is too
-    large for a number (a transform that does not suit the outcome).
+
+    Parameters
+    ----------
+    model, design, private_draws
+        Of the release.
+    replicates_per_draw
+        Datasets of each draw.
+    rng
+        For the datasets.
+    scale_to
+        The public population size that the weights of every dataset sum to, or None.
+    variance
+        "sample", or "release" as in the papers.
+
+    Yields
+    ------
+    SyntheticDataset
+        In the order of draws and replicates.
+
+    Raises
+    ------
+    InputError
+        For replicates_per_draw < 1, or more than the model can make.
+    RefusedError
+        If a synthetic value is too large for a number (a transform that does not suit the outcome).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> survey, model = ss.example_survey(n=100), ss.get_model("fbs")
+    >>> settings = ss.MechanismSettings(m=1, plan=ss.SamplingPlan(2, 150, 150))
+    >>> rng = np.random.default_rng(1)
+    >>> private, _ = ss.run_mechanism(model, survey.design, survey.confidential, settings, rng)
+    >>> for data in ss.synthesise(
+    ...     model, survey.design, private, replicates_per_draw=2, rng=rng, scale_to=100_000
+    ... ):
+    ...     print(data.draw, data.replicate, data.outcome.shape, round(data.weight.sum()))
+    1 1 (100, 1) 100000
+    1 2 (100, 1) 100000
     """
     check_replicates(model, replicates_per_draw)
     for draw in range(private_draws.settings.m):

@@ -46,7 +46,25 @@ class Settings(Protocol):
 
 @dataclass(frozen=True)
 class PrivateDraws:
-    """What the mechanism releases: m draws of theta (leading axis m) and public settings."""
+    """What the mechanism releases: nothing confidential.
+
+    Parameters
+    ----------
+    model
+        Name of the synthesizer.
+    theta
+        Its parameters by name, m draws on the leading axis.
+    settings
+        Of the mechanism, all public.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> draws = ss.PrivateDraws("fbs", {"beta": np.ones((3, 2))}, ss.MechanismSettings(m=3))
+    >>> draws.draw(0)
+    {'beta': array([1., 1.])}
+    """
 
     model: str
     theta: Theta

@@ -26,10 +26,30 @@ def model_names() -> tuple[str, ...]:
 
 
 def get_model(name: str, **options: Any) -> "ModelBase":
-    """The synthesizer ``name``; options: ``priors`` and what it declares as its own ``options``.
+    """The synthesizer ``name``.
 
-    Raises ``InputError`` for a name that is not registered, and for priors or options that the
-    model does not have.
+    Parameters
+    ----------
+    name
+        As in a specification.
+    **options
+        ``priors`` and what the model declares as its own ``options``.
+
+    Returns
+    -------
+    Model
+        With its defaults where no option is given.
+
+    Raises
+    ------
+    InputError
+        For a name that is not registered, and for priors or options that the model does not have.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> ss.get_model("fbs", priors={"lkj": 2.0}).priors["lkj"]
+    2.0
     """
     if name not in _REGISTRY:
         raise InputError(f"Unknown model {name!r}; the models are {', '.join(_REGISTRY)}.")

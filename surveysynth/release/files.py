@@ -25,8 +25,18 @@ Tables = Mapping[str, Sequence[ReleaseTable]]
 
 def write_tables(facts: ReleaseFacts, tables: Tables, release: Path) -> None:
     """Every format that was asked for, each in the folder of a release where it belongs."""
+    section, shown = facts.spec.tables, Shown(tables, presentation_of(facts))
+    for name in (*section.formats, *section.figures):
+        made = FORMATS[name]
+        folder = release / made.folder
+        folder.mkdir(exist_ok=True)
+        made.load_writer()(shown, folder, made)
+
+
+def presentation_of(facts: ReleaseFacts) -> Presentation:
+    """What the tables of a release share."""
     section = facts.spec.tables
-    presentation = Presentation(
+    return Presentation(
         title=section.title,
         source=section.source,
         privacy_note=facts.privacy_note,
@@ -35,12 +45,6 @@ def write_tables(facts: ReleaseFacts, tables: Tables, release: Path) -> None:
         rounding=rounding_of(facts.spec, facts.labels),
         kind=section.layout,
     )
-    shown = Shown(tables, presentation)
-    for name in (*section.formats, *section.figures):
-        made = FORMATS[name]
-        folder = release / made.folder
-        folder.mkdir(exist_ok=True)
-        made.load_writer()(shown, folder, made)
 
 
 def write_documents(

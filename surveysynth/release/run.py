@@ -59,14 +59,33 @@ def release(
     confidential
         Where realised bounds, risk weights and the ledger go: ``out``/confidential by default.
         One folder for all runs on the same data keeps their epsilons in one ledger.
+    overwrite
+        Replaces ``out`` if a release wrote it.
     seed
         Makes the run repeatable, which undoes its protection: every file then says that it is a
         test and not private. Without it, random numbers come from the operating system.
     progress
         Called with the name of each stage.
 
-    Raises ``InputError`` for unusable input and existing targets, ``RefusedError`` when a release
-    would not hold what it states. In either case, and on any other exception, nothing is written.
+    Returns
+    -------
+    ReleaseResult
+        Where the files are, the tables, and what the ledger adds up to.
+
+    Raises
+    ------
+    InputError
+        For unusable input and existing targets.
+    RefusedError
+        When a release would not hold what it states. Nothing is written then, nor on any other
+        exception.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> ss.run_release("missing.toml", "out")
+    Traceback (most recent call last):
+    surveysynth.errors.InputError: there is no specification file missing.toml.
     """
     from surveysynth.spec.build import (
         engine_of,
@@ -115,20 +134,13 @@ def _write(
     say: Progress,
 ) -> Mapping[str, Sequence[ReleaseTable]]:
     """Synthesise, estimate each dataset as it streams by, and fill the temporary folders."""
-    from surveysynth.inference.published import published_draws
     from surveysynth.release import files
 
-    spec, draws = facts.spec, released.draws
-    if facts.mechanism.down_weights:
-        debiased = published_draws(
-            model, facts.design, draws, streams.synthesis,
-            inference=spec.synthesizer.inference, progress=say,
-        )  # fmt: skip
-        facts, draws = facts.with_inference(debiased.record), debiased.draws
-    say(stages.SYNTHESIS)
-    estimates = synthetic_estimates(facts, model, draws, streams.synthesis, staging.release)
+    facts, estimates = private_estimates(
+        facts, model, released.draws, streams.synthesis, say, staging.release
+    )
     say(stages.DOCUMENTS)
-    tables = release_tables(spec, facts.design, estimates)
+    tables = release_tables(facts.spec, facts.design, estimates)
     files.write_tables(facts, tables, staging.release)
     files.write_documents(
         facts, tables, model.title, staging.release, separate_pair=estimates.separate_pair
@@ -136,6 +148,28 @@ def _write(
     files.write_published(facts, released.published, streams.entropy, staging.release)
     files.write_confidential(released, staging.confidential, facts.microdata_format)
     return tables
+
+
+def private_estimates(
+    facts: "ReleaseFacts",
+    model: "Model",
+    draws: "PrivateDraws",
+    rng: np.random.Generator,
+    say: Progress,
+    folder: Path | None = None,
+) -> "tuple[ReleaseFacts, Estimates]":
+    """What follows the mechanism: the facts, once it is known how data come from its draws, and
+    the estimates of ``synthetic_estimates``. It sees nothing confidential."""
+    from surveysynth.inference.published import published_draws
+
+    if facts.mechanism.down_weights:
+        debiased = published_draws(
+            model, facts.design, draws, rng,
+            inference=facts.spec.synthesizer.inference, progress=say,
+        )  # fmt: skip
+        facts, draws = facts.with_inference(debiased.record), debiased.draws
+    say(stages.SYNTHESIS)
+    return facts, synthetic_estimates(facts, model, draws, rng, folder)
 
 
 def synthetic_estimates(

@@ -20,8 +20,11 @@ _COLOURS = {
     "laplace_consistent": "#E69F00",
     "fbs": "#0072B2",
     "fbp": "#009E73",
+    "gaussian": "#8C6D31",
+    "fbs_noisy": "#56B4E9",
+    "fbp_noisy": "#7FC97F",
 }
-_OTHERS = ("#CC79A7", "#56B4E9", "#7F5AA2", "#8C6D31")
+_OTHERS = ("#CC79A7", "#7F5AA2", "#882255", "#999933")
 
 RC: dict[str, Any] = {
     "font.size": 9.5,
@@ -57,7 +60,10 @@ def label_of(method: str) -> str:
         "laplace_consistent": "Consistent Laplace",
         "fbs": "FBS",
         "fbp": "FBP",
+        "gaussian": "Gaussian",
     }
+    if method.endswith("_noisy"):
+        return f"{label_of(method.removesuffix('_noisy'))}, noisy statistics"
     return known.get(method, method.replace("_", " ").capitalize())
 
 

@@ -7,7 +7,26 @@ from surveysynth.errors import InputError
 
 @dataclass(frozen=True)
 class SamplingPlan:
-    """Size of a fit, fixed before the data are seen: S = chains * draws kept draws."""
+    """Size of a fit, fixed before the data are seen: S = chains * draws kept draws.
+
+    Parameters
+    ----------
+    chains
+        Independent runs of the sampler.
+    warmup, draws
+        Of each chain, left out and kept.
+
+    Raises
+    ------
+    InputError
+        For numbers that are too small.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> ss.SamplingPlan(chains=4, draws=250).kept
+    1000
+    """
 
     chains: int = 4
     warmup: int = 250

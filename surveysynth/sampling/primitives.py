@@ -87,23 +87,9 @@ def update_scales(
     slice would jump. The grid runs from where the exponential has fallen below exp(-40) to where
     the half-t tail has below exp(-30).
     """
-    df, prior_scale = prior
-    log_prior_scale, unit = np.log(prior_scale), 1.0 / (df * prior_scale * prior_scale)
-    root = np.sqrt(np.maximum(quadratic, 1e-300))
-    # In x = root/s the exponential is a normal kernel about ``peak``: none of it is left 9 SDs
-    # away, to the right (no scale so small) and, for a far peak, to the left (none so large).
-    # For a peak below zero what is left of the kernel falls from x = 0 on, the faster the farther
-    # the peak: x(x - 2 peak)/2 reaches 40.
-    peak = linear / root
-    current = np.log(scales)
-    below = np.maximum(-peak, 0.0)
-    last = np.where(peak > 0, 9.0 + peak, 80.0 / (np.sqrt(below * below + 80.0) + below))
-    lower = np.log(root) - np.log(last)
-    lower = np.minimum(np.maximum(lower, log_prior_scale - 60.0), current - 0.01)
-    reach = 30.0 / (df + np.min(power)) + 1.0
-    upper = np.maximum(log_prior_scale, lower) + reach
-    upper = np.minimum(upper, np.log(root) - np.log(np.maximum(peak - 9.0, 1e-300)))
-    upper = np.maximum(upper, current + 0.01)
+    (df, prior_scale), current = prior, np.log(scales)
+    unit = 1.0 / (df * prior_scale * prior_scale)
+    lower, upper = _scale_grid(current, power, quadratic, linear, prior)
 
     def log_density(t: FloatArray) -> FloatArray:
         inverse = np.exp(-t)
@@ -115,6 +101,33 @@ def update_scales(
         return result
 
     return np.exp(grid_independence_step(log_density, current, lower, upper, uniforms))
+
+
+def _scale_grid(
+    current: FloatArray,
+    power: FloatArray | float,
+    quadratic: FloatArray,
+    linear: FloatArray,
+    prior: tuple[float, float],
+) -> tuple[FloatArray, FloatArray]:
+    """Ends of the grid of ``update_scales`` on t = log s; ``current`` lies between them.
+
+    In x = root/s, root^2 = quadratic, the exponential is a normal kernel about ``peak``: none of it
+    is left 9 SDs away, to the right (no scale so small) and, for a far peak, to the left (none so
+    large). For a peak below zero what is left of the kernel falls from x = 0 on, the faster the
+    farther the peak: x(x - 2 peak)/2 reaches 40.
+    """
+    df, log_prior_scale = prior[0], np.log(prior[1])
+    root = np.sqrt(np.maximum(quadratic, 1e-300))
+    peak = linear / root
+    below = np.maximum(-peak, 0.0)
+    last = np.where(peak > 0, 9.0 + peak, 80.0 / (np.sqrt(below * below + 80.0) + below))
+    lower = np.log(root) - np.log(last)
+    lower = np.minimum(np.maximum(lower, log_prior_scale - 60.0), current - 0.01)
+    reach = 30.0 / (df + np.min(power)) + 1.0
+    upper = np.maximum(log_prior_scale, lower) + reach
+    upper = np.minimum(upper, np.log(root) - np.log(np.maximum(peak - 9.0, 1e-300)))
+    return lower, np.maximum(upper, current + 0.01)
 
 
 def grid_independence_step(

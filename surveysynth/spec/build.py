@@ -19,8 +19,28 @@ if TYPE_CHECKING:
 def read_survey(spec: "Spec") -> "Survey":
     """Read and validate the survey that a specification names.
 
-    Raises ``InputError`` when the data file cannot be read as it is or does not fit the
-    specification.
+    Parameters
+    ----------
+    spec
+        Of ``load_spec``.
+
+    Returns
+    -------
+    Survey
+        Its public and confidential halves.
+
+    Raises
+    ------
+    InputError
+        When the data file cannot be read as it is or does not fit the specification.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import surveysynth as ss
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ss.read_survey(ss.load_spec(ss.example(folder, n=100)[1])).design.n
+    100
     """
     from surveysynth.survey.survey import Survey
 

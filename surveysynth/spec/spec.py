@@ -213,8 +213,29 @@ class Spec(BaseModel):
 def load_spec(path: str | Path) -> Spec:
     """Read and validate a specification file.
 
-    Raises ``InputError`` when the file cannot be read, is not TOML, or holds unknown keys, wrong
-    types, values out of range or values whose part is not built yet.
+    Parameters
+    ----------
+    path
+        Of the file (TOML).
+
+    Returns
+    -------
+    Spec
+        Frozen and typed settings, by section.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read, is not TOML, or holds unknown keys, wrong types, values out
+        of range or values whose part is not built yet.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import surveysynth as ss
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ss.load_spec(ss.example(folder, n=100)[1]).privacy.epsilon
+    10.8
     """
     path = Path(path)
     return parse_spec(_read_text(path), path)
@@ -233,14 +254,22 @@ def parse_spec(text: str, path: str | Path = "spec.toml") -> Spec:
         raise InputError(f"{path} is not valid TOML: {reason}.") from None
     if "path" in content:
         raise InputError(f"{path}: path: unknown key. The data file is named by survey.data.")
+    return validate_spec({**content, "path": path}, str(path))
+
+
+def validate_spec(content: Mapping[str, Any], source: str) -> Spec:
+    """The specification of sections of keys; ``source`` is what messages call them.
+
+    Raises ``InputError`` as ``load_spec`` does.
+    """
     try:
-        return Spec.model_validate({**content, "path": path})
+        return Spec.model_validate(content)
     except ValidationError as error:
         problems = [
             line for details in error.errors(include_url=False) for line in _describe(details)
         ]
-    raise_problems(str(path), problems)
-    raise InputError(f"{path} is not valid.")
+    raise_problems(source, problems)
+    raise InputError(f"{source} is not valid.")
 
 
 def _read_text(path: Path) -> str:

@@ -4,9 +4,8 @@ Everything is validated once, here. ``PublicDesign`` holds no outcome and no wei
 takes only a ``PublicDesign`` cannot publish one (methods 1).
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,91 +13,51 @@ import pandas as pd
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
+from surveysynth.survey.arguments import (
+    check_design_effect,
+    check_settings,
+    check_values,
+    check_varying_values,
+    public_size,
+)
 from surveysynth.survey.checks import (
-    EFFECT_WITHOUT_PSU,
-    LONELY_RULES,
-    MAX_DESIGN_EFFECT,
     Roles,
-    check_binary,
     check_by_levels,
     check_not_determined,
     check_not_determined_within,
-    check_outcome,
     check_roles,
-    check_strata,
-    check_varying,
-    check_weight,
-    sampling_fractions,
 )
-from surveysynth.survey.columns import TextColumn
-from surveysynth.survey.design_matrix import DesignMatrix, build_design_matrix
-from surveysynth.survey.formula import parse_formula
+from surveysynth.survey.public_design import (
+    PublicDesign,
+    build_public_design,
+    make_roles,
+    public_design,
+)
 from surveysynth.survey.records import Records, read_records
 from surveysynth.survey.transforms import Transform
 
-
-@dataclass(frozen=True, eq=False)
-class PublicDesign:
-    """All that is public about a sample of n records: never an outcome, never a weight.
-
-    - ``frame``: n rows in file order, public columns only; by, strata and psu columns as text,
-      numeric predictors as numbers, everything else as text.
-    - ``levels``: levels of each by column in table order (a labelled level may have no record).
-    - ``strata``: (n,) codes 0..H-1; ``psu``: (n,) codes unique across strata (a label in two
-      strata is two PSUs, as R's ``nest = TRUE``); ``fpc``: (H,) sampling fractions n_h/N_h of
-      PSUs, or of records where there are none; each ``None`` when not given.
-    - ``design_effect``: the declared factor by which clustering raises variances, or ``None``.
-    - ``population_size``: the public N or ``None``; ``transforms``: one per outcome.
-    - ``predictors``: raw columns used by the formula; ``public_columns``: shipped besides.
-    - ``dropped``: records left out because a cell was blank (``missing = "drop"``).
-    """
-
-    frame: pd.DataFrame
-    by: tuple[str, ...]
-    levels: dict[str, tuple[str, ...]]
-    matrix: DesignMatrix
-    strata: IntArray | None
-    psu: IntArray | None
-    fpc: FloatArray | None
-    lonely_psu: str
-    population_size: float | None
-    transforms: tuple[Transform, ...]
-    outcome_names: tuple[str, ...]
-    weight_name: str | None
-    public_columns: tuple[str, ...]
-    predictors: tuple[str, ...]
-    dropped: int
-    strata_name: str | None = None
-    psu_name: str | None = None
-    fpc_name: str | None = None
-    design_effect: float | None = None
-
-    @property
-    def n(self) -> int:
-        """Number of records."""
-        return len(self.frame)
-
-    def in_order(self, order: IntArray) -> "PublicDesign":
-        """The same design with its records in another order (n,), cells of X numbered anew."""
-        frame = self.frame.iloc[order].reset_index(drop=True)
-        matrix = build_design_matrix(
-            frame, self.matrix.formula, by=self.by, strata=self.strata_name
-        )
-        return replace(
-            self,
-            frame=frame,
-            matrix=matrix,
-            strata=None if self.strata is None else self.strata[order],
-            psu=None if self.psu is None else self.psu[order],
-        )
+__all__ = ["Confidential", "PublicDesign", "Survey", "make_roles", "public_design"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Confidential:
-    """Outcomes (n, p) in original units and sampling weights (n,) or ``None``.
+    """What no release may show: outcomes and sampling weights.
 
     Its text shows sizes only, and it refuses to be pickled, so that it lands in no log and no file
     by accident. The arrays are read-only.
+
+    Parameters
+    ----------
+    outcome
+        (n, p) in original units.
+    sampling_weight
+        (n,), or None for a survey without weights.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> ss.example_survey(n=200).confidential
+    Confidential(outcome: 200 x 1 values, sampling_weight: 200 values)
     """
 
     outcome: FloatArray
@@ -118,12 +77,37 @@ class Confidential:
         raise TypeError("Confidential holds confidential values and is not pickled or copied.")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Survey:
-    """A validated survey: its public design and its confidential values, row by row the same."""
+    """A validated survey: its public design and its confidential values, row by row the same.
+
+    ``Survey.from_frame`` makes one of a data frame, ``read_survey`` of a file. Its text shows what
+    is public.
+
+    Parameters
+    ----------
+    design
+        The public half.
+    confidential
+        The other, which only a mechanism may see.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> ss.example_survey(n=200)
+    Survey of 200 records, population 96,738
+      by        field (8 levels), gender (2)
+      strata    field (8)
+      outcome   salary, as log(salary)
+      weight    weight
+      model     ~ field + gender
+    """
 
     design: PublicDesign
     confidential: Confidential
+
+    def __repr__(self) -> str:
+        return f"Survey{repr(self.design).removeprefix('PublicDesign')}"
 
     @classmethod
     def from_frame(
@@ -132,7 +116,7 @@ class Survey:
         *,
         outcome: str | Sequence[str],
         weight: str | None = None,
-        by: Sequence[str] = (),
+        by: str | Sequence[str] = (),
         strata: str | None = None,
         psu: str | None = None,
         fpc: str | None = None,
@@ -152,34 +136,98 @@ class Survey:
     ) -> "Survey":
         """Validate a frame of records and split it into its public and confidential parts.
 
-        ``predictors``: formula over public columns, or ``None`` for the default of methods 3.
-        ``level_order``: levels of by columns in table order (all that occur). ``margin_labels``:
-        name of the margin of a by column, "All" unless given. ``statistics``: tables to be made,
-        which need a weight; ``binary_for``: those of them that need an outcome of 0 and 1 as it is
-        ("proportion"). ``design_effect``: public factor by which the PSUs raise variances, for
-        models without effects of PSUs (methods 3). ``refuse_degenerate``: False takes outcomes and
-        weights that do not vary or that X determines as well, for a mechanism that may refuse
-        nothing by what the values are (strict 1). ``source``: what messages call the data.
+        Parameters
+        ----------
+        frame
+            One row a record. Codes may be text, numbers or categories, and are read as text.
+        outcome
+            Confidential column of numbers, or several.
+        weight
+            Confidential column of sampling weights; tables need one.
+        by
+            Public columns to make tables by.
+        strata, psu
+            Public columns of strata and primary sampling units; a label of a PSU that occurs in
+            two strata is two PSUs.
+        fpc
+            Column of the number of PSUs (or records) in the population of each stratum, or of the
+            fraction that was drawn.
+        lonely_psu
+            For a stratum with one PSU: "fail", "remove", "certainty", "adjust" or "average".
+        design_effect
+            Public factor by which the PSUs raise variances, for models without effects of PSUs.
+        population_size
+            The public N, from a frame or a published source.
+        predictors
+            Formula over public columns; None for the default of methods 3: strata, by columns,
+            and their interactions where every cell has 20 records.
+        transforms
+            What is modelled of each outcome; one stands for all.
+        public_columns
+            Further columns to ship with synthetic data.
+        missing
+            "fail", or "drop" for records with blank cells, whose number is then public.
+        level_order
+            Levels of by columns in table order (all that occur).
+        margin_labels
+            Name of the margin of a by column, "All" unless given.
+        statistics
+            Tables to be made, which need a weight.
+        refuse_degenerate
+            False takes outcomes and weights that do not vary or that X determines as well, for a
+            mechanism that may refuse nothing by what the values are (strict 1).
+        binary_for
+            Those of the statistics that need an outcome of 0 and 1 as it is ("proportion").
+        source
+            What messages call the data.
 
-        Raises ``InputError`` for anything that the methods cannot take; the message counts
-        confidential cells and never shows one.
+        Returns
+        -------
+        Survey
+            Both halves, records with blank cells left out or refused.
+
+        Raises
+        ------
+        InputError
+            For anything that the methods cannot take; the message counts confidential cells and
+            never shows one.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> import surveysynth as ss
+        >>> frame = pd.DataFrame({
+        ...     "region": ["North", "South"] * 20,
+        ...     "income": [20_000 + 700 * (i * i % 37) for i in range(40)],
+        ...     "weight": [10 + i * i % 7 for i in range(40)],
+        ... })
+        >>> ss.Survey.from_frame(
+        ...     frame, outcome="income", weight="weight", by="region", population_size=500,
+        ...     transforms=ss.Transform("log"),
+        ... )
+        Survey of 40 records, population 500
+          by        region (2 levels)
+          outcome   income, as log(income)
+          weight    weight
+          model     ~ region
         """
         outcomes = (outcome,) if isinstance(outcome, str) else tuple(outcome)
+        columns = (by,) if isinstance(by, str) else tuple(by)
         roles = make_roles(
-            outcomes, weight, tuple(by), strata, psu, fpc, predictors, tuple(public_columns)
+            outcomes, weight, columns, strata, psu, fpc, predictors, tuple(public_columns)
         )
         each = (transforms,) * len(outcomes) if isinstance(transforms, Transform) else transforms
-        _check_settings(roles, tuple(each), lonely_psu, missing, statistics, source)
+        check_settings(roles, tuple(each), lonely_psu, missing, statistics, source)
         check_roles(roles, _column_names(frame, source), source)
         records = read_records(frame, roles, missing, source)
         orders = {name: tuple(order) for name, order in (level_order or {}).items() if order}
         check_by_levels(records.text, roles.by, orders, margin_labels or {}, source)
-        _check_values(records, roles, tuple(each), binary_for, source)
+        check_values(records, roles, tuple(each), binary_for, source)
         if refuse_degenerate:
-            _check_varying(records, roles, tuple(each), source)
-        n_public = _population_size(population_size, records.n, source)
-        _check_design_effect(design_effect, psu)
-        design = _public_design(
+            check_varying_values(records, roles, tuple(each), source)
+        n_public = public_size(population_size, records.n, source)
+        check_design_effect(design_effect, psu)
+        design = build_public_design(
             records, roles, tuple(each), predictors, lonely_psu, n_public, orders, source,
             design_effect,
         )  # fmt: skip
@@ -196,44 +244,6 @@ class Survey:
         return Survey(self.design.in_order(order), taken)
 
 
-def public_design(
-    frame: pd.DataFrame,
-    roles: Roles,
-    transforms: tuple[Transform, ...],
-    *,
-    predictors: str | None,
-    lonely_psu: str,
-    population_size: float | None,
-    orders: Mapping[str, Sequence[str]],
-    design_effect: float | None,
-    source: str,
-    missing: str = "fail",
-) -> PublicDesign:
-    """The public half alone, of a frame with public columns: ``Survey.from_frame`` makes the same
-    of these and more. Outcomes and the weight of ``roles`` are names, and are not looked for;
-    ``missing`` is about public columns. Raises ``InputError`` as it does."""
-    records = read_records(frame, replace(roles, outcomes=(), weight=None), missing, source)
-    size = _population_size(population_size, records.n, source)
-    return _public_design(
-        records, roles, transforms, predictors, lonely_psu, size, orders, source, design_effect
-    )
-
-
-def make_roles(
-    outcomes: tuple[str, ...],
-    weight: str | None,
-    by: tuple[str, ...],
-    strata: str | None,
-    psu: str | None,
-    fpc: str | None,
-    formula: str | None,
-    public_columns: tuple[str, ...],
-) -> Roles:
-    """Which column plays which part; raises ``InputError`` for a formula that cannot be parsed."""
-    predictors = () if formula is None else parse_formula(formula).variables
-    return Roles(outcomes, weight, by, strata, psu, fpc, predictors, public_columns)
-
-
 def _column_names(frame: Any, source: str) -> tuple[str, ...]:
     if not isinstance(frame, pd.DataFrame):
         raise InputError(f"{source}: expected a pandas DataFrame, got {type(frame).__name__}.")
@@ -242,124 +252,6 @@ def _column_names(frame: Any, source: str) -> tuple[str, ...]:
     if repeated:
         raise InputError(f"{source}: the column name {repeated[0]!r} occurs more than once.")
     return tuple(name for name in frame.columns if isinstance(name, str))
-
-
-def _check_settings(
-    roles: Roles,
-    transforms: tuple[Transform, ...],
-    lonely_psu: str,
-    missing: str,
-    statistics: Sequence[str],
-    source: str,
-) -> None:
-    """Raise ``InputError`` for settings that are wrong whatever the data."""
-    if lonely_psu not in LONELY_RULES:
-        raise InputError(
-            f"lonely_psu must be one of {', '.join(LONELY_RULES)}, got {lonely_psu!r}."
-        )
-    if missing not in ("fail", "drop"):
-        raise InputError(f"missing must be 'fail' or 'drop', got {missing!r}.")
-    if len(transforms) != len(roles.outcomes):
-        raise InputError(
-            f"transforms: expected one or as many as outcomes ({len(roles.outcomes)}), got "
-            f"{len(transforms)}."
-        )
-    if statistics and roles.weight is None:
-        raise InputError(
-            f"{source}: the tables of a survey need the column of sampling weights; give weight."
-        )
-
-
-def _check_values(
-    records: Records,
-    roles: Roles,
-    transforms: tuple[Transform, ...],
-    binary_for: Sequence[str],
-    source: str,
-) -> None:
-    """Raise ``InputError`` for outcome or weight values that the methods cannot take."""
-    if roles.weight is not None:
-        check_weight(records.numbers[roles.weight], roles.weight, source)
-    for name, transform in zip(roles.outcomes, transforms, strict=True):
-        check_outcome(records.numbers[name], name, transform, source)
-        for statistic in binary_for:
-            check_binary(records.numbers[name], name, transform, statistic, source)
-
-
-def _check_varying(
-    records: Records, roles: Roles, transforms: tuple[Transform, ...], source: str
-) -> None:
-    for name, transform in zip(roles.outcomes, transforms, strict=True):
-        check_varying(records.numbers[name], name, transform, source)
-
-
-def _population_size(size: float | None, n: int, source: str) -> float | None:
-    if size is None:
-        return None
-    if not (math.isfinite(size) and size > 0):
-        raise InputError(f"population_size must be a finite number above zero, got {size!r}.")
-    if size < n:
-        raise InputError(
-            f"{source}: population_size is {size:,.0f}, below the {n:,} records of the sample; "
-            "expected the number of units in the population."
-        )
-    return float(size)
-
-
-def _check_design_effect(design_effect: float | None, psu: str | None) -> None:
-    if design_effect is None:
-        return
-    if psu is None:
-        raise InputError(EFFECT_WITHOUT_PSU)
-    if not 1.0 <= design_effect <= MAX_DESIGN_EFFECT:
-        raise InputError(
-            f"design_effect must lie between 1 and {MAX_DESIGN_EFFECT}, got {design_effect!r}."
-        )
-
-
-def _public_design(
-    records: Records,
-    roles: Roles,
-    transforms: tuple[Transform, ...],
-    formula: str | None,
-    lonely_psu: str,
-    population_size: float | None,
-    orders: Mapping[str, Sequence[str]],
-    source: str,
-    design_effect: float | None,
-) -> PublicDesign:
-    """Codes and the model matrix."""
-    strata, psu, fpc = _sample_codes(records, roles, lonely_psu, source)
-    frame = records.public_frame(roles)
-    matrix = build_design_matrix(
-        frame,
-        formula,
-        by=roles.by,
-        strata=roles.strata,
-        outcome_names=roles.outcomes,
-        weight_name=roles.weight,
-    )
-    return PublicDesign(
-        frame=frame,
-        by=roles.by,
-        levels={name: _levels(records.text[name], orders.get(name)) for name in roles.by},
-        matrix=matrix,
-        strata=strata,
-        psu=psu,
-        fpc=fpc,
-        lonely_psu=lonely_psu,
-        population_size=population_size,
-        transforms=transforms,
-        outcome_names=roles.outcomes,
-        weight_name=roles.weight,
-        public_columns=roles.public_columns,
-        predictors=parse_formula(matrix.formula).variables,
-        dropped=records.dropped,
-        strata_name=roles.strata,
-        psu_name=roles.psu,
-        fpc_name=roles.fpc,
-        design_effect=None if design_effect is None else float(design_effect),
-    )
 
 
 def _confidential(records: Records, roles: Roles) -> Confidential:
@@ -384,26 +276,3 @@ def _check_determined(
         check_not_determined_within(
             design.matrix, design.psu, transformed, log_weight, roles, source
         )
-
-
-def _sample_codes(
-    records: Records, roles: Roles, lonely_psu: str, source: str
-) -> tuple[IntArray | None, IntArray | None, FloatArray | None]:
-    """Codes of strata (n,) and of nested PSUs (n,), and sampling fractions (H,)."""
-    strata = records.text[roles.strata].codes if roles.strata is not None else None
-    psu = _nested_codes(records.text[roles.psu].codes, strata) if roles.psu is not None else None
-    sizes = check_strata(strata, psu, records.n, lonely_psu, source)
-    if roles.fpc is None:
-        return strata, psu, None
-    fpc = sampling_fractions(records.numbers[roles.fpc], strata, sizes, roles.fpc, source)
-    return strata, psu, fpc
-
-
-def _levels(column: TextColumn, order: Sequence[str] | None) -> tuple[str, ...]:
-    return column.levels if order is None else tuple(order)
-
-
-def _nested_codes(psu: IntArray, strata: IntArray | None) -> IntArray:
-    """PSU codes unique across strata: a label in two strata names two PSUs."""
-    pairs = psu if strata is None else strata * (int(psu.max(initial=0)) + 1) + psu
-    return np.asarray(np.unique(pairs, return_inverse=True)[1], dtype=np.int64)

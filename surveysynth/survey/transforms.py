@@ -19,8 +19,24 @@ TransformKind = Literal["log", "identity", "asinh"]
 class Transform:
     """``log(y + shift)``, ``asinh(y / scale)`` or ``y / scale`` (methods 2).
 
-    Parameters are in the units of the outcome. Raises ``InputError`` for an unknown kind, a scale
-    that is not positive, or a constant that the kind does not use.
+    Parameters
+    ----------
+    kind
+        "log", "identity" or "asinh".
+    scale, shift
+        In the units of the outcome.
+
+    Raises
+    ------
+    InputError
+        For an unknown kind, a scale that is not positive, or a constant that the kind does not use.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> ss.Transform("asinh", scale=4.0).forward(np.array([0.0, 3.0])).round(3)
+    array([0.   , 0.693])
     """
 
     kind: TransformKind = "log"

@@ -17,17 +17,16 @@ from surveysynth.baselines.noisy_release import DeclaredBounds, contributions, n
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.survey.survey import Survey
 from surveysynth.survey.transforms import Transform
-from tests.survey_cases import good
+from tests.surveys import good, make_survey
 
 BOUNDS = DeclaredBounds(weight=(1.0, 100.0), outcomes={"salary": (0.0, 100_000.0)})
 
 
 def survey(frame: pd.DataFrame | None = None, **changes: Any) -> Survey:
     arguments: dict[str, Any] = {
-        "outcome": "salary", "weight": "weight", "by": ["field", "gender"], "strata": "field",
-        "transforms": Transform("identity"), "level_order": {"gender": ["M", "F", "X"]},
+        "transforms": Transform("identity"), "level_order": {"gender": ["M", "F", "X"]}
     }  # fmt: skip
-    return Survey.from_frame(good() if frame is None else frame, **{**arguments, **changes})
+    return make_survey(frame, **{**arguments, **changes})
 
 
 def without_noise(exact: IntArray, sensitivity: int, epsilon: Fraction) -> tuple[IntArray, float]:

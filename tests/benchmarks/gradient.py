@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from surveysynth._support.resources import stan_directory
 from surveysynth.models.parts.gaussian import GaussianStats
+from surveysynth.sampling.stan.pystan import compile_program
 from surveysynth.sampling.stan.source import flattened_source
-from surveysynth.sampling.stan.worker import _compile as compile_program
 from tests.models.model_cases import make_case
 
 MODELS = ("fbs", "normal")

@@ -10,18 +10,16 @@ from surveysynth.inference import synthesis
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
-from surveysynth.survey.survey import Survey
 from surveysynth.survey.transforms import Transform
-from tests.survey_cases import good
+from tests.surveys import make_survey
 
 M = 3
 
 
 def design_with(transform, population_size=5000.0):
-    return Survey.from_frame(
-        good(), outcome="salary", weight="weight", by=["gender"], strata="field",
-        population_size=population_size, transforms=transform,
-    ).design  # fmt: skip
+    return make_survey(
+        by=["gender"], population_size=population_size, transforms=transform
+    ).design
 
 
 def draws(design, model, spread=0.3):

@@ -135,7 +135,7 @@ def nuts(log_density: Density, dimension: int) -> FloatArray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trace = nutpie.sample(
-            model, draws=800, tune=500, chains=2, seed=21, cores=2, progress_bar=False,
+            model, draws=800, tune=300, chains=2, seed=21, cores=2, progress_bar=False,
             target_accept=0.95, low_rank_modified_mass_matrix=True, save_warmup=False,
         )  # fmt: skip
     assert float(trace.sample_stats["diverging"].mean()) < 0.002

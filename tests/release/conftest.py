@@ -10,25 +10,7 @@ import pytest
 
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
-from tests.release.release_surveys import small_survey
-
-SPEC = """
-spec_version = 1
-[survey]
-data = "{data}"
-weight = "weight"
-strata = "field"
-{survey}
-[synthesizer]
-outcome = "salary"
-{synthesizer}
-[privacy]
-{privacy}
-[tables]
-by = ["field", "gender"]
-{tables}
-{labels}
-"""
+from tests.surveys import small_survey, spec_text, write_survey
 
 
 @pytest.fixture
@@ -36,21 +18,11 @@ def make_spec(tmp_path: Path) -> Callable[..., Path]:
     """Writes a survey file and a specification; sections take further lines."""
 
     def make(frame: pd.DataFrame | None = None, *, data: str = "survey.csv", **lines: str) -> Path:
-        folder = tmp_path / "in"
-        folder.mkdir(exist_ok=True)
-        frame = small_survey() if frame is None else frame
-        if data.endswith(".parquet"):
-            frame.to_parquet(folder / data)
-        else:
-            frame.to_csv(folder / data, index=False)
-        given = dict.fromkeys(["survey", "synthesizer", "privacy", "tables", "labels"], "")
-        given |= lines
-        if "inference" not in given["synthesizer"]:
+        if "inference" not in lines.get("synthesizer", ""):
             # Debiasing runs the mechanism many times: it has tests of its own.
-            given["synthesizer"] += '\ninference = "paper"'
-        path = folder / "spec.toml"
-        path.write_text(SPEC.format(data=data, **given), encoding="utf-8")
-        return path
+            lines["synthesizer"] = lines.get("synthesizer", "") + '\ninference = "paper"'
+        frame = small_survey() if frame is None else frame
+        return write_survey(tmp_path / "in", frame, spec_text(data, **lines), data)
 
     return make
 

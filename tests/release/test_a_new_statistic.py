@@ -29,7 +29,7 @@ from surveysynth.release.run import release
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec, parse_spec
 from tests.release.documents.test_readme_programs import assert_recomputes
-from tests.release.release_surveys import small_survey
+from tests.surveys import small_survey
 
 pytestmark = [pytest.mark.usefixtures("trimmed_mean"), pytest.mark.xdist_group("trimmed mean")]
 

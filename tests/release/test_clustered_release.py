@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from test_readme_programs import assert_recomputes
 
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.taylor import SampleDesign, Statistic, estimate_domains
@@ -18,7 +17,8 @@ from surveysynth.release.run import release
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec, parse_spec
 from surveysynth.survey.survey import Survey
-from tests.release.release_surveys import clustered_survey
+from tests.release.documents.test_readme_programs import assert_recomputes
+from tests.surveys import clustered_survey, spec_text, write_survey
 
 MakeSpec = Callable[..., Path]
 REAL = Path(__file__).parents[3] / "shared" / "data" / "ce2015q3.csv"
@@ -54,26 +54,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, Survey
     """One release: the survey file, the survey, the folder."""
     folder = tmp_path_factory.mktemp("clustered")
     frame = clustered_survey()
-    frame.to_csv(folder / "survey.csv", index=False)
-    text = f"""
-        [survey]
-        data = "survey.csv"
-        weight = "weight"
-        strata = "field"
-        psu = "school"
-        population_size = 50_000
-        [synthesizer]
-        outcome = "salary"
-        predictors = "field + gender"
-        inference = "paper"
-        {PLAN}
-        [privacy]
-        epsilon = 24
-        m = 2
-        [tables]
-        by = ["field", "gender"]
-        """
-    (folder / "spec.toml").write_text(text, encoding="utf-8")
+    text = spec_text(
+        survey='psu = "school"\npopulation_size = 50_000',
+        synthesizer=f'predictors = "field + gender"\ninference = "paper"\n{PLAN}',
+        privacy="epsilon = 24\nm = 2",
+    )
+    write_survey(folder, frame, text)
     release(folder / "spec.toml", folder / "out", seed=7)
     survey = read_survey(parse_spec(text, folder / "spec.toml"))
     return frame, survey, folder / "out" / "release"
@@ -131,23 +117,16 @@ def test_the_files_say_what_stands_for_clusters(made: tuple[pd.DataFrame, Survey
 @pytest.mark.skipif(not REAL.is_file(), reason="the real survey is not on this machine")
 def test_a_real_clustered_survey(tmp_path: Path) -> None:
     """Regions as strata, 73 units: standard errors of the order of the confidential ones."""
-    text = f"""
-        [survey]
-        data = "{REAL.as_posix()}"
-        weight = "weight"
-        strata = "region"
-        psu = "psu"
-        missing = "drop"
-        population_size = 128_437_000
-        [synthesizer]
-        outcome = "age"
-        transform = "identity"
-        transform_scale = 20
-        inference = "paper"
-        {PLAN}
-        [tables]
-        by = ["region", "sex"]
-        """
+    text = spec_text(
+        REAL.as_posix(),
+        survey='strata = "region"\npsu = "psu"\nmissing = "drop"\npopulation_size = 128_437_000',
+        synthesizer=f'''outcome = "age"
+            transform = "identity"
+            transform_scale = 20
+            inference = "paper"
+            {PLAN}''',
+        tables='by = ["region", "sex"]',
+    )
     (tmp_path / "spec.toml").write_text(text, encoding="utf-8")
     release(tmp_path / "spec.toml", tmp_path / "out", seed=3)
     survey = read_survey(parse_spec(text, tmp_path / "spec.toml"))

@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 
 from surveysynth.release.run import release
-from tests.release.release_surveys import small_survey
+from tests.surveys import small_survey
 
 MakeSpec = Callable[..., Path]
 

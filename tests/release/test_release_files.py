@@ -20,7 +20,7 @@ from surveysynth.release.preview import preview_lines
 from surveysynth.release.run import ReleaseResult, release
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec
-from tests.release.release_surveys import small_survey
+from tests.surveys import small_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 

@@ -5,6 +5,7 @@ a script in the place of the compiled program; marked tests run the real thing."
 import logging
 import os
 import shutil
+import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -13,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_cmdstan import MEANS, compilations, fake_program, install_fake_cmdstan
 
+import surveysynth
 from surveysynth.errors import InputError, RefusedError, SurveySynthError
 from surveysynth.sampling.stan import cache
 from surveysynth.sampling.stan.backends import (
@@ -28,6 +29,7 @@ from surveysynth.sampling.stan.backends import (
 )
 from surveysynth.sampling.stan.cache import cache_directory, compiled_program, compiler_message
 from surveysynth.sampling.stan.source import StanSource
+from tests.stan.fake_cmdstan import MEANS, compilations, fake_program, install_fake_cmdstan
 
 CANARY = 7319.4285174
 SETTINGS: dict[str, Any] = {"chains": 3, "warmup": 200, "draws": 400, "adapt_delta": 0.9, "seed": 5}
@@ -297,6 +299,21 @@ def test_pystan_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(InputError, match="install the extra 'stan'"):
         PyStanBackend().prepare(means())
+
+
+def test_the_worker_is_that_of_this_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process is to import the package beside which this one runs, installed or not."""
+    searched = []
+
+    def stop(command: list[str], *, env: dict[str, str], **_: Any) -> None:
+        assert command[2].startswith("surveysynth.")
+        searched.append(Path(env["PYTHONPATH"].partition(os.pathsep)[0]))
+        raise InterruptedError
+
+    monkeypatch.setattr(subprocess, "run", stop)
+    with pytest.raises(InterruptedError):
+        PyStanBackend().prepare(means())
+    assert searched == [Path(surveysynth.__file__).parents[1]]
 
 
 @pytest.mark.pystan

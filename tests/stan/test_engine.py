@@ -27,6 +27,7 @@ from surveysynth.sampling.stan.source import StanSource, declared_names
 from surveysynth.spec.build import engine_of, model_of
 from surveysynth.spec.spec import load_spec
 from surveysynth.survey.survey import Survey
+from tests.surveys import write_survey
 
 CANARY = 7319.4285174
 PLAN = SamplingPlan(chains=4, warmup=150, draws=150)
@@ -198,10 +199,7 @@ PAPER = 'inference = "paper"'
 
 
 def write_spec(folder: Path, engine: str = "cmdstan", more: str = "") -> Path:
-    frame().to_csv(folder / "survey.csv", index=False)
-    path = folder / "spec.toml"
-    path.write_text(SPEC.format(engine=engine, more=more))
-    return path
+    return write_survey(folder, frame(), SPEC.format(engine=engine, more=more))
 
 
 def test_the_specification_chooses_the_engine(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 from surveysynth._support.resources import stan_directory
 from surveysynth.sampling.diagnostics import effective_sample_size
 from surveysynth.sampling.stan.backends import PyStanBackend
+from surveysynth.sampling.stan.pystan import compile_program
 from surveysynth.sampling.stan.source import StanSource, flattened_source
-from surveysynth.sampling.stan.worker import _compile as compile_program
 from tests.models.model_cases import GAUSSIAN, MODELS, WEIGHTINGS, make_case
 
 pytestmark = [

@@ -32,6 +32,7 @@ from surveysynth.sampling.stan.backends import (
 )
 from surveysynth.sampling.stan.source import StanSource
 from surveysynth.survey.survey import Survey
+from tests.surveys import write_survey
 
 PROGRAMS = Path(__file__).parent / "programs"
 MEANS = PROGRAMS / "means.toml"
@@ -430,10 +431,7 @@ def write_spec(folder: Path, model: str = str(MEANS), replicates: int = 1, more:
     frame = data.design.frame.assign(
         y=data.confidential.outcome[:, 0], w=data.confidential.sampling_weight
     )
-    frame.to_csv(folder / "survey.csv", index=False)
-    path = folder / "spec.toml"
-    path.write_text(SPEC.format(model=model, replicates=replicates, more=more))
-    return path
+    return write_survey(folder, frame, SPEC.format(model=model, replicates=replicates, more=more))
 
 
 def assert_no_canary(folder: Path) -> None:

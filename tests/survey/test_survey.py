@@ -15,16 +15,8 @@ from surveysynth.errors import InputError
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import Spec, parse_spec
 from surveysynth.survey.transforms import Transform
-from tests.survey_cases import (
-    CANARIES,
-    CANARY_OUTCOME,
-    CANARY_WEIGHT,
-    csv_bytes,
-    from_frame,
-    good,
-    make_spec,
-    read_bytes,
-)
+from tests.survey.messages import csv_bytes, make_spec, read_bytes
+from tests.surveys import CANARIES, CANARY_OUTCOME, CANARY_WEIGHT, good, make_survey
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "ce2015q3.csv"
 needs_real_data = pytest.mark.skipif(
@@ -70,7 +62,7 @@ def test_parquet_and_frame_give_the_same_as_csv(tmp_path: Path) -> None:
     ]
     floats = frame.assign(field=lambda f: f["field"].astype(float))
     categories = frame.astype({"field": "category", "gender": "category"})
-    read += [from_frame(frame), from_frame(floats), from_frame(categories)]
+    read += [make_survey(frame), make_survey(floats), make_survey(categories)]
     first = read[0]
     for other in read[1:]:
         pd.testing.assert_frame_equal(other.design.frame, first.design.frame)
@@ -126,14 +118,14 @@ def test_labels_fix_the_order_of_levels(tmp_path: Path) -> None:
 
 
 def test_a_psu_label_in_two_strata_is_two_psus() -> None:
-    survey = from_frame(good(), psu="school")
+    survey = make_survey(good(), psu="school")
     pairs = good()[["field", "school"]].drop_duplicates()
     assert survey.design.psu is not None
     assert survey.design.psu.max() + 1 == len(pairs) == 12
 
 
 def test_by_may_be_empty_and_strata_absent() -> None:
-    design = from_frame(good(), by=[], strata=None).design
+    design = make_survey(good(), by=[], strata=None).design
     assert design.matrix.columns == ("Intercept",)
     assert (design.strata, design.psu, design.fpc) == (None, None, None)
 
@@ -141,7 +133,7 @@ def test_by_may_be_empty_and_strata_absent() -> None:
 def test_several_outcomes_keep_their_order() -> None:
     frame = good().assign(tax=lambda f: f["age"] * 10.0 - 300)
     frame["tax"] += np.random.default_rng(1).normal(size=len(frame)) * 100
-    survey = from_frame(
+    survey = make_survey(
         frame, outcome=["salary", "tax"], transforms=[Transform(), Transform("asinh", scale=100)]
     )
     np.testing.assert_array_equal(survey.confidential.outcome, frame[["salary", "tax"]])
@@ -151,7 +143,7 @@ def test_several_outcomes_keep_their_order() -> None:
 def test_the_frame_given_is_not_changed() -> None:
     frame = good()
     before = frame.copy(deep=True)
-    survey = from_frame(frame, public_columns=["note"])
+    survey = make_survey(frame, public_columns=["note"])
     pd.testing.assert_frame_equal(frame, before)
     # Nor is it shared: it stays writable, and what is written does not reach the survey.
     for column in ("salary", "weight"):
@@ -161,7 +153,7 @@ def test_the_frame_given_is_not_changed() -> None:
 
 
 def test_text_of_a_survey_shows_no_confidential_value() -> None:
-    survey = from_frame(good(), public_columns=["note"])
+    survey = make_survey(good(), public_columns=["note"])
     for text in (repr(survey), str(survey), repr(survey.confidential), f"{survey.confidential}"):
         assert not any(canary in text for canary in CANARIES)
     assert "240" in repr(survey.confidential)
@@ -170,7 +162,7 @@ def test_text_of_a_survey_shows_no_confidential_value() -> None:
 
 
 def test_the_public_half_holds_no_outcome_and_no_weight() -> None:
-    public = pickle.dumps(from_frame(good(), public_columns=["note"], psu="school").design)
+    public = pickle.dumps(make_survey(good(), public_columns=["note"], psu="school").design)
     for value in (CANARY_OUTCOME, CANARY_WEIGHT):
         assert np.float64(value).tobytes() not in public
         assert str(value).encode() not in public
@@ -178,7 +170,7 @@ def test_the_public_half_holds_no_outcome_and_no_weight() -> None:
 
 
 def test_confidential_arrays_are_read_only() -> None:
-    confidential = from_frame(good()).confidential
+    confidential = make_survey(good()).confidential
     with pytest.raises(ValueError, match="read-only"):
         confidential.outcome[0, 0] = 1.0
 

@@ -13,18 +13,17 @@ from hypothesis import strategies as st
 from surveysynth.errors import InputError
 from surveysynth.spec.build import read_survey
 from surveysynth.survey.survey import Survey
-from tests.survey_cases import (
+from tests.survey.messages import (
     checked,
     csv_bytes,
     file_message,
-    from_frame,
-    good,
     joined,
     make_spec,
     message,
     read_bytes,
     record_lines,
 )
+from tests.surveys import good, make_survey
 
 
 def test_absent_files(tmp_path: Path) -> None:
@@ -227,7 +226,7 @@ def test_any_cells_in_a_frame(changes: dict[str, tuple[int, Any]], missing: str)
         public_word = value == "canary" and column not in ("weight", "salary")
         frame.loc[row, column] = "x" if public_word else value
     try:
-        survey = from_frame(frame, missing=missing, predictors="field * gender + age")
+        survey = make_survey(frame, missing=missing, predictors="field * gender + age")
     except InputError as error:
         checked(error)
     else:

@@ -16,16 +16,8 @@ from hypothesis import strategies as st
 from surveysynth.errors import InputError
 from surveysynth.survey.columns import number_column, text_column
 from surveysynth.survey.transforms import Transform
-from tests.survey_cases import (
-    CANARY_OUTCOME,
-    CANARY_WEIGHT,
-    csv_bytes,
-    file_message,
-    from_frame,
-    good,
-    message,
-    read_bytes,
-)
+from tests.survey.messages import csv_bytes, file_message, message, read_bytes
+from tests.surveys import CANARY_OUTCOME, CANARY_WEIGHT, good, make_survey
 
 
 @pytest.mark.parametrize(
@@ -84,7 +76,7 @@ def test_drop_counts_and_leaves_out_what_is_blank(tmp_path: Path) -> None:
     frame.loc[[6], "note"] = None  # shipped only: stays
     kept = frame.drop(index=[1, 2, 3, 4, 5])
     for survey in (
-        from_frame(frame, missing="drop", public_columns=["note"]),
+        make_survey(frame, missing="drop", public_columns=["note"]),
         read_bytes(
             tmp_path, csv_bytes(frame), survey='missing = "drop"\npublic_columns = ["note"]'
         ),
@@ -104,7 +96,7 @@ def test_drop_may_leave_too_few() -> None:
 def test_a_level_that_only_dropped_records_have_is_gone() -> None:
     frame = good()
     frame.loc[0, ["field", "salary"]] = ["09", np.nan]
-    assert from_frame(frame, missing="drop").design.levels["field"] == ("01", "02", "03", "04")
+    assert make_survey(frame, missing="drop").design.levels["field"] == ("01", "02", "03", "04")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +126,7 @@ def test_a_weight_that_is_a_function_of_x(noise: float) -> None:
     assert "weight 'weight' is (nearly) a function of the predictors" in text
     assert "public" in text
     noisy = np.exp(frame["field"].astype(float) + 0.05 * rng.normal(size=len(frame)))
-    assert from_frame(frame.assign(weight=noisy)).design.n == 240
+    assert make_survey(frame.assign(weight=noisy)).design.n == 240
 
 
 def test_an_outcome_that_is_a_function_of_x() -> None:
@@ -196,7 +188,7 @@ def test_parts_and_settings_that_do_not_fit(changes: dict[str, Any], parts: list
 
 def test_proportions_need_an_untransformed_0_1_outcome() -> None:
     binary = good().assign(salary=lambda f: (f["salary"] > f["salary"].median()) * 1.0)
-    survey = from_frame(binary, transforms=Transform("identity"), binary_for=["proportion"])
+    survey = make_survey(binary, transforms=Transform("identity"), binary_for=["proportion"])
     assert survey.design.transforms[0].kind == "identity"
     text = message(binary, transforms=Transform("asinh"), binary_for=["proportion"])
     assert "identity" in text
@@ -207,13 +199,13 @@ def test_proportions_need_an_untransformed_0_1_outcome() -> None:
 
 def test_frames_that_are_none() -> None:
     with pytest.raises(InputError, match="DataFrame"):
-        from_frame({"salary": [1.0]})  # type: ignore[arg-type]
+        make_survey({"salary": [1.0]})  # type: ignore[arg-type]
     doubled = pd.concat([good(), good()[["salary"]]], axis=1)
     assert "'salary' occurs more than once" in message(doubled)
 
 
 def test_a_weight_may_be_absent_for_api_users() -> None:
-    survey = from_frame(good(), weight=None)
+    survey = make_survey(good(), weight=None)
     assert survey.confidential.sampling_weight is None
     assert survey.design.weight_name is None
 
@@ -222,7 +214,7 @@ def test_a_weight_may_be_absent_for_api_users() -> None:
 def test_lonely_strata_are_taken_by_the_other_rules(rule: str) -> None:
     frame = good()
     frame.loc[11, "field"] = "05"
-    assert from_frame(frame, lonely_psu=rule).design.lonely_psu == rule
+    assert make_survey(frame, lonely_psu=rule).design.lonely_psu == rule
 
 
 def test_strata_of_one_psu_are_lonely() -> None:
@@ -240,19 +232,19 @@ def test_weights_and_outcomes_must_vary_within_units() -> None:
     female = np.where(frame["gender"] == "F", 1.3, 1.0)
     for name, words in (("weight", "weight 'weight' is"), ("salary", "outcome 'salary' is")):
         told = frame.assign(**{name: units.map(by_unit) * female})
-        assert from_frame(told).design.n == 240  # the predictors alone do not tell
+        assert make_survey(told).design.n == 240  # the predictors alone do not tell
         text = message(told, psu="school")
         assert f"{words} (nearly) a function" in text
         assert "Declare design_effect" in text
-        assert from_frame(told, psu="school", design_effect=2.0).design.psu is not None
+        assert make_survey(told, psu="school", design_effect=2.0).design.psu is not None
         noisy = told.assign(**{name: told[name] * np.exp(rng.normal(0, 0.05, 240))})
-        assert from_frame(noisy, psu="school").design.psu is not None
+        assert make_survey(noisy, psu="school").design.psu is not None
 
 
 def test_units_of_one_record_are_taken_while_others_have_more() -> None:
     frame = good()
     frame["school"] = np.where(frame.index < 60, frame.index.astype(str), frame["school"])
-    design = from_frame(frame, psu="school").design
+    design = make_survey(frame, psu="school").design
     assert design.psu is not None
     assert np.bincount(design.psu).min() == 1
     alone = message(frame.assign(school=frame.index), psu="school")
@@ -263,15 +255,15 @@ def test_units_of_one_record_are_taken_while_others_have_more() -> None:
 def test_fpc_as_sizes_counts_psus_or_records() -> None:
     sizes = {"01": 120, "02": 240, "03": 600, "04": 60}
     frame = good().assign(fraction=lambda f: f["field"].map(sizes))
-    assert from_frame(frame, fpc="fraction").design.fpc is not None
+    assert make_survey(frame, fpc="fraction").design.fpc is not None
     np.testing.assert_allclose(
-        from_frame(frame, fpc="fraction").design.fpc, [60 / 120, 60 / 240, 60 / 600, 1.0]
+        make_survey(frame, fpc="fraction").design.fpc, [60 / 120, 60 / 240, 60 / 600, 1.0]
     )
     np.testing.assert_allclose(
-        from_frame(frame, fpc="fraction", psu="school").design.fpc,
+        make_survey(frame, fpc="fraction", psu="school").design.fpc,
         [3 / 120, 3 / 240, 3 / 600, 3 / 60],
     )
-    whole = from_frame(frame.assign(fraction=2400), fpc="fraction", by=[], strata=None)
+    whole = make_survey(frame.assign(fraction=2400), fpc="fraction", by=[], strata=None)
     np.testing.assert_allclose(whole.design.fpc, [0.1])
 
 
@@ -303,9 +295,9 @@ def test_codes_stay_as_they_are_written() -> None:
 
 def test_predictors_with_leading_zeros_are_categories() -> None:
     frame = good().assign(code=np.array(["01", "2"])[np.arange(240) // 120])
-    assert "code[T.2]" in from_frame(frame, predictors="field*gender + code").design.matrix.columns
+    assert "code[T.2]" in make_survey(frame, predictors="field*gender + code").design.matrix.columns
     numbers = frame.assign(code=frame["code"].str.lstrip("0"))
-    assert "code" in from_frame(numbers, predictors="field*gender + code").design.matrix.columns
+    assert "code" in make_survey(numbers, predictors="field*gender + code").design.matrix.columns
 
 
 @given(st.lists(st.none() | st.floats() | st.integers() | st.booleans() | st.text(), min_size=1))

@@ -203,9 +203,7 @@ class Augmentation:
         observed = target.cross @ turn
         middle, drawn = self._normal_coefficients(i, prior, signal, observed, turn)
         held = signal / (signal + 1.0) * observed
-        means = [
-            (lam * (target.link @ b @ turn) / (signal + 1.0)) + held for b in (middle, drawn)
-        ]
+        means = [(lam * (target.link @ b @ turn) / (signal + 1.0)) + held for b in (middle, drawn)]
         noise = np.sqrt(signal / (signal + 1.0)) * self.n_cross[i]
         now = target.about_centre(coefficients)
         cross = [means[0], self.cross @ turn - means[0], means[1] + noise - means[0]]
@@ -310,7 +308,7 @@ class Augmentation:
         point = np.concatenate([np.log(sd), unconstrained_correlation(root)], axis=1)
         for j in range(point.shape[1]):
 
-            def log_density(value: FloatArray, j: int = j) -> FloatArray:
+            def log_density(value: FloatArray, point: FloatArray = point, j: int = j) -> FloatArray:
                 there = point.copy()
                 there[:, j] = value
                 with np.errstate(all="ignore"):

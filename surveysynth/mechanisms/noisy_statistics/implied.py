@@ -16,7 +16,7 @@ from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.augmentation import CoefficientPrior
 from surveysynth.models.base import Model
 from surveysynth.models.fbp import clustered as fbp_clustered
-from surveysynth.models.fbp import sampler as fbp_sampler
+from surveysynth.models.fbp.sampler import Gibbs
 from surveysynth.models.fbs import clustered as fbs_clustered
 from surveysynth.models.fbs import sampler as fbs_sampler
 from surveysynth.models.normal import sampler as normal_sampler
@@ -31,7 +31,9 @@ from surveysynth.sampling.streams import Streams
 class ImpliedSample(Protocol):
     """A batch of chains of one model, in coordinates that all of these models share."""
 
-    sampler: Sweeps
+    @property
+    def sampler(self) -> Sweeps:
+        """The model's own sampler, whose state is read and written here."""
 
     def observe(self, stats: GaussianStats) -> None:
         """Replaces the statistics that the sampler reads."""
@@ -55,14 +57,17 @@ class ImpliedFBS:
 
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
         clustered = stats.psu is not None
-        self.sampler = (fbs_clustered.ClusteredGibbs if clustered else fbs_sampler.Gibbs)(stats, priors, rng)
+        sampler = fbs_clustered.ClusteredGibbs if clustered else fbs_sampler.Gibbs
+        self.sampler = sampler(stats, priors, rng)
         self.residual_prior = (HALF_T_DF, priors["residual_scale"])
         self.lkj = priors["lkj"]
 
     def observe(self, stats: GaussianStats) -> None:
+        """Hands new statistics to the sampler."""
         self.sampler.observe(stats)
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
+        """B and Sigma."""
         s = self.sampler
         beta = s.coefficients.beta
         if isinstance(s, fbs_clustered.ClusteredGibbs):
@@ -70,6 +75,7 @@ class ImpliedFBS:
         return beta, s.residual.covariance
 
     def prior(self) -> CoefficientPrior:
+        """Of B given all else."""
         s = self.sampler
         b, k, q = s.coefficients.beta.shape
         effects = s.psu.covariance if isinstance(s, fbs_clustered.ClusteredGibbs) else None
@@ -78,15 +84,18 @@ class ImpliedFBS:
         return CoefficientPrior(mean, _precision(_hierarchical(s.coefficients), effects, size))
 
     def log_covariance_prior(self, coefficients: FloatArray, root: FloatArray) -> FloatArray:
+        """Of Sigma given B and all else."""
         sd = np.sqrt((root * root).sum(-1))
         half_t = primitives.half_t_log_density(sd, *self.residual_prior).sum(-1)
         log_sd = np.log(sd).sum(-1)
         log_root = np.log(np.einsum("bkk->bk", root)).sum(-1)
         # Sigma = D Omega D: D has q further powers, of the volume of Sigma.
         result: FloatArray = half_t + 2.0 * (self.lkj - 1.0) * (log_root - log_sd)
-        return result - sd.shape[1] * log_sd
+        result -= sd.shape[1] * log_sd
+        return result
 
     def assign(self, coefficients: FloatArray, covariance: FloatArray) -> None:
+        """New B and Sigma."""
         s = self.sampler
         k = s.coefficients.k
         s.coefficients.beta = coefficients[:, :k]
@@ -103,9 +112,11 @@ class ImpliedNormal:
         self.scales = [priors["residual_scale"], priors["weight_residual_scale"]]
 
     def observe(self, stats: GaussianStats) -> None:
+        """Hands new statistics to the sampler."""
         self.sampler.observe(stats)
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
+        """B and Sigma."""
         s = self.sampler
         beta, variance = s.coefficients.beta, s.variance[:, None, None]
         if s.weight is None:
@@ -117,6 +128,7 @@ class ImpliedNormal:
         return own @ turn, _covariance(slope, variances)
 
     def prior(self) -> CoefficientPrior:
+        """Of B given all else."""
         s = self.sampler
         blocks = _hierarchical(s.coefficients)
         b, _, k, _, _ = blocks.shape
@@ -129,6 +141,7 @@ class ImpliedNormal:
         return CoefficientPrior(np.zeros((b, k, 2)), turned)
 
     def log_covariance_prior(self, coefficients: FloatArray, root: FloatArray) -> FloatArray:
+        """Of Sigma given B and all else."""
         s = self.sampler
         slope, sd = _regressions(root)
         result = np.zeros(slope.shape)
@@ -139,15 +152,17 @@ class ImpliedNormal:
         gamma = self._gamma(coefficients, slope)
         squares = slope * slope + (gamma * gamma).sum(-1)
         # Sigma has the volume v_y d(slope) d(v_y) d(v_w).
-        return result - 0.5 * s.weight.prior_precision * squares - 2.0 * np.log(sd[:, 0])
+        result -= 0.5 * s.weight.prior_precision * squares + 2.0 * np.log(sd[:, 0])
+        return result
 
     @staticmethod
     def _gamma(coefficients: FloatArray, slope: FloatArray) -> FloatArray:
         return coefficients[:, :, 1] - slope[:, None] * coefficients[:, :, 0]
 
     def assign(self, coefficients: FloatArray, covariance: FloatArray) -> None:
+        """New B and Sigma."""
         s = self.sampler
-        slope, sd = _regressions(np.linalg.cholesky(covariance))
+        slope, sd = _regressions(_root(covariance))
         variance = sd * sd
         s.coefficients.beta, s.variance = coefficients[:, :, :1], variance[:, 0]
         if s.weight is not None:
@@ -161,7 +176,7 @@ class ImpliedFBP:
     effects of PSUs about their tilted mean (methods 3)."""
 
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
-        sampler = fbp_sampler.Gibbs if stats.psu is None else fbp_clustered.ClusteredGibbs
+        sampler = Gibbs if stats.psu is None else fbp_clustered.ClusteredGibbs
         self.sampler: Any = sampler(stats, priors, rng)
         self.ones = _ones(stats)
         self.residual_scale = priors["residual_scale"]
@@ -169,6 +184,7 @@ class ImpliedFBP:
         self.precisions = np.array([s.coefficient_precision, s.selection_precision])
 
     def observe(self, stats: GaussianStats) -> None:
+        """Hands new statistics to the sampler."""
         self.sampler.observe(stats)
 
     @property
@@ -177,6 +193,7 @@ class ImpliedFBP:
         return isinstance(self.sampler, fbp_clustered.ClusteredGibbs)
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
+        """B and Sigma."""
         s = self.sampler
         slope = s.selection[:, 0]
         own = np.stack([s.beta, s.selection[:, 1:]], axis=2)
@@ -187,6 +204,7 @@ class ImpliedFBP:
         return own @ _turn(slope), _covariance(slope, s.variance)
 
     def prior(self) -> CoefficientPrior:
+        """Of B given all else."""
         s = self.sampler
         slope, k = s.selection[:, 0], s.k
         size = s.psu.size if self.clustered else 0
@@ -199,6 +217,7 @@ class ImpliedFBP:
         return CoefficientPrior(mean @ _turn(slope), _turned_precision(own, slope))
 
     def log_covariance_prior(self, coefficients: FloatArray, root: FloatArray) -> FloatArray:
+        """Of Sigma given B and all else."""
         s = self.sampler
         slope, sd = _regressions(root)
         own = coefficients @ _turn(-slope)
@@ -214,8 +233,9 @@ class ImpliedFBP:
         return np.asarray(result, dtype=np.float64)
 
     def assign(self, coefficients: FloatArray, covariance: FloatArray) -> None:
+        """New B and Sigma."""
         s = self.sampler
-        slope, sd = _regressions(np.linalg.cholesky(covariance))
+        slope, sd = _regressions(_root(covariance))
         variance = sd * sd
         own = coefficients @ _turn(-slope)
         population = own[:, : s.k] - self._shift(slope, variance)
@@ -294,6 +314,10 @@ def _covariance(slope: FloatArray, variance: FloatArray) -> FloatArray:
     """Sigma (B, 2, 2) of (y, v) from v_y and v_v given y (B, 2)."""
     turn = _turn(slope)
     return np.asarray((turn.swapaxes(-1, -2) * variance[:, None]) @ turn, dtype=np.float64)
+
+
+def _root(covariance: FloatArray) -> FloatArray:
+    return np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
 
 
 def _regressions(root: FloatArray) -> tuple[FloatArray, FloatArray]:

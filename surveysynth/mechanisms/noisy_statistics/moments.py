@@ -74,9 +74,7 @@ class NoisyMoments:
         cross, squares = (
             np.concatenate([getattr(each, name) for each in parts]) for name in ("cross", "squares")
         )
-        return cls(
-            cross, squares, first.sigma, first.squares_sd, first.centre, first.spread
-        )
+        return cls(cross, squares, first.sigma, first.squares_sd, first.centre, first.spread)
 
 
 @dataclass(frozen=True, repr=False)

@@ -15,20 +15,24 @@ from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray, IntArray, Th
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.base import PrivateDraws, Progress
 from surveysynth.mechanisms.noisy_statistics.design import NoiseDesign
-from surveysynth.mechanisms.noisy_statistics.full_rank import full_rank
 from surveysynth.mechanisms.noisy_statistics.implied import implied_sample
-from surveysynth.mechanisms.noisy_statistics.moments import NoisyMoments, PublicSums
+from surveysynth.mechanisms.noisy_statistics.moments import (
+    NoisyMoments,
+    PublicSums,
+    check_freedom,
+    rank,
+)
 from surveysynth.mechanisms.noisy_statistics.noise import NoiseSource
 from surveysynth.mechanisms.noisy_statistics.posterior import sample_noisy
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.mechanisms.noisy_statistics.statistics import NoisyStatistics, noisy_statistics
-from surveysynth.models.base import Model, psu_codes
+from surveysynth.models.base import Model, psu_codes, require
 from surveysynth.sampling.convergence import check_convergence
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 #: Sweeps between kept draws: first, and after each fit that has not converged. Nothing but time
 #: is spent by a further fit.
-THINNINGS = (2, 8, 32)
+THINNINGS = (4, 16, 64)
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def release_statistics(
     The model says whether sums by PSU are among them. Raises ``InputError`` before the survey is
     looked at.
     """
-    implied_sample(model)  # refuses a model without such statistics
+    require_statistics(model, design, settings)
     noise = noise_design(model, design, settings)
     return noisy_statistics(
         noise,
@@ -97,6 +101,16 @@ def release_statistics(
         records=settings.unit_size(design),
         source=source,
     )
+
+
+def require_statistics(model: Model, design: PublicDesign, settings: NoisySettings) -> None:
+    """Raises ``InputError`` for a model without such statistics, and for a design that leaves too
+    few records for its residuals: by public inputs, before anything is spent."""
+    implied_sample(model)
+    require(model, design)
+    noise = noise_design(model, design, settings)
+    public = _public_sums(model, design, noise.basis, noise.psu_weight)
+    check_freedom(public.total, rank(public.white_gram), noise.clipping.q)
 
 
 def transformed(design: PublicDesign, confidential: Confidential) -> FloatArray:
@@ -175,8 +189,6 @@ def _moments(
     model: Model, design: PublicDesign, statistics: NoisyStatistics
 ) -> tuple[NoisyMoments, PublicSums]:
     """The statistics on the model's scale, and the public sums that belong to them."""
-    matrix, psu = design.matrix, psu_codes(model, design)
-    sums = full_rank(statistics, matrix.x_cells, matrix.cell, psu)
     centre, sign = statistics.centre.copy(), np.ones(statistics.centre.size)
     if model.tilted:
         # The last column of a model of the population is log pi~ = log(N/n) - log w (methods 3).
@@ -184,14 +196,23 @@ def _moments(
         centre[-1] = np.log(design.population_size / design.n) - centre[-1]
         sign[-1] = -1.0
     moments = NoisyMoments(
-        cross=sums.cross * sign,
+        cross=statistics.cross * sign,
         squares=statistics.squares * sign[:, None] * sign,
         sigma=statistics.sigma,
         squares_sd=statistics.squares_sd,
         centre=centre,
         spread=statistics.spread,
     )
-    return moments, PublicSums.of(matrix.x_cells, matrix.cell, sums.basis, psu)
+    return moments, _public_sums(model, design, statistics.basis, statistics.psu_weight)
+
+
+def _public_sums(
+    model: Model, design: PublicDesign, basis: FloatArray, psu_weight: float
+) -> PublicSums:
+    matrix = design.matrix
+    return PublicSums.of(
+        matrix.x_cells, matrix.cell, basis, psu_codes(model, design), psu_weight
+    )
 
 
 def _judged(

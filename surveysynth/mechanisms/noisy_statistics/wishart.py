@@ -93,9 +93,7 @@ class NormalScatter:
     whitening: FloatArray
 
     @classmethod
-    def of(
-        cls, df: FloatArray, covariance: FloatArray, noise_sd: FloatArray
-    ) -> "NormalScatter":
+    def of(cls, df: FloatArray, covariance: FloatArray, noise_sd: FloatArray) -> "NormalScatter":
         """For df (B,), Sigma (B, q, q) and the SDs (q, q) of the noise."""
         row, column = np.tril_indices(noise_sd.shape[0])
         s = covariance

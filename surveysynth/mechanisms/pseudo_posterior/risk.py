@@ -58,7 +58,19 @@ class RiskMeasure(Protocol):
 @dataclass(frozen=True)
 class Lipschitz:
     """f_i = max_s |log_lik[s, i]| of the unweighted fit, from 0 for the smallest to 1 for the
-    largest ([R] Alg. 2). Its default weights are those of the fixed point, not of this map."""
+    largest ([R] Alg. 2). Its default weights are those of the fixed point, not of this map.
+
+    Parameters
+    ----------
+    name, pattern
+        In published settings; it looks at no public columns.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> ss.MechanismSettings(risk=ss.Lipschitz()).weights
+    'fixed_point'
+    """
 
     name: str = "lipschitz"
     pattern: tuple[str, ...] = ()
@@ -84,9 +96,26 @@ class CountBased:
     ([R] Alg. 3). With several outcomes the largest of their risks: a record is as exposed as its
     most isolated value.
 
-    radius: relative, a share of the outcome in (0, 1], or in the outcome's units if ``absolute``;
-    one for all outcomes. pattern: public columns; none: all records are one pattern.
-    Raises ``InputError`` for another radius or a column named twice.
+    Parameters
+    ----------
+    radius
+        Relative, a share of the outcome in (0, 1], or in the outcome's units if ``absolute``; one
+        for all outcomes.
+    pattern
+        Public columns; none: all records are one pattern.
+    absolute, name
+        Whether the radius is in the outcome's units; the name in published settings.
+
+    Raises
+    ------
+    InputError
+        For another radius or a column named twice.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> ss.MechanismSettings(risk=ss.CountBased(0.1, pattern=("field",))).weights
+    'linear'
     """
 
     radius: float = 0.2
@@ -142,7 +171,24 @@ class CountBased:
 class Pairwise(CountBased):
     """1 - mean over the other records j of i's pattern of the share of records that lie in the
     ball of i or in that of j ([S] eq. 7-9): the records of a pattern rise and fall together.
-    A record alone in its pattern has its count-based risk."""
+    A record alone in its pattern has its count-based risk.
+
+    Parameters
+    ----------
+    radius, pattern, absolute, name
+        As of ``CountBased``.
+
+    Raises
+    ------
+    InputError
+        As ``CountBased`` does.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> ss.Pairwise(10_000, absolute=True).name
+    'pairwise'
+    """
 
     name: str = "pairwise"
 
@@ -161,7 +207,19 @@ class Pairwise(CountBased):
 
 @dataclass(frozen=True)
 class Scalar:
-    """Every record alike: alpha = Delta*/Delta, the exponential mechanism ([P] 3.2)."""
+    """Every record alike: alpha = Delta*/Delta, the exponential mechanism ([P] 3.2).
+
+    Parameters
+    ----------
+    name, pattern
+        In published settings; it looks at no public columns.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> ss.MechanismSettings(risk=ss.Scalar()).private
+    True
+    """
 
     name: str = "scalar"
     pattern: tuple[str, ...] = ()
@@ -183,7 +241,19 @@ class Scalar:
 
 @dataclass(frozen=True)
 class NoRisk(Scalar):
-    """No record is weighted down: not private."""
+    """No record is weighted down: not private.
+
+    Parameters
+    ----------
+    name, pattern
+        In published settings; it looks at no public columns.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> ss.MechanismSettings(risk=ss.NoRisk()).private
+    False
+    """
 
     name: str = "none"
 
@@ -195,11 +265,32 @@ class NoRisk(Scalar):
 
 @dataclass(frozen=True)
 class OwnRisk:
-    """A measure of the caller's own: ``function(outcome, frame)`` with the outcomes (n, p) in
-    original units and the frame of public columns gives risks (n,) in [0, 1].
+    """A measure of the caller's own.
 
-    ``name`` and ``description`` ("the share of ...") are published; so is, by assumption, the
-    function.
+    Parameters
+    ----------
+    function
+        ``function(outcome, frame)`` with the outcomes (n, p) in original units and the frame of
+        public columns gives risks (n,) in [0, 1].
+    name, description
+        Published ("the share of ..."); so is, by assumption, the function.
+    pattern
+        Public columns that it looks at.
+
+    Raises
+    ------
+    InputError
+        For the name of a measure that is built in, or answers that are no risks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> top = ss.OwnRisk(
+    ...     lambda outcome, frame: (outcome[:, 0] > 200_000).astype(float), name="top earners"
+    ... )
+    >>> ss.MechanismSettings(risk=top).weights
+    'linear'
     """
 
     function: Callable[[FloatArray, pd.DataFrame], Any]

@@ -192,9 +192,43 @@ def run(
     """Runs the mechanism at ``settings.epsilon`` and splits the result by confidentiality.
 
     Methods 2: unweighted fit, risks, weights that reach the target bound epsilon / (2 m) without
-    passing it, gates on convergence, and m draws at positions fixed beforehand. Raises
-    ``RefusedError`` if the target is not reached or the fit has not converged, ``InputError`` for
-    a risk measure that does not fit the survey.
+    passing it, gates on convergence, and m draws at positions fixed beforehand.
+
+    Parameters
+    ----------
+    model, design, confidential
+        The synthesizer and both halves of the survey.
+    settings
+        All public.
+    rng
+        Not to be made again by anyone: without a seed.
+    progress
+        Called with the name of each stage.
+
+    Returns
+    -------
+    tuple of PrivateDraws and ConfidentialFit
+        What may be published, and what may not.
+
+    Raises
+    ------
+    RefusedError
+        If the target is not reached or the fit has not converged.
+    InputError
+        For a risk measure that does not fit the survey.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> survey = ss.example_survey(n=100)
+    >>> settings = ss.MechanismSettings(m=1, plan=ss.SamplingPlan(2, 150, 150))
+    >>> private, fit = ss.run_mechanism(
+    ...     ss.get_model("fbs"), survey.design, survey.confidential, settings,
+    ...     np.random.default_rng(),
+    ... )
+    >>> private.lipschitz_bound
+    5.4
     """
     require_pattern(settings.measure, design.frame)
     records = model.records(design, confidential)

@@ -38,12 +38,36 @@ def own_settings(settings: Settings) -> "MechanismSettings":
 class MechanismSettings:
     """Everything about the mechanism that is fixed before the data are seen, hence public.
 
-    epsilon: the target of the whole release of m draws. risk: the name of a measure, with radius,
-    absolute_radius and pattern of "count" and "pairwise", or a measure itself (``privacy.risk``).
-    weights: None stands for the fixed point where risk is "lipschitz", the only one that has it,
-    and for the linear map else; scale, shift, reweight: of the linear map, a scale of None is
-    found for the target. truncate: quantile of the draws' largest bounds above which draws are
-    dropped (1: none). Raises ``InputError`` for values out of range and settings without effect.
+    Parameters
+    ----------
+    epsilon
+        The target of the whole release of m draws.
+    m
+        Number of released draws.
+    risk
+        The name of a measure, or a measure itself (``CountBased`` ...).
+    weights
+        None stands for the fixed point where risk is "lipschitz", the only one that has it, and
+        for the linear map else.
+    scale, shift, reweight
+        Of the linear map; a scale of None is found for the target.
+    radius, absolute_radius, pattern
+        Of the measures "count" and "pairwise".
+    truncate
+        Quantile of the draws' largest bounds above which draws are dropped (1: none).
+    plan
+        Size of a fit.
+
+    Raises
+    ------
+    InputError
+        For values out of range and settings without effect.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> ss.MechanismSettings(epsilon=10.8, m=3).target_bound
+    1.8
     """
 
     epsilon: float = 10.8

@@ -9,7 +9,28 @@ from surveysynth.survey.survey import PublicDesign
 def privacy_statement(
     design: PublicDesign, settings: MechanismSettings, model: Model, *, test: bool = False
 ) -> Statement:
-    """The statement of a release with these settings; ``test``: a seed was given."""
+    """The statement of a release with these settings.
+
+    Parameters
+    ----------
+    design, settings, model
+        Of the release, all public.
+    test
+        Whether a seed was given, which undoes the protection.
+
+    Returns
+    -------
+    Statement
+        ``guarantee``, ``assumptions`` and ``not_covered``; ``paragraphs`` has all of it.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> design = ss.example_survey(n=100).design
+    >>> statement = ss.privacy_statement(design, ss.MechanismSettings(), ss.get_model("fbs"))
+    >>> statement.assumptions[0]
+    'who is in the sample: the 100 records and hence every unweighted cell size'
+    """
     return Statement(
         guarantee=(
             *_warnings(settings, test),

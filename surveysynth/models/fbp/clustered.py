@@ -57,6 +57,7 @@ class ClusteredGibbs(Gibbs):
         self.effects = self.psu.effects
 
     def observe(self, stats: GaussianStats) -> None:
+        """Other values z on the same X, for statistics that change between sweeps."""
         super().observe(stats)
         self._read_sums(stats)
 

@@ -24,11 +24,24 @@ _TABLE_NUMBERS = ("estimate", "se", "df", "df_design", "ci_lower", "ci_upper")
 
 @dataclass(frozen=True, repr=False)
 class Release:
-    """What a release folder holds.
+    """What a release folder holds; ``read_release`` makes it.
 
-    tables: unrounded, by file name without its ending ("counts", "means"), where the release has
-    csv files; by-columns are codes as text, ``outcome`` comes first where there are several.
-    codebook, privacy: the JSON files. Datasets are read when they are asked for.
+    Attributes
+    ----------
+    folder
+        Of the published files.
+    tables
+        Unrounded, by file name without its ending ("counts", "means"), where the release has csv
+        files; by-columns are codes as text, ``outcome`` comes first where there are several.
+    codebook, privacy
+        The JSON files. Datasets are read when they are asked for.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import surveysynth as ss
+    >>> ss.Release(Path("out"), tables={}, codebook={}, privacy={"private": True})
+    Release('out': tables none; 0 datasets)
     """
 
     folder: Path
@@ -78,7 +91,32 @@ class Release:
 def read_release(folder: str | Path) -> Release:
     """Read a release from its folder, or from the folder above it that a run wrote.
 
-    Raises ``InputError`` if there is none or a file of it is damaged.
+    Parameters
+    ----------
+    folder
+        Of the release.
+
+    Returns
+    -------
+    Release
+        Tables and synthetic datasets as frames, codebook and guarantee.
+
+    Raises
+    ------
+    InputError
+        If there is none or a file of it is damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import surveysynth as ss
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _, spec = ss.example(Path(folder) / "ex", n=200)
+    ...     _ = ss.release(spec, Path(folder) / "out", seed=1)
+    ...     released = ss.read_release(Path(folder) / "out")
+    >>> sorted(released.tables), released.private
+    (['counts', 'means'], False)
     """
     given = Path(folder)
     found = [each for each in (given, given / RELEASE) if (each / PRIVACY_NAME).is_file()]

@@ -1,7 +1,8 @@
 """Figures that may be published: estimates with their intervals, from published numbers alone."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,28 +45,45 @@ _NO_DATE: dict[str, dict[str, None]] = {
 
 def write(shown: Shown, folder: Path, made: Format) -> None:
     """One figure a statistic; a panel for each outcome."""
-    import matplotlib as mpl
-
-    settings: Any = _RC
     for statistic, of_outcomes in shown.tables.items():
-        with mpl.rc_context(settings), warnings.catch_warnings():
-            # Labels in scripts that the font lacks; in svg the reader's own fonts show them.
-            warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
+        with _own_style():
             figure = estimates_with_intervals(of_outcomes, shown.presentation)
             path = folder / made.file_of(statistic)
             figure.savefig(path, format=made.ending, metadata=_NO_DATE[made.ending])
 
 
+def shown_figure(tables: Sequence[ReleaseTable], presentation: Presentation) -> "Figure":
+    """The figure of one statistic, which notebooks show without pyplot."""
+    from surveysynth.release.writers.notebook import NotebookFigure
+
+    with _own_style():
+        return estimates_with_intervals(tables, presentation, NotebookFigure)
+
+
+@contextmanager
+def _own_style() -> Iterator[None]:
+    import matplotlib as mpl
+
+    settings: Any = _RC
+    with mpl.rc_context(settings), warnings.catch_warnings():
+        # Labels in scripts that the font lacks; in svg the reader's own fonts show them.
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
+        yield
+
+
 def estimates_with_intervals(
-    tables: Sequence[ReleaseTable], presentation: Presentation
+    tables: Sequence[ReleaseTable],
+    presentation: Presentation,
+    kind: "type[Figure] | None" = None,
 ) -> "Figure":
-    """The tables of one statistic, domains from top to bottom as in the table."""
+    """The tables of one statistic, domains from top to bottom as in the table; ``kind``: of
+    figure, None for Matplotlib's own."""
     from matplotlib.figure import Figure
 
     shown = [min(len(table.frame), MOST_ROWS) for table in tables]
     notes = _notes(tables, presentation, left_out=any(len(t.frame) > MOST_ROWS for t in tables))
     height = _EXTRA * (1 + len(tables)) + _ROW * (sum(shown) + 1.2 * len(notes.splitlines()))
-    figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+    figure = (kind or Figure)(figsize=(_WIDTH, height), layout="constrained")
     panels = figure.subplots(len(tables), 1, squeeze=False, height_ratios=shown)[:, 0]
     for panel, table in zip(panels, tables, strict=True):
         _panel(panel, table, presentation)

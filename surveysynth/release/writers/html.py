@@ -3,7 +3,9 @@
 No script, no font or style from elsewhere, no random ids: the same numbers give the same bytes.
 """
 
+import hashlib
 import re
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,6 +80,10 @@ body { margin: 0; padding: 24px 16px; background: #fff; color: #1b1b1b; }
 """
 
 
+#: Rules of the page that is all the table's own.
+_BODY_RULE = re.compile(r"^\s*body \{[^}]*\}\n", re.MULTILINE)
+
+
 def write(shown: Shown, folder: Path, made: Format) -> None:
     """Write one page a statistic."""
     for statistic, layout in shown.layouts.items():
@@ -96,6 +102,21 @@ def render_page(layout: Layout) -> str:
         f"<title>{escape(layout.title)}</title>\n</head>\n<body>\n{banner}{table}\n"
         f"<style>{_PAGE_CSS.replace('#TABLE', '#' + layout.stem)}</style>\n</body>\n</html>\n"
     )
+
+
+def render_fragment(layout: Layout) -> str:
+    """The same table to stand in another page, a notebook say: it styles nothing but itself.
+
+    Its id comes from what it shows, so that several tables of one page keep apart.
+    """
+    digest = hashlib.sha256(repr(layout).encode()).hexdigest()[:8]
+    layout = replace(layout, stem=f"{layout.stem}-{digest}")
+    table = _with_caption(_great_table(layout).as_raw_html(), layout)
+    table = _with_parent_headings(table, layout)
+    # The warning stands below the table too, among the notes.
+    banner = f'<p id="{layout.stem}-banner">{escape(layout.banner)}</p>\n' if layout.banner else ""
+    css = _BODY_RULE.sub("", _PAGE_CSS).replace(".banner", "#TABLE-banner")
+    return f"{banner}{table}\n<style>{css.replace('#TABLE', '#' + layout.stem)}</style>\n"
 
 
 def _great_table(layout: Layout) -> Any:

@@ -236,7 +236,7 @@ class PyStanBackend:
     """
 
     def prepare(self, source: StanSource) -> None:
-        """Compile the program, or find it in PyStan's own cache."""
+        """Compile the program, or find it in the user's cache."""
         with private_folder() as folder:
             _pystan(source, {"prepare": True}, {}, folder)
 
@@ -275,8 +275,8 @@ def _pystan(
     (folder / "program.stan").write_text(source.code, encoding="utf-8")
     write_data(settings, folder / "settings.json")
     write_data(data, folder / "data.json")
-    package = str(Path(__file__).resolve().parents[2])
-    search = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
+    beside_the_package = str(Path(__file__).resolve().parents[3])
+    search = os.pathsep.join([beside_the_package, *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, "-m", "surveysynth.sampling.stan.worker", str(folder)],
         stdin=subprocess.DEVNULL,

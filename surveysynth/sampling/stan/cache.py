@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -70,6 +70,11 @@ def cmdstan_location() -> tuple[Path, str]:
 def cache_key(source: StanSource, cmdstan: Path, version: str) -> str:
     """Hexadecimal key of a compiled program."""
     parts = (source.name, source.code, str(cmdstan), version, platform.machine(), sys.platform)
+    return digest_of(parts)
+
+
+def digest_of(parts: Sequence[str]) -> str:
+    """Hexadecimal digest of texts in this order; where one ends counts."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(f"{len(part)}:{part}".encode())

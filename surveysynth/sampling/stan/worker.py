@@ -5,12 +5,9 @@ would keep every fit in the user's cache, draws and all: here it keeps them in D
 deletes.
 """
 
-import asyncio
-import fcntl
 import importlib
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import warnings
@@ -19,11 +16,7 @@ from typing import Any
 
 import numpy as np
 
-#: PyStan gives the translation to C++ one second.
-TRANSLATIONS = 20
-#: httpstan's own flags, and no debug information, which many Pythons ask for: without it a program
-#: compiles in two thirds of the time and of the memory.
-COMPILER_FLAGS = ("-O3", "-std=c++14", "-Wno-sign-compare", "-g0")
+from surveysynth.sampling.stan.pystan import compile_program
 
 
 def main(folder: Path) -> int:
@@ -41,7 +34,7 @@ def _run(folder: Path) -> int:
     settings: dict[str, Any] = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
     stage = "compile"
     try:
-        _compile(code)
+        compile_program(code)
         if not settings.get("prepare"):
             stage = "run"
             data = json.loads((folder / "data.json").read_text(encoding="utf-8"))
@@ -53,35 +46,6 @@ def _run(folder: Path) -> int:
         (folder / "error.json").write_text(json.dumps(told), encoding="utf-8")
         return 1
     return 0
-
-
-def _compile(code: str) -> None:
-    """Compile as PyStan's server does, without it: its client gives up after five minutes."""
-    compiler, models, cache = (
-        importlib.import_module(f"httpstan.{name}") for name in ("compile", "models", "cache")
-    )
-    name = models.calculate_model_name(code)
-    directory = cache.model_directory(name)
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with directory.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be compiling the same program
-        try:
-            models.import_services_extension_module(name)
-            return
-        except KeyError:
-            cache.delete_model_directory(name)
-        for attempt in range(TRANSLATIONS):
-            try:
-                _, messages = compiler.compile(code, f"model_{name.split('/')[1]}")
-                cache.dump_stanc_warnings(messages, name)
-                output = asyncio.run(
-                    models.build_services_extension_module(code, list(COMPILER_FLAGS))
-                )
-                break
-            except subprocess.TimeoutExpired:  # after one second: the machine is busy
-                if attempt == TRANSLATIONS - 1:
-                    raise
-        cache.dump_services_extension_module_compiler_output(output, name)
 
 
 def _sample(

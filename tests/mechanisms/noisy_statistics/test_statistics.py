@@ -16,7 +16,6 @@ from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics import statistics
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.design import Clipping, NoiseDesign
-from surveysynth.mechanisms.noisy_statistics.full_rank import full_rank
 from surveysynth.mechanisms.noisy_statistics.noise import ApproximateNoise, SeededNoise
 from surveysynth.mechanisms.noisy_statistics.statistics import (
     ExactSums,
@@ -217,39 +216,3 @@ def test_records_that_do_not_fit() -> None:
     ):
         with pytest.raises(InputError):
             noisy_statistics(design, codes, z, psu=psu, budget=BUDGET, source=seeded())
-
-
-@pytest.mark.parametrize("nested", [False, True])
-def test_full_rank_sums(nested: bool) -> None:
-    """Nested: a column of X that is constant within PSUs depends on their indicators too."""
-    cells = np.column_stack([CELLS, np.arange(6) < 2]) if nested else CELLS
-    cells = cells.astype(float)
-    codes = 2 * (PSU % 3) + RNG.integers(0, 2, N) if nested else CODES
-    design = NoiseDesign.optimal(cells, CLIPPING, n_psu=20)
-    found = noisy_statistics(design, codes, Z, psu=PSU, budget=BUDGET, source=seeded())
-    reduced = full_rank(found, cells, codes, PSU)
-    rows = np.hstack([cells[codes], np.eye(20)[PSU]])
-    rank = np.linalg.matrix_rank(rows)
-    white = rows @ reduced.basis
-    assert white.shape[1] == rank == np.linalg.matrix_rank(white)
-    assert rank == (21 if nested else 23)
-    assert (white**2).sum(axis=1).max() <= 1 + 1e-9
-    assert (white**2).sum(axis=1).max() > 1 - 1e-6
-    # The sums are those of the same records, and the noise is as large in every direction.
-    u = CLIPPING.on_grid(Z) * CLIPPING.step
-    many = noisy_statistics(
-        design, codes, np.tile(Z, (300, 1, 1)), psu=PSU, budget=BUDGET,
-        source=ApproximateNoise(np.random.default_rng(1)),
-    )  # fmt: skip
-    errors = (full_rank(many, cells, codes, PSU).cross - white.T @ u) / many.sigma
-    assert stats.kstest(errors.ravel(), "norm").pvalue > 1e-4
-    spread = np.linalg.eigvalsh(np.cov(errors[:, :, 0].T))
-    assert spread.min() > 0.4
-    assert spread.max() < 1.9
-
-
-def test_full_rank_sums_without_psus_are_the_sums() -> None:
-    found = noisy_statistics(DESIGN, CODES, Z, budget=BUDGET, source=seeded())
-    reduced = full_rank(found, CELLS, CODES)
-    assert reduced.cross is found.cross
-    assert reduced.basis is found.basis

@@ -13,7 +13,7 @@ from surveysynth.models.parts.gaussian import GaussianRecords
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.studies.designs import stratified_pps_sample
 from surveysynth.studies.population import published_cells, simulate_population
-from surveysynth.survey.survey import Survey
+from tests.surveys import make_survey
 
 PLAN = SamplingPlan(4, 100, 125)
 
@@ -24,13 +24,8 @@ def population():
 
 
 def survey_of(frame):
-    return Survey.from_frame(
-        frame[["field", "gender", "salary", "weight"]],
-        outcome="salary",
-        weight="weight",
-        by=["field", "gender"],
-        strata="field",
-        population_size=100_000,
+    return make_survey(
+        frame[["field", "gender", "salary", "weight"]], population_size=100_000
     )
 
 

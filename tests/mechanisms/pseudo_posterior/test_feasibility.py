@@ -10,17 +10,14 @@ from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.studies.example import simulate_survey
-from surveysynth.survey.survey import Survey
+from tests.surveys import make_survey
 
 PLAN = SamplingPlan(4, 60, 100)
 
 
 def report(n, epsilon, **settings):
     frame = simulate_survey(n, np.random.default_rng(2))
-    design = Survey.from_frame(
-        frame, outcome="salary", weight="weight", by=["gender"], strata="field",
-        population_size=100_000,
-    ).design  # fmt: skip
+    design = make_survey(frame, by=["gender"], population_size=100_000).design
     options = MechanismSettings(**{"epsilon": epsilon, "plan": PLAN, **settings})
     return feasibility.check(design, get_model("fbp"), options, np.random.default_rng(3))
 
@@ -54,9 +51,7 @@ def test_nothing_to_reach_without_a_risk_measure():
 @pytest.mark.parametrize("name", ["fbs", "fbp"])
 def test_simulated_databases_have_the_guessed_spread(name):
     frame = simulate_survey(1000, np.random.default_rng(2))
-    design = Survey.from_frame(
-        frame, outcome="salary", weight="weight", strata="field", population_size=1e5
-    ).design
+    design = make_survey(frame, by=(), population_size=1e5).design
     model, rng = get_model(name), np.random.default_rng(1)
     simulated = model.simulate(model.prior_guess(design, 0.7), design, rng, "sample")
     assert simulated.z[:, 0].std() == pytest.approx(0.7, rel=0.1)

@@ -9,14 +9,11 @@ from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.survey.survey import Survey
-from tests.survey_cases import good
+from tests.surveys import good, make_survey
 
 
 def design_of(frame):
-    return Survey.from_frame(
-        frame, outcome="salary", weight="weight", by=["gender"], strata="field"
-    ).design
+    return make_survey(frame, by=["gender"]).design
 
 
 def text(test=False, **settings):
@@ -95,10 +92,7 @@ def test_units_of_the_design_are_not_protected_and_their_effects_not_released():
     settings = MechanismSettings()
 
     def told(model, **changes):
-        survey = Survey.from_frame(
-            good(), outcome="salary", weight="weight", by=["gender"], strata="field",
-            psu="school", **changes,
-        )  # fmt: skip
+        survey = make_survey(by=["gender"], psu="school", **changes)
         return "\n".join(privacy_statement(survey.design, settings, model).paragraphs)
 
     clustered = SimpleNamespace(title=get_model("fbs").title, clustered=True)

@@ -23,7 +23,7 @@ from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.documents.recompute_r import r_text
 from surveysynth.release.run import release
 from surveysynth.release.writers.csv import plain_text
-from tests.release.release_surveys import lonely_survey, small_survey
+from tests.surveys import lonely_survey, small_survey, spec_text, write_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 
@@ -187,21 +187,18 @@ def test_programs_multiply_by_a_declared_design_effect(
 
 def test_programs_bear_odd_names_and_codes(tmp_path: Path) -> None:
     folder = tmp_path / "in"
-    folder.mkdir()
     group, stratum, outcome, weight = NAMES
     frame = small_survey().rename(
         columns={"gender": group, "field": stratum, "salary": outcome, "weight": weight}
     )
     frame[group] = frame[group].map({"f": "=cmd|' /C calc'!A0", "m": "NA"})
     frame[stratum] = frame[stratum].map({"a": "-1", "b": "+x", "c": "Ünï `c`"})
-    frame.to_csv(folder / "survey.csv", index=False)
-    (folder / "spec.toml").write_text(
-        f"[survey]\ndata = 'survey.csv'\nweight = {json.dumps(weight)}\n"
-        f"strata = {json.dumps(stratum)}\n"
-        f"[synthesizer]\noutcome = {json.dumps(outcome)}\ninference = 'paper'\n"
-        f"[tables]\nby = [{json.dumps(group)}, {json.dumps(stratum)}]\n",
-        encoding="utf-8",
+    text = spec_text(
+        survey=f"weight = {json.dumps(weight)}\nstrata = {json.dumps(stratum)}",
+        synthesizer=f"outcome = {json.dumps(outcome)}\ninference = 'paper'",
+        tables=f"by = [{json.dumps(group)}, {json.dumps(stratum)}]",
     )
+    write_survey(folder, frame, text)
     release(folder / "spec.toml", tmp_path / "out")
     public = tmp_path / "out" / "release"
     assert_recomputes(public, r=True)

@@ -16,7 +16,7 @@ from surveysynth.errors import InputError
 from surveysynth.release.folder.reading import read_release
 from surveysynth.release.run import release
 from surveysynth.release.tables.table import stacked_frame
-from tests.release.release_surveys import small_survey
+from tests.surveys import small_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 

@@ -1,0 +1,1 @@
+"""The Python interface: what the commands do, and private tables of a survey in one call."""

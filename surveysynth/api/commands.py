@@ -1,0 +1,342 @@
+"""What the commands do, as functions."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from surveysynth.errors import InputError
+from surveysynth.release.run import ReleaseResult
+from surveysynth.release.run import release as run_release
+
+if TYPE_CHECKING:
+    from surveysynth.evaluate.run import ComparisonResult
+    from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
+    from surveysynth.studies.coverage import CoverageStudy
+    from surveysynth.studies.folder import StudyResult
+
+Progress = Callable[[str], None]
+Count = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What a release of a specification would be, from public inputs alone; made by ``check``.
+
+    Attributes
+    ----------
+    preview
+        Lines on design, cells, and the files that would be published.
+    feasibility
+        Whether epsilon can be reached, by simulation; None for noisy statistics, which reach any.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
+    >>> ss.CheckResult(("100 records",), FeasibilityReport(ss.MechanismSettings(), ())).feasible
+    True
+    """
+
+    preview: tuple[str, ...]
+    feasibility: "FeasibilityReport | None" = None
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the target can be reached: on some simulated survey, or always."""
+        return self.feasibility is None or self.feasibility.feasible
+
+    def __str__(self) -> str:
+        rest = [] if self.feasibility is None else self.feasibility.lines()
+        return "\n".join([*self.preview, *rest])
+
+
+def check(
+    spec: str | Path,
+    *,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    tell: Progress | None = None,
+) -> CheckResult:
+    """Dry run: what would be published, and whether epsilon can be reached.
+
+    Of noisy statistics: what standard errors can be expected, without a look at outcomes or
+    weights.
+
+    Parameters
+    ----------
+    spec
+        The specification file.
+    out
+        A folder for the expected standard errors of all rows, which are public.
+    overwrite
+        Replaces ``out`` if such errors are in it.
+    tell
+        Called with each part of the report as soon as it is known.
+
+    Returns
+    -------
+    CheckResult
+        ``str`` gives the report, ``feasible`` the verdict.
+
+    Raises
+    ------
+    InputError
+        For unusable input, a folder that exists, and ``out`` for another mechanism.
+    RefusedError
+        For a clustered survey whose standard errors would be far too small.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import surveysynth as ss
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ss.check(ss.example(folder, n=200)[1]).feasible
+    True
+    """
+    from surveysynth.estimation.clusters import refuse_clusters
+    from surveysynth.mechanisms.pseudo_posterior import feasibility
+    from surveysynth.release.preview import preview_lines
+    from surveysynth.spec.build import model_of, read_survey, settings_of
+    from surveysynth.spec.spec import load_spec
+
+    say = tell or (lambda part: None)
+    specification = load_spec(spec)
+    if specification.privacy.strict:
+        from surveysynth.release.strict_check import check_strict
+
+        lines = check_strict(specification, out, overwrite=overwrite)
+        say("\n".join(lines))
+        return CheckResult(tuple(lines))
+    if out is not None:
+        raise InputError("--out is for mechanism = 'noisy_statistics': leave it out.")
+    model, settings = model_of(specification), settings_of(specification)
+    design = read_survey(specification).design
+    preview = preview_lines(specification, design, model)
+    say("\n".join(preview))
+    refuse_clusters(design, model)
+    report = feasibility.check(design, model, settings)
+    say("\n".join(report.lines()))
+    return CheckResult(tuple(preview), report)
+
+
+def release(
+    spec: str | Path,
+    out: str | Path,
+    *,
+    confidential: str | Path | None = None,
+    overwrite: bool = False,
+    seed: int | None = None,
+    progress: Progress | None = None,
+) -> ReleaseResult:
+    """Run the mechanism on a survey and write its private tables and microdata.
+
+    Parameters
+    ----------
+    spec
+        The specification file.
+    out
+        The folder to write; it must not exist, unless ``overwrite`` is set.
+    confidential
+        Where realised bounds, risk weights and the ledger go: ``out``/confidential by default.
+        One folder for all runs on the same data keeps their epsilons in one ledger.
+    overwrite
+        Replaces ``out`` if a release wrote it.
+    seed
+        Makes the run repeatable, which undoes its protection: every file then says that it is a
+        test and not private. Without it, random numbers come from the operating system.
+    progress
+        Called with the name of each stage.
+
+    Returns
+    -------
+    ReleaseResult
+        Where the files are, the tables, and what the ledger adds up to.
+
+    Raises
+    ------
+    InputError
+        For unusable input and existing targets.
+    RefusedError
+        When a release would not hold what it states. Nothing is written then, nor on any other
+        exception.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import surveysynth as ss
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     survey, spec = ss.example(Path(folder) / "ex", n=200)
+    ...     released = ss.release(spec, Path(folder) / "out", seed=1)
+    ...     sorted(path.name for path in (released.out / "release").iterdir())
+    ['README.md', 'codebook.json', 'microdata', 'privacy.json', 'tables']
+    """
+    return run_release(
+        spec, out, confidential=confidential, overwrite=overwrite, seed=seed, progress=progress
+    )
+
+
+def compare(
+    spec: str | Path,
+    out: str | Path,
+    *,
+    overwrite: bool = False,
+    seed: int | None = None,
+    models: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    sensitivity: str = "paper",
+    progress: Progress | None = None,
+) -> "ComparisonResult":
+    """Compare sample, noise and synthesis at one epsilon: confidential, no release.
+
+    Parameters
+    ----------
+    spec
+        The specification file.
+    out
+        The folder to write; it must not exist, unless ``overwrite`` is set.
+    overwrite
+        Replaces ``out`` if a comparison wrote it.
+    seed
+        Makes the run repeatable.
+    models
+        Synthesizers besides fbs, fbp and the specification's own.
+    methods
+        The methods to compare, in place of all that can be: "laplace", "fbs_noisy" ...
+    sensitivity
+        Of the Laplace noise of means: "paper" or "honest".
+    progress
+        Called with the name of each stage.
+
+    Returns
+    -------
+    ComparisonResult
+        Where report and figures are, and the tables by method (``comparison.frame()``).
+
+    Raises
+    ------
+    InputError
+        For unusable input and existing targets.
+    RefusedError
+        When no synthesizer could be compared.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import surveysynth as ss
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     survey, spec = ss.example(Path(folder) / "ex", n=200)
+    ...     compared = ss.compare(spec, Path(folder) / "compared", seed=1)
+    >>> compared.comparison.methods
+    ('sample', 'laplace', 'laplace_consistent', 'fbs', 'fbp')
+    """
+    from surveysynth.evaluate.run import sensitivity_of, write_comparison
+
+    return write_comparison(
+        spec,
+        out,
+        overwrite=overwrite,
+        seed=seed,
+        models=models,
+        methods=methods,
+        sensitivity=sensitivity_of(sensitivity),
+        progress=progress,
+    )
+
+
+def study(
+    spec: str | Path | None = None,
+    *,
+    out: str | Path,
+    replicates: int | None = None,
+    seed: int = 0,
+    two_stage: bool = False,
+    resume: bool = False,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    progress: Count | None = None,
+) -> "StudyResult":
+    """Coverage and error of every method over repeated samples of a population.
+
+    Parameters
+    ----------
+    spec
+        A specification with [study], whose data are a population; None for the published
+        simulation at epsilon 10.8.
+    out
+        The folder to write.
+    replicates
+        Number of samples; None for the specification's, or 100.
+    seed
+        Makes another study of the same kind.
+    two_stage
+        A simulation of clusters, in the place of ``spec``.
+    resume
+        Goes on with the batches that ``out`` lacks.
+    scheduler
+        Address of a Dask scheduler; without it, processes of this machine.
+    workers
+        Number of processes; None for one a processor.
+    progress
+        Called with a line, and how many of how many batches are done.
+
+    Returns
+    -------
+    StudyResult
+        Measures by cell and method, and the folder.
+
+    Raises
+    ------
+    InputError
+        For unusable input and a folder that exists or holds another study.
+    StoppedError
+        When interrupted; ``resume`` goes on.
+    IncompleteError
+        When batches failed, after everything else was written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import surveysynth as ss
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = ss.example(Path(folder) / "ex", n=200, study=True)
+    ...     spec = Path(folder) / "ex" / "study.toml"
+    ...     text, _, methods = spec.read_text().partition("methods = ")
+    ...     _ = spec.write_text(text + 'methods = ["laplace"]')
+    ...     found = ss.study(spec, out=Path(folder) / "study", replicates=2, workers=1)
+    >>> found.summary["method"].unique().tolist()
+    ['sample', 'laplace']
+    """
+    from surveysynth.studies.run import write_study
+
+    return write_study(
+        _study_of(spec, replicates, seed, two_stage=two_stage),
+        out,
+        resume=resume,
+        scheduler=scheduler,
+        workers=workers,
+        progress=progress,
+        report=True,
+    )
+
+
+def _study_of(
+    spec: str | Path | None, replicates: int | None, seed: int, *, two_stage: bool
+) -> "CoverageStudy":
+    from surveysynth.spec.spec import load_spec
+    from surveysynth.studies.coverage import NOISE_METHODS, paper_study, two_stage_study
+    from surveysynth.studies.specified import study_of
+
+    if spec is not None and two_stage:
+        raise InputError(
+            "--two-stage (two_stage) is a study of its own: give it or a specification."
+        )
+    if two_stage:
+        return two_stage_study(seed=seed, replicates=replicates or 100)
+    if spec is None:
+        methods = (*NOISE_METHODS, "fbs_paper", "fbs", "fbp_paper", "fbp")
+        return paper_study(seed=seed, replicates=replicates or 100, methods=methods)
+    return study_of(load_spec(spec), seed=seed, replicates=replicates)

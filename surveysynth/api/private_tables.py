@@ -1,0 +1,202 @@
+"""Private tables of a survey in one call."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surveysynth.errors import InputError
+from surveysynth.release.private_tables import PrivateTables
+from surveysynth.release.run import Streams, facts_of, private_estimates
+from surveysynth.survey.survey import Survey
+
+if TYPE_CHECKING:
+    from surveysynth.inference.published import Inference
+    from surveysynth.models.base import Model
+    from surveysynth.spec.in_memory import Sections
+    from surveysynth.spec.spec import Spec
+    from surveysynth.survey.survey import PublicDesign
+
+Progress = Callable[[str], None]
+
+
+def tables(
+    survey: Survey,
+    model: "str | Model" = "fbs",
+    epsilon: float | None = 10.8,
+    by: str | Sequence[str] | None = None,
+    statistics: str | Sequence[str] = ("count", "mean"),
+    *,
+    m: int | None = None,
+    replicates_per_draw: int | None = None,
+    level: float = 0.95,
+    linearisation: str | None = None,
+    inference: "Inference" = "debiased",
+    priors: Mapping[str, float] | None = None,
+    options: Mapping[str, Any] | None = None,
+    labels: Mapping[str, Mapping[str, Any]] | None = None,
+    sections: "Sections | None" = None,
+    seed: int | np.random.Generator | None = None,
+    progress: Progress | None = None,
+) -> PrivateTables:
+    """Private tables of a survey: mechanism, debiasing, synthesis, estimates, in one call.
+
+    Parameters
+    ----------
+    survey
+        Of which ``Survey.from_frame`` has settled design, transforms and formula.
+    model
+        A synthesizer by name, the path of a .toml file that declares a Stan program, or a model.
+    epsilon
+        The target of all tables together; None where ``sections`` give rho in its place.
+    by
+        Columns of the tables; None for those of the survey. Others have to be public and in the
+        model.
+    statistics
+        "count", "total", "mean", "proportion".
+    m, replicates_per_draw
+        Numbers of released draws, and of synthetic datasets of each; None for the mechanism's
+        default (3 and 4).
+    level
+        Of confidence intervals.
+    linearisation
+        "ratio" or "plain"; None for ratio where the population size is known.
+    inference
+        "debiased", or "paper" as published.
+    priors
+        Scales of the model's priors by name.
+    options
+        The model's own, and chains, warmup and draws: keys of [synthesizer].
+    labels
+        How columns are shown, by column, as [labels.COLUMN]: title, unit, levels, ...
+    sections
+        Further keys by section, as in a specification file: ``{"privacy": {"risk": "count"},
+        "tables": {"flags": "nchs"}}``.
+    seed
+        A number or a Generator makes the run repeatable, which undoes its protection: the tables
+        then say that they are a test and not private. Without it, random numbers come from the
+        operating system.
+    progress
+        Called with the name of each stage.
+
+    Returns
+    -------
+    PrivateTables
+        ``frame``, ``plot()``, ``statement``; formatted tables in a notebook.
+
+    Raises
+    ------
+    InputError
+        For arguments that a specification file would be refused for, or that do not fit the
+        survey.
+    RefusedError
+        When the tables would not hold what they state: the fit has not converged, or its target
+        was not reached.
+
+    Notes
+    -----
+    Each call spends its epsilon, and nothing keeps the sum: ``release`` has a ledger. A call that
+    was refused has told that much of the data, too. Tables are those of ``release`` with the same
+    settings and seed.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> survey = ss.example_survey(n=200)
+    >>> private_tables = ss.tables(survey, by="gender", inference="paper", seed=1)
+    >>> private_tables["mean"].frame[["gender", "estimate", "se"]].round(-2)
+    """
+    from surveysynth.estimation.clusters import refuse_clusters
+    from surveysynth.release.tables.making import release_tables
+    from surveysynth.spec.build import engine_of, mechanism_of, model_of
+
+    by = survey.design.by if by is None else by
+    spec = _specification(survey.design, sections or {}, {
+        "synthesizer": {
+            "model": model if isinstance(model, str) else f"{model.name}.toml",
+            "inference": inference, "priors": priors, **(options or {}),
+        },
+        "privacy": {"epsilon": epsilon, "m": m, "replicates_per_draw": replicates_per_draw},
+        "tables": {
+            "by": _names(by), "statistics": _names(statistics),
+            "level": level, "linearisation": linearisation,
+        },
+        "labels": labels,
+    })  # fmt: skip
+    survey = _survey_for(survey, spec)
+    design, test = survey.design, seed is not None
+    built = engine_of(spec, model_of(spec)) if isinstance(model, str) else model
+    mechanism, (of_mechanism, of_synthesis) = mechanism_of(spec), _streams(seed)
+    refuse_clusters(design, built)
+    say = progress or (lambda stage: None)
+    facts = facts_of(spec, design, mechanism, built, test=test)
+    released = mechanism.run(
+        built, design, survey.confidential, of_mechanism, say, seeded=test
+    )
+    facts, estimates = private_estimates(facts, built, released.draws, of_synthesis, say)
+    return PrivateTables.of(facts, release_tables(spec, design, estimates))
+
+
+def _names(given: str | Sequence[str]) -> list[str]:
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _specification(
+    design: "PublicDesign",
+    sections: "Sections",
+    arguments: Mapping[str, Mapping[str, Any] | None],
+) -> "Spec":
+    """The specification that the arguments of ``tables`` amount to; those that are None are left
+    to the defaults of a file."""
+    from surveysynth.spec.in_memory import spec_of_survey
+
+    merged = {name: dict(keys) for name, keys in sections.items()}
+    for section, keys in arguments.items():
+        given = {key: value for key, value in (keys or {}).items() if value is not None}
+        twice = [key for key in given if key in merged.get(section, {})]
+        if twice:
+            raise InputError(
+                f"{section}.{twice[0]}: tables has an argument for this; leave it out of sections."
+            )
+        merged.setdefault(section, {}).update(given)
+    return spec_of_survey(design, merged)
+
+
+def _survey_for(survey: Survey, spec: "Spec") -> Survey:
+    """The survey with the by columns and the order of records of a specification.
+
+    Raises ``InputError`` for what ``read_survey`` refuses in a file.
+    """
+    from surveysynth._support.messages import nearest
+    from surveysynth.release.folder.microdata import public_order
+    from surveysynth.spec.in_memory import SOURCE
+    from surveysynth.survey.checks import check_binary
+
+    design, confidential = survey.design, survey.confidential
+    known = (*map(str, design.frame), *design.outcome_names, str(design.weight_name))
+    for name in spec.labels:
+        if name not in known:
+            raise InputError(
+                f"{SOURCE}: labels.{name}: there is no column {name!r}.{nearest(name, known)}"
+            )
+    for statistic in spec.binary_statistics:
+        for column, name in enumerate(design.outcome_names):
+            check_binary(
+                confidential.outcome[:, column], name, design.transforms[column], statistic, SOURCE
+            )
+    orders = {name: tuple(label.levels) for name, label in spec.labels.items() if label.levels}
+    margins = {name: spec.margin_label(name) for name in spec.tables.by}
+    chosen = Survey(design.with_by(spec.tables.by, orders, margins), confidential)
+    # As in a release, whose numbers can be made again from its files.
+    return chosen.in_order(public_order(chosen.design)) if spec.privacy.strict else chosen
+
+
+def _streams(
+    seed: int | np.random.Generator | None,
+) -> tuple[np.random.Generator, np.random.Generator]:
+    """Generators of the mechanism and of what follows it: those of a release with this seed, or
+    the one that is given."""
+    if isinstance(seed, np.random.Generator):
+        return seed, seed
+    streams = Streams(None if seed is None else int(seed))
+    return streams.mechanism, streams.synthesis

@@ -1,0 +1,162 @@
+"""Private tables in a notebook: what a release publishes of them, without a folder."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from surveysynth._support.messages import nearest
+from surveysynth.errors import InputError
+from surveysynth.estimation.statistics import statistic_of
+from surveysynth.mechanisms.statement import Statement
+from surveysynth.release.facts import ReleaseFacts
+from surveysynth.release.files import presentation_of
+from surveysynth.release.tables.labels import listed
+from surveysynth.release.tables.layout import Presentation, Shown
+from surveysynth.release.tables.table import ReleaseTable
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PrivateTables:
+    """Tables with standard errors, intervals and a stated guarantee; made by ``tables``.
+
+    Holds what a release publishes and nothing else, so that it may be printed, pickled and passed
+    on. A notebook shows it as formatted tables. ``private_tables["mean"]`` has one statistic.
+
+    Attributes
+    ----------
+    tables
+        By statistic, one ``ReleaseTable`` an outcome: frame, notes, level.
+    presentation
+        Labels, rounding and notes that readers see.
+    guarantee
+        The statement as data: paragraphs, assumptions, and what epsilon does not cover.
+    warnings
+        Why they must not be published; none for private tables.
+    n
+        Number of records of the survey.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> private_tables = ss.tables(
+    ...     ss.example_survey(n=200), by="gender", inference="paper", seed=1
+    ... )
+    >>> private_tables["mean"]
+    """
+
+    tables: Mapping[str, Sequence[ReleaseTable]]
+    presentation: Presentation
+    guarantee: Statement
+    warnings: tuple[str, ...]
+    n: int
+
+    @classmethod
+    def of(
+        cls, facts: ReleaseFacts, tables: Mapping[str, Sequence[ReleaseTable]]
+    ) -> "PrivateTables":
+        """The tables of a release with these facts."""
+        presentation = presentation_of(facts)
+        # There is no README.md; what it says of the guarantee is the statement.
+        note = presentation.privacy_note.replace("README.md", "the privacy statement")
+        kept = {name: tuple(of_outcomes) for name, of_outcomes in tables.items()}
+        return cls(
+            kept,
+            replace(presentation, privacy_note=note),
+            facts.statement,
+            facts.warnings,
+            facts.design.n,
+        )
+
+    def __repr__(self) -> str:
+        several = [table for of_outcomes in self.tables.values() for table in of_outcomes]
+        outcomes = dict.fromkeys(table.outcome for table in several if table.outcome is not None)
+        of_what = f" of {listed(tuple(outcomes))}" if outcomes else ""
+        by = f" by {listed(several[0].by)}" if several[0].by else ""
+        lines = [
+            *self.warnings,
+            f"Tables of {self.n:,} records: {listed(self.statistics)}{of_what}{by}, "
+            f"{len(several[0].frame):,} rows each",
+            self.presentation.privacy_note,
+        ]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Formatted tables, for notebooks."""
+        from surveysynth.release.writers.html import render_fragment
+
+        return "\n".join(map(render_fragment, self._shown.layouts.values()))
+
+    def __getitem__(self, statistic: str) -> "PrivateTables":
+        """The tables of one statistic."""
+        return replace(self, tables={statistic: self._of(statistic)})
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """Names of the statistics, in the order that they were asked for."""
+        return tuple(self.tables)
+
+    @property
+    def private(self) -> bool:
+        """Whether a guarantee is claimed; tests with a seed have none."""
+        return not self.warnings
+
+    @property
+    def statement(self) -> str:
+        """What is guaranteed, assumed and not covered, in words (Markdown)."""
+        return "\n\n".join([*self.warnings, *self.guarantee.paragraphs])
+
+    @cached_property
+    def frame(self) -> "pd.DataFrame":
+        """Unrounded numbers of all tables below each other: statistic, outcome (empty for counts),
+        the by columns, is_margin, estimate, se, df, df_design, ci_lower, ci_upper, n, flag."""
+        import pandas as pd
+
+        parts = []
+        for statistic, of_outcomes in self.tables.items():
+            for table in of_outcomes:
+                part = table.frame.copy()
+                part.insert(0, "statistic", statistic)
+                part.insert(1, "outcome", table.outcome or "")
+                parts.append(part)
+        return pd.concat(parts, ignore_index=True)
+
+    def plot(self, statistic: str | None = None) -> "Figure":
+        """Estimates with their intervals, one row a cell or margin and one panel an outcome.
+
+        Parameters
+        ----------
+        statistic
+            The one to show; None for the first that is of an outcome, or else the first.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Which notebooks show by itself; ``savefig`` writes it.
+
+        Raises
+        ------
+        InputError
+            For a statistic that there is no table of.
+        """
+        from surveysynth.release.writers.figures import shown_figure
+
+        of_outcomes = (name for name in self.tables if statistic_of(name).needs_outcome)
+        chosen = statistic or next(of_outcomes, self.statistics[0])
+        return shown_figure(self._of(chosen), self.presentation)
+
+    @property
+    def _shown(self) -> Shown:
+        return Shown(self.tables, self.presentation)
+
+    def _of(self, statistic: str) -> Sequence[ReleaseTable]:
+        if statistic not in self.tables:
+            raise InputError(
+                f"there is no table of {statistic!r}; there are {listed(self.statistics)}."
+                f"{nearest(str(statistic), self.tables)}"
+            )
+        return self.tables[statistic]

@@ -1,0 +1,145 @@
+"""Stan programs compiled by PyStan, kept across virtual environments.
+
+PyStan's own cache knows a program by the interpreter's path too, so a new environment compiles all
+of them again, about a minute each; and it takes what is there for sound. Here the key is what the
+result depends on (text, httpstan, Python, compiler, flags, machine), and what is kept is held
+against its hash. PyStan finds the program in its own cache, as a link.
+"""
+
+import asyncio
+import ctypes
+import fcntl
+import hashlib
+import importlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from surveysynth.sampling.stan.cache import cache_directory, digest_of
+
+#: PyStan gives the translation to C++ one second.
+TRANSLATIONS = 20
+#: httpstan's own flags, and no debug information, which many Pythons ask for: without it a program
+#: compiles in two thirds of the time and of the memory.
+COMPILER_FLAGS = ("-O3", "-std=c++14", "-Wno-sign-compare", "-g0")
+#: What else changes what setuptools compiles.
+VARIABLES = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "LDSHARED")
+PROGRAM, HASH = "program.so", "sha256"
+
+
+def compile_program(code: str, kept: Path | None = None) -> None:
+    """Compile a program as PyStan's server does, or find it, so that ``stan.build`` has it.
+
+    kept: the folder of compiled programs (default: the user's cache). Not through PyStan's client,
+    which gives up after five minutes. A kept program that is not as it was written, or does not
+    load, is compiled again. Raises ``ImportError`` without PyStan, and what the compilers raise.
+    """
+    httpstan = importlib.import_module("httpstan")
+    models, cache = (importlib.import_module(f"httpstan.{name}") for name in ("models", "cache"))
+    name = models.calculate_model_name(code)
+    folder = (kept or cache_directory() / "pystan") / program_key(code, httpstan.__version__)
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # The library that programs load comes from this environment, not from the one that compiled.
+    for library in sorted((models.PACKAGE_DIR / "lib").glob("libtbb.so.*")):
+        ctypes.CDLL(str(library))
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be compiling the same program
+        directory = cache.model_directory(name)
+        if is_sound(folder):
+            _link(folder / PROGRAM, directory)
+            try:
+                models.import_services_extension_module(name)
+                return
+            except ImportError:  # of another system after all
+                pass
+        _build(code, name)
+        _keep(directory, folder)
+        _link(folder / PROGRAM, directory)
+
+
+def program_key(code: str, version: str) -> str:
+    """Hexadecimal key of a program compiled here by httpstan ``version``."""
+    compiler = shlex.split(os.environ.get("CXX") or sysconfig.get_config_var("CXX") or "g++")[0]
+    return digest_of(
+        (code, version, sys.version, platform.machine(), sys.platform, _version_of(compiler),
+         *COMPILER_FLAGS, *(f"{each}={os.environ.get(each, '')}" for each in VARIABLES))
+    )  # fmt: skip
+
+
+@lru_cache
+def _version_of(compiler: str) -> str:
+    try:
+        done = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
+    except OSError:  # compilation will say so
+        return "unknown"
+    return done.stdout.partition("\n")[0]
+
+
+def is_sound(folder: Path) -> bool:
+    """Whether a kept program is there and as it was written."""
+    try:
+        state = (folder / PROGRAM).stat()
+        written = (folder / HASH).read_text(encoding="ascii")
+        return _sha256(folder / PROGRAM, state.st_size, state.st_mtime_ns) == written
+    except (OSError, ValueError):
+        return False
+
+
+@lru_cache
+def _sha256(path: Path, size: int, modified: int) -> str:
+    """Of a file that has this size and time: tests ask for one program many times."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _build(code: str, name: str) -> None:
+    """Compile into PyStan's own cache."""
+    compiler, models, cache = (
+        importlib.import_module(f"httpstan.{each}") for each in ("compile", "models", "cache")
+    )
+    cache.delete_model_directory(name)
+    for attempt in range(TRANSLATIONS):
+        try:
+            _, messages = compiler.compile(code, f"model_{name.split('/')[1]}")
+            cache.dump_stanc_warnings(messages, name)
+            output: Any = asyncio.run(
+                models.build_services_extension_module(code, list(COMPILER_FLAGS))
+            )
+            break
+        except subprocess.TimeoutExpired:  # after one second: the machine is busy
+            if attempt == TRANSLATIONS - 1:
+                raise
+    cache.dump_services_extension_module_compiler_output(output, name)
+
+
+def _keep(directory: Path, folder: Path) -> None:
+    """Move the program that was built in ``directory`` to ``folder``, whole or not at all."""
+    (built,) = directory.glob("*.so")
+    with tempfile.TemporaryDirectory(prefix=".building-", dir=folder.parent) as building:
+        whole = Path(building) / "whole"
+        whole.mkdir()
+        shutil.move(built, whole / PROGRAM)
+        state = (whole / PROGRAM).stat()
+        written = _sha256(whole / PROGRAM, state.st_size, state.st_mtime_ns)
+        (whole / HASH).write_text(written, encoding="ascii")
+        shutil.rmtree(folder, ignore_errors=True)
+        whole.rename(folder)
+
+
+def _link(program: Path, directory: Path) -> None:
+    """Let PyStan find the program, and no other."""
+    directory.mkdir(parents=True, exist_ok=True)
+    link = directory / PROGRAM
+    if link.is_symlink() and link.readlink() == program:
+        return
+    for old in directory.glob("*.so"):
+        old.unlink()
+    link.symlink_to(program)

@@ -1,0 +1,89 @@
+"""The specification of a survey that is in memory: what a file would say, without the file."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surveysynth.errors import InputError
+from surveysynth.spec.spec import Spec, validate_spec
+
+if TYPE_CHECKING:
+    from surveysynth.survey.survey import PublicDesign
+
+Sections = Mapping[str, Mapping[str, Any]]
+"""Keys by section, as in a file."""
+
+#: In the place of files, which nobody reads.
+NO_FILE, NO_DATA = "specification.toml", "survey.csv"
+SOURCE = "the tables of this survey"
+#: What a survey has said already.
+_SETTLED = {
+    "synthesizer": ("outcome", "predictors", "transform"),
+    "survey": ("any key",),
+}
+
+
+def spec_of_survey(design: "PublicDesign", sections: Sections) -> Spec:
+    """The specification of ``design`` with further sections, which the design does not settle.
+
+    Raises ``InputError`` for what a file would be refused for, and for keys that the survey has
+    settled.
+    """
+    given = {name: _plain(dict(keys)) for name, keys in sections.items()}
+    _refuse_settled(given)
+    kinds = [transform.kind for transform in design.transforms]
+    own = {
+        "survey": _survey(design),
+        "synthesizer": {
+            "outcome": list(design.outcome_names),
+            "predictors": design.matrix.formula,
+            "transform": kinds,
+            "transform_scale": [float(each.scale) for each in design.transforms],
+            "transform_shift": [float(each.shift) for each in design.transforms],
+        },
+        "privacy": {},
+        "tables": {},
+    }
+    content = {**given, **{name: {**keys, **given.get(name, {})} for name, keys in own.items()}}
+    return validate_spec({**content, "path": Path(NO_FILE)}, SOURCE)
+
+
+def _survey(design: "PublicDesign") -> dict[str, Any]:
+    keys = {
+        "data": NO_DATA,
+        "weight": design.weight_name,
+        "strata": design.strata_name,
+        "psu": design.psu_name,
+        "fpc": design.fpc_name,
+        "lonely_psu": design.lonely_psu,
+        "design_effect": design.design_effect,
+        "population_size": design.population_size,
+        "missing": "drop" if design.dropped else "fail",
+        "public_columns": list(design.public_columns),
+    }
+    return {key: value for key, value in keys.items() if value is not None}
+
+
+def _refuse_settled(given: Mapping[str, Mapping[str, Any]]) -> None:
+    for section, keys in given.items():
+        starts = _SETTLED.get(section, ())
+        settled = [
+            key for key in keys if section == "survey" or any(map(key.startswith, starts))
+        ]
+        if settled:
+            raise InputError(
+                f"{section}.{settled[0]}: the survey settles this; give it to Survey.from_frame."
+            )
+
+
+def _plain(value: Any) -> Any:
+    """Python's own numbers and lists in the place of NumPy's, which a file cannot hold."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value

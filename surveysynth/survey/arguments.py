@@ -1,0 +1,94 @@
+"""What ``Survey.from_frame`` is given, checked one argument or column after another."""
+
+import math
+from collections.abc import Sequence
+
+from surveysynth.errors import InputError
+from surveysynth.survey.checks import (
+    EFFECT_WITHOUT_PSU,
+    LONELY_RULES,
+    MAX_DESIGN_EFFECT,
+    Roles,
+    check_binary,
+    check_outcome,
+    check_varying,
+    check_weight,
+)
+from surveysynth.survey.records import Records
+from surveysynth.survey.transforms import Transform
+
+
+def check_settings(
+    roles: Roles,
+    transforms: tuple[Transform, ...],
+    lonely_psu: str,
+    missing: str,
+    statistics: Sequence[str],
+    source: str,
+) -> None:
+    """Raise ``InputError`` for settings that are wrong whatever the data."""
+    if lonely_psu not in LONELY_RULES:
+        raise InputError(
+            f"lonely_psu must be one of {', '.join(LONELY_RULES)}, got {lonely_psu!r}."
+        )
+    if missing not in ("fail", "drop"):
+        raise InputError(f"missing must be 'fail' or 'drop', got {missing!r}.")
+    if len(transforms) != len(roles.outcomes):
+        raise InputError(
+            f"transforms: expected one or as many as outcomes ({len(roles.outcomes)}), got "
+            f"{len(transforms)}."
+        )
+    if statistics and roles.weight is None:
+        raise InputError(
+            f"{source}: the tables of a survey need the column of sampling weights; give weight."
+        )
+
+
+def check_values(
+    records: Records,
+    roles: Roles,
+    transforms: tuple[Transform, ...],
+    binary_for: Sequence[str],
+    source: str,
+) -> None:
+    """Raise ``InputError`` for outcome or weight values that the methods cannot take."""
+    if roles.weight is not None:
+        check_weight(records.numbers[roles.weight], roles.weight, source)
+    for name, transform in zip(roles.outcomes, transforms, strict=True):
+        check_outcome(records.numbers[name], name, transform, source)
+        for statistic in binary_for:
+            check_binary(records.numbers[name], name, transform, statistic, source)
+
+
+def check_varying_values(
+    records: Records, roles: Roles, transforms: tuple[Transform, ...], source: str
+) -> None:
+    """Raise ``InputError`` for outcomes that do not vary, from which nothing is learned."""
+    for name, transform in zip(roles.outcomes, transforms, strict=True):
+        check_varying(records.numbers[name], name, transform, source)
+
+
+def public_size(size: float | None, n: int, source: str) -> float | None:
+    """The size of the population; raise ``InputError`` for one that cannot be."""
+    if size is None:
+        return None
+    if not (math.isfinite(size) and size > 0):
+        raise InputError(f"population_size must be a finite number above zero, got {size!r}.")
+    if size < n:
+        raise InputError(
+            f"{source}: population_size is {size:,.0f}, below the {n:,} records of the sample; "
+            "expected the number of units in the population."
+        )
+    return float(size)
+
+
+def check_design_effect(design_effect: float | None, psu: str | None) -> None:
+    """Raise ``InputError`` for a factor out of range, or without PSUs that it is of."""
+    if design_effect is None:
+        return
+    if psu is None:
+        raise InputError(EFFECT_WITHOUT_PSU)
+    if not 1.0 <= design_effect <= MAX_DESIGN_EFFECT:
+        raise InputError(
+            f"design_effect must lie between 1 and {MAX_DESIGN_EFFECT}, got {design_effect!r}."
+        )

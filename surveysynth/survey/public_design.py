@@ -1,0 +1,310 @@
+"""The public half of a survey: who is in the sample and how it was drawn, never what they said."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from surveysynth._support.messages import listing, nearest, raise_problems
+from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.survey.arguments import public_size
+from surveysynth.survey.checks import Roles, check_by_levels, check_strata, sampling_fractions
+from surveysynth.survey.columns import TextColumn, text_column
+from surveysynth.survey.design_matrix import DesignMatrix, build_design_matrix
+from surveysynth.survey.formula import parse_formula
+from surveysynth.survey.records import Records, read_records
+from surveysynth.survey.transforms import Transform
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PublicDesign:
+    """All that is public about a sample of n records: never an outcome, never a weight.
+
+    Made by ``Survey.from_frame``. Its text says how large the sample is and which column plays
+    which part.
+
+    Attributes
+    ----------
+    frame
+        n rows in file order, public columns only; by, strata and psu columns as text, numeric
+        predictors as numbers, everything else as text.
+    by
+        Columns that tables are made by.
+    levels
+        Levels of each by column in table order (a labelled level may have no record).
+    matrix
+        The model matrix X (n, k) and its formula.
+    strata
+        Codes (n,) from 0 to H - 1; None where there are no strata.
+    psu
+        Codes (n,) unique across strata (a label in two strata is two PSUs, as R's
+        ``nest = TRUE``); None where records were drawn directly.
+    fpc
+        Sampling fractions (H,), n_h / N_h of PSUs, or of records where there are none; or None.
+    lonely_psu
+        What is done about a stratum with one PSU.
+    population_size
+        The public N, or None.
+    transforms
+        One an outcome, with public constants.
+    outcome_names, weight_name
+        Columns of the confidential half; their names are public.
+    public_columns
+        Shipped with the microdata besides those that have a part.
+    predictors
+        Raw columns used by the formula.
+    dropped
+        Records left out because a cell was blank (``missing = "drop"``).
+    strata_name, psu_name, fpc_name
+        Columns of the sampling design, or None.
+    design_effect
+        The declared factor by which clustering raises variances, or None.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> ss.example_survey(n=200).design
+    PublicDesign of 200 records, population 96,738
+      by        field (8 levels), gender (2)
+      strata    field (8)
+      outcome   salary, as log(salary)
+      weight    weight
+      model     ~ field + gender
+    """
+
+    frame: pd.DataFrame
+    by: tuple[str, ...]
+    levels: dict[str, tuple[str, ...]]
+    matrix: DesignMatrix
+    strata: IntArray | None
+    psu: IntArray | None
+    fpc: FloatArray | None
+    lonely_psu: str
+    population_size: float | None
+    transforms: tuple[Transform, ...]
+    outcome_names: tuple[str, ...]
+    weight_name: str | None
+    public_columns: tuple[str, ...]
+    predictors: tuple[str, ...]
+    dropped: int
+    strata_name: str | None = None
+    psu_name: str | None = None
+    fpc_name: str | None = None
+    design_effect: float | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return len(self.frame)
+
+    def __repr__(self) -> str:
+        return "\n".join([f"PublicDesign of {self._size()}", *self.lines()])
+
+    def _size(self) -> str:
+        size = self.population_size
+        population = "" if size is None else f", population {size:,.10g}"
+        dropped = f" ({self.dropped:,} more left out)" if self.dropped else ""
+        return f"{self.n:,} records{dropped}{population}"
+
+    def lines(self) -> list[str]:
+        """Which column plays which part, a line a part that there is; for the text of surveys."""
+        by = [
+            f"{name} ({len(self.levels[name])}{' levels' if first else ''})"
+            for first, name in zip([True, *[False] * len(self.by)], self.by, strict=False)
+        ]
+        units = self.psu_name and f"{self.psu_name} ({_count(self.psu)})"
+        effect = f", design effect {self.design_effect:g}" if self.design_effect else ""
+        outcomes = [
+            name if transform.describe(name) == name else f"{name}, as {transform.describe(name)}"
+            for name, transform in zip(self.outcome_names, self.transforms, strict=True)
+        ]
+        parts = {
+            "by": ", ".join(by),
+            "strata": self.strata_name and f"{self.strata_name} ({_count(self.strata)})",
+            "PSUs": units and units + effect,
+            "fpc": self.fpc_name,
+            "outcome": "; ".join(outcomes),
+            "weight": self.weight_name,
+            "model": f"~ {self.matrix.formula}",
+            "public": ", ".join(self.public_columns),
+        }
+        return [f"  {part:<9} {text}" for part, text in parts.items() if text]
+
+    def with_by(
+        self,
+        by: Sequence[str],
+        orders: Mapping[str, Sequence[str]] | None = None,
+        margins: Mapping[str, str] | None = None,
+    ) -> "PublicDesign":
+        """The same design for tables by other columns that the model knows of.
+
+        Parameters
+        ----------
+        by
+            Columns of the frame: among those of the survey's own tables, or in the formula.
+        orders
+            Levels in table order (all that occur) of those columns that have another order.
+        margins
+            Names of margins, "All" unless given.
+
+        Raises
+        ------
+        InputError
+            For a column that is not public, that X does not know or takes as a number, and for
+            levels that cannot make a table.
+        """
+        source, orders = "tables of this survey", orders or {}
+        raise_problems(source, [text for name in by if (text := self._problem_of(name))])
+        columns = {name: text_column(self.frame[name], name) for name in by}
+        check_by_levels(columns, by, orders, margins or {}, source)
+        known = {name: column.levels for name, column in columns.items()} | self.levels
+        levels = {name: tuple(orders.get(name) or known[name]) for name in by}
+        return replace(self, by=tuple(by), levels=levels)
+
+    def _problem_of(self, name: str) -> str:
+        """Why tables cannot be made by a column; empty where they can."""
+        again = f"Make the survey again with {name!r} in by."
+        if name in (*self.outcome_names, self.weight_name):
+            return f"by: {name!r} is confidential; tables are by public columns."
+        if name not in self.frame:
+            known = tuple(map(str, self.frame))
+            return (
+                f"by: {name!r} is not among the public columns of the survey "
+                f"({listing(known) or 'none'}).{nearest(name, known)} {again}"
+            )
+        if name in self.by:
+            return ""
+        if name not in self.predictors:
+            return (
+                f"by: {name!r} is not in the model ({self.matrix.formula}), so that synthetic "
+                f"records would not differ by it. {again} A formula of your own has to name it."
+            )
+        if pd.api.types.is_numeric_dtype(self.frame[name]):
+            return f"by: {name!r} is a number in the model, not a classification. {again}"
+        return ""
+
+    def in_order(self, order: IntArray) -> "PublicDesign":
+        """The same design with its records in another order (n,), cells of X numbered anew."""
+        frame = self.frame.iloc[order].reset_index(drop=True)
+        matrix = build_design_matrix(
+            frame, self.matrix.formula, by=self.by, strata=self.strata_name
+        )
+        return replace(
+            self,
+            frame=frame,
+            matrix=matrix,
+            strata=None if self.strata is None else self.strata[order],
+            psu=None if self.psu is None else self.psu[order],
+        )
+
+
+def public_design(
+    frame: pd.DataFrame,
+    roles: Roles,
+    transforms: tuple[Transform, ...],
+    *,
+    predictors: str | None,
+    lonely_psu: str,
+    population_size: float | None,
+    orders: Mapping[str, Sequence[str]],
+    design_effect: float | None,
+    source: str,
+    missing: str = "fail",
+) -> PublicDesign:
+    """The public half alone, of a frame with public columns: ``Survey.from_frame`` makes the same
+    of these and more. Outcomes and the weight of ``roles`` are names, and are not looked for;
+    ``missing`` is about public columns. Raises ``InputError`` as it does."""
+    records = read_records(frame, replace(roles, outcomes=(), weight=None), missing, source)
+    size = public_size(population_size, records.n, source)
+    return build_public_design(
+        records, roles, transforms, predictors, lonely_psu, size, orders, source, design_effect
+    )
+
+
+def make_roles(
+    outcomes: tuple[str, ...],
+    weight: str | None,
+    by: tuple[str, ...],
+    strata: str | None,
+    psu: str | None,
+    fpc: str | None,
+    formula: str | None,
+    public_columns: tuple[str, ...],
+) -> Roles:
+    """Which column plays which part; raises ``InputError`` for a formula that cannot be parsed."""
+    predictors = () if formula is None else parse_formula(formula).variables
+    return Roles(outcomes, weight, by, strata, psu, fpc, predictors, public_columns)
+
+
+def build_public_design(
+    records: Records,
+    roles: Roles,
+    transforms: tuple[Transform, ...],
+    formula: str | None,
+    lonely_psu: str,
+    population_size: float | None,
+    orders: Mapping[str, Sequence[str]],
+    source: str,
+    design_effect: float | None,
+) -> PublicDesign:
+    """Codes and the model matrix."""
+    strata, psu, fpc = _sample_codes(records, roles, lonely_psu, source)
+    frame = records.public_frame(roles)
+    matrix = build_design_matrix(
+        frame,
+        formula,
+        by=roles.by,
+        strata=roles.strata,
+        outcome_names=roles.outcomes,
+        weight_name=roles.weight,
+    )
+    return PublicDesign(
+        frame=frame,
+        by=roles.by,
+        levels={name: _levels(records.text[name], orders.get(name)) for name in roles.by},
+        matrix=matrix,
+        strata=strata,
+        psu=psu,
+        fpc=fpc,
+        lonely_psu=lonely_psu,
+        population_size=population_size,
+        transforms=transforms,
+        outcome_names=roles.outcomes,
+        weight_name=roles.weight,
+        public_columns=roles.public_columns,
+        predictors=parse_formula(matrix.formula).variables,
+        dropped=records.dropped,
+        strata_name=roles.strata,
+        psu_name=roles.psu,
+        fpc_name=roles.fpc,
+        design_effect=None if design_effect is None else float(design_effect),
+    )
+
+
+def _sample_codes(
+    records: Records, roles: Roles, lonely_psu: str, source: str
+) -> tuple[IntArray | None, IntArray | None, FloatArray | None]:
+    """Codes of strata (n,) and of nested PSUs (n,), and sampling fractions (H,)."""
+    strata = records.text[roles.strata].codes if roles.strata is not None else None
+    psu = _nested_codes(records.text[roles.psu].codes, strata) if roles.psu is not None else None
+    sizes = check_strata(strata, psu, records.n, lonely_psu, source)
+    if roles.fpc is None:
+        return strata, psu, None
+    fpc = sampling_fractions(records.numbers[roles.fpc], strata, sizes, roles.fpc, source)
+    return strata, psu, fpc
+
+
+def _levels(column: TextColumn, order: Sequence[str] | None) -> tuple[str, ...]:
+    return column.levels if order is None else tuple(order)
+
+
+def _count(codes: IntArray | None) -> str:
+    """How many strata or PSUs there are."""
+    return "0" if codes is None else f"{int(codes.max()) + 1:,}"
+
+
+def _nested_codes(psu: IntArray, strata: IntArray | None) -> IntArray:
+    """PSU codes unique across strata: a label in two strata names two PSUs."""
+    pairs = psu if strata is None else strata * (int(psu.max(initial=0)) + 1) + psu
+    return np.asarray(np.unique(pairs, return_inverse=True)[1], dtype=np.int64)

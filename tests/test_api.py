@@ -1,0 +1,330 @@
+"""The Python interface: private tables in one call, and the commands as functions."""
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.survey_cases import CANARIES, CANARY_OUTCOME, CANARY_WEIGHT, checked, good
+
+import surveysynth as ss
+from surveysynth.errors import InputError
+
+#: Fits of less than a second; their tables are never private.
+PLAN = {"chains": 2, "draws": 150, "warmup": 150}
+QUICK: dict[str, Any] = {"inference": "paper", "seed": 5, "options": PLAN}
+SMALL = {**QUICK, "replicates_per_draw": 1}
+
+
+@pytest.fixture(scope="module")
+def survey() -> ss.Survey:
+    return ss.example_survey(n=200)
+
+
+@pytest.fixture(scope="module")
+def made(survey: ss.Survey) -> ss.PrivateTables:
+    return ss.tables(survey, **QUICK)
+
+
+def with_canaries(**changes: Any) -> ss.Survey:
+    settings: dict[str, Any] = {
+        "outcome": "salary", "weight": "weight", "strata": "field", "by": ["field", "gender"],
+    }  # fmt: skip
+    return ss.Survey.from_frame(good(), **{**settings, **changes})
+
+
+def assembled(
+    survey: ss.Survey, rng: np.random.Generator, statistics: tuple[str, ...], replicates: int
+) -> pd.DataFrame:
+    """What ``tables`` does, by hand: estimate and se of each statistic in each row."""
+    design, model = survey.design, ss.get_model("fbs")
+    settings = ss.MechanismSettings(epsilon=10.8, m=3, plan=ss.SamplingPlan(**PLAN))
+    private, _ = ss.run_mechanism(model, design, survey.confidential, settings, rng)
+    draws = ss.debias_draws(model, design, private, rng).draws
+    domains = ss.build_domains(design.frame, design.by, design.levels)
+    sample = ss.SampleDesign.from_public(design)
+    datasets = list(
+        ss.synthesise(
+            model, design, draws, replicates_per_draw=replicates, rng=rng,
+            scale_to=design.population_size,
+        )
+    )  # fmt: skip
+    parts = []
+    for statistic in statistics:
+        words: dict[str, Any] = {
+            "statistic": statistic, "linearisation": "ratio",
+            "population_size": design.population_size,
+        }  # fmt: skip
+        released, pairs = (
+            [
+                ss.estimate_domains(domains, sample, weight=weight, outcome=outcome[:, 0], **words)
+                for weight, outcome in values
+            ]
+            for values in (
+                [(data.weight, data.outcome) for data in datasets],
+                [(data.variance_weight, data.variance_outcome) for data in datasets],
+            )
+        )
+        estimates = np.array([each.estimate for each in released]).reshape(3, replicates, -1)
+        variances = np.array([each.variance for each in pairs]).reshape(3, replicates, -1)
+        table = ss.combine(estimates, variances, sample.degrees_of_freedom)
+        lower, upper = ss.t_interval(table, 0.9)
+        parts.append(
+            pd.DataFrame(
+                {"estimate": table.estimate, "se": table.standard_error, "df": table.df,
+                 "ci_lower": lower, "ci_upper": upper}
+            )
+        )  # fmt: skip
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_one_call_is_the_assembly(survey: ss.Survey) -> None:
+    """The same numbers to the bit from the same random numbers."""
+    by_hand = assembled(survey, np.random.default_rng(8), ("count", "mean"), replicates=2)
+    once = ss.tables(
+        survey, replicates_per_draw=2, level=0.9, options=PLAN, seed=np.random.default_rng(8)
+    )
+    numbers = once.frame[list(by_hand)]
+    # A row of one record has no standard error.
+    shown = once.frame["n"] > 1
+    pd.testing.assert_frame_equal(numbers[shown], by_hand[shown], check_exact=True)
+    assert shown.sum() > 40
+
+
+SPECS = {
+    "pseudo_posterior": ("", {}),
+    "noisy_statistics": (
+        'mechanism = "noisy_statistics"\nreplicates_per_draw = 2\n'
+        "[outcomes.salary]\ncentre = 90000.0\nspread = 0.5\n",
+        {
+            "privacy": {"mechanism": "noisy_statistics"},
+            "outcomes": {"salary": {"centre": 90000.0, "spread": 0.5}},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("mechanism", SPECS)
+def test_tables_are_those_of_a_release_with_this_seed(mechanism: str, tmp_path: Path) -> None:
+    """Whichever mechanism; the release writes its files from a specification."""
+    lines, sections = SPECS[mechanism]
+    _, path = ss.example(tmp_path / "ex", n=200)
+    inference = "paper" if mechanism == "pseudo_posterior" else "debiased"
+    own = {"inference": f'"{inference}"', **PLAN}
+    keys = "".join(f"{key} = {value}\n" for key, value in own.items())
+    text = path.read_text().replace("[privacy]", f"{keys}\n[privacy]", 1)
+    path.write_text(text.replace("[tables]", f"{lines}\n[tables]", 1))
+    ss.release(path, tmp_path / "out", seed=3)
+    written = ss.read_release(tmp_path / "out").tables
+    replicates = 2 if mechanism == "noisy_statistics" else None
+    survey = ss.read_survey(ss.load_spec(path))
+    made = ss.tables(
+        survey, seed=3, m=3, inference=inference, sections=sections,
+        replicates_per_draw=replicates, options=PLAN,
+    )  # fmt: skip
+    for statistic, stem in (("count", "counts"), ("mean", "means")):
+        mine = made[statistic].frame[written[stem].columns]
+        pd.testing.assert_frame_equal(mine, written[stem], check_dtype=False, check_exact=True)
+    assert "README" not in made._repr_html_() + repr(made)
+
+
+def test_the_frame_has_all_tables(made: ss.PrivateTables, survey: ss.Survey) -> None:
+    frame = made.frame
+    assert list(frame.columns[:5]) == ["statistic", "outcome", "field", "gender", "is_margin"]
+    assert frame["statistic"].tolist() == ["count"] * 27 + ["mean"] * 27
+    assert set(frame["outcome"]) == {"", "salary"}
+    sizes = survey.design.frame.groupby(["field", "gender"]).size()
+    cells = frame[(frame["statistic"] == "mean") & ~frame["is_margin"] & (frame["n"] > 0)]
+    assert cells.set_index(["field", "gender"])["n"].to_dict() == sizes.to_dict()
+    assert made.statistics == ("count", "mean")
+    assert made["mean"].frame.equals(frame.iloc[27:].reset_index(drop=True))
+    with pytest.raises(InputError, match=r"no table of 'maen'; there are count and mean.*'mean'"):
+        made["maen"]
+
+
+def test_a_notebook_shows_tables_and_figures(made: ss.PrivateTables) -> None:
+    html = made._repr_html_()
+    assert html.count("<table") == 2
+    assert html == made._repr_html_()
+    ids = {part.partition('"')[0] for part in html.split('<div id="')[1:]}
+    assert len(ids) == 2
+    # Nothing outside its own tables is styled.
+    rules = html[html.index("<style>") :]
+    assert "\nbody {" not in rules
+    assert " body {" not in rules
+    assert "\n.banner" not in rules
+    figure = made.plot()
+    assert "Mean: salary" in figure.get_suptitle()
+    assert len(figure.axes[0].get_yticklabels()) == 27
+    assert "Count" in made.plot("count").get_suptitle()
+    assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
+
+
+def test_labels_are_those_of_a_specification() -> None:
+    labels = {
+        "salary": {"title": "Annual salary", "unit": "dollars"},
+        "gender": {"levels": {"M": "Men", "F": "Women"}, "margin": "Everyone"},
+    }
+    made = ss.tables(with_canaries(), by="gender", labels=labels, **SMALL)
+    html = made._repr_html_()
+    for word in ("Annual salary (dollars)", "Women", "Everyone"):
+        assert word in html
+    assert made["count"].frame["gender"].tolist() == ["Everyone", "M", "F"]
+
+
+def test_a_seed_makes_a_test_that_says_so_everywhere(made: ss.PrivateTables) -> None:
+    assert not made.private
+    for text in (repr(made), made.statement, made._repr_html_(), made["mean"]._repr_html_()):
+        assert "NOT PRIVATE" in text
+    assert "NOT PRIVATE" in made.plot().get_supxlabel()
+
+
+def test_without_a_seed_random_numbers_are_the_system_s(survey: ss.Survey) -> None:
+    one, other = (
+        ss.tables(survey, by="gender", **{**SMALL, "seed": None}) for _ in range(2)
+    )
+    assert one.private
+    for text in (repr(one), one.statement, one._repr_html_(), one.plot().get_supxlabel()):
+        assert "NOT PRIVATE" not in text
+        assert "a test" not in text
+    assert "epsilon at most 10.8" in one.statement
+    assert not np.allclose(one["mean"].frame["estimate"], other["mean"].frame["estimate"])
+
+
+def test_nothing_confidential_is_held() -> None:
+    made = ss.tables(with_canaries(), **QUICK)
+    pickled = pickle.dumps(made)
+    figure = repr(made.plot()._repr_png_())  # type: ignore[attr-defined]
+    for value in (CANARY_OUTCOME, CANARY_WEIGHT):
+        for form in (value, np.log(value)):
+            assert np.float64(form).tobytes() not in pickled
+    texts = (repr(made), made.statement, made._repr_html_(), made.frame.to_csv(), figure)
+    for canary in CANARIES:
+        assert canary.encode() not in pickled
+        assert not any(canary in text for text in texts)
+    assert repr(pickle.loads(pickled)) == repr(made)
+    # A survey, which the same search would find, cannot be pickled at all.
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(with_canaries())
+
+
+def test_tables_by_other_columns_of_the_model(
+    survey: ss.Survey, made: ss.PrivateTables
+) -> None:
+    """Strata are in the default formula, hence may be tabled whether the survey named them or not;
+    the mechanism does not look at the columns of the tables."""
+    confidential = survey.confidential
+    narrow = ss.Survey(survey.design.with_by(["gender"]), confidential)
+    both = ss.tables(narrow, by=["field", "gender"], **QUICK)
+    pd.testing.assert_frame_equal(both.frame, made.frame, check_exact=True)
+    turned = ss.tables(survey, by=("gender", "field"), **QUICK).frame
+    keys = ["statistic", "field", "gender"]
+    pd.testing.assert_series_equal(
+        turned.set_index(keys)["estimate"].sort_index(),
+        made.frame.set_index(keys)["estimate"].sort_index(),
+        rtol=1e-12,
+    )
+    assert len(ss.tables(survey, by=(), **QUICK).frame) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"by": "gendre"}, r"'gendre' is not among the public columns .*Did you mean 'gender'"),
+        ({"by": "salary"}, "by: 'salary' is confidential"),
+        ({"by": "weight"}, "by: 'weight' is confidential"),
+        ({"by": "note"}, r"'note' is not in the model \(.*\).* Make the survey again with 'note'"),
+        ({"by": "age"}, "'age' is a number in the model, not a classification"),
+        ({"by": ["gender", "gender"]}, "repeated"),
+        ({"epsilon": -1.0}, r"privacy.epsilon: expected a number greater than 0, got -1.0"),
+        ({"model": "fbz"}, r"'fbz'.*Did you mean 'fb"),
+        ({"model": "fbp"}, "population_size"),
+        ({"statistics": "maen"}, r"tables.statistics.*'maen'.*Did you mean 'mean'"),
+        ({"statistics": "proportion"}, "outcome of 0 and 1"),
+        ({"level": 95.0}, "tables.level: expected a number less than 1"),
+        ({"linearisation": "ratio"}, "'ratio' needs survey.population_size"),
+        ({"m": 0}, "privacy.m"),
+        ({"priors": {"ljk": 2.0}}, r"unknown name 'ljk'.*Did you mean 'lkj'"),
+        ({"options": {"drawss": 10}}, r"synthesizer.drawss: unknown key.*Did you mean 'draws'"),
+        ({"options": {"transform": "log"}}, "synthesizer.transform: the survey settles this"),
+        ({"sections": {"survey": {"weight": "w"}}}, "the survey settles this"),
+        ({"sections": {"privacy": {"m": 2}}, "m": 2}, "privacy.m: tables has an argument"),
+        ({"sections": {"privcay": {}}}, "privcay: unknown key"),
+        ({"labels": {"gendr": {}}}, r"no column 'gendr'.*Did you mean 'gender'"),
+        ({"labels": {"gender": {"levels": {"M": "Men"}}}}, "the data have 'F' too"),
+        ({"labels": {"gender": {"margin": "M"}}}, "'M', which is the name of its margin"),
+        ({"seed": -1}, "seed must be 0 or a positive"),
+    ],
+)
+def test_a_wrong_argument_is_told_with_its_remedy(changes: dict[str, Any], told: str) -> None:
+    survey = with_canaries(
+        by=["gender"], predictors="gender + age + field", public_columns=["note"]
+    )
+    import re
+
+    with pytest.raises(InputError) as caught:
+        ss.tables(survey, **{**QUICK, **changes})
+    assert re.search(told, checked(caught.value))
+
+
+def test_a_binary_outcome_is_asked_for() -> None:
+    frame = good().assign(salary=lambda each: np.where(each["salary"] > 20_000, 1.0, 2.0))
+    survey = ss.Survey.from_frame(
+        frame, outcome="salary", weight="weight", strata="field", by=["gender"],
+        transforms=ss.Transform("identity"),
+    )  # fmt: skip
+    with pytest.raises(InputError, match=r"'proportion' needs an outcome of 0 and 1; .* records"):
+        ss.tables(survey, statistics="proportion", **QUICK)
+
+
+def test_a_model_of_one_s_own_and_numbers_of_numpy(survey: ss.Survey) -> None:
+    """A model is what its name and options give; NumPy's numbers are numbers."""
+    priors = {"lkj": 2.0}
+    named = ss.tables(survey, by="gender", priors=priors, m=2, **QUICK)
+    given = ss.tables(
+        survey, ss.get_model("fbs", priors=priors), np.float64(10.8), np.array(["gender"]),
+        m=np.int64(2), **{**QUICK, "seed": np.int64(5)},
+    )  # fmt: skip
+    assert given.frame.equals(named.frame)
+    assert not given.frame.equals(ss.tables(survey, by="gender", m=2, **QUICK).frame)
+
+
+def test_clusters_without_effects_are_refused_as_in_a_release() -> None:
+    frame = good().assign(area=lambda each: each.index // 6)
+    survey = ss.Survey.from_frame(
+        frame, outcome="salary", weight="weight", psu="area", by=["gender"]
+    )
+    with pytest.raises(ss.errors.SurveySynthError, match="primary sampling units"):
+        ss.tables(survey, "normal", **QUICK)
+
+
+@pytest.mark.parametrize("first", ["import surveysynth.release.run", "surveysynth.release"])
+def test_the_function_keeps_its_name_whatever_is_imported(first: str) -> None:
+    """``surveysynth.release`` is a folder too."""
+    program = (
+        f"import surveysynth\n{first}\nfrom surveysynth import *\n"
+        "from surveysynth.release import run\n"
+        "from surveysynth.api.commands import release as function\n"
+        "assert surveysynth.release is release is function\n"
+        "assert run.__name__ == 'surveysynth.release.run'\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_check_tells_as_it_goes(tmp_path: Path) -> None:
+    told: list[str] = []
+    _, path = ss.example(tmp_path / "ex", n=200)
+    found = ss.check(path, tell=told.append)
+    assert str(found) == "\n".join(told)
+    assert found.feasible
+    assert "200 records" in told[0]
+    assert "Feasible" in told[1]
+
+
+def test_two_studies_at_once_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="two_stage"):
+        ss.study("spec.toml", out=tmp_path / "study", two_stage=True)
