@@ -178,7 +178,8 @@ def check_outcome(outcome: FloatArray, name: str, transform: Transform, source: 
             "not exist (the argument is zero or negative); set a public transform_shift large "
             "enough, or transform = 'asinh' with a public transform_scale."
         )
-    transformed = transform.forward(outcome)
+    with np.errstate(over="ignore"):
+        transformed = transform.forward(outcome)
     if not np.isfinite(transformed).all():
         raise InputError(
             f"{source}: outcome {name!r}: values become infinite under {transform.describe(name)}; "

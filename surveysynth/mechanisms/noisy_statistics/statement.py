@@ -22,8 +22,8 @@ def strict_statement(
 def _neighbours(design: PublicDesign, settings: NoisySettings) -> str:
     kept = (
         "the number of records, their design variables and which values are missing stay the same, "
-        "and both databases are valid: finite numbers, weights above zero, outcomes inside the "
-        "domain of their transform"
+        "and both databases are valid: finite numbers, weights above zero, outcomes whose "
+        "transform is a finite number"
     )
     if settings.protect == RECORD:
         return (

@@ -1,0 +1,478 @@
+"""``surveysynth check`` for noisy statistics, and units of protection end to end.
+
+Truth: files whose outcomes and weights are unreadable or planted; the design that a whole survey
+has; expected errors asked for one by one; pandas; whole numbers of two neighbouring databases."""
+
+import json
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from surveysynth.cli import main
+from surveysynth.errors import InputError, RefusedError
+from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+from surveysynth.mechanisms.noisy_statistics.expected_se import expected_errors
+from surveysynth.mechanisms.noisy_statistics.noise import SeededNoise
+from surveysynth.mechanisms.noisy_statistics.run import (
+    noise_design,
+    release_statistics,
+    transformed,
+)
+from surveysynth.mechanisms.noisy_statistics.sensitivity import NoiseVariances, noise_variances
+from surveysynth.mechanisms.noisy_statistics.statistics import ExactSums
+from surveysynth.release.expected import Expectation
+from surveysynth.release.run import release
+from surveysynth.release.strict_check import check_strict
+from surveysynth.spec.build import (
+    mechanism_of,
+    model_of,
+    noisy_settings_of,
+    read_design,
+    read_survey,
+)
+from surveysynth.spec.spec import Spec, load_spec
+from surveysynth.survey import files
+from tests.release.release_surveys import clustered_survey, small_survey
+from tests.release.test_strict_release import SALARY, STRICT, MakeSpec, strict_spec
+
+CANARY = 77177717.25
+HOUSEHOLDS = np.repeat(np.arange(80), np.tile([1, 2, 3, 6], 20))
+
+
+def household_survey() -> pd.DataFrame:
+    return small_survey().assign(household=HOUSEHOLDS)
+
+
+def household_spec(make_spec: MakeSpec, frame: pd.DataFrame | None = None, **lines: str) -> Path:
+    frame = household_survey() if frame is None else frame
+    lines = {
+        "survey": 'population_size = 30000\npublic_columns = ["household"]',
+        "privacy": f'{STRICT}\nprotect = "household"',
+        **lines,
+    }
+    return strict_spec(make_spec, frame, **lines)
+
+
+def synthesizer(lines: str) -> str:
+    return f"inference = 'debiased'\n{lines}"  # the default, which the fixture would change
+
+
+def text_of(spec: Path) -> str:
+    return "\n".join(check_strict(load_spec(spec)))
+
+
+def expectation(spec: Path) -> Expectation:
+    loaded = load_spec(spec)
+    return Expectation(loaded, read_design(loaded), model_of(loaded))
+
+
+def same_design(spec: Spec) -> bool:
+    one, other = read_design(spec), read_survey(spec).design
+    assert one.frame.equals(other.frame)
+    for name in ("x_cells", "cell"):
+        assert np.array_equal(getattr(one.matrix, name), getattr(other.matrix, name))
+    for name in ("strata", "psu", "fpc"):
+        first, second = getattr(one, name), getattr(other, name)
+        assert (first is None) == (second is None)
+        assert first is None or np.array_equal(first, second)
+    same = ("by", "levels", "population_size", "transforms", "outcome_names", "weight_name",
+            "predictors", "dropped", "lonely_psu", "design_effect", "fpc_name")  # fmt: skip
+    return all(getattr(one, name) == getattr(other, name) for name in same)
+
+
+@pytest.mark.parametrize("data", ["survey.csv", "survey.parquet"])
+def test_the_public_half_is_that_of_the_whole_survey(make_spec: MakeSpec, data: str) -> None:
+    lines = 'population_size = 30000\nfpc = "fraction"\npublic_columns = ["employed"]'
+    assert same_design(load_spec(strict_spec(make_spec, data=data, survey=lines)))
+    clusters = 'population_size = 30000\npsu = "school"'
+    assert same_design(
+        load_spec(strict_spec(make_spec, clustered_survey(), data=data, survey=clusters))
+    )
+
+
+@pytest.mark.parametrize("data", ["survey.csv", "survey.parquet"])
+def test_no_outcome_and_no_weight_is_read(
+    make_spec: MakeSpec,
+    data: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sound = text_of(strict_spec(make_spec, data=data))
+    asked: list[str] = []
+
+    def watch(kind: type[files._Csv] | type[files._Parquet]) -> None:
+        read = kind.read
+
+        def watched(self: files.Table, columns: Sequence[str]) -> pd.DataFrame:
+            asked.extend(columns)
+            return read(self, columns)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(kind, "read", watched)
+
+    watch(files._Csv)
+    watch(files._Parquet)
+    for salary, weight in (
+        ("not a number", "nor this"), ("", ""), (str(CANARY), str(-CANARY)), ("nan", "inf")
+    ):  # fmt: skip
+        spec = strict_spec(
+            make_spec, small_survey().assign(salary=salary, weight=weight), data=data
+        )
+        assert text_of(spec) == sound
+        assert set(asked) == {"field", "gender"}
+        asked.clear()
+        assert main(["release", str(spec), "--out", str(spec.parent / "out")]) == 2
+        asked.clear()
+    assert "7177717" not in sound + capsys.readouterr().err
+
+
+def test_what_is_said_before_anything_is_read(make_spec: MakeSpec) -> None:
+    text = text_of(strict_spec(make_spec, privacy=STRICT.replace("10.8", "3.6")))
+    budget = Budget.of_epsilon(3.6, 1e-6)
+    assert f"rho = {budget.rho:.4g} (epsilon = 3.6 at delta = 1e-06)" in text
+    assert "No outcome and no weight was read" in text
+    assert f"log(salary): centre {np.log(22000):.5g}, spread 0.45" in text
+    assert f"log weight: centre {np.log(30000 / 240):.5g}, spread 0.6" in text
+    assert "clipped to 3.255 spreads" in text
+    assert "4 x 2 sums and 3 sums of squares and products; 236 degrees of freedom" in text
+    assert "Protected: single records." in text
+    assert "statistics.json" in text
+    header = re.search(r"Means of salary:\n +n(.*)\n", text)
+    assert header is not None
+    assert header[1].split() == ["0.5", "1", "2", "*3.6", "5", "10.8"]
+    # Every row, each with a number a budget.
+    rows = text.split("Means of salary:\n")[1].split("median of all")[0].splitlines()[1:-1]
+    assert [line.split("  ")[-1] for line in rows][:4] == ["All, All", "All, f", "All, m", "a, All"]
+    assert len(rows) == 12
+    assert all(len(re.findall(r"\d+\.\d\d\b", line)) == 6 for line in rows)
+
+
+def test_the_numbers_are_those_of_the_formulas(make_spec: MakeSpec) -> None:
+    made = expectation(
+        strict_spec(
+            make_spec, synthesizer=synthesizer("predictors = 'field * gender'"),
+            tables='statistics = ["count", "mean", "total"]',
+        )
+    )  # fmt: skip
+    design = made.design
+    cells = design.matrix.cell
+    # Cells of X are those of the table: rows from the frame, by pandas.
+    of_cell = design.frame[["field", "gender"]].assign(cell=cells).groupby("cell").first()
+    table = made.domains.table
+    rows = np.array([
+        [
+            r.field in ("All", c.field) and r.gender in ("All", c.gender)
+            for c in of_cell.itertuples()
+        ]
+        for r in table.itertuples()
+    ]).astype(float)  # fmt: skip
+    stated = expected_errors(
+        made.noise, np.bincount(cells), np.array(of_cell["field"].map(ord) - ord("a")), rows,
+        [each.rho for each in made.budgets], inverse=np.exp, m=6, replicates=1,
+    )  # fmt: skip
+    for name, key in (("count", ("count", None)), ("mean", ("mean", 0)), ("total", ("total", 0))):
+        assert made.ratios(key, made.budgets) == pytest.approx(
+            getattr(stated, name), rel=1e-9, nan_ok=True
+        )
+
+
+def test_few_rows_at_a_time_are_the_same(
+    make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = expectation(strict_spec(make_spec))
+    whole = [made.ratios(key, made.budgets) for key in made.tables]
+    monkeypatch.setattr("surveysynth.release.expected._MOST_NUMBERS", 6 * 5)
+    for key, expected in zip(made.tables, whole, strict=True):
+        assert made.ratios(key, made.budgets) == pytest.approx(expected, rel=1e-12, nan_ok=True)
+
+
+def test_table_and_figure_on_request(make_spec: MakeSpec, tmp_path: Path) -> None:
+    spec = strict_spec(make_spec)
+    out = tmp_path / "expected"
+    assert main(["check", str(spec), "--out", str(out)]) == 0
+    assert sorted(path.name for path in out.iterdir()) == ["expected_se.csv", "expected_se.png"]
+    frame = pd.read_csv(
+        out / "expected_se.csv", keep_default_na=False, na_values={"se_over_sample": [""]}
+    )
+    made = expectation(spec)
+    assert len(frame) == 2 * 12 * len(made.budgets)
+    chosen = frame.query("statistic == 'mean' and outcome == 'salary' and epsilon == 3.6")
+    expected = made.ratios(("mean", 0), (Budget.of_epsilon(3.6, 1e-6),))[0]
+    assert chosen["se_over_sample"].to_numpy() == pytest.approx(expected)
+    assert chosen["n"].tolist() == made.domains.n.tolist()
+    with Image.open(out / "expected_se.png") as image:
+        assert image.size[0] > 1000
+        assert len(image.convert("RGB").getcolors(1 << 20) or ()) > 20
+    first = (out / "expected_se.png").read_bytes()
+    assert main(["check", str(spec), "--out", str(out)]) == 2  # it exists
+    assert main(["check", str(spec), "--out", str(out), "--overwrite"]) == 0
+    assert (out / "expected_se.png").read_bytes() == first
+    (out / "other").write_text("")
+    assert main(["check", str(spec), "--out", str(out), "--overwrite"]) == 2
+
+
+def test_many_rows_are_shown_by_margins_and_worst_cells(make_spec: MakeSpec) -> None:
+    rng = np.random.default_rng(1)
+    frame = small_survey(2000).assign(area=rng.integers(0, 12, 2000))
+    spec = strict_spec(
+        make_spec, frame, synthesizer=synthesizer("predictors = 'field+gender+area'")
+    )
+    spec.write_text(spec.read_text().replace('"gender"]', '"gender", "area"]'))
+    text = text_of(spec)
+    made = expectation(spec)
+    block = text.split("Counts:\n")[1].split("\n\n")[0]
+    assert f"{made.domains.n_rows - 24:,} rows are left out" in block
+    ratio = made.ratios(("count", None), (made.settings.budget,))[0]
+    interior = ~made.domains.table["is_margin"].to_numpy()
+    worst = made.domains.table[interior].iloc[np.argmax(ratio[interior])]
+    assert f"{worst.field}, {worst.gender}, {worst.area}\n" in block
+
+
+@pytest.mark.parametrize(
+    ("model", "words"), [("poisson", "'fbs', 'normal', 'fbp'"), ("normal_mixture", "'fbp'")]
+)
+def test_models_without_such_statistics(make_spec: MakeSpec, model: str, words: str) -> None:
+    with pytest.raises(InputError, match="no sufficient statistics") as caught:
+        text_of(strict_spec(make_spec, synthesizer=synthesizer(f'model = "{model}"')))
+    assert words in str(caught.value)
+
+
+def test_too_few_records_are_told_before_anything_is_read(make_spec: MakeSpec) -> None:
+    few = small_survey(240).iloc[:7]
+    with pytest.raises(InputError, match="leave 3 degrees of freedom"):
+        text_of(
+            strict_spec(make_spec, few, synthesizer=synthesizer("predictors = 'field + gender'"))
+        )
+
+
+def test_clusters_say_plainly_that_nothing_is_told(make_spec: MakeSpec, tmp_path: Path) -> None:
+    clusters = 'population_size = 30000\npsu = "school"'
+    for lines, words in (("", "effects of school"), ("\ndesign_effect = 1.5", "design effect")):
+        spec = strict_spec(make_spec, clustered_survey(), survey=clusters + lines)
+        text = text_of(spec)
+        assert "are not told" in text
+        assert words in text
+        assert "Means of" not in text
+        with pytest.raises(InputError, match="are not told"):
+            check_strict(load_spec(spec), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    # 3 columns of X, 35 more of the 36 units in 3 strata.
+    spec = strict_spec(make_spec, clustered_survey(), survey=clusters)
+    assert expectation(spec).columns == 36 + 1
+    spec = strict_spec(
+        make_spec, clustered_survey(), survey=clusters, synthesizer=synthesizer('model = "normal"')
+    )
+    with pytest.raises(RefusedError, match="primary sampling units"):
+        text_of(spec)
+
+
+def test_out_is_for_noisy_statistics(
+    make_spec: MakeSpec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", str(make_spec()), "--out", str(tmp_path / "out")]) == 2
+    assert "noisy_statistics" in capsys.readouterr().err
+
+
+def test_several_outcomes_have_a_table_each(make_spec: MakeSpec) -> None:
+    frame = small_survey()
+    frame["bonus"] = frame["salary"] * 0.1
+    labels = f"{SALARY}\n[outcomes.bonus]\ncentre = 2200\nspread = 0.9"
+    spec = strict_spec(make_spec, frame)
+    text = spec.read_text().replace('outcome = "salary"', 'outcome = ["salary", "bonus"]')
+    spec.write_text(text.replace(SALARY, labels))
+    made = expectation(spec)
+    assert made.tables == (("count", None), ("mean", 0), ("mean", 1))
+    first, second = (made.ratios(("mean", j), made.budgets) for j in (0, 1))
+    assert not np.allclose(first, second)
+
+
+def test_wider_spreads_cost_noise_and_narrow_ones_clip(make_spec: MakeSpec) -> None:
+    made = expectation(strict_spec(make_spec))
+    narrow, right, wide = (made.misdeclared(factor) for factor in (0.5, 1.0, 2.0))
+    assert narrow.outside == pytest.approx(0.265, abs=0.002)
+    assert right.outside == pytest.approx(0.005, abs=1e-4)
+    for key in made.tables:
+        assert narrow.typical[key] < right.typical[key] < wide.typical[key]
+    assert narrow.bias[0][1] < -1.0
+    assert abs(wide.bias[0][1]) < 0.01
+    # Noise on sums is twice, and on squares four times what it is, as if rho were a quarter.
+    quarter = Budget.of_rho(made.settings.budget.rho / 4, 1e-6)
+    for_counts = made.ratios(("count", None), (quarter,))
+    same = made.ratios(("count", None), (made.settings.budget,), factor=2.0)
+    assert same == pytest.approx(for_counts, rel=1e-6, nan_ok=True)
+
+
+def test_units_are_told_with_what_smaller_ones_would_do(make_spec: MakeSpec) -> None:
+    spec = household_spec(make_spec)
+    text = text_of(spec)
+    assert "80 units, of 2 records in the median and 6 in the largest; the noise is 6 times" in text
+    assert "k = 3: 20 units have more, 60 records beyond it" in text
+    made = expectation(spec)
+    limits = made.unit_limits()
+    assert [each.records for each in limits] == [6, 3, 1]
+    alone = expectation(household_spec(make_spec, privacy=STRICT))
+    assert alone.unit_limits() == ()
+    for key in made.tables:
+        assert limits[-1].typical[key] == alone.typical()[key]
+        assert limits[0].typical[key] == made.typical()[key] > 1.5 * limits[-1].typical[key]
+
+
+# Units of protection, end to end.
+
+
+def test_the_largest_unit_multiplies_the_noise(make_spec: MakeSpec) -> None:
+    spec = load_spec(household_spec(make_spec))
+    single = load_spec(household_spec(make_spec, privacy=STRICT))
+    assert spec.privacy.protect == "household"
+    survey = read_survey(spec)
+    made = [
+        release_statistics(
+            model_of(each), survey.design, survey.confidential, noisy_settings_of(each),
+            SeededNoise(np.random.default_rng(3)),
+        )
+        for each in (spec, single)
+    ]  # fmt: skip
+    assert [each.records for each in made] == [6, 1]
+    assert made[0].rho == made[1].rho
+    assert made[0].sigma == pytest.approx(6 * made[1].sigma, rel=1e-12)
+    assert made[0].squares_sd == pytest.approx(6 * made[1].squares_sd, rel=1e-12)
+
+
+def test_a_release_says_whom_it_protects(make_spec: MakeSpec, tmp_path: Path) -> None:
+    out = release(household_spec(make_spec), tmp_path / "out").out / "release"
+    content = json.loads((out / "privacy.json").read_text())
+    assert content["settings"]["protect"] == "household"
+    assert content["settings"]["unit_size"] == 6
+    statement = " ".join(content["statement"])
+    assert "all records of one unit of 'household'" in statement
+    assert "up to 6 records, a public number" in statement
+    assert not any("protection is of single records" in item for item in content["not_covered"])
+    assert json.loads((out / "statistics.json").read_text())["statistics"]["records"] == 6
+    single = load_spec(strict_spec(make_spec, privacy=STRICT))
+    mechanism, design = mechanism_of(single), read_design(single)
+    described = mechanism.described(design)
+    assert (described["protect"], described["unit_size"]) == ("record", 1)
+    limits = mechanism.statement(model_of(single), design).not_covered
+    assert any("protection is of single records" in item for item in limits)
+
+
+def test_blank_and_repeated_labels_only_make_units_larger(make_spec: MakeSpec) -> None:
+    frame = household_survey()
+    labels = frame["household"].astype(str).where(frame["household"] >= 20, "")
+    blank = expectation(household_spec(make_spec, frame.assign(household=labels)))
+    assert blank.unit_size == int((frame["household"] < 20).sum()) == 60
+    repeated = expectation(household_spec(make_spec, frame.assign(household=HOUSEHOLDS % 40)))
+    assert repeated.unit_size == 12
+
+
+@pytest.mark.parametrize(
+    ("privacy", "words"),
+    [
+        (f'{STRICT}\nprotect = "household"', "Name it in survey.public_columns too"),
+        (f'{STRICT}\nprotect = "salary"', "a public column, got 'salary'"),
+        (f'{STRICT}\nprotect = "weight"', "a public column, got 'weight'"),
+        (
+            'epsilon = 10.8\nprotect = "household"',
+            "protects single records and cannot promise more",
+        ),
+    ],
+)
+def test_units_must_be_public_and_the_other_mechanism_has_none(
+    make_spec: MakeSpec, privacy: str, words: str
+) -> None:
+    spec = strict_spec(make_spec, household_survey(), privacy=privacy)
+    with pytest.raises(InputError, match=words):
+        load_spec(spec)
+    direct = noisy_settings_of(load_spec(household_spec(make_spec)))
+    survey = read_survey(load_spec(strict_spec(make_spec, household_survey())))
+    with pytest.raises(InputError, match="protect must be 'record' or a public column"):
+        direct.unit_size(survey.design)
+
+
+def spent(one: ExactSums, other: ExactSums, variances: NoiseVariances) -> Fraction:
+    """The rho between two databases, from the change of every released whole number."""
+    upper = np.triu_indices(one.squares.shape[0])
+    total = Fraction(0)
+    for change in (one.cross() - other.cross()).ravel().tolist():
+        total += Fraction(change**2, 2 * variances.cross)
+    for j, k in zip(*upper, strict=True):
+        variance = variances.diagonal if j == k else variances.off_diagonal
+        total += Fraction(int(one.squares[j, k] - other.squares[j, k]) ** 2, 2 * variance)
+    return total
+
+
+def test_no_replacement_of_a_whole_unit_passes_the_budget(make_spec: MakeSpec) -> None:
+    """All records of each unit replaced at once, at random and by the worst there is: the far ends
+    of the ball, in a unit whose records lie in one cell of the largest leverage."""
+    frame = household_survey().sort_values("household")
+    frame.loc[frame["household"] == 3, ["field", "gender"]] = ["b", "f"]
+    spec = load_spec(household_spec(make_spec, frame))
+    survey, settings = read_survey(spec), mechanism_of(spec).settings
+    design = noise_design(model_of(spec), survey.design, settings)  # type: ignore[arg-type]
+    z = transformed(survey.design, survey.confidential)
+    unit = survey.design.frame["household"].to_numpy()
+    budget = settings.budget  # type: ignore[attr-defined]
+    rng = np.random.default_rng(7)
+
+    def sums(records: np.ndarray) -> ExactSums:
+        made = ExactSums(design)
+        made.add(survey.design.matrix.cell, records)
+        return made
+
+    def cost(inside: np.ndarray, old: np.ndarray, new: np.ndarray, records: int) -> Fraction:
+        one, other = z.copy(), z.copy()
+        one[inside], other[inside] = old, new
+        return spent(sums(one), sums(other), noise_variances(design.clipping, budget.rho, records))
+
+    def beyond(directions: np.ndarray) -> np.ndarray:
+        return design.clipping.centre + 1e6 * design.clipping.spread * directions
+
+    largest = 0.0
+    for label in ("3", "7", "11", "15", "2"):
+        inside = np.flatnonzero(unit == label)
+        for _ in range(10):
+            old, new = beyond(rng.normal(size=(2, inside.size, 2)))
+            largest = max(largest, float(cost(inside, old, new, 6) / Fraction(budget.rho)))
+        direction = beyond(np.tile(rng.normal(size=2), (inside.size, 1)))
+        opposite = 2 * design.clipping.centre - direction
+        largest = max(largest, float(cost(inside, direction, opposite, 6) / Fraction(budget.rho)))
+    assert largest <= 1.0
+    lengths = (design.exact_rows[survey.design.matrix.cell] ** 2).sum(axis=1)
+    inside = np.flatnonzero(unit == "3")
+    assert inside.size == 6
+    assert lengths[inside].min() > 0.99  # the D-optimal design has such cells
+    assert largest > 0.98
+    # The noise for units of one record less would not do.
+    assert cost(inside, direction_of(design, 1.0), direction_of(design, -1.0), 5) > budget.rho
+
+
+def direction_of(design: object, sign: float) -> np.ndarray:
+    clipping = design.clipping  # type: ignore[attr-defined]
+    return np.tile(clipping.centre + sign * 1e6 * clipping.spread * [0.6, -0.8], (6, 1))
+
+
+@pytest.mark.parametrize("kind", ["identity", "asinh"])
+def test_values_that_overflow_are_bad_input(make_spec: MakeSpec, kind: str) -> None:
+    """Valid are outcomes whose transform is finite: a public rule, without a warning before it."""
+    frame = small_survey()
+    frame.loc[0, "salary"] = 1e308
+    labels = "[outcomes.salary]\ncentre = 1.0\nspread = 1.0"
+    for scale, valid in (("1e-6", False), ("1.0", True)):
+        lines = synthesizer(f"transform = '{kind}'\ntransform_scale = {scale}")
+        spec = load_spec(strict_spec(make_spec, frame, labels=labels, synthesizer=lines))
+        if not valid:
+            with pytest.raises(InputError, match="become infinite under"):
+                read_survey(spec)
+            continue
+        survey = read_survey(spec)
+        made = release_statistics(
+            model_of(spec), survey.design, survey.confidential, noisy_settings_of(spec),
+            SeededNoise(np.random.default_rng(1)),
+        )  # fmt: skip
+        assert np.isfinite(made.cross).all()
+        assert np.isfinite(made.squares).all()
