@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from tests.survey_cases import CANARIES, CANARY_OUTCOME, CANARY_WEIGHT, checked, good
 
 import surveysynth as ss
 from surveysynth.errors import InputError
+from tests.survey.messages import checked
+from tests.surveys import CANARIES, CANARY_OUTCOME, CANARY_WEIGHT, good, make_survey
 
 #: Fits of about a second; their tables are never private.
 QUICK: dict[str, Any] = {"inference": "paper", "seed": 5, "m": 1}
@@ -26,13 +27,6 @@ def survey() -> ss.Survey:
 @pytest.fixture(scope="module")
 def made(survey: ss.Survey) -> ss.PrivateTables:
     return ss.tables(survey, **QUICK)
-
-
-def with_canaries(**changes: Any) -> ss.Survey:
-    settings: dict[str, Any] = {
-        "outcome": "salary", "weight": "weight", "strata": "field", "by": ["field", "gender"],
-    }  # fmt: skip
-    return ss.Survey.from_frame(good(), **{**settings, **changes})
 
 
 def assembled(
@@ -166,7 +160,7 @@ def test_labels_are_those_of_a_specification() -> None:
         "salary": {"title": "Annual salary", "unit": "dollars"},
         "gender": {"levels": {"M": "Men", "F": "Women"}, "margin": "Everyone"},
     }
-    made = ss.tables(with_canaries(), by="gender", labels=labels, **QUICK)
+    made = ss.tables(make_survey(), by="gender", labels=labels, **QUICK)
     html = made._repr_html_()
     for word in ("Annual salary (dollars)", "Women", "Everyone"):
         assert word in html
@@ -194,7 +188,7 @@ def test_without_a_seed_random_numbers_are_the_system_s(survey: ss.Survey) -> No
 
 
 def test_nothing_confidential_is_held() -> None:
-    made = ss.tables(with_canaries(), **QUICK)
+    made = ss.tables(make_survey(), **QUICK)
     pickled = pickle.dumps(made)
     figure = repr(made.plot()._repr_png_())  # type: ignore[attr-defined]
     for value in (CANARY_OUTCOME, CANARY_WEIGHT):
@@ -207,7 +201,7 @@ def test_nothing_confidential_is_held() -> None:
     assert repr(pickle.loads(pickled)) == repr(made)
     # A survey, which the same search would find, cannot be pickled at all.
     with pytest.raises(TypeError, match="not pickled"):
-        pickle.dumps(with_canaries())
+        pickle.dumps(make_survey())
 
 
 def test_tables_by_other_columns_of_the_model(
@@ -259,7 +253,7 @@ def test_tables_by_other_columns_of_the_model(
     ],
 )
 def test_a_wrong_argument_is_told_with_its_remedy(changes: dict[str, Any], told: str) -> None:
-    survey = with_canaries(
+    survey = make_survey(
         by=["gender"], predictors="gender + age + field", public_columns=["note"]
     )
     import re
@@ -324,5 +318,5 @@ def test_a_check_tells_as_it_goes(tmp_path: Path) -> None:
 
 
 def test_two_studies_at_once_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="two_stage"):
+    with pytest.raises(InputError, match="two[_-]stage"):
         ss.study("spec.toml", out=tmp_path / "study", two_stage=True)
