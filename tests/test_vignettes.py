@@ -21,8 +21,13 @@ DOCUMENTS = [
 ]
 
 #: Pages to look things up in, with the languages of their blocks; the others have shell blocks too.
-REFERENCE: dict[str, set[str]] = {"methods": {"python"}, "glossary": set()}
+REFERENCE: dict[str, set[str]] = {
+    "methods": {"python"}, "strict": {"python"}, "glossary": set()
+}  # fmt: skip
 METHODS = ROOT / "vignettes" / "methods.md"
+STRICT = ROOT / "vignettes" / "strict.md"
+#: The pages that comments cite, by the word before a number.
+CITED_PAGES = {"methods": METHODS, "strict": STRICT}
 SOURCES = [
     path
     for folder, kind in (("surveysynth", "*.py"), ("stan", "*.stan"), ("tests", "*.py"))
@@ -35,9 +40,12 @@ HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 NUMBERED = re.compile(r"^#{2,3} (\d+(?:\.\d+)?)\.? (.+)$", re.MULTILINE)
 # "methods 3", "methods 3, 5 and 8", "methods 2-4", "methods 3, clusters", also over two lines.
 _NUMBER = r"\d+(?:\.\d+)?"
-CITED = re.compile(
-    rf"\bmethods\s+({_NUMBER}(?:(?:\s*,\s*|\s+and\s+|-){_NUMBER})*)(,\s+clusters\b)?"
-)
+CITED = {
+    page: re.compile(
+        rf"\b{page}\s+({_NUMBER}(?:(?:\s*,\s*|\s+and\s+|-){_NUMBER})*)(,\s+clusters\b)?"
+    )
+    for page in CITED_PAGES
+}
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,7 @@ def test_readme_specification_is_the_example_s(tmp_path: Path) -> None:
 
     spec = load_spec(write_example(tmp_path, n=100)[1])
     for document in (README, ROOT / "vignettes" / "survey_to_release.md"):
-        (shown,) = [block.text for block in blocks_of(document) if block.language == "toml"]
+        shown = next(block.text for block in blocks_of(document) if block.language == "toml")
         path = tmp_path / "shown.toml"
         path.write_text(shown, encoding="utf-8")
         loaded = load_spec(path)
@@ -126,6 +134,18 @@ def test_readme_specification_is_the_example_s(tmp_path: Path) -> None:
             assert getattr(loaded, section) == getattr(spec, section), (document, section)
         assert loaded.tables.by == spec.tables.by
         assert loaded.tables.statistics == spec.tables.statistics
+
+
+def test_readme_s_second_specification_is_the_first_with_another_privacy(tmp_path: Path) -> None:
+    from surveysynth.spec.spec import load_spec
+
+    first, second = (block.text for block in blocks_of(README) if block.language == "toml")
+    own = re.sub(r"^\[privacy\]\n.*?(?=^\[)", "", first, flags=re.MULTILINE | re.DOTALL)
+    path = tmp_path / "strict.toml"
+    path.write_text(f"{own}\n{second}", encoding="utf-8")
+    loaded = load_spec(path)
+    assert loaded.privacy.strict
+    assert loaded.outcomes["salary"].spread is not None
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -151,11 +171,11 @@ def test_anchors_are_headings(document: Path) -> None:
             assert anchor in anchors_of(page.read_text(encoding="utf-8")), target
 
 
-def unknown_sections(text: str, methods: str) -> list[str]:
-    """What ``text`` cites as methods N that is no section of the page ``methods``."""
-    sections = dict(NUMBERED.findall(methods))
+def unknown_sections(text: str, page: str, word: str = "methods") -> list[str]:
+    """What ``text`` cites by this word and a number that is no section of the text ``page``."""
+    sections = dict(NUMBERED.findall(page))
     unknown = []
-    for numbers, clusters in CITED.findall(text):
+    for numbers, clusters in CITED[word].findall(text):
         cited = re.findall(_NUMBER, numbers)
         unknown += [number for number in cited if number not in sections]
         titles = [title for each, title in sections.items() if each.startswith(f"{cited[-1]}.")]
@@ -164,10 +184,11 @@ def unknown_sections(text: str, methods: str) -> list[str]:
     return unknown
 
 
-def test_cited_sections_of_the_methods_exist() -> None:
-    methods = METHODS.read_text(encoding="utf-8")
+@pytest.mark.parametrize("word", CITED_PAGES)
+def test_cited_sections_exist(word: str) -> None:
+    page = CITED_PAGES[word].read_text(encoding="utf-8")
     found = {
-        path.relative_to(ROOT).as_posix(): unknown_sections(path.read_text("utf-8"), methods)
+        path.relative_to(ROOT).as_posix(): unknown_sections(path.read_text("utf-8"), page, word)
         for path in SOURCES
     }
     assert {name: unknown for name, unknown in found.items() if unknown} == {}
@@ -189,15 +210,20 @@ def test_citations_of_the_methods_are_found_and_judged() -> None:
     assert unknown_sections(planted, methods) == ["9", "8.7", "10", "5, clusters"]
     assert unknown_sections(f"({word} 8.3) {word} 2 and 4 ({word} 3, clusters)", methods) == []
     assert unknown_sections(f"{word} 4", methods.replace("## 4. ", "## ")) == ["4"]
-    cited = [CITED.findall(path.read_text(encoding="utf-8")) for path in SOURCES]
-    assert sum(map(len, cited)) > 100  # the pattern finds what the code says
+    texts = [path.read_text(encoding="utf-8") for path in SOURCES]
+    for page, least in (("methods", 100), ("strict", 8)):  # the patterns find what the code says
+        assert sum(len(CITED[page].findall(text)) for text in texts) > least
+    other = "strict"
+    strict = STRICT.read_text(encoding="utf-8")
+    assert unknown_sections(f"({other} 1 and 2) {other} 9; {word} 77", strict, other) == ["9"]
 
 
-def test_formulas_survive_markdown() -> None:
+@pytest.mark.parametrize(("page", "least"), [(METHODS, 20), (STRICT, 9)])
+def test_formulas_survive_markdown(page: Path, least: int) -> None:
     """GitHub takes a backslash before punctuation for its own, and dollars only between blanks."""
-    text = re.sub(r"^```.*?^```$", "", METHODS.read_text(encoding="utf-8"), flags=re.M | re.S)
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     displayed = re.findall(r"^\$\$\n(.*?)^\$\$$", text, re.MULTILINE | re.DOTALL)
-    assert len(displayed) > 20
+    assert len(displayed) > least
     lines = re.sub(r"^\$\$\n.*?^\$\$$", "", text, flags=re.M | re.S).splitlines()
     inline = []
     for line in lines:

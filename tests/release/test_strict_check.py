@@ -26,6 +26,7 @@ from surveysynth.mechanisms.noisy_statistics.run import (
 )
 from surveysynth.mechanisms.noisy_statistics.sensitivity import NoiseVariances, noise_variances
 from surveysynth.mechanisms.noisy_statistics.statistics import ExactSums
+from surveysynth.release import expected as expected_errors_of_rows
 from surveysynth.release.expected import Expectation
 from surveysynth.release.run import release
 from surveysynth.release.strict_check import check_strict
@@ -38,8 +39,8 @@ from surveysynth.spec.build import (
 )
 from surveysynth.spec.spec import Spec, load_spec
 from surveysynth.survey import files
-from tests.release.release_surveys import clustered_survey, small_survey
 from tests.release.test_strict_release import SALARY, STRICT, MakeSpec, strict_spec
+from tests.surveys import clustered_survey, small_survey
 
 CANARY = 77177717.25
 HOUSEHOLDS = np.repeat(np.arange(80), np.tile([1, 2, 3, 6], 20))
@@ -186,7 +187,7 @@ def test_few_rows_at_a_time_are_the_same(
 ) -> None:
     made = expectation(strict_spec(make_spec))
     whole = [made.ratios(key, made.budgets) for key in made.tables]
-    monkeypatch.setattr("surveysynth.release.expected._MOST_NUMBERS", 6 * 5)
+    monkeypatch.setattr(expected_errors_of_rows, "_MOST_NUMBERS", 6 * 5)
     for key, expected in zip(made.tables, whole, strict=True):
         assert made.ratios(key, made.budgets) == pytest.approx(expected, rel=1e-12, nan_ok=True)
 
@@ -348,6 +349,9 @@ def test_a_release_says_whom_it_protects(make_spec: MakeSpec, tmp_path: Path) ->
     content = json.loads((out / "privacy.json").read_text())
     assert content["settings"]["protect"] == "household"
     assert content["settings"]["unit_size"] == 6
+    page = (out / "tables" / "means.html").read_text()
+    assert "combined by the law of total variance" in page
+    assert "partial synthesis" not in page
     statement = " ".join(content["statement"])
     assert "all records of one unit of 'household'" in statement
     assert "up to 6 records, a public number" in statement

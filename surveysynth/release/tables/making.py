@@ -100,9 +100,10 @@ def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
     m, replicates = spec.privacy.m, spec.privacy.replicates_per_draw
     datasets = f"{m * replicates} synthetic dataset{'s' if m * replicates > 1 else ''}"
     draws = f"m = {m} released draw{'s' if m > 1 else ''}"
+    rule = "law of total variance" if spec.privacy.strict else "rules of partial synthesis"
     notes = [
         f"Estimates from {datasets} ({draws}); standard errors by Taylor linearisation, "
-        "combined by the rules of partial synthesis."
+        f"combined by the {rule}."
     ]
     kind = statistic_of(statistic)
     if kind.is_count and spec.linearisation == "ratio":
