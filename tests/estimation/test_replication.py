@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
+from surveysynth.estimation.agency_weights import agency_replicates
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.hadamard import hadamard_matrix
 from surveysynth.estimation.margins import cell_of_record, interior_rows, margin_matrix
 from surveysynth.estimation.replicate_weights import (
     ReplicateWeights,
-    agency_replicates,
     balanced_half_samples,
     jackknife,
     preston_bootstrap,

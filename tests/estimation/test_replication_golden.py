@@ -9,10 +9,10 @@ import pytest
 from scipy import stats
 
 from surveysynth._support.types import FloatArray
+from surveysynth.estimation.agency_weights import agency_replicates
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.replicate_weights import (
     ReplicateWeights,
-    agency_replicates,
     balanced_half_samples,
     jackknife,
     preston_bootstrap,
