@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from surveysynth import cli
+from surveysynth._support import exits
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport, Trial
 from surveysynth.studies.example import write_example
 
@@ -163,13 +164,13 @@ def test_a_defect_shows_no_value(
         raise ValueError("salary 123456.789")
 
     monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.run.run", fail)
-    monkeypatch.delenv(cli.DEBUG_VARIABLE, raising=False)
+    monkeypatch.delenv(exits.DEBUG_VARIABLE, raising=False)
     assert cli.main(["release", str(example), "--out", str(example.parent / "out")]) == 1
     told = capsys.readouterr()
     assert "123456" not in told.out + told.err
     assert "ValueError at surveysynth/mechanisms/pseudo_posterior/mechanism.py:" in told.err
     assert not (example.parent / "out").exists()
-    monkeypatch.setenv(cli.DEBUG_VARIABLE, "1")
+    monkeypatch.setenv(exits.DEBUG_VARIABLE, "1")
     assert cli.main(["release", str(example), "--out", str(example.parent / "out")]) == 1
     told = capsys.readouterr()
     assert "a traceback may show confidential values" in told.err

@@ -1,0 +1,87 @@
+"""How a command ends: its exit code and message, and never a confidential value.
+
+0 done; 2 bad input; 3 refused; 4 failed batches; 130 interrupted; 1 a defect. A message goes to
+stderr; no traceback, since values of confidential records can be part of one.
+"""
+
+import os
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from surveysynth.errors import SurveySynthError
+
+DEFECT, USAGE, INTERRUPTED = 1, 2, 130
+DEBUG_VARIABLE = "SURVEYSYNTH_DEBUG"
+
+
+def code_of(command: Callable[[], Any]) -> int:
+    """Run a command and return its exit code."""
+    debug = bool(os.environ.get(DEBUG_VARIABLE))
+    if debug:
+        _say(f"warning: {DEBUG_VARIABLE} is set; a traceback may show confidential values.")
+    elif not sys.warnoptions:
+        warnings.simplefilter("ignore")
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        code: Any = command()
+        # Recent versions of the parser turn Ctrl-C into this code themselves.
+        return _interrupted() if code == INTERRUPTED else code if isinstance(code, int) else 0
+    except KeyboardInterrupt:
+        return _interrupted()
+    except SurveySynthError as error:
+        _say(str(error))
+        return error.exit_code
+    except Exception as error:
+        return _other(error, debug=debug)
+
+
+def _other(error: Exception, *, debug: bool) -> int:
+    """Usage errors of the parser, its own form of Ctrl-C, and defects."""
+    # The parser's exceptions live in click or in typer, depending on its version.
+    if type(error).__name__ == "Abort":
+        return _interrupted()
+    if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+        if message := error.format_message():
+            _say(f"{message} (surveysynth --help shows the commands)")
+        return USAGE
+    if debug:
+        traceback.print_exception(error)
+    _say(
+        f"this is a defect in surveysynth: {type(error).__name__} at {_place(error)}. Nothing was "
+        f"written. The message is not shown, since it may hold confidential values; "
+        f"{DEBUG_VARIABLE}=1 shows it."
+    )
+    return DEFECT
+
+
+def _place(error: Exception) -> str:
+    """File and line of the innermost frame of the package, relative to it."""
+    package = Path(__file__).resolve().parents[1]
+    frames = [
+        f"{path.relative_to(package.parent)}:{line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if (path := Path(frame.f_code.co_filename).resolve()).is_relative_to(package)
+    ]
+    return frames[-1] if frames else "an unknown place"
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Termination cleans up as Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+def _interrupted() -> int:
+    _say("interrupted; nothing was written.")
+    return INTERRUPTED
+
+
+def _say(message: str) -> None:
+    print(f"surveysynth: {message}", file=sys.stderr)
