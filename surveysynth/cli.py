@@ -261,6 +261,11 @@ def study(
     two_stage: Annotated[
         bool, typer.Option("--two-stage", help="A simulation of clusters, in the place of SPEC.")
     ] = False,
+    methods: MethodsOption = None,
+    epsilon: Annotated[
+        list[str] | None,
+        typer.Option(metavar="E,..", help="Of every method; may be given several times."),
+    ] = None,
 ) -> None:
     """Coverage and error of every method over repeated samples of a population.
 
@@ -278,6 +283,8 @@ def study(
         replicates=replicates,
         seed=seed,
         two_stage=two_stage,
+        methods=_words(methods),
+        epsilons=_numbers("--epsilon", epsilon),
         resume=resume,
         scheduler=scheduler,
         progress=report_count,
@@ -294,6 +301,17 @@ def _words(given: Sequence[str] | None) -> tuple[str, ...]:
     """The words of options that hold lists with commas, each once."""
     words = (word.strip() for each in given or () for word in each.split(","))
     return tuple(dict.fromkeys(word for word in words if word))
+
+
+def _numbers(option: str, given: Sequence[str] | None) -> tuple[float, ...]:
+    """The numbers of an option that holds lists with commas, each once."""
+    try:
+        return tuple(float(word) for word in _words(given))
+    except ValueError:
+        raise InputError(
+            f"{option}: expected numbers above zero with commas between, got "
+            f"{', '.join(given or ())}."
+        ) from None
 
 
 @app.command()

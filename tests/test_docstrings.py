@@ -52,10 +52,8 @@ def problems_of(target: Any) -> Iterator[str]:
     for name in explained:
         if name not in taken:
             yield f"{name} is explained and is not there"
-    if not sections[""] or not sections[""][0].endswith((".", ";", ",", "lies outside its ball")):
-        first = sections[""][0] if sections[""] else ""
-        if "." not in " ".join(sections[""]):
-            yield f"no sentence at the top: {first!r}"
+    if not " ".join(sections[""]).rstrip().endswith("."):
+        yield "no sentence at the top"
     if not is_class and not {"Returns", "Yields"} & set(sections):
         yield "no Returns"
     if any("Raises ``" in line for lines in sections.values() for line in lines):

@@ -12,7 +12,6 @@ from surveysynth.release.run import release as run_release
 if TYPE_CHECKING:
     from surveysynth.evaluate.run import ComparisonResult
     from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
-    from surveysynth.studies.coverage import CoverageStudy
     from surveysynth.studies.folder import StudyResult
 
 Progress = Callable[[str], None]
@@ -91,7 +90,7 @@ def check(
     >>> import tempfile
     >>> import surveysynth as ss
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     ss.check(ss.example(folder, n=200)[1]).feasible
+    ...     ss.check(ss.example(folder, n=400)[1]).feasible
     True
     """
     from surveysynth.estimation.clusters import refuse_clusters
@@ -167,10 +166,12 @@ def release(
     >>> from pathlib import Path
     >>> import surveysynth as ss
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     survey, spec = ss.example(Path(folder) / "ex", n=200)
+    ...     _, spec = ss.example(Path(folder) / "ex", n=200)
+    ...     text = spec.read_text().replace("m = 3", "m = 1")  # quicker, for an example
+    ...     _ = spec.write_text(text.replace("[privacy]", 'inference = "paper"\\n[privacy]'))
     ...     released = ss.release(spec, Path(folder) / "out", seed=1)
     ...     sorted(path.name for path in (released.out / "release").iterdir())
-    ['README.md', 'codebook.json', 'microdata', 'privacy.json', 'tables']
+    ['README.md', 'codebook.json', 'figures', 'microdata', 'privacy.json', 'tables']
     """
     return run_release(
         spec, out, confidential=confidential, overwrite=overwrite, seed=seed, progress=progress
@@ -227,7 +228,9 @@ def compare(
     >>> from pathlib import Path
     >>> import surveysynth as ss
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     survey, spec = ss.example(Path(folder) / "ex", n=200)
+    ...     _, spec = ss.example(Path(folder) / "ex", n=200)
+    ...     text = spec.read_text().replace("m = 3", "m = 1")  # quicker, for an example
+    ...     _ = spec.write_text(text.replace("[privacy]", 'inference = "paper"\\n[privacy]'))
     ...     compared = ss.compare(spec, Path(folder) / "compared", seed=1)
     >>> compared.comparison.methods
     ('sample', 'laplace', 'laplace_consistent', 'fbs', 'fbp')
@@ -253,6 +256,8 @@ def study(
     replicates: int | None = None,
     seed: int = 0,
     two_stage: bool = False,
+    methods: Sequence[str] = (),
+    epsilons: Sequence[float] = (),
     resume: bool = False,
     scheduler: str | None = None,
     workers: int | None = None,
@@ -273,6 +278,10 @@ def study(
         Makes another study of the same kind.
     two_stage
         A simulation of clusters, in the place of ``spec``.
+    methods
+        In place of those of the study: "laplace", "fbs", "fbs_noisy" ...
+    epsilons
+        At which every method runs, in place of those of the study.
     resume
         Goes on with the batches that ``out`` lacks.
     scheduler
@@ -310,10 +319,14 @@ def study(
     >>> found.summary["method"].unique().tolist()
     ['sample', 'laplace']
     """
+    from surveysynth.studies.chosen import chosen_study
     from surveysynth.studies.run import write_study
 
     return write_study(
-        _study_of(spec, replicates, seed, two_stage=two_stage),
+        chosen_study(
+            spec, replicates=replicates, seed=seed, two_stage=two_stage, methods=methods,
+            epsilons=epsilons,
+        ),
         out,
         resume=resume,
         scheduler=scheduler,
@@ -321,22 +334,3 @@ def study(
         progress=progress,
         report=True,
     )
-
-
-def _study_of(
-    spec: str | Path | None, replicates: int | None, seed: int, *, two_stage: bool
-) -> "CoverageStudy":
-    from surveysynth.spec.spec import load_spec
-    from surveysynth.studies.coverage import NOISE_METHODS, paper_study, two_stage_study
-    from surveysynth.studies.specified import study_of
-
-    if spec is not None and two_stage:
-        raise InputError(
-            "--two-stage (two_stage) is a study of its own: give it or a specification."
-        )
-    if two_stage:
-        return two_stage_study(seed=seed, replicates=replicates or 100)
-    if spec is None:
-        methods = (*NOISE_METHODS, "fbs_paper", "fbs", "fbp_paper", "fbp")
-        return paper_study(seed=seed, replicates=replicates or 100, methods=methods)
-    return study_of(load_spec(spec), seed=seed, replicates=replicates)

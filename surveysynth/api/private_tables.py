@@ -102,9 +102,17 @@ def tables(
     Examples
     --------
     >>> import surveysynth as ss
-    >>> survey = ss.example_survey(n=200)
-    >>> private_tables = ss.tables(survey, by="gender", inference="paper", seed=1)
-    >>> private_tables["mean"].frame[["gender", "estimate", "se"]].round(-2)
+    >>> private_tables = ss.tables(
+    ...     ss.example_survey(n=200), by="gender", statistics="mean", m=1, inference="paper",
+    ...     options={"chains": 2}, seed=1,
+    ... )
+    >>> private_tables.frame[["gender", "n"]]
+       gender    n
+    0     All  200
+    1  Female   64
+    2    Male  136
+    >>> print(private_tables.statement[:43])
+    TEST RUN, NOT PRIVATE: this is a test and n
     """
     from surveysynth.estimation.clusters import refuse_clusters
     from surveysynth.release.tables.making import release_tables

@@ -75,7 +75,7 @@ def identification_risk(
     Returns
     -------
     IdentificationRisk
-        ``risk`` (n,) and its summary. Confidential.
+        ``before`` and ``after`` (n,), ``summary()``. Confidential.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def identification_risk(
     >>> found = ss.identification_risk(
     ...     np.array([10.0, 11.0, 90.0]), [np.array([10.5, 40.0, 91.0])], radius=0.1
     ... )
-    >>> found.risk.round(3)
+    >>> found.after.round(3)
     array([0.667, 0.   , 0.667])
     """
     check_radius(radius, absolute=absolute)

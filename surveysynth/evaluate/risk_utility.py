@@ -135,8 +135,8 @@ def risk_utility_map(
     >>> import numpy as np
     >>> import surveysynth as ss
     >>> found = ss.risk_utility_map(
-    ...     ss.get_model("fbs"), ss.example_survey(n=100), [(0.9, 0.0)], np.random.default_rng(1),
-    ...     m=1, plan=ss.SamplingPlan(2, 150, 150), resamples=20,
+    ...     ss.get_model("fbs"), ss.example_survey(n=200), [(0.9, 0.0)], np.random.default_rng(1),
+    ...     m=1, plan=ss.SamplingPlan(2, 250, 250), resamples=20,
     ... )
     >>> len(found.points)
     2

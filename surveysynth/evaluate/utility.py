@@ -198,7 +198,7 @@ def distribution_utility(
     >>> rng = np.random.default_rng(1)
     >>> data, synthetic = rng.normal(0, 1, (2, 200))
     >>> found = ss.distribution_utility(data, [synthetic], rng, resamples=50)
-    >>> 0 < found.ks_distance < 0.2
+    >>> 0 < found.ks < 0.2
     True
     """
     centre = barycentre(datasets, weights, confidential.size)

@@ -151,8 +151,8 @@ def debias_draws(
     --------
     >>> import numpy as np
     >>> import surveysynth as ss
-    >>> survey, model = ss.example_survey(n=100), ss.get_model("fbs")
-    >>> settings = ss.MechanismSettings(m=1, plan=ss.SamplingPlan(2, 150, 150))
+    >>> survey, model = ss.example_survey(n=200), ss.get_model("fbs")
+    >>> settings = ss.MechanismSettings(m=1)
     >>> rng = np.random.default_rng(1)
     >>> private, _ = ss.run_mechanism(model, survey.design, survey.confidential, settings, rng)
     >>> made = ss.debias_draws(model, survey.design, private, rng, databases=2, rounds=1)

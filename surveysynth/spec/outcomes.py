@@ -65,8 +65,11 @@ def strict_problems(
     privacy: PrivacySection,
     outcomes: Outcomes,
     public: Sequence[str],
+    *,
+    whole: bool = False,
 ) -> list[str]:
-    """What noisy statistics need, or have no use for; ``public``: names of public columns."""
+    """What noisy statistics need, or have no use for; ``public``: names of public columns;
+    ``whole``: the data are a population, whose size is then known."""
     problems = []
     for key in ("engine", "inference"):
         if (given := getattr(synthesizer, key)) in ("cmdstan", "paper"):
@@ -85,7 +88,7 @@ def strict_problems(
                 "may be taken from these data; far-off ones cost accuracy, never privacy."
             )
     of_weight = outcomes.get(WEIGHT, OutcomeSection())
-    if survey.population_size is None and of_weight.centre is None:
+    if survey.population_size is None and of_weight.centre is None and not whole:
         problems.append(
             "outcomes.weight.centre: missing; without survey.population_size noisy statistics need "
             "a typical log weight from public sources (log of population over sample size)."

@@ -99,8 +99,9 @@ class Spec(BaseModel):
         problems += outcome_problems(synthesizer, self.outcomes)
         if self.privacy.strict:
             problems += strict_problems(
-                self.survey, synthesizer, self.privacy, self.outcomes, self.public_names
-            )
+                self.survey, synthesizer, self.privacy, self.outcomes, self.public_names,
+                whole=self.study is not None,
+            )  # fmt: skip
         if problems:
             raise ValueError("\n".join(problems))
         return self

@@ -27,7 +27,8 @@ class StudySection(Section):
     tables are made from; empty stands for privacy.m. bounds of one draw, or epsilons for
     privacy.m draws; without either, privacy.epsilon. per_cluster, clusters and within are of the
     design two_stage. Words of design, allocation, clusters, within and methods are checked where
-    studies know them.
+    studies know them. Methods of noisy statistics ("fbs_noisy", ..) and "gaussian" take centres and
+    spreads from ``[outcomes]``.
     """
 
     n: Annotated[int, Field(ge=2)] = 1000

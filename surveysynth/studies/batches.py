@@ -1,20 +1,22 @@
 """What one task of a study does: a batch of samples by one group of methods."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zlib import crc32
-
-import numpy as np
 
 from surveysynth.baselines.consistent import consistent_tables
 from surveysynth.baselines.laplace import laplace_tables
+from surveysynth.baselines.noisy_totals import gaussian_tables
 from surveysynth.baselines.sensitivity import has_sensitivity
-from surveysynth.errors import InputError, RefusedError
-from surveysynth.estimation.combining import Combined, t_interval
+from surveysynth.errors import RefusedError
+from surveysynth.estimation.combining import Combined
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.evaluate.methods import GAUSSIAN
+from surveysynth.evaluate.noise import OF_TOTALS, declared_moments
+from surveysynth.mechanisms.noisy_statistics.noise import SeededNoise
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, own_settings
 from surveysynth.studies.coverage import (
     CONSISTENT,
@@ -25,88 +27,20 @@ from surveysynth.studies.coverage import (
     Task,
 )
 from surveysynth.studies.measures import SAMPLE
+from surveysynth.studies.noisy_batches import NoisyTask
 from surveysynth.studies.published import Conventions, PublishedConventions
+from surveysynth.studies.work import TaskResult, Work, alike, weights_of
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from surveysynth.mechanisms.base import PrivateDraws
     from surveysynth.models.base import Model
     from surveysynth.survey.survey import PublicDesign, Survey
 
 #: Streams of random numbers; those before them are of the study.
-_NOISE, _MODEL = 2, 3
+_NOISE, _MODEL, _GAUSSIAN = 2, 3, 4
 
 
-@dataclass(frozen=True)
-class TaskResult:
-    """Replicates (see ``measures``), and how often each method gave none, by reason."""
-
-    replicates: "pd.DataFrame"
-    refusals: "pd.DataFrame"
-
-
-class _Work:
-    """Collects the replicates of one task."""
-
-    def __init__(self, study: CoverageStudy) -> None:
-        self.study = study
-        self.frames: list[pd.DataFrame] = []
-        self.refused: list[dict[str, Any]] = []
-
-    def add(
-        self,
-        sample: int,
-        method: str,
-        m: int,
-        statistic: str,
-        column: int | None,
-        combined: Combined,
-        bound: float = np.inf,
-    ) -> None:
-        """One table of one sample."""
-        lower, upper = t_interval(combined, self.study.level)
-        epsilon = np.inf if method == SAMPLE else 2.0 * m * bound
-        values = {
-            "method": method,
-            "m": 0 if method == SAMPLE else m,
-            "epsilon": epsilon,
-            "sample": sample,
-            "estimate": combined.estimate,
-            "se": combined.standard_error,
-            "df": combined.df,
-            "ci_lower": lower,
-            "ci_upper": upper,
-        }
-        self.frames.append(self.study.frame(statistic, column, {**_arrays(values)}))
-
-    def refuse(self, samples: Sequence[int], methods: Sequence[str], reason: object) -> None:
-        """Samples without a table by these methods."""
-        self.refused += [
-            {"sample": sample, "method": method, "reason": str(reason)}
-            for sample in samples
-            for method in methods
-        ]
-
-    def made(self) -> TaskResult:
-        """All that was collected."""
-        import pandas as pd
-
-        refusals = pd.DataFrame(self.refused, columns=["sample", "method", "reason"])
-        if not self.frames:  # a file without rows, but with all columns and their types
-            blank = np.zeros(1)
-            none = Combined(blank, blank, blank, 1.0, blank, blank)
-            self.add(0, SAMPLE, 0, *self.study.table_keys()[0], none)
-            return TaskResult(self.frames.pop().iloc[:0], refusals)
-        return TaskResult(pd.concat(self.frames, ignore_index=True), refusals)
-
-
-def _arrays(values: dict[str, Any]) -> dict[str, Any]:
-    """The columns that are arrays first: they settle the number of rows."""
-    return dict(sorted(values.items(), key=lambda item: not isinstance(item[1], np.ndarray)))
-
-
-class NoiseTask(_Work):
+class NoiseTask(Work):
     """The sample itself and the noisy tables."""
 
     def result(self, samples: Sequence[int]) -> TaskResult:
@@ -120,9 +54,7 @@ class NoiseTask(_Work):
         study, design = self.study, survey.design
         # Real values, whose variances are by PSU also where a design effect is declared.
         sample_design = SampleDesign.from_public(design).by_psu
-        weight, outcomes = survey.confidential.sampling_weight, survey.confidential.outcome
-        if weight is None:
-            raise InputError("a sample without weights.")
+        weight, outcomes = weights_of(survey), survey.confidential.outcome
         estimates = Estimates(
             study.domains(design.frame), sample_design, study.table_keys(),
             linearisation=study.linearisation, population_size=design.population_size,
@@ -131,6 +63,8 @@ class NoiseTask(_Work):
         for key in estimates.keys:
             self.add(sample, SAMPLE, 0, *key, estimates.combined(key))
         keys = [key for key in estimates.keys if has_sensitivity(key[0])]
+        if GAUSSIAN in study.methods:
+            self._gaussian(sample, survey, estimates)
         if not keys or not {LAPLACE, CONSISTENT} & set(study.methods):
             return
         for m, bound in product(study.draws, study.bounds):
@@ -146,8 +80,26 @@ class NoiseTask(_Work):
                         combined = each.combined()
                         self.add(sample, method, m, each.statistic, each.outcome, combined, bound)
 
+    def _gaussian(self, sample: int, survey: "Survey", estimates: Estimates) -> None:
+        """Noisy totals at every epsilon, with the same random numbers."""
+        study, design = self.study, survey.design
+        keys = [key for key in estimates.keys if key[0] in OF_TOTALS]
+        for epsilon in study.epsilons if keys else ():
+            settings = study.strict.at(epsilon)
+            tables = gaussian_tables(
+                estimates.domains, estimates.sample_design, weight=weights_of(survey),
+                outcomes=survey.confidential.outcome, keys=keys,
+                declared=declared_moments(settings, design), budget=settings.budget,
+                source=SeededNoise(study.generator(_GAUSSIAN, sample)), radius=settings.radius,
+                population_size=design.population_size if study.linearisation == "ratio" else None,
+            )  # fmt: skip
+            for (m, bound), (key, table) in product(
+                study.settings_at(epsilon), list(zip(keys, tables, strict=True))
+            ):
+                self.add(sample, GAUSSIAN, m, *key, table, bound)
 
-class SynthesisTask(_Work):
+
+class SynthesisTask(Work):
     """One synthesizer on a batch of samples, with every inference that is asked for."""
 
     def __init__(self, study: CoverageStudy, task: Task) -> None:
@@ -161,16 +113,8 @@ class SynthesisTask(_Work):
 
     def result(self, samples: Sequence[int]) -> TaskResult:
         """Tables of all samples that were not refused."""
-        # Databases of one batch have as many columns of X and as many PSUs as each other; a sample
-        # without a level of some variable has fewer.
-        surveys = {sample: self.study.survey(sample) for sample in samples}
-        groups: dict[tuple[tuple[str, ...], int], list[int]] = {}
-        for sample, survey in surveys.items():
-            psu = survey.design.psu
-            units = 0 if psu is None else int(psu.max()) + 1
-            groups.setdefault((survey.design.matrix.columns, units), []).append(sample)
-        for number, group in enumerate(groups.values()):
-            self._group({sample: surveys[sample] for sample in group}, number)
+        for number, group in enumerate(alike(self.study, samples)):
+            self._group(group, number)
         return self.made()
 
     def _group(self, surveys: "dict[int, Survey]", number: int) -> None:
@@ -272,5 +216,7 @@ def first(draws: "PrivateDraws", m: int, bound: float) -> "PrivateDraws":
 
 def run_task(study: CoverageStudy, task: Task) -> TaskResult:
     """Everything of one task of a study."""
+    if task.group in study.noisy:
+        return NoisyTask(study, task).result(study.samples_of(task))
     work = NoiseTask(study) if task.group == NOISE else SynthesisTask(study, task)
     return work.result(study.samples_of(task))

@@ -18,12 +18,15 @@ from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.estimates import Estimates, Key
 from surveysynth.estimation.statistics import COUNT, MEAN, table_keys
 from surveysynth.estimation.taylor import Linearisation, SampleDesign
+from surveysynth.evaluate.methods import GAUSSIAN, NOISY, noisy_models
+from surveysynth.mechanisms.noisy_statistics.settings import Declared
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.studies.clusters import check_clusters
 from surveysynth.studies.designs import WEIGHT, SamplingDesign
 from surveysynth.studies.measures import SAMPLE
 from surveysynth.studies.population import Population, paper_population, superpopulation
+from surveysynth.studies.strict import StrictSettings, is_strict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +45,14 @@ _SUFFIXES: dict[str, Inference] = {
 #: draws. One that does not converge is one of nine, where a release's own would be refused.
 BATCH_PLAN = SamplingPlan(2, 150, 500)
 BATCH = 25
+#: Of the published population, as a public report could say it: salaries of about 100,000 dollars
+#: that differ by a factor of about exp(0.42) within and between its cells (a SD of 0.4 within
+#: cells, and of 0.13 between their published means). One centre serves all cells, so that none is
+#: told by it.
+PAPER_DECLARED = {"salary": Declared(centre=100_000.0, spread=0.42)}
+#: Of the simulated clusters: exp(10.35), and variances of 0.18 within, 0.1 between strata and
+#: groups.
+TWO_STAGE_DECLARED = {"outcome": Declared(centre=31_000.0, spread=0.53)}
 #: Streams of random numbers; those from 2 on are of the tasks.
 _POPULATION, _DRAWN = 0, 1
 
@@ -51,13 +62,15 @@ def method_names() -> tuple[str, ...]:
     from surveysynth.models import model_names
 
     with_inference = [name + suffix for suffix in ("", *_SUFFIXES) for name in model_names()]
-    return (*NOISE_METHODS, *with_inference)
+    noisy = (name + NOISY for name in noisy_models())
+    return (*NOISE_METHODS, GAUSSIAN, *with_inference, *noisy)
 
 
 @dataclass(frozen=True, order=True)
 class Task:
-    """Samples of one batch (from 0), by one group: "noise" or the name of a synthesizer, which
-    runs at one of the study's bounds (from 0); noise has all of them."""
+    """Samples of one batch (from 0), by one group: "noise", the name of a synthesizer, which
+    runs at one of the study's bounds (from 0), or that of one by noisy statistics, which runs at
+    one of its epsilons; noise has all of them."""
 
     batch: int
     group: str
@@ -84,6 +97,11 @@ class CoverageStudy:
     batch: samples that run side by side; it is part of what makes a study repeatable.
     debias_plan: of the simulated fits of debiasing, with as many kept draws as ``settings.plan``.
     design_effect: declared for synthetic data of a two-stage design, in place of effects of PSUs.
+
+    Methods "fbs_noisy", .. (noisy statistics) and "gaussian" (noisy totals) promise zero-
+    concentrated privacy at every one of ``epsilons``, from the constants of ``strict``, with as
+    many draws and datasets as are told there. As for noise, the m of their tables tells whose
+    epsilon it is.
     """
 
     population: Population
@@ -102,6 +120,7 @@ class CoverageStudy:
     batch: int = BATCH
     debias_plan: SamplingPlan = BATCH_PLAN
     design_effect: float | None = None
+    strict: StrictSettings = field(default_factory=StrictSettings)
 
     def __post_init__(self) -> None:
         if self.replicates < 1 or self.batch < 1 or self.replicates_per_draw < 1:
@@ -129,7 +148,10 @@ class CoverageStudy:
         methods = tuple(dict.fromkeys((SAMPLE, *self.methods)))
         object.__setattr__(self, "methods", methods)
         _ = self.inferences  # raises for a method that is not known
-        check_clusters(self.design, tuple(self.inferences), self.design_effect)
+        fitted = (*self.inferences, *(name.removesuffix(NOISY) for name in self.noisy))
+        check_clusters(self.design, tuple(dict.fromkeys(fitted)), self.design_effect)
+        if self.strict_methods:
+            self.strict.check(self.strict_methods, self.population, self.design.two_stage)
 
     @cached_property
     def inferences(self) -> dict[str, dict[str, Inference]]:
@@ -138,7 +160,7 @@ class CoverageStudy:
 
         result: dict[str, dict[str, Inference]] = {}
         for method in self.methods:
-            if method in NOISE_METHODS:
+            if method in NOISE_METHODS or method in self.strict_methods:
                 continue
             model: str = method
             inference: Inference = "debiased"
@@ -146,18 +168,35 @@ class CoverageStudy:
                 if method.endswith(suffix) and method not in model_names():
                     model, inference = method.removesuffix(suffix), word
             if model not in model_names():
-                known = ", ".join((*NOISE_METHODS, *model_names()))
+                known = ", ".join((*NOISE_METHODS, GAUSSIAN, *model_names()))
                 raise InputError(
                     f"there is no method {method!r}.{nearest(method, method_names())} Known: "
-                    f"{known}, synthesizers also with {' or '.join(_SUFFIXES)}."
+                    f"{known}, synthesizers also with {' or '.join(_SUFFIXES)}, and "
+                    f"{', '.join(noisy_models())} with {NOISY}."
                 )
             result.setdefault(model, {})[method] = inference
         return result
+
+    @cached_property
+    def strict_methods(self) -> tuple[str, ...]:
+        """The methods that promise zero-concentrated privacy."""
+        known = (GAUSSIAN, *(name + NOISY for name in noisy_models()))
+        return tuple(name for name in self.methods if is_strict(name) and name in known)
+
+    @cached_property
+    def noisy(self) -> tuple[str, ...]:
+        """The methods of noisy statistics."""
+        return tuple(name for name in self.strict_methods if name != GAUSSIAN)
 
     @property
     def epsilons(self) -> tuple[float, ...]:
         """Every epsilon at which tables are made, in order."""
         return tuple(sorted({2.0 * m * bound for m in self.draws for bound in self.bounds}))
+
+    def settings_at(self, epsilon: float) -> list[tuple[int, float]]:
+        """(m, bound) of every release with this epsilon."""
+        pairs = [(m, bound) for bound in self.bounds for m in self.draws]
+        return [(m, bound) for m, bound in pairs if 2.0 * m * bound == epsilon]
 
     @property
     def n_batches(self) -> int:
@@ -168,6 +207,7 @@ class CoverageStudy:
         """All tasks, noise first."""
         runs = [(NOISE, 0)]
         runs += [(group, bound) for bound in range(len(self.bounds)) for group in self.inferences]
+        runs += [(group, at) for at in range(len(self.epsilons)) for group in self.noisy]
         return [Task(batch, *run) for run in runs for batch in range(self.n_batches)]
 
     def samples_of(self, task: Task) -> range:
@@ -242,7 +282,8 @@ def paper_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
     """The published simulation (methods 7) at epsilon 10.8, m = 3, or with ``changes`` of it."""
     stream = np.random.SeedSequence(seed, spawn_key=(_POPULATION,))
     population = paper_population(np.random.default_rng(stream))
-    return CoverageStudy(population, seed=seed, **changes)
+    strict = StrictSettings(PAPER_DECLARED)
+    return CoverageStudy(population, seed=seed, **{"strict": strict, **changes})
 
 
 def two_stage_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
@@ -269,5 +310,6 @@ def two_stage_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
         "two_stage", n=1000, allocation="equal", per_cluster=20, clusters="size", within="pps"
     )
     able = (name for name in model_names() if get_model(name).clustered)
-    setting = {"design": design, "seed": seed, "methods": (*NOISE_METHODS, *able)}
+    setting = {"design": design, "seed": seed, "methods": (*NOISE_METHODS, *able),
+               "strict": StrictSettings(TWO_STAGE_DECLARED)}  # fmt: skip
     return CoverageStudy(population, **{**setting, **changes})

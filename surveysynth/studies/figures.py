@@ -13,6 +13,7 @@ from surveysynth.estimation.statistics import statistic_of
 from surveysynth.report import style
 from surveysynth.report.style import colour_of, label_of, log_ticks, new_figure, violin
 from surveysynth.studies.measures import ROUNDING, SAMPLE
+from surveysynth.studies.strict import is_strict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -149,7 +150,7 @@ def rmse_against_epsilon(cells: "pd.DataFrame", mark: str) -> "Figure":
     for panel, key in zip(panels, tables, strict=True):
         part = cells[(cells["statistic"] == key[0]) & (cells["outcome"] == key[1])]
         for method, bound, line in _lines(part, methods, bounds):
-            told = len(bounds) > 1 and not method.startswith("laplace")
+            told = len(bounds) > 1 and not (method.startswith("laplace") or is_strict(method))
             panel.plot(
                 np.log10(line.index), np.log10(line), "o", markersize=4.5,
                 linestyle=_DASHES[bounds.index(bound) % len(_DASHES)],
@@ -225,7 +226,7 @@ def _lines(
     """Medians over cells by epsilon. Noise knows no bound: one line over all epsilons."""
     for method in methods:
         of_method = part[part["method"] == method]
-        if method.startswith("laplace"):
+        if method.startswith("laplace") or is_strict(method):
             yield method, bounds[0], of_method.groupby("epsilon")["rmse_ratio"].median()
             continue
         for bound in bounds:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth.errors import InputError
-from surveysynth.studies.batches import TaskResult
 from surveysynth.studies.coverage import CoverageStudy, Task
+from surveysynth.studies.work import TaskResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +33,8 @@ class StudyResult:
 
 
 def fingerprint(study: CoverageStudy) -> dict[str, Any]:
-    """What makes two studies the same: every setting, and a hash of the population."""
+    """What makes two studies the same: every setting that a method has a use for, and a hash of the
+    population."""
     import pandas as pd
 
     population = study.population
@@ -66,6 +67,8 @@ def fingerprint(study: CoverageStudy) -> dict[str, Any]:
         "batch": study.batch,
         "debias_plan": asdict(study.debias_plan),
         "design_effect": study.design_effect,
+        # Part of what makes a study only where something runs with it.
+        **({"strict": study.strict.as_dict()} if study.strict_methods else {}),
     }
 
 

@@ -130,6 +130,8 @@ def _facts(study: CoverageStudy, result: StudyResult) -> str:
         f"{study.linearisation.capitalize()} linearisation, nominal level {study.level:g}, "
         f"{study.replicates_per_draw} dataset{'s' * (study.replicates_per_draw > 1)} a draw.",
     ]
+    if study.strict_methods:
+        lines.append(_strict(study))
     if len(result.refusals):
         refused = result.refusals.groupby("method")["sample"].nunique()
         told = "; ".join(f"{method}: {count} samples" for method, count in refused.items())
@@ -137,6 +139,24 @@ def _facts(study: CoverageStudy, result: StudyResult) -> str:
     if result.failed:
         lines.append(f"{len(result.failed)} batches failed and are not in these numbers.")
     return "".join(f"<p>{escape(line)}</p>" for line in lines)
+
+
+def _strict(study: CoverageStudy) -> str:
+    """What the methods with zero-concentrated privacy promise, and with which constants."""
+    strict = study.strict
+    named = ", ".join(plots.method_label(name) for name in study.strict_methods)
+    rho = _listed(strict.at(each).budget.rho for each in study.epsilons)
+    declared = "; ".join(
+        f"{name}: centre {each.centre:g}, spread {each.spread:g}"
+        for name, each in strict.declared.items()
+    )
+    return (
+        f"{named}: another currency. Their epsilon is that of (epsilon, delta) at delta = "
+        f"{strict.delta:g}, proved for all valid databases at any n (rho = {rho}); that of the "
+        "pseudo-posterior is asymptotic, a bound found on each sample alone. Equal numbers are "
+        f"not the same promise. Noisy statistics: {strict.m} draws of {strict.replicates_per_draw} "
+        f"datasets. Declared from outside the samples: {declared}."
+    )
 
 
 def _summary(summary: "pd.DataFrame") -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from surveysynth.errors import IncompleteError, StoppedError
-from surveysynth.studies.batches import TaskResult
 from surveysynth.studies.coverage import CoverageStudy, Task
 from surveysynth.studies.folder import (
     BATCHES,
@@ -23,6 +22,7 @@ from surveysynth.studies.folder import (
 )
 from surveysynth.studies.measures import KEYS, measure_cells, summarise_methods
 from surveysynth.studies.scheduling import run_tasks
+from surveysynth.studies.work import TaskResult
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,8 +16,9 @@ from typing import Any
 
 from surveysynth._support.doctor import THREAD_VARIABLES
 from surveysynth.errors import InputError
-from surveysynth.studies.batches import TaskResult, run_task
+from surveysynth.studies.batches import run_task
 from surveysynth.studies.coverage import CoverageStudy, Task
+from surveysynth.studies.work import TaskResult
 
 #: A task is given up after so many failures.
 ATTEMPTS = 2

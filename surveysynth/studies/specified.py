@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, get_args
 
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
+from surveysynth.evaluate.methods import NOISY
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.spec.build import model_options, settings_of
+from surveysynth.spec.build import model_options, noisy_settings_of, settings_of
+from surveysynth.spec.mechanisms import with_pseudo_posterior
 from surveysynth.studies.coverage import BATCH_PLAN, NOISE_METHODS, CoverageStudy, method_names
 from surveysynth.studies.designs import (
     Allocation,
@@ -16,6 +18,7 @@ from surveysynth.studies.designs import (
     WithinRule,
 )
 from surveysynth.studies.population import Population
+from surveysynth.studies.strict import StrictSettings
 from surveysynth.survey.checks import Roles, check_binary, check_outcome, check_roles
 from surveysynth.survey.files import open_table
 from surveysynth.survey.records import Records, read_records
@@ -28,12 +31,22 @@ if TYPE_CHECKING:
     from surveysynth.spec.study import StudySection
 
 
-def study_of(spec: "Spec", *, replicates: int | None = None, seed: int = 0) -> CoverageStudy:
-    """The study that a specification describes; ``replicates`` overrides its number of samples.
+def study_of(
+    spec: "Spec",
+    *,
+    replicates: int | None = None,
+    seed: int = 0,
+    methods: Sequence[str] = (),
+    epsilons: Sequence[float] = (),
+) -> CoverageStudy:
+    """The study that a specification describes; ``replicates``, ``methods`` and ``epsilons``, where
+    they are given, stand in the place of its own.
 
-    Its population size N is the number of units in the data. Raises ``InputError`` for a
-    specification without [study], for words that studies do not know, and for data that cannot be
-    a population or that no sample can be drawn from.
+    Its population size N is the number of units in the data. Epsilons are for privacy.m draws of
+    the pseudo-posterior, whose settings are its defaults where the file names noisy statistics.
+
+    Raises ``InputError`` for a specification without [study], for words that studies do not
+    know, and for data that cannot be a population or that no sample can be drawn from.
     """
     section = spec.study
     if section is None:
@@ -42,6 +55,9 @@ def study_of(spec: "Spec", *, replicates: int | None = None, seed: int = 0) -> C
             "population as the data of [survey]."
         )
     raise_problems(str(spec.path), _unknown_words(section))
+    pseudo = with_pseudo_posterior(spec)
+    bounds = () if epsilons else section.bounds
+    wanted = tuple(epsilons) or section.epsilons
     study = CoverageStudy(
         read_population(spec),
         design=SamplingDesign(
@@ -52,20 +68,21 @@ def study_of(spec: "Spec", *, replicates: int | None = None, seed: int = 0) -> C
             section.clusters,  # type: ignore[arg-type]
             section.within,  # type: ignore[arg-type]
         ),
-        methods=section.methods or _default_methods(spec),
+        methods=tuple(methods) or section.methods or _default_methods(spec),
         replicates=section.replicates if replicates is None else replicates,
         seed=seed,
-        settings=settings_of(spec),
+        settings=settings_of(pseudo),
         draws=section.draws,
-        bounds=section.bounds or tuple(each / (2.0 * spec.privacy.m) for each in section.epsilons),
-        replicates_per_draw=spec.privacy.replicates_per_draw,
+        bounds=bounds or tuple(each / (2.0 * pseudo.privacy.m) for each in wanted),
+        replicates_per_draw=pseudo.privacy.replicates_per_draw,
         statistics=spec.tables.statistics,
         linearisation=spec.linearisation,
         level=spec.tables.level,
         options={spec.synthesizer.model: model_options(spec)},
         batch=section.batch,
-        debias_plan=_debias_plan(settings_of(spec).plan),
+        debias_plan=_debias_plan(settings_of(pseudo).plan),
         design_effect=spec.survey.design_effect,
+        strict=_strict(spec),
     )
     study.survey(0)  # what a survey cannot be is told now, not by every batch
     return study
@@ -149,9 +166,22 @@ def _unknown(key: str, words: Sequence[str], known: Sequence[str]) -> list[str]:
     ]
 
 
+def _strict(spec: "Spec") -> StrictSettings:
+    """Public constants of noisy statistics: as in the file, else its defaults."""
+    declared = noisy_settings_of(spec)
+    own = spec.privacy.strict
+    given = {"m": spec.privacy.m, "replicates_per_draw": spec.privacy.replicates_per_draw}
+    return StrictSettings(
+        declared.declared, declared.weight, spec.privacy.delta, radius=declared.radius,
+        protect=declared.protect, plan=declared.plan, **(given if own else {}),
+    )  # fmt: skip
+
+
 def _default_methods(spec: "Spec") -> tuple[str, ...]:
-    """The sample, noise, and the specification's model with its inference."""
+    """The sample, noise, and the specification's model with its mechanism and inference."""
     synthesizer = spec.synthesizer
+    if spec.privacy.strict:
+        return (*NOISE_METHODS, f"{synthesizer.model}{NOISY}")
     suffix = "_paper" if synthesizer.inference == "paper" else ""
     return (*NOISE_METHODS, f"{synthesizer.model}{suffix}")
 

@@ -65,7 +65,7 @@ class PublicDesign:
     --------
     >>> import surveysynth as ss
     >>> ss.example_survey(n=200).design
-    PublicDesign of 200 records, population 96,738
+    PublicDesign of 200 records, population 100,000
       by        field (8 levels), gender (2)
       strata    field (8)
       outcome   salary, as log(salary)

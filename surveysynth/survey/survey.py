@@ -95,7 +95,7 @@ class Survey:
     --------
     >>> import surveysynth as ss
     >>> ss.example_survey(n=200)
-    Survey of 200 records, population 96,738
+    Survey of 200 records, population 100,000
       by        field (8 levels), gender (2)
       strata    field (8)
       outcome   salary, as log(salary)

@@ -44,13 +44,11 @@ class ConfidentialFit:
     --------
     >>> import numpy as np
     >>> import surveysynth as ss
-    >>> survey = ss.example_survey(n=100)
-    >>> _, fit = ss.run_mechanism(
-    ...     ss.get_model("fbs"), survey.design, survey.confidential,
-    ...     ss.MechanismSettings(m=1, plan=ss.SamplingPlan(2, 150, 150)), np.random.default_rng(1),
-    ... )
+    >>> survey, model = ss.example_survey(n=200), ss.get_model("fbs")
+    >>> settings, rng = ss.MechanismSettings(m=1), np.random.default_rng(1)
+    >>> _, fit = ss.run_mechanism(model, survey.design, survey.confidential, settings, rng)
     >>> fit.risk_weights.shape, fit.realised_epsilon <= 10.8
-    ((100,), True)
+    ((200,), True)
     """
 
     risk_weights: FloatArray

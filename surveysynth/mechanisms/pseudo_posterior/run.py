@@ -221,11 +221,11 @@ def run(
     --------
     >>> import numpy as np
     >>> import surveysynth as ss
-    >>> survey = ss.example_survey(n=100)
-    >>> settings = ss.MechanismSettings(m=1, plan=ss.SamplingPlan(2, 150, 150))
+    >>> survey = ss.example_survey(n=200)
+    >>> settings = ss.MechanismSettings(m=1)
     >>> private, fit = ss.run_mechanism(
     ...     ss.get_model("fbs"), survey.design, survey.confidential, settings,
-    ...     np.random.default_rng(),
+    ...     np.random.default_rng(1),  # without a seed, where it is to protect
     ... )
     >>> private.lipschitz_bound
     5.4

@@ -1,0 +1,137 @@
+"""Both mechanisms side by side, by simulation, in about half an hour of one processor:
+``python -m tests.long_runs.strict_study DIR``.
+
+Samples of the published population, X main effects, epsilon 10.8, 3.6 and 1: the confidential
+sample, noisy statistics (FBS, FBP), Gaussian noise on totals, and FBS by the debiased
+pseudo-posterior. Each part is a study in a folder of DIR, which a second run goes on with; what is
+finished goes to ``tests/golden/strict_study*``. The first samples of a part with fewer are those of
+the others.
+"""
+
+import argparse
+import json
+import os
+import platform
+import time
+from dataclasses import dataclass, replace
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+
+import pandas as pd
+
+from surveysynth.studies.coverage import CoverageStudy, paper_study
+from surveysynth.studies.designs import SamplingDesign
+from surveysynth.studies.folder import CELLS_NAME, StudyResult
+from surveysynth.studies.run import write_study
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+SEED = 20260101
+EPSILONS = (10.8, 3.6, 1.0)
+STRICT = ("sample", "gaussian", "fbs_noisy", "fbp_noisy")
+PSEUDO = ("sample", "fbs")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One study of the run."""
+
+    n: int
+    methods: tuple[str, ...]
+    replicates: int
+    epsilons: tuple[float, ...] = EPSILONS
+
+    @property
+    def name(self) -> str:
+        """Of its folder."""
+        kind = "strict" if "gaussian" in self.methods else "pseudo"
+        return f"{kind}_{self.n}" + ("" if len(self.epsilons) > 1 else f"_{self.epsilons[0]:g}")
+
+    def study(self) -> CoverageStudy:
+        """As it runs; all samples of a part side by side."""
+        bounds = tuple(epsilon / 6.0 for epsilon in self.epsilons)  # m = 3
+        made = paper_study(
+            seed=SEED, replicates=self.replicates, methods=self.methods, bounds=bounds,
+            design=SamplingDesign(n=self.n), batch=self.replicates,
+        )  # fmt: skip
+        return replace(made, population=replace(made.population, predictors="field + gender"))
+
+
+#: At epsilon 1 and 1,000 records the noise-aware chains mix slowly, and take most of the time.
+PARTS = (
+    Part(1000, STRICT, 40, (10.8, 3.6)),
+    Part(1000, PSEUDO, 20),
+    Part(10_355, STRICT, 16),
+    Part(1000, STRICT, 40, (1.0,)),
+    Part(10_355, PSEUDO, 4),
+)
+
+
+def summary_of(part: Part, result: StudyResult) -> pd.DataFrame:
+    """The summary with the number of records, refusals, and Monte Carlo errors of a cell."""
+    keys = ["method", "epsilon", "statistic"]
+    errors = result.cells.groupby(keys)[["coverage_mcse", "rmse_ratio_mcse"]].median()
+    errors = errors.rename(columns={name: f"cell_{name}" for name in errors})
+    made = result.summary.merge(errors.reset_index(), on=keys)
+    refused = result.refusals.groupby("method")["sample"].count()
+    made.insert(0, "n", part.n)
+    made.insert(1, "part", part.name)
+    made["refused"] = made["method"].map(refused).fillna(0).astype(int)
+    return made.drop(columns="m")
+
+
+def keep(done: dict[str, dict[str, object]], parts: dict[str, tuple[Part, StudyResult]]) -> None:
+    """All parts that are finished, and how they were made."""
+    summaries = [summary_of(*each) for each in parts.values()]
+    pd.concat(summaries).round(4).to_csv(
+        GOLDEN / "strict_study_summary.csv", index=False, lineterminator="\n"
+    )
+    cells = [
+        pd.read_csv(result.out / CELLS_NAME, dtype={"field": str}).assign(part=name)
+        for name, (_, result) in parts.items()
+    ]
+    pd.concat(cells).to_csv(
+        GOLDEN / "strict_study_cells.csv", index=False, lineterminator="\n", float_format="%.6g"
+    )
+    facts = {
+        "date": date.today().isoformat(),
+        "seed": SEED,
+        "parts": done,
+        "python": platform.python_version(),
+        "numpy": version("numpy"),
+        "surveysynth": version("surveysynth"),
+    }
+    (GOLDEN / "strict_study.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Run all parts, or go on with them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--parts", type=int, default=len(PARTS), help="the first of them alone")
+    given = parser.parse_args()
+    os.nice(10)
+    done: dict[str, dict[str, object]] = {}
+    finished: dict[str, tuple[Part, StudyResult]] = {}
+    for part in PARTS[: given.parts]:
+        began = time.perf_counter(), time.process_time()
+        result = write_study(
+            part.study(), given.out / part.name, resume=True, workers=1,
+            progress=lambda line, k, total: print(f"{k}/{total} {line}", flush=True),
+        )  # fmt: skip
+        done[part.name] = {
+            "n": part.n,
+            "samples": part.replicates,
+            "epsilons": part.epsilons,
+            "wall_seconds": round(time.perf_counter() - began[0]),
+            "processor_seconds": round(time.process_time() - began[1]),
+            "refusals": result.refusals.groupby(["method", "reason"]).size().reset_index(
+                name="count").to_dict("records"),
+        }  # fmt: skip
+        finished[part.name] = part, result
+        keep(done, finished)
+        print(summary_of(part, result).round(3).to_string(), flush=True)
+
+
+if __name__ == "__main__":
+    main()
