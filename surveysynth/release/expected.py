@@ -17,16 +17,14 @@ from surveysynth.mechanisms.noisy_statistics.expected_se import (
     expected_errors,
     outcome_moments,
 )
-from surveysynth.mechanisms.noisy_statistics.implied import implied_sample
 from surveysynth.mechanisms.noisy_statistics.misdeclared import (
     clipping_bias,
     sample_error,
     share_outside,
 )
-from surveysynth.mechanisms.noisy_statistics.moments import PublicSums, check_freedom, rank
-from surveysynth.mechanisms.noisy_statistics.run import noise_design
+from surveysynth.mechanisms.noisy_statistics.run import noise_design, require_statistics
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
-from surveysynth.models.base import Model, psu_codes
+from surveysynth.models.base import Model
 from surveysynth.release.tables.making import domains_of, keys_of
 
 if TYPE_CHECKING:
@@ -78,24 +76,13 @@ class Expectation:
     def __init__(self, spec: "Spec", design: "PublicDesign", model: Model) -> None:
         from surveysynth.spec.build import noisy_settings_of
 
-        implied_sample(model)
         self.spec, self.design, self.model = spec, design, model
         self.settings: NoisySettings = noisy_settings_of(spec)
+        self.columns = require_statistics(model, design, self.settings)
         self.domains: Domains = domains_of(spec, design)
         self.noise: NoiseDesign = noise_design(model, design, self.settings)
         self.unit_size = self.settings.unit_size(design)
         self.cells = _CellsOfRows.of(design, self.domains)
-        self.columns = self._check_freedom()
-
-    def _check_freedom(self) -> int:
-        """The rank of X, with the PSUs that have effects; raises as the posterior would."""
-        matrix, psu = self.design.matrix, psu_codes(self.model, self.design)
-        sums = PublicSums.of(
-            matrix.x_cells, matrix.cell, self.noise.basis, psu, self.noise.psu_weight
-        )
-        columns = rank(sums.white_gram)
-        check_freedom(sums.total, columns, self.noise.clipping.q)
-        return columns
 
     @property
     def not_told(self) -> str | None:

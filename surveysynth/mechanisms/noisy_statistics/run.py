@@ -103,14 +103,18 @@ def release_statistics(
     )
 
 
-def require_statistics(model: Model, design: PublicDesign, settings: NoisySettings) -> None:
-    """Raises ``InputError`` for a model without such statistics, and for a design that leaves too
+def require_statistics(model: Model, design: PublicDesign, settings: NoisySettings) -> int:
+    """The rank of X, with the PSUs that have effects.
+
+    Raises ``InputError`` for a model without such statistics, and for a design that leaves too
     few records for its residuals: by public inputs, before anything is spent."""
     implied_sample(model)
     require(model, design)
     noise = noise_design(model, design, settings)
     public = _public_sums(model, design, noise.basis, noise.psu_weight)
-    check_freedom(public.total, rank(public.white_gram), noise.clipping.q)
+    columns = rank(public.white_gram)
+    check_freedom(public.total, columns, noise.clipping.q)
+    return columns
 
 
 def transformed(design: PublicDesign, confidential: Confidential) -> FloatArray:

@@ -194,3 +194,14 @@ def test_scales_that_are_none() -> None:
             Clipping(centre, spread, radius)
     with pytest.raises(InputError, match="share of PSUs"):
         NoiseDesign.optimal(np.eye(2), CLIPPING, n_psu=3, psu_share=1.0)
+
+
+@pytest.mark.parametrize("columns", [5, 9, 16, 64])
+def test_long_rows_are_found_where_their_squares_pass_64_bits(columns: int) -> None:
+    """16 ones, or 4 twos, have a squared length of 2^64 in steps: zero in 64 bits."""
+    clipping = Clipping(np.zeros(2), np.ones(2))
+    for entry in (1.0, 2.0, 0.9):
+        with pytest.raises(ValueError, match="no longer than 1"):
+            NoiseDesign(clipping, np.eye(1), np.full((1, columns), entry))
+    sound = NoiseDesign(clipping, np.eye(1), np.full((1, columns), 1 / np.sqrt(columns)))
+    assert (sound.rows.astype(object) ** 2).sum() <= 4**30
