@@ -353,7 +353,8 @@ def test_nothing_is_written_when_every_synthesizer_is_refused(
     spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.run.run", refused)
-    with pytest.raises(RefusedError, match=r"no synthesizer could be compared\. .*fbs, fbp: The target"):
+    words = r"no synthesizer could be compared\. .*fbs, fbp: The target"
+    with pytest.raises(RefusedError, match=words):
         write_comparison(spec, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
