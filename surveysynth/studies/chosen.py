@@ -9,12 +9,8 @@ import numpy as np
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.spec.spec import load_spec
-from surveysynth.studies.coverage import (
-    NOISE_METHODS,
-    CoverageStudy,
-    paper_study,
-    two_stage_study,
-)
+from surveysynth.studies import coverage
+from surveysynth.studies.coverage import NOISE_METHODS, CoverageStudy
 from surveysynth.studies.specified import study_of
 
 #: Of the published simulation.
@@ -52,5 +48,5 @@ def chosen_study(
         m = MechanismSettings().m
         changes["bounds"] = tuple(each / (2.0 * m) for each in epsilons)
     if two_stage:
-        return two_stage_study(**changes)
-    return paper_study(**{"methods": DEFAULT_METHODS, **changes})
+        return coverage.two_stage_study(**changes)
+    return coverage.paper_study(**{"methods": DEFAULT_METHODS, **changes})
