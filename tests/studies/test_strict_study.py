@@ -1,0 +1,60 @@
+"""What the documents say of both mechanisms side by side, held against the committed results of
+``long_runs/strict_study``."""
+
+import pandas as pd
+import pytest
+
+from tests.long_runs.strict_page import BEGIN, END, GOLDEN, PAGE, ROOT, table
+from tests.long_runs.strict_study import PARTS
+
+SUMMARY = pd.read_csv(GOLDEN / "strict_study_summary.csv")
+
+
+def test_the_page_has_the_table_of_the_results() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    shown = text.partition(BEGIN)[2].partition(END)[0].strip()
+    assert shown.splitlines() == table()
+
+
+@pytest.mark.parametrize(
+    ("row", "epsilon", "method"),
+    [("`fbs`, noisy statistics", 10.8, "fbs_noisy"), ("`fbs`, noisy statistics", 3.6, "fbs_noisy"),
+     ("`fbs`, pseudo-posterior", 3.6, "fbs"), ("Gaussian noise on totals", 3.6, "gaussian")],
+)  # fmt: skip
+def test_the_numbers_of_the_readme_are_the_results(row: str, epsilon: float, method: str) -> None:
+    here = SUMMARY[(SUMMARY["n"] == 1000) & (SUMMARY["epsilon"] == epsilon)]
+    found = here[here["method"] == method].set_index("statistic")
+    numbers = [found.loc[each, name] for each in ("count", "mean")
+               for name in ("rmse_ratio", "coverage")]  # fmt: skip
+    line = f"| epsilon {epsilon:g}: {row} | " + " | ".join(f"{each:.2f}" for each in numbers)
+    assert line in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("epsilon", [10.8, 3.6])
+@pytest.mark.parametrize("method", ["fbs_noisy", "fbp_noisy"])
+def test_intervals_cover_and_errors_are_small(epsilon: float, method: str) -> None:
+    """Issue 14: mean coverage in [.93, .97], FBP within .05 of that; errors within two Monte Carlo
+    standard errors of 1.0 and 1.1 of the sample's; lengths at most 1.05 and 1.3."""
+    here = SUMMARY[(SUMMARY["n"] == 1000) & (SUMMARY["epsilon"] == epsilon)]
+    found = here[here["method"] == method]
+    assert len(found) == 2
+    assert found["coverage"].between(0.93, 0.97).all()
+    most = {10.8: (1.0, 1.05), 3.6: (1.1, 1.3)}[epsilon]
+    assert (found["rmse_ratio"] <= most[0] + 2 * found["cell_rmse_ratio_mcse"]).all()
+    assert (found["length_ratio"] <= most[1]).all()
+    assert (found["refused"] == 0).all()
+
+
+def test_noise_without_a_model_is_farther_off() -> None:
+    errors = SUMMARY[SUMMARY["n"] == 1000].set_index(["method", "epsilon", "statistic"])
+    for statistic in ("count", "mean"):
+        for epsilon in (10.8, 3.6):
+            model, noise = (errors.loc[(method, epsilon, statistic), "rmse_ratio"]
+                            for method in ("fbs_noisy", "gaussian"))  # fmt: skip
+            assert noise > 1.1 * model
+
+
+def test_results_are_of_the_parts_of_the_run() -> None:
+    known = {part.name: part.replicates for part in PARTS}
+    for name, rows in SUMMARY.groupby("part"):
+        assert rows["replicates"].max() == known[str(name)]
