@@ -33,6 +33,8 @@ COMPILER_FLAGS = ("-O3", "-std=c++14", "-Wno-sign-compare", "-g0")
 #: What else changes what setuptools compiles.
 VARIABLES = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "LDSHARED")
 PROGRAM, HASH = "program.so", "sha256"
+#: Of stanc and the compiler: PyStan reads both for a program that it finds, and knows none without.
+LOGS = ("stanc.log", "stderr.log")
 
 
 def compile_program(code: str, kept: Path | None = None) -> None:
@@ -135,8 +137,10 @@ def _keep(directory: Path, folder: Path) -> None:
 
 
 def _link(program: Path, directory: Path) -> None:
-    """Let PyStan find the program, and no other."""
+    """Let PyStan find the program, and no other, with the logs that it shows of a compilation."""
     directory.mkdir(parents=True, exist_ok=True)
+    for log in LOGS:
+        (directory / log).touch()
     link = directory / PROGRAM
     if link.is_symlink() and link.readlink() == program:
         return
