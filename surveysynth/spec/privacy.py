@@ -18,6 +18,8 @@ DEFAULT_DELTA = 1e-6
 #: that records are clipped to has a radius that goes with the number of outcomes.
 _NOISY_DEFAULTS = {"m": 20, "replicates_per_draw": 10, "radius": None}
 DEFAULT_RADIUS = 0.2
+#: The variance between so few draws would have hardly any degrees of freedom.
+LEAST_DRAWS = 10
 
 
 class PrivacySection(Section):
@@ -78,6 +80,11 @@ class PrivacySection(Section):
             raise ValueError(
                 f"{', '.join(given)}: only for mechanism = 'pseudo_posterior'; noisy statistics "
                 "weight no record down. Leave them out."
+            )
+        if self.m < LEAST_DRAWS:
+            raise ValueError(
+                f"m: noisy statistics need at least {LEAST_DRAWS} draws, got {self.m}: their "
+                "spread is most of the standard errors, and after the noise draws cost nothing."
             )
         if self.rho is not None and "epsilon" in self.model_fields_set:
             raise ValueError(

@@ -24,7 +24,7 @@ from tests.surveys import clustered_survey, lonely_survey, small_survey
 MakeSpec = Callable[..., Path]
 RATIO = "population_size = 30000"
 SALARY = "[outcomes.salary]\ncentre = 22000\nspread = 0.45"
-STRICT = 'mechanism = "noisy_statistics"\nepsilon = 10.8\nm = 6\nreplicates_per_draw = 1'
+STRICT = 'mechanism = "noisy_statistics"\nepsilon = 10.8\nm = 10\nreplicates_per_draw = 1'
 PLAIN = "chains = 8\ndraws = 60\nwarmup = 60\npredictors = 'field + gender'"
 SHORT = f"{PLAIN}\ninference = 'debiased'"  # the default, which keeps the fixture from another
 
@@ -249,4 +249,47 @@ def test_too_few_records_are_refused_before_anything_is_spent(
     spec = strict_spec(make_spec, small_survey().iloc[:7])
     with pytest.raises(InputError, match="degrees of freedom"):
         release(spec, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ({"labels": "[outcomes.salary]\ncentre = 22000"}, "outcomes.salary: spread missing"),
+        ({"labels": ""}, "centre and spread missing"),
+        ({"labels": "[outcomes.salary]\ncentre = 1\nspread = 0"}, "spread: expected a number"),
+        ({"labels": "[outcomes.salary]\ncentre = -1\nspread = 1"}, "log(salary) is defined at"),
+        ({"labels": f"{SALARY}\n[outcomes.weight]\ncentre = 245"}, "give its logarithm"),
+        ({"labels": f"{SALARY}\n[outcomes.wages]\ncentre = 2"}, "does not name it"),
+        ({"labels": f"{SALARY}\nkind = 'binary'"}, "not built yet; what works now: 'continuous'"),
+        ({"survey": ""}, "outcomes.weight.centre: missing"),
+        ({"privacy": f"{STRICT}\ndelta = 1.0"}, "delta: expected a number less than 1"),
+        ({"privacy": f"{STRICT}\nrho = 0.5"}, "rho and epsilon: give one of them"),
+        ({"privacy": STRICT.replace("m = 10", "m = 9")}, "at least 10 draws, got 9"),
+        ({"privacy": f"{STRICT}\nrisk = 'none'"}, "risk: only for mechanism = 'pseudo_posterior'"),
+        ({"privacy": f"{STRICT}\nprotect = 'household'"}, "expected 'record' or a public column"),
+        ({"privacy": "protect = 'field'"}, "protects single records"),
+        ({"privacy": "delta = 1e-5"}, "delta: only for mechanism = 'noisy_statistics'"),
+        ({"synthesizer": f"{SHORT}\nengine = 'cmdstan'"}, "engine: 'cmdstan' is for"),
+    ],
+)  # fmt: skip
+def test_each_mistake_is_named_and_nothing_written(
+    make_spec: MakeSpec, tmp_path: Path, lines: dict[str, str], words: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        release(strict_spec(make_spec, **lines), tmp_path / "out")
+    assert words in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("column", "value"), [("salary", -1.0), ("weight", 0.0)])
+def test_an_invalid_value_is_bad_input_and_not_quoted(
+    make_spec: MakeSpec, tmp_path: Path, column: str, value: float
+) -> None:
+    frame = small_survey()
+    frame.loc[5, column] = value
+    with pytest.raises(InputError) as caught:
+        release(strict_spec(make_spec, frame), tmp_path / "out")
+    assert "1 record" in str(caught.value)
+    assert str(value) not in str(caught.value)
     assert not (tmp_path / "out").exists()

@@ -1,6 +1,7 @@
 """Programs that PyStan has compiled. Truth: counted compilations by a stand-in, which writes what
 it was given; files damaged on purpose; one marked test asks the real program."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,10 @@ def test_once_for_every_environment(
         monkeypatch.setattr(sys, "executable", executable)
         compile_program(CODE, kept)
         assert loaded(name_of(CODE)) == CODE
+        # PyStan reads these of a program that it finds, whoever compiled it.
+        cache = importlib.import_module("httpstan.cache")
+        assert cache.load_services_extension_module_compiler_output(name_of(CODE)) is not None
+        assert cache.load_stanc_warnings(name_of(CODE)) is not None
     assert built == [CODE]
     assert is_sound(the_kept(kept))
 

@@ -50,19 +50,20 @@ def log_delta_of(rho: float, epsilon: float) -> float:
 
     def slope(log_excess: float) -> float:
         excess = math.exp(log_excess)  # alpha - 1
-        return (2.0 * excess + 1.0) * rho - epsilon + math.log(excess) - math.log1p(excess)
+        return (2.0 * excess + 1.0) * rho - epsilon + log_excess - math.log1p(excess)
 
     low, high = -750.0, 1.0
     while slope(high) < 0.0:
         high *= 2.0
     _, log_excess = _bisected(slope, low, high)
-    return min(0.0, _log_delta_at(rho, epsilon, math.exp(log_excess)))
+    return min(0.0, _log_delta_at(rho, epsilon, log_excess))
 
 
-def _log_delta_at(rho: float, epsilon: float, excess: float) -> float:
-    """The bound of the order alpha = 1 + excess."""
+def _log_delta_at(rho: float, epsilon: float, log_excess: float) -> float:
+    """The bound of the order alpha = 1 + excess, which may be too small for a double."""
+    excess = math.exp(log_excess)
     order = 1.0 + excess
-    log_share = math.log(excess) - math.log1p(excess)  # of 1 - 1/alpha
+    log_share = log_excess - math.log1p(excess)  # of 1 - 1/alpha
     return excess * (order * rho - epsilon + log_share) - math.log(order)
 
 

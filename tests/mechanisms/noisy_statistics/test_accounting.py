@@ -112,3 +112,10 @@ def test_figures_that_are_no_budget() -> None:
     ):
         with pytest.raises(InputError):
             call()
+
+
+def test_budgets_that_are_hardly_budgets_have_an_epsilon_too() -> None:
+    """Orders next to 1 decide there: 1 + 1e-330 is no double."""
+    for rho in (1e-12, 1e8, 1e16):
+        epsilon = epsilon_of(rho, 1e-6)
+        assert rho_of(epsilon, 1e-6) == pytest.approx(rho, rel=1e-6)
