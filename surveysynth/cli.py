@@ -283,7 +283,8 @@ def study(
         progress=report_count,
     )
     summary = result.summary
-    if summary["epsilon"].nunique() <= 1:
+    # The sample's own epsilon is infinite.
+    if summary["epsilon"].where(summary["epsilon"] < float("inf")).nunique() <= 1:
         summary = summary.drop(columns=["m", "epsilon"])
     print(summary.round(3).to_string(index=False))
     print(f"Cells, replicates, refusals, figures: {result.out}")

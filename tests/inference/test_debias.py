@@ -117,8 +117,11 @@ def test_nothing_to_debias():
     model = get_model("fbs")
     not_private = draws_of(model, design, settings=replace(SETTINGS, risk="none"))
     assert debias_draws(model, design, not_private, rng).record.status == "nothing to debias"
-    labels_switch = replace(model, identified=False)
-    result = debias_draws(labels_switch, design, draws_of(model, design), rng)
+
+    class LabelsSwitch(type(model)):
+        identified = False
+
+    result = debias_draws(LabelsSwitch(), design, draws_of(model, design), rng)
     assert (result.record.status, result.record.databases) == ("nothing to debias", 0)
     with pytest.raises(InputError, match="at least 1"):
         debias_draws(model, design, draws_of(model, design), rng, databases=0)

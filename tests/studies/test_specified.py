@@ -13,7 +13,6 @@ from surveysynth import cli
 from surveysynth.errors import InputError
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.spec import load_spec, parse_spec
-from surveysynth.studies import specified
 from surveysynth.studies.batches import run_task
 from surveysynth.studies.coverage import method_names
 from surveysynth.studies.designs import Allocation, DesignKind
@@ -261,7 +260,7 @@ def test_the_command_takes_a_specification(folder, tmp_path, monkeypatch, capsys
         for task in tasks:
             finished(task, run_task(study, task))
 
-    monkeypatch.setattr(specified, "study_of", noted)
+    monkeypatch.setattr("surveysynth.studies.chosen.study_of", noted)
     monkeypatch.setattr("surveysynth.studies.run.run_tasks", in_this_process)
     out = tmp_path / "out"
     assert cli.main(["study", str(path), "--out", str(out), "--seed", "2"]) == 0
