@@ -174,7 +174,7 @@ def test_the_numbers_are_those_of_the_formulas(make_spec: MakeSpec) -> None:
     ]).astype(float)  # fmt: skip
     stated = expected_errors(
         made.noise, np.bincount(cells), np.array(of_cell["field"].map(ord) - ord("a")), rows,
-        [each.rho for each in made.budgets], inverse=np.exp, m=6, replicates=1,
+        [each.rho for each in made.budgets], inverse=np.exp, m=10, replicates=1,
     )  # fmt: skip
     for name, key in (("count", ("count", None)), ("mean", ("mean", 0)), ("total", ("total", 0))):
         assert made.ratios(key, made.budgets) == pytest.approx(
