@@ -22,7 +22,7 @@ from surveysynth.mechanisms.noisy_statistics.misdeclared import (
     sample_error,
     share_outside,
 )
-from surveysynth.mechanisms.noisy_statistics.run import noise_design, require_statistics
+from surveysynth.mechanisms.noisy_statistics.run import required_design
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model
 from surveysynth.release.tables.making import domains_of, keys_of
@@ -78,9 +78,8 @@ class Expectation:
 
         self.spec, self.design, self.model = spec, design, model
         self.settings: NoisySettings = noisy_settings_of(spec)
-        self.columns = require_statistics(model, design, self.settings)
+        self.noise, self.columns = required_design(model, design, self.settings)
         self.domains: Domains = domains_of(spec, design)
-        self.noise: NoiseDesign = noise_design(model, design, self.settings)
         self.unit_size = self.settings.unit_size(design)
         self.cells = _CellsOfRows.of(design, self.domains)
 

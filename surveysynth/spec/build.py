@@ -209,9 +209,8 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
 
 def settings_of(spec: "Spec") -> "MechanismSettings":
     """The settings of the pseudo-posterior, all public."""
-    from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+    from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS, MechanismSettings
     from surveysynth.sampling.plan import SamplingPlan
-    from surveysynth.spec.privacy import DEFAULT_RADIUS
 
     privacy, synthesizer = spec.privacy, spec.synthesizer
     return MechanismSettings(

@@ -7,7 +7,8 @@ import numpy as np
 from pydantic import Field
 
 from surveysynth._support.messages import listing, nearest
-from surveysynth.spec.privacy import RECORD, PrivacySection
+from surveysynth.mechanisms.noisy_statistics.settings import RECORD
+from surveysynth.spec.privacy import PrivacySection
 from surveysynth.spec.sections import Section, SurveySection, SynthesizerSection, built
 
 #: The section of the sampling weight, whatever its column is called.

@@ -7,17 +7,16 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from surveysynth._support.messages import no_fixed_point
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+from surveysynth.mechanisms.noisy_statistics.settings import RECORD
+from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS
 from surveysynth.spec.sections import Name, Names, Section
 
 PSEUDO_POSTERIOR, NOISY_STATISTICS = "pseudo_posterior", "noisy_statistics"
-#: Whose neighbours differ in one record; else the name of a column whose units they differ in.
-RECORD = "record"
 DEFAULT_DELTA = 1e-6
 
 #: Other defaults of noisy statistics: after the noise any number of datasets is free, and the ball
 #: that records are clipped to has a radius that goes with the number of outcomes.
 _NOISY_DEFAULTS = {"m": 20, "replicates_per_draw": 10, "radius": None}
-DEFAULT_RADIUS = 0.2
 #: The variance between so few draws would have hardly any degrees of freedom.
 LEAST_DRAWS = 10
 

@@ -90,8 +90,7 @@ def release_statistics(
     The model says whether sums by PSU are among them. Raises ``InputError`` before the survey is
     looked at.
     """
-    require_statistics(model, design, settings)
-    noise = noise_design(model, design, settings)
+    noise, _ = required_design(model, design, settings)
     return noisy_statistics(
         noise,
         design.matrix.cell,
@@ -103,8 +102,10 @@ def release_statistics(
     )
 
 
-def require_statistics(model: Model, design: PublicDesign, settings: NoisySettings) -> int:
-    """The rank of X, with the PSUs that have effects.
+def required_design(
+    model: Model, design: PublicDesign, settings: NoisySettings
+) -> tuple[NoiseDesign, int]:
+    """The public shape of the noise, and the rank of X with the PSUs that have effects.
 
     Raises ``InputError`` for a model without such statistics, and for a design that leaves too
     few records for its residuals: by public inputs, before anything is spent."""
@@ -114,7 +115,7 @@ def require_statistics(model: Model, design: PublicDesign, settings: NoisySettin
     public = _public_sums(model, design, noise.basis, noise.psu_weight)
     columns = rank(public.white_gram)
     check_freedom(public.total, columns, noise.clipping.q)
-    return columns
+    return noise, columns
 
 
 def transformed(design: PublicDesign, confidential: Confidential) -> FloatArray:

@@ -6,8 +6,8 @@ the survey said.
 
 import math
 
+from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.release.facts import ReleaseFacts
-from surveysynth.spec.privacy import RECORD
 
 
 def digits_section(facts: ReleaseFacts) -> list[str]:
