@@ -21,13 +21,23 @@ SimulationKind = Literal["release", "sample"]
 @dataclass(frozen=True, repr=False)
 class Simulated:
     """One simulated dataset on the model's scale: z (n, q), the last column the log weight
-    (FBS) or log inclusion probability (FBP)."""
+    (FBS) or log inclusion probability (FBP).
+
+    category (n, p): of each outcome the discrete part, where outcomes have one (``Outcome``); z of
+    an outcome that is no amount, or lies at a spike, means nothing then.
+    """
 
     z: FloatArray
+    category: IntArray | None = None
 
     def outcomes(self, design: PublicDesign) -> FloatArray:
-        """The outcomes (n, p) in original units."""
-        columns = [t.inverse(self.z[:, j]) for j, t in enumerate(design.transforms)]
+        """The outcomes (n, p), amounts in original units, levels by their position."""
+        columns = []
+        for j, outcome in enumerate(design.outcomes):
+            if self.category is None:
+                columns.append(outcome.transform.inverse(self.z[:, j]))
+            else:
+                columns.append(outcome.values(self.category[:, j], self.z[:, j]))
         return np.stack(columns, axis=1)
 
 

@@ -13,6 +13,7 @@ from surveysynth.survey.checks import Roles, check_by_levels, check_strata, samp
 from surveysynth.survey.columns import TextColumn, text_column
 from surveysynth.survey.design_matrix import DesignMatrix, build_design_matrix
 from surveysynth.survey.formula import parse_formula
+from surveysynth.survey.outcome import Outcome, outcomes_of
 from surveysynth.survey.records import Records, read_records
 from surveysynth.survey.transforms import Transform
 
@@ -46,10 +47,10 @@ class PublicDesign:
         What is done about a stratum with one PSU.
     population_size
         The public N, or None.
-    transforms
-        One an outcome, with public constants.
-    outcome_names, weight_name
-        Columns of the confidential half; their names are public.
+    outcomes
+        What is publicly known of each outcome: name, kind, transform.
+    weight_name
+        Column of the sampling weight; its name is public.
     public_columns
         Shipped with the microdata besides those that have a part.
     predictors
@@ -82,8 +83,7 @@ class PublicDesign:
     fpc: FloatArray | None
     lonely_psu: str
     population_size: float | None
-    transforms: tuple[Transform, ...]
-    outcome_names: tuple[str, ...]
+    outcomes: tuple[Outcome, ...]
     weight_name: str | None
     public_columns: tuple[str, ...]
     predictors: tuple[str, ...]
@@ -97,6 +97,16 @@ class PublicDesign:
     def n(self) -> int:
         """Number of records."""
         return len(self.frame)
+
+    @property
+    def outcome_names(self) -> tuple[str, ...]:
+        """Columns of the outcomes."""
+        return tuple(outcome.name for outcome in self.outcomes)
+
+    @property
+    def transforms(self) -> tuple[Transform, ...]:
+        """Of each outcome."""
+        return tuple(outcome.transform for outcome in self.outcomes)
 
     def __repr__(self) -> str:
         return "\n".join([f"PublicDesign of {self._size()}", *self.lines()])
@@ -269,8 +279,7 @@ def build_public_design(
         fpc=fpc,
         lonely_psu=lonely_psu,
         population_size=population_size,
-        transforms=transforms,
-        outcome_names=roles.outcomes,
+        outcomes=outcomes_of(roles.outcomes, transforms),
         weight_name=roles.weight,
         public_columns=roles.public_columns,
         predictors=parse_formula(matrix.formula).variables,

@@ -5,26 +5,33 @@ The bound of the mechanism depends on units, so an outcome enters the model afte
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 
-TransformKind = Literal["log", "identity", "asinh"]
+TransformKind = Literal["log", "identity", "asinh", "yeo_johnson"]
+
+#: Powers under which a Yeo-Johnson transform takes every number to every number.
+POWERS = (0.0, 2.0)
 
 
 @dataclass(frozen=True)
 class Transform:
-    """``log(y + shift)``, ``asinh(y / scale)`` or ``y / scale`` (methods 2).
+    """``log(y + shift)``, ``asinh(y / scale)``, ``y / scale`` (methods 2), or a power of the last.
+
+    The power is Yeo and Johnson's (2000): for amounts between the log (0) and the identity (1).
 
     Parameters
     ----------
     kind
-        "log", "identity" or "asinh".
+        "log", "identity", "asinh" or "yeo_johnson".
     scale, shift
         In the units of the outcome.
+    power
+        Of "yeo_johnson", from 0 to 2; 0.5 unless given.
 
     Raises
     ------
@@ -37,23 +44,31 @@ class Transform:
     >>> import surveysynth as ss
     >>> ss.Transform("asinh", scale=4.0).forward(np.array([0.0, 3.0])).round(3)
     array([0.   , 0.693])
+    >>> ss.Transform("yeo_johnson", scale=10_000.0).forward(np.array([0.0, 30_000.0]))
+    array([0., 2.])
     """
 
     kind: TransformKind = "log"
     scale: float = 1.0
     shift: float = 0.0
+    power: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.kind not in ("log", "identity", "asinh"):
+        if self.kind not in get_args(TransformKind):
             raise InputError(
-                f"transform must be 'log', 'identity' or 'asinh', got {self.kind!r}."
+                "transform must be 'log', 'identity', 'asinh' or 'yeo_johnson', got "
+                f"{self.kind!r}."
             )
         if not (np.isfinite(self.scale) and self.scale > 0):
             raise InputError(f"transform_scale must be a positive number, got {self.scale!r}.")
         if not np.isfinite(self.shift):
             raise InputError(f"transform_shift must be a finite number, got {self.shift!r}.")
         if self.kind == "log" and self.scale != 1.0:
-            raise InputError("transform_scale is for 'asinh' and 'identity'; 'log' takes a shift.")
+            raise InputError("transform_scale is for the other transforms; 'log' takes a shift.")
+        if not POWERS[0] <= self.power <= POWERS[1]:
+            raise InputError(f"transform_power must lie between 0 and 2, got {self.power!r}.")
+        if self.kind != "yeo_johnson" and self.power != 0.5:
+            raise InputError(f"transform_power is for 'yeo_johnson', not for {self.kind!r}.")
         if self.kind != "log" and self.shift != 0.0:
             raise InputError(f"transform_shift is for 'log'; {self.kind!r} takes transform_scale.")
 
@@ -68,12 +83,16 @@ class Transform:
         if self.kind == "log":
             return np.log(outcome + self.shift)
         scaled = outcome / self.scale
+        if self.kind == "yeo_johnson":
+            return _yeo_johnson(scaled, self.power)
         return np.arcsinh(scaled) if self.kind == "asinh" else scaled
 
     def inverse(self, transformed: FloatArray) -> FloatArray:
         """Model scale to original units, elementwise."""
         if self.kind == "log":
             return np.exp(transformed) - self.shift
+        if self.kind == "yeo_johnson":
+            return _inverse_yeo_johnson(transformed, self.power) * self.scale
         unscaled = np.sinh(transformed) if self.kind == "asinh" else transformed
         return unscaled * self.scale
 
@@ -82,4 +101,30 @@ class Transform:
         if self.kind == "log":
             return f"log({name} + {self.shift:g})" if self.shift else f"log({name})"
         inner = name if self.scale == 1.0 else f"{name}/{self.scale:g}"
+        if self.kind == "yeo_johnson":
+            return f"yeo_johnson({inner}, power {self.power:g})"
         return f"asinh({inner})" if self.kind == "asinh" else inner
+
+
+def _yeo_johnson(values: FloatArray, power: float) -> FloatArray:
+    """((1 + y)^p - 1)/p from zero on, -((1 - y)^(2 - p) - 1)/(2 - p) below: every number to every
+    number, and near zero the identity."""
+    result = np.where(values < 0, -_box_cox(-values, 2.0 - power), _box_cox(values, power))
+    return np.asarray(result, dtype=np.float64)
+
+
+def _inverse_yeo_johnson(values: FloatArray, power: float) -> FloatArray:
+    below, above = _inverse_box_cox(-values, 2.0 - power), _inverse_box_cox(values, power)
+    return np.asarray(np.where(values < 0, -below, above), dtype=np.float64)
+
+
+def _box_cox(values: FloatArray, power: float) -> FloatArray:
+    """((1 + y)^p - 1)/p of y >= 0, log(1 + y) for p = 0; whatever of others."""
+    log = np.log1p(np.maximum(values, 0.0))
+    return np.asarray(log if power == 0.0 else np.expm1(power * log) / power, dtype=np.float64)
+
+
+def _inverse_box_cox(values: FloatArray, power: float) -> FloatArray:
+    positive = np.maximum(values, 0.0)
+    log = positive if power == 0.0 else np.log1p(power * positive) / power
+    return np.asarray(np.expm1(log), dtype=np.float64)

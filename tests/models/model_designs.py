@@ -6,6 +6,7 @@ import pandas as pd
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.models.parts.gaussian import GaussianRecords
 from surveysynth.survey.design_matrix import DesignMatrix
+from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import PublicDesign
 from surveysynth.survey.transforms import Transform
 
@@ -25,8 +26,9 @@ def make_design(
         fpc=None,
         lonely_psu="fail",
         population_size=population_size,
-        transforms=(Transform("identity"),) * outcomes,
-        outcome_names=tuple(f"y{j}" for j in range(outcomes)),
+        outcomes=tuple(
+            Outcome(f"y{j}", transform=Transform("identity")) for j in range(outcomes)
+        ),
         weight_name="w",
         public_columns=(),
         predictors=columns,

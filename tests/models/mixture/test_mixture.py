@@ -20,6 +20,7 @@ from surveysynth.models.parts import log_lik
 from surveysynth.sampling.convergence import check_convergence
 from surveysynth.sampling.diagnostics import effective_sample_size, r_hat
 from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential
 from surveysynth.survey.transforms import Transform
 from tests.models.model_cases import COMPONENTS, make_case
@@ -49,7 +50,7 @@ def theta_of(q, draws=None):
 
 
 def design_of(n, q):
-    design = replace(group_design(n), transforms=(Transform("log"),))
+    design = replace(group_design(n), outcomes=(Outcome("y0", transform=Transform("log")),))
     return design if q == 2 else replace(design, weight_name=None)
 
 

@@ -14,6 +14,7 @@ from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.models.base import Simulated
 from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential
 from surveysynth.survey.transforms import Transform
 from tests.models.model_cases import make_case
@@ -21,7 +22,7 @@ from tests.models.model_designs import group_design, records_of, rows_of
 
 
 def design_of(n, q):
-    design = replace(group_design(n), transforms=(Transform("log"),))
+    design = replace(group_design(n), outcomes=(Outcome("y0", transform=Transform("log")),))
     return design if q == 2 else replace(design, weight_name=None)
 
 
