@@ -32,7 +32,7 @@ def domains_of(spec: "Spec", design: "PublicDesign") -> Domains:
 
 def keys_of(spec: "Spec") -> tuple[Key, ...]:
     """Every table that a specification asks for, in its order."""
-    return table_keys(spec.tables.statistics, len(spec.synthesizer.outcome))
+    return table_keys(spec.tables.statistics, spec.declared)
 
 
 def estimates_for(
