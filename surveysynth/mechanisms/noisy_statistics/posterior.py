@@ -67,11 +67,16 @@ class NoisySweeps:
 
     def _round(self, i: int) -> None:
         implied, data = self.implied, self.augmentation
+        # The model's sweep first: Sigma is then near what T and W say, wherever it started.
+        implied.sampler.sweep(i)
         coefficients, covariance = implied.moments()
         coefficients = data.draw_coefficients(i, coefficients, covariance, implied.prior())
+        implied.assign(coefficients, data.reference)
+        coefficients, covariance = data.shift(
+            i, coefficients, covariance, implied.prior(), implied.log_covariance_prior
+        )
         implied.assign(coefficients, covariance)
         covariance = data.rescale(i, coefficients, covariance, implied.log_covariance_prior)
         implied.assign(coefficients, covariance)
         data.draw_scatter(i, covariance)
         implied.observe(data.statistics())
-        implied.sampler.sweep(i)
