@@ -18,6 +18,8 @@ from pydantic_core import ErrorDetails
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import STATISTICS
+from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.outcomes import OutcomeSection, outcome_problems, strict_problems
 from surveysynth.spec.privacy import PrivacySection
 from surveysynth.spec.sections import (
@@ -78,11 +80,16 @@ class Spec(BaseModel):
     study: StudySection | None = None
     path: Path
 
+    @property
+    def plan(self) -> SamplingPlan:
+        """The size of a fit under the mechanism."""
+        return self.synthesizer.plan(NOISY_PLAN if self.privacy.strict else SamplingPlan())
+
     @model_validator(mode="after")
     def _agree(self) -> "Spec":
         synthesizer = self.synthesizer
         problems = self._survey_problems() if self.study is None else self._study_problems()
-        kept = synthesizer.chains * synthesizer.draws
+        kept = self.plan.kept
         if self.privacy.m > kept:
             problems.append(
                 f"privacy.m: {self.privacy.m} draws cannot be released out of chains x draws = "
@@ -151,7 +158,7 @@ class Spec(BaseModel):
             problems.append(
                 "privacy.risk: a study compares methods at one epsilon, and 'none' has none."
             )
-        kept = synthesizer.chains * synthesizer.draws
+        kept = self.plan.kept
         if max(study.draws, default=1) > kept:
             problems.append(
                 f"study.draws: {max(study.draws)} draws cannot be released out of chains x draws "
