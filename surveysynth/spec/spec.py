@@ -85,6 +85,10 @@ class Spec(BaseModel):
         """The size of a fit under the mechanism."""
         return self.synthesizer.plan(NOISY_PLAN if self.privacy.strict else SamplingPlan())
 
+    def for_records(self, n: int) -> "Spec":
+        """The specification with the settings that depend on the number of records."""
+        return self.model_copy(update={"privacy": self.privacy.for_records(n)})
+
     @model_validator(mode="after")
     def _agree(self) -> "Spec":
         synthesizer = self.synthesizer

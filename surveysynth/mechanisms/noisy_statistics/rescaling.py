@@ -64,7 +64,6 @@ class RescaledNoise:
         q = mean.shape[2]
         precision = target.cross_sd**-2
         gap = target.cross - mean
-        white = residual / target.lam[:, :, None]
         # All products with the residuals at once: (B, q, 4q).
         others = np.concatenate([gap * precision, residual, mean, residual], axis=2)
         others[:, :, 2 * q :] /= target.lam[:, :, None]
@@ -138,4 +137,5 @@ def rescaled_covariance(
 
 
 def _chains_of(correlation: CorrelationRoot, which: Chains) -> CorrelationRoot:
-    return CorrelationRoot(*(getattr(correlation, each.name)[which] for each in fields(correlation)))
+    names = [each.name for each in fields(correlation)]
+    return CorrelationRoot(*(getattr(correlation, name)[which] for name in names))

@@ -67,7 +67,7 @@ class Ellipse:
         centred[0] = target.about_centre(beta[0])
         gaps = [t - link @ b for t, b in zip(cross, centred, strict=True)]
         residuals = squares_on_ellipse(gaps, target.lam)
-        root = np.linalg.cholesky(scatter)
+        root = np.asarray(np.linalg.cholesky(scatter), dtype=np.float64)
         return cls(np.stack(beta, axis=1), np.stack(cross, axis=1), scatters, residuals, root)
 
     def angle(
@@ -83,18 +83,20 @@ class Ellipse:
         rows = self.cross.shape[2]
         ratio = self._ratio(covariance)
         precision = np.linalg.inv(reference)[:, None]
-        reference_root = np.linalg.cholesky(reference)[:, None]
+        reference_root = np.asarray(np.linalg.cholesky(reference), dtype=np.float64)[:, None]
 
         def log_ratio(which: Chains, angle: FloatArray) -> FloatArray:
             weights = square_weights(angle)
             root = small_cholesky(_by_terms(weights, self.scatters[which])) @ ratio[which][:, None]
             residual = _by_terms(weights, self.residuals[which])
-            white = _solved(root, residual)
+            white = _whitened_trace(root, residual)
             log_root = np.log(np.einsum("btii->bti", root)).sum(-1)
             beta = on_ellipse(self.beta[which], angle)
-            result = log_prior(which, beta, root) - log_prior(which, beta, reference_root[which])
-            result -= 0.5 * white + rows * log_root
-            result += 0.5 * (precision[which] * residual).sum((-1, -2))
+            there: FloatArray = log_prior(which, beta, root)
+            there = there - 0.5 * white - rows * log_root
+            normal: FloatArray = log_prior(which, beta, reference_root[which])
+            normal = normal - 0.5 * (precision[which] * residual).sum((-1, -2))
+            result = np.subtract(there, normal)
             return np.where(np.isfinite(result), result, -np.inf)
 
         with np.errstate(all="ignore"):
@@ -144,7 +146,7 @@ def small_cholesky(matrix: FloatArray) -> FloatArray:
     return root
 
 
-def _solved(root: FloatArray, square: FloatArray) -> FloatArray:
+def _whitened_trace(root: FloatArray, square: FloatArray) -> FloatArray:
     """tr(L^-1 S L^-T) (...) for roots L and squares S (..., q, q)."""
     q = root.shape[-1]
     inverse = np.zeros_like(root)
