@@ -23,11 +23,15 @@ PRIVATE_MODE = 0o700
 
 REALISED_NAME = "realised.json"
 RECORDS_STEM = "records"
+ADEQUACY_PAGE, ADEQUACY_ROWS, ADEQUACY_SHARES = (
+    "adequacy.html", "adequacy.csv", "adequacy_shares.csv",
+)  # fmt: skip
 PRIVACY_NAME = "privacy.json"
 
 _OWN_NAMES = frozenset(
-    {LEDGER_NAME, EARLIER, REALISED_NAME, f"{RECORDS_STEM}.csv", f"{RECORDS_STEM}.parquet"}
-)
+    {LEDGER_NAME, EARLIER, REALISED_NAME, f"{RECORDS_STEM}.csv", f"{RECORDS_STEM}.parquet",
+     ADEQUACY_PAGE, ADEQUACY_ROWS, ADEQUACY_SHARES}
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
