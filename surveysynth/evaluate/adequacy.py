@@ -136,12 +136,11 @@ def shares_of(survey: "Survey", dataset: SyntheticDataset) -> dict[str, list[Par
         values = survey.confidential.outcome[:, column]
         own, theirs = (values, weight), (dataset.outcome[:, column], dataset.weight)
         result[outcome.name] = _shares(parts_of(outcome, values, weight), survey, own, theirs)
-    ones = np.ones(weight.size)
-    relative, drawn = weight / weight.mean(), dataset.variance_weight
-    name = survey.design.weight_name or "weight"
-    result[name] = _shares(
-        parts_of_amount(relative, ones), survey, (relative, ones), (drawn / drawn.mean(), ones)
+    own, theirs = (
+        (each / each.mean(), np.ones(each.size)) for each in (weight, dataset.variance_weight)
     )
+    name = survey.design.weight_name or "weight"
+    result[name] = _shares(parts_of_amount(*own), survey, own, theirs)
     return result
 
 

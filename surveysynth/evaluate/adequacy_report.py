@@ -181,8 +181,8 @@ def _lead(found: Findings) -> str:
     ]
     if total > found.compared:
         lines.append(
-            f"{total - found.compared:,} further rows cannot be compared: they are withheld, have "
-            "too few records, or are public totals without an error."
+            f"Not compared: {total - found.compared:,} further (withheld, of too few records, or a "
+            "public total without an error)."
         )
     if found.clipped is not None:
         lines.append(_clipped(found, found.clipped))

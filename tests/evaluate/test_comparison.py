@@ -30,7 +30,8 @@ from surveysynth.spec.spec import load_spec
 from surveysynth.studies.example import write_example
 from surveysynth.survey.transforms import Transform
 
-FILES = {"comparison.csv", "comparison.json", "report.html", "ledger.jsonl", "figures"}
+FILES = {"comparison.csv", "summary.csv", "powers.csv", "comparison.json", "report.html",
+         "ledger.jsonl", "figures"}  # fmt: skip
 MODEL = 'model = "fbs"                  # fbs or fbp'
 
 
