@@ -18,6 +18,9 @@ from surveysynth.survey.outcome import Outcome
 POINTS, _FINER = 400, 4
 #: What lies outside these shares of a dataset on both sides is not shown.
 SHOWN = (0.001, 0.999)
+QUARTILES = (0.25, 0.75)
+#: A curve is cut off at so many times the height of the strong one.
+_TALLEST = 2.5
 #: Kernels end at so many bandwidths.
 _REACH = 4.0
 #: Bars beyond this number of categories have no room for labels of their shares.
@@ -90,16 +93,23 @@ def density_panel(panel: Any, curves: Sequence[Curve]) -> tuple[float, float] | 
     shown = [curve for curve in curves if curve.weights().sum() > 0]
     if not shown:
         return None
-    low, high = spread(
-        np.concatenate([weighted_quantiles(c.values, c.weights(), np.array(SHOWN)) for c in shown])
-    )
+    # One sort a curve serves both the axis and the kernel.
+    shares = np.array([SHOWN[0], *QUARTILES, SHOWN[1]])
+    known = [weighted_quantiles(c.values, c.weights(), shares) for c in shown]
+    low, high = spread(np.concatenate(known))
     grid = np.linspace(low, high, POINTS)
-    for curve in shown:
+    heights = [
+        density(c.values, c.weights(), grid, bandwidth(c.values, c.weights(), quantiles[1:3]))
+        for c, quantiles in zip(shown, known, strict=True)
+    ]
+    for curve, height in zip(shown, heights, strict=True):
         width = 2.6 if curve.strong else 1.7
-        panel.plot(grid, density(curve.values, curve.weights(), grid), color=curve.colour,
-                   linewidth=width, solid_capstyle="round")  # fmt: skip
+        panel.plot(grid, height, color=curve.colour, linewidth=width, solid_capstyle="round")
+    # Smoothed weights take few values, and their peaks would flatten all else.
+    strong = [h.max() for curve, h in zip(shown, heights, strict=True) if curve.strong]
+    top = min([max(h.max() for h in heights), *(_TALLEST * peak for peak in strong)])
     panel.set_xlim(low, high)
-    panel.set_ylim(bottom=0)
+    panel.set_ylim(0, 1.08 * top)
     return low, high
 
 
@@ -110,12 +120,14 @@ def legend(panel: Any, curves: Sequence[Curve]) -> None:
                    transform=panel.transAxes, fontweight="bold")  # fmt: skip
 
 
-def density(values: FloatArray, weight: FloatArray, grid: FloatArray) -> FloatArray:
+def density(
+    values: FloatArray, weight: FloatArray, grid: FloatArray, width: float
+) -> FloatArray:
     """Gaussian kernel density of weighted values (n,) on an even grid (k,), from a histogram with
-    ``_FINER`` bins a step of the grid."""
+    ``_FINER`` bins a step of the grid; width: the kernel's."""
     step = float(grid[1] - grid[0])
     # Where a lump hides the spread of the rest, no kernel is wider than the axis.
-    width = float(np.clip(bandwidth(values, weight), step, 0.1 * grid.size * step))
+    width = float(np.clip(width, step, 0.1 * grid.size * step))
     fine = step / _FINER
     beyond = int(np.ceil(_REACH * width / fine))
     bins = (grid.size - 1) * _FINER + 1 + 2 * beyond  # a bin around every point, and kernels' ends
@@ -126,13 +138,13 @@ def density(values: FloatArray, weight: FloatArray, grid: FloatArray) -> FloatAr
     return np.asarray(smooth / (fine * weight.sum()))
 
 
-def bandwidth(values: FloatArray, weight: FloatArray) -> float:
-    """Silverman's rule of thumb (1986, 3.31) with the effective number of records."""
+def bandwidth(values: FloatArray, weight: FloatArray, quartiles: FloatArray) -> float:
+    """Silverman's rule of thumb (1986, 3.31) with the effective number of records; quartiles (2,):
+    the lower and the upper one."""
     total = weight.sum()
     mean = weight @ values / total
     sd = float(np.sqrt(weight @ (values - mean) ** 2 / total))
-    low, high = weighted_quantiles(values, weight, np.array([0.25, 0.75]))
-    within = float(high - low) / 1.349
+    within = float(quartiles[1] - quartiles[0]) / 1.349
     effective = float(total**2 / (weight @ weight))
     return float(0.9 * (min(sd, within) or sd) * effective**-0.2)
 

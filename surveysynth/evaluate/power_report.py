@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from surveysynth.evaluate.power_fit import LEAST_IN_CELL
 from surveysynth.release.tables.labels import Labels
-from surveysynth.release.tables.rounding import show_ratio
+from surveysynth.release.tables.rounding import show_ratio, to_digits
 from surveysynth.report.page import bullets, scrolled
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ WARNING = (
     "it from an earlier year or from another survey."
 )
 _RATIOS = ("skewness", "kurtosis", "median", "largest", "median_by_cell", "largest_by_cell")
+_LOG_LIK = to_digits(3)
 _HEAD = (
     "<tr><th>Transform</th><th>Log-likelihood</th><th>Skewness</th><th>Kurtosis</th>"
     "<th>Median, one spread</th><th>Largest</th><th>Median, by cell</th><th>Largest</th></tr>"
@@ -30,7 +31,7 @@ def power_section(powers: "pd.DataFrame", labels: Labels) -> str:
     for outcome, frame in powers.groupby("outcome", sort=False):
         lines = []
         for row in frame.to_dict("records"):
-            numbers = f"<td>{row['log_lik']:.3f}</td>" + "".join(
+            numbers = f"<td>{_LOG_LIK.show(row['log_lik'])}</td>" + "".join(
                 f"<td>{show_ratio(row[name])}</td>" for name in _RATIOS
             )
             strong = ' class="strong"' if row["declared"] else ""
@@ -45,6 +46,7 @@ def power_section(powers: "pd.DataFrame", labels: Labels) -> str:
         "Median and largest: over the rows of the tables, how far the mean that the normal "
         "distribution implies lies from the sample's, in standard errors of the sample; with one "
         f"residual spread, and with one for each cell of the tables that has {LEAST_IN_CELL} "
-        "records or more.",
+        "records or more. Where X has every cell, means under power 1 are right by themselves, "
+        "whatever amounts look like within a cell: read likelihood and skewness first.",
     ]
     return "\n".join([*parts, bullets(notes)])

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import gaussian_kde
 
+from surveysynth.estimation.quantiles import weighted_quantiles
 from surveysynth.evaluate import adequacy
 from surveysynth.evaluate.adequacy import Findings, beside, chosen, shares_of, thinned
 from surveysynth.evaluate.adequacy_report import outcome_figure, weight_figure
-from surveysynth.evaluate.distributions import bandwidth, density
+from surveysynth.evaluate.distributions import QUARTILES, bandwidth, density
 from surveysynth.evaluate.sample import distances
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.tables.labels import Labels
@@ -170,25 +171,29 @@ def test_densities_are_those_of_scipy(shape: str) -> None:
         values[:1000] = 4 + 0.3 * values[:1000]
     if shape == "heavy tail":
         values = rng.standard_t(3, 3000)
-    weight = np.exp(0.5 * values[::-1])
+    weight = np.exp(0.5 * rng.standard_normal(3000))
     grid = np.linspace(-4, 6, 400)
-    width = bandwidth(values, weight)
+    width = bandwidth(values, weight, weighted_quantiles(values, weight, np.array(QUARTILES)))
+    effective = weight.sum() ** 2 / (weight**2).sum()
+    assert 0.5 < width * effective**0.2 < 1.2  # about 0.9 of a standard deviation
     kernel = gaussian_kde(values, weights=weight)
     kernel.set_bandwidth(width / np.sqrt(kernel.covariance[0, 0]) * kernel.factor)
-    made = density(values, weight, grid)
+    made = density(values, weight, grid, width)
     expected = kernel(grid)
     assert np.abs(made - expected).max() < 0.01 * expected.max()
-    unweighted = density(values, np.ones(3000), grid)
-    tilted = density(values, np.exp(values), grid)
+    unweighted = density(values, np.ones(3000), grid, width)
+    tilted = density(values, np.exp(values), grid, width)
     assert np.abs(tilted - unweighted).max() > 0.1 * expected.max()
 
 
 def test_a_lump_with_far_outliers_is_drawn_and_not_smeared() -> None:
     values = np.concatenate([np.zeros(600), np.linspace(-1, 1, 399), [1e9]])
     grid = np.linspace(-1.1, 1.1, 400)
-    made = density(values, np.ones(1000), grid)
+    wide = bandwidth(values, np.ones(1000), np.zeros(2))
+    assert wide > 1e6  # the quartiles lie in the lump, and the deviation is the outlier's
+    made = density(values, np.ones(1000), grid, wide)
     assert np.isfinite(made).all()
-    constant = density(np.zeros(50), np.ones(50), grid)
+    constant = density(np.zeros(50), np.ones(50), grid, 0.0)
     assert constant.sum() * (grid[1] - grid[0]) == pytest.approx(1.0, rel=1e-4)
     assert (constant > 0.01 * constant.max()).sum() < 9
 
