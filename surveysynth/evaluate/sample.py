@@ -52,7 +52,7 @@ def distances(
     none, as a public total, or where there is no estimate."""
     theirs, own, error = (np.asarray(each, dtype=np.float64) for each in (estimate, sample, se))
     result = np.full(own.shape, np.nan)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         usable = np.isfinite(theirs) & (error > ROUNDING * np.abs(own)) & np.isfinite(error)
-    result[usable] = (theirs[usable] - own[usable]) / error[usable]
+        result[usable] = (theirs[usable] - own[usable]) / error[usable]
     return result
