@@ -80,7 +80,7 @@ def _at_no_spike(outcome: Outcome, curve: Curve) -> Curve:
     left out."""
     with np.errstate(divide="ignore", invalid="ignore"):
         z = outcome.transform.forward(curve.values)
-    used = (outcome.category(curve.values) == 0) & np.isfinite(z)
+    used = outcome.regular(curve.values) & np.isfinite(z)
     return Curve(curve.label, curve.colour, z[used], curve.weights()[used], curve.strong)
 
 

@@ -20,7 +20,7 @@ from surveysynth.report.style import (
     outcome_axis,
     violin,
 )
-from surveysynth.survey.transforms import Transform
+from surveysynth.survey.outcome import Outcome
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -106,10 +106,17 @@ def risk_weights(comparison: "Comparison") -> "Figure":
     return figure
 
 
+def amounts_of(comparison: "Comparison") -> tuple[int, ...]:
+    """Columns of the outcomes that have values on a continuous scale."""
+    outcomes = comparison.survey.design.outcomes
+    return tuple(column for column, outcome in enumerate(outcomes) if outcome.is_amount)
+
+
 def outcome_against_weight(comparison: "Comparison", column: int) -> "Figure":
-    """Outcome and weight: confidential, synthesised, and with the smoothed weights released."""
+    """An amount and the weight: confidential, synthesised, and with the smoothed weights released.
+    Values at spikes are left out."""
     survey, runs = comparison.survey, comparison.runs
-    transform = survey.design.transforms[column]
+    outcome = survey.design.outcomes[column]
     figure = new_figure(8.6, 0.8 + 2.55 * len(runs))
     panels = figure.subplots(len(runs), 3, squeeze=False, sharex=True, sharey=True)
     confidential = survey.confidential
@@ -124,7 +131,7 @@ def outcome_against_weight(comparison: "Comparison", column: int) -> "Figure":
             (row[1], data.variance_outcome, data.variance_weight, colour, "synthesised"),
             (row[2], data.outcome, data.weight, colour, "smoothed"),
         ):
-            z = _on_axis(transform, y[:, column])
+            z = _on_axis(outcome, y[:, column])
             ends.append(z[np.isfinite(z)])
             _points(panel, z, np.log10(w), shade)
             own = words if words == "Confidential" else f"{label_of(method)}, {words}"
@@ -133,7 +140,7 @@ def outcome_against_weight(comparison: "Comparison", column: int) -> "Figure":
     low, high = style.spread(np.concatenate(ends))
     label = labels_of(comparison.spec).titled_with_unit(survey.design.outcome_names[column])
     for panel in panels[-1]:
-        outcome_axis(panel.xaxis, transform, low, high)
+        outcome_axis(panel.xaxis, outcome.transform, low, high)
         panel.set_xlabel(label)
     for panel in panels.ravel():
         panel.set_xlim(low, high)
@@ -182,10 +189,12 @@ def _target_line(panel: Any, run: "ModelRun") -> None:
     )  # fmt: skip
 
 
-def _on_axis(transform: Transform, outcome: FloatArray) -> FloatArray:
-    """Transformed values; what rounding has put outside the transform's domain is not finite."""
+def _on_axis(outcome: Outcome, values: FloatArray) -> FloatArray:
+    """Transformed values (n,); not finite are those at spikes, and what rounding has put outside
+    the transform's domain."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return transform.forward(outcome)
+        transformed = outcome.transform.forward(values)
+    return np.where(outcome.regular(values), transformed, np.nan)
 
 
 def _statistic_title(comparison: "Comparison", statistic: str, outcome: str | None) -> str:

@@ -55,7 +55,7 @@ def parts_of(outcome: Outcome, values: FloatArray, weight: FloatArray) -> Iterat
         for category in range(outcome.categories):
             yield Part(category_name(outcome, category), _everyone, _in_category(outcome, category))
     if outcome.is_amount:
-        yield from _tails(values, weight, _in_category(outcome, 0))
+        yield from _tails(values, weight, outcome.regular)
 
 
 def parts_of_amount(values: FloatArray, weight: FloatArray) -> Iterator[Part]:

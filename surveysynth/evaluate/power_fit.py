@@ -96,7 +96,7 @@ def power_fits(spec: "Spec", survey: "Survey") -> pd.DataFrame:
         if not outcome.is_amount:
             continue
         values = survey.confidential.outcome[:, column]
-        present = np.where(outcome.category(values) == 0, weight, 0.0)
+        present = np.where(outcome.regular(values), weight, 0.0)
         if not present.any():
             continue
         amounts = Amounts(values, present, design.matrix.cell, design.matrix.x_cells, domains)

@@ -167,13 +167,12 @@ def make_pictures(comparison: "Comparison") -> "list[Picture]":
     ]  # fmt: skip
     if not comparison.runs:
         return made
-    for column, outcome in enumerate(comparison.survey.design.outcomes):
-        if not outcome.is_amount:
-            continue
+    for column in plots.amounts_of(comparison):
+        name = comparison.survey.design.outcome_names[column]
         made.append(
             picture(
                 f"outcome_against_weight_{column + 1}",
-                f"Outcome and survey weight: {outcome.name}",
+                f"Outcome and survey weight: {name}",
                 "Confidential records, then a synthetic dataset with the weights that were drawn, "
                 "then with the smoothed weights that are released.",
                 plots.outcome_against_weight, column,
