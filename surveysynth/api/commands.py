@@ -111,6 +111,7 @@ def check(
         raise InputError("--out is for mechanism = 'noisy_statistics': leave it out.")
     model, settings = model_of(specification), settings_of(specification)
     design = read_survey(specification).design
+    model = model.of(design)
     preview = preview_lines(specification, design, model)
     say("\n".join(preview))
     refuse_clusters(design, model)
@@ -161,7 +162,8 @@ def release(
         For unusable input and existing targets.
     RefusedError
         When a release would not hold what it states. Nothing is written then, nor on any other
-        exception.
+        exception, but for the ledger and the noisy numbers of a run of noisy statistics, from which
+        the same specification and data go on at no further cost.
 
     Examples
     --------

@@ -157,10 +157,7 @@ def model_of(spec: "Spec") -> "Model":
 def model_options(spec: "Spec") -> dict[str, Any]:
     """What a specification says of its registered model, besides the name."""
     synthesizer = spec.synthesizer
-    groups = synthesizer.covariance_by
-    # A key that the section has by itself: several models have it.
-    grouped = {} if groups is None else {"covariance_by": groups}
-    return {"priors": dict(synthesizer.priors), **grouped, **synthesizer.options}
+    return {"priors": dict(synthesizer.priors), **synthesizer.options}
 
 
 def engine_of(spec: "Spec", model: "Model") -> "Model":

@@ -148,7 +148,7 @@ def outcome_problems(
             )
     problems += count_problems(synthesizer, sections)
     problems += kind_problems(synthesizer, declared)
-    general = needs_general_form(declared) or bool(synthesizer.covariance_by)
+    general = needs_general_form(declared) or bool(synthesizer.grouping)
     if general and survey.psu is not None and survey.design_effect is None:
         problems.append(
             "survey.psu: with discrete outcomes, bounds or a spread by groups the model has no "
@@ -291,7 +291,7 @@ def _not_built(synthesizer: SynthesizerSection, sections: Outcomes) -> list[str]
                 "'noisy_statistics'; what works now: 'continuous' outcomes without bounds, or "
                 "mechanism = 'pseudo_posterior'."
             )
-    if synthesizer.covariance_by:
+    if synthesizer.grouping:
         problems.append(
             "synthesizer.covariance_by: this is not built yet for mechanism = 'noisy_statistics'; "
             "what works now: leave it out, or mechanism = 'pseudo_posterior'."

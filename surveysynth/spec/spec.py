@@ -139,7 +139,7 @@ class Spec(BaseModel):
                 "survey.lonely_psu: the samples of a study have no lonely PSU; leave it out."
             )
         with suppress(InputError):  # what is wrong with an outcome is told by itself
-            if needs_general_form(self.declared) or synthesizer.covariance_by:
+            if needs_general_form(self.declared) or synthesizer.grouping:
                 problems.append(
                     "outcomes: studies take continuous outcomes without bounds and one residual "
                     "covariance; other kinds are not built yet."
@@ -183,7 +183,7 @@ class Spec(BaseModel):
         return [
             f"synthesizer.covariance_by: {name!r} is not among the columns of the tables and the "
             f"predictors ({listing(tuple(allowed)) or 'none'}).{nearest(name, allowed)}"
-            for name in self.synthesizer.covariance_by or ()
+            for name in self.synthesizer.grouping or ()
             if name not in allowed
         ]
 

@@ -49,7 +49,7 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
         "outcomes": list(synthesizer.outcome),
         "transforms": [each.transform.describe(each.name) for each in facts.design.outcomes],
         "declared_outcomes": {each.name: each.as_dict() for each in facts.design.outcomes},
-        "covariance_by": synthesizer.covariance_by,
+        "covariance_by": synthesizer.grouping,
         "formula": facts.design.matrix.formula,
         "engine": synthesizer.engine,
         "smoothing": synthesizer.options.get("smoothing", "default"),
