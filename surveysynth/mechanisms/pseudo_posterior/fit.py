@@ -22,15 +22,17 @@ class ConfidentialFit:
     risk_weights
         alpha (n,) in [0, 1]: the share of each record's likelihood that was kept.
     lipschitz_by_record, oscillation_by_record
-        Largest |log-likelihood| of each record over the kept draws, and its range, both weighted.
+        Largest |log-likelihood| of each record over the kept draws, measured from the origin in
+        force, and its range, both weighted.
     unweighted_lipschitz_by_record
         The same before weighting.
     unweighted_bound, realised_bound
         max(Delta, max osc) before and after weighting.
     realised_epsilon, papers_epsilon
-        2 m times the realised bound; 2 m Delta, which leaves the range out.
+        2 m times the realised bound; 2 m Delta, which leaves the range out and is the papers' for
+        origin = "density" alone: None for another.
     search
-        Mean risk weight and bounds of each fit.
+        Mean risk weight and bounds of each fit, and the origin where it is found.
     r_hat, ess
         Worst rank R-hat and bulk ESS by parameter.
     kept_draws, divergent_draws
@@ -58,7 +60,7 @@ class ConfidentialFit:
     unweighted_bound: float
     realised_bound: float
     realised_epsilon: float
-    papers_epsilon: float
+    papers_epsilon: float | None
     search: tuple[dict[str, float], ...]
     r_hat: dict[str, float]
     ess: dict[str, float]
@@ -76,7 +78,11 @@ class ConfidentialFit:
             "unweighted_bound": self.unweighted_bound,
             "realised_bound": self.realised_bound,
             "realised_epsilon": self.realised_epsilon,
-            "papers_epsilon_2_m_delta": self.papers_epsilon,
+            **(
+                {}
+                if self.papers_epsilon is None
+                else {"papers_epsilon_2_m_delta": self.papers_epsilon}
+            ),
             "effective_records": float(self.risk_weights.sum()),
             "kept_draws": self.kept_draws,
             **({} if self.divergent_draws is None else {"divergent_draws": self.divergent_draws}),

@@ -92,4 +92,5 @@ class PseudoPosterior:
             "shift": settings.shift,
             "reweight": settings.reweight,
             "truncate": settings.truncate,
+            "origin": settings.origin,
         }

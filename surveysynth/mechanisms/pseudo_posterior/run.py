@@ -140,13 +140,18 @@ class _Run:
         if not kept.all():
             flat = {name: values[kept] for name, values in flat.items()}
         blocks = self.model.log_lik_blocks(flat, self.database.records)
-        extremes = likelihood_extremes(blocks, self.database.n)
+        extremes, from_peak = likelihood_extremes(blocks, self.database.n), {}
+        if self.settings.origin == "peak":
+            # Of every fit its own, since down-weighted tails move the peak.
+            from_peak = {"origin": self.settings.target_bound - extremes.peak()}
+            extremes = extremes.measured_from(from_peak["origin"])
         bounds = weighted_bounds(extremes, self.risk_weights)
         self.history.append(
             {
                 "mean_risk_weight": float(self.risk_weights.mean()),
                 "delta": float(bounds.lipschitz.max()),
                 "oscillation": float(bounds.oscillation.max()),
+                **from_peak,
             }
         )
         return _Fit(theta, kept, extremes, bounds, self.risk_weights)
@@ -312,6 +317,7 @@ def _result(run_: _Run) -> Result | RefusedError:
         model.name, {name: values[released] for name, values in flat.items()}, settings
     )
     delta, m = float(fit.bounds.lipschitz.max()), settings.m
+    of_density = settings.origin == "density"
     return private, ConfidentialFit(
         risk_weights=fit.risk_weights,
         lipschitz_by_record=fit.bounds.lipschitz,
@@ -320,7 +326,7 @@ def _result(run_: _Run) -> Result | RefusedError:
         unweighted_bound=unweighted.bounds.realised,
         realised_bound=fit.bounds.realised,
         realised_epsilon=epsilon_of(fit.bounds.realised, m),
-        papers_epsilon=epsilon_of(delta, m),
+        papers_epsilon=epsilon_of(delta, m) if of_density else None,
         search=tuple(run_.history),
         r_hat=r_hat,
         ess=ess,
