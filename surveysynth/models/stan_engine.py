@@ -67,6 +67,8 @@ class StanEngine:
     drawn_weight = _of_model("drawn_weight")
     log_scales = _of_model("log_scales")
     with_log_scales = _of_model("with_log_scales")
+    debiased = _of_model("debiased")
+    with_debiased = _of_model("with_debiased")
     prior_guess = _of_model("prior_guess")
 
     def __post_init__(self) -> None:

@@ -107,7 +107,7 @@ def study(case: Case) -> dict[str, Any]:
     results = [each for each in finished if isinstance(each, tuple)]
     releases = [(design, private) for private, _ in results]
     debiased = debias_many(model, releases, rng, databases=case.simulated)
-    before = np.array([fit.mean_log_scales - fit.unweighted_mean_log_scales for _, fit in results])
+    before = np.array([fit.mean_logs - fit.unweighted_mean_logs for _, fit in results])
     shift = np.array([each.record.log_shift or np.zeros(before.shape[1]) for each in debiased])
     coefficients = [
         each.draws.theta["beta"] - private.theta["beta"]

@@ -237,7 +237,7 @@ def run(
     """
     require_pattern(settings.measure, design.frame)
     records = model.records(design, confidential)
-    database = Database(records, design.n, confidential.outcome, design.frame)
+    database = Database(records, design.n, confidential.outcome, design.frame, design)
     (result,) = run_batch(model, [database], settings, rng, progress)
     if isinstance(result, RefusedError):
         raise result
@@ -333,15 +333,16 @@ def _result(run_: _Run) -> Result | RefusedError:
         kept_draws=int(fit.kept.sum()),
         divergent_draws=None if divergent is None else int(divergent.sum()),
         theta=fit.theta,
-        mean_log_scales=_mean_log_scales(model, fit),
-        unweighted_mean_log_scales=_mean_log_scales(model, unweighted),
+        mean_logs=_mean_logs(model, run_.database, fit),
+        unweighted_mean_logs=_mean_logs(model, run_.database, unweighted),
     )
 
 
-def _mean_log_scales(model: Model, fit: _Fit) -> FloatArray:
+def _mean_logs(model: Model, database: Database, fit: _Fit) -> FloatArray:
     """Posterior means (d,) over the kept draws of what debiasing shifts."""
-    log_scales = model.log_scales({k: v[fit.kept] for k, v in fit.flat().items()})
-    return np.asarray(log_scales.mean(axis=0), dtype=np.float64)
+    theta, design = {k: v[fit.kept] for k, v in fit.flat().items()}, database.design
+    logs = model.log_scales(theta) if design is None else model.debiased(theta, design).logs
+    return np.asarray(logs.mean(axis=0), dtype=np.float64)
 
 
 def release_positions(m: int, plan: SamplingPlan, kept: BoolArray) -> IntArray:
