@@ -13,7 +13,7 @@ import numpy as np
 from surveysynth._support.resources import stan_directory
 from surveysynth._support.types import DIVERGENT, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import DensityModel
+from surveysynth.models.density_model import DensityModel
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.backends import StanBackend, default_backend
 from surveysynth.sampling.stan.source import StanSource

@@ -1,11 +1,12 @@
 """What the origin of the log-likelihood does: ``python -m tests.long_runs.origin_study``.
 
-Three parts under origin = "density" and "peak" at a bound of 1.8 and m = 3. ``tables``: samples of
+Four parts under origin = "density" and "peak" at a bound of 1.8 and m = 3. ``tables``: samples of
 the published simulation, their mean risk weight and their tables against the population.
 ``one_record``: databases that differ in the outcome or the weight of one record, each through the
 whole search; the log ratio of the two weighted posteriors at draws of both over the stated bound,
-2 x 1.8. ``survey``: mean risk weights and what they do to residual scales in a real survey (left
-out where its file is absent). Some minutes of processor time a part; the result is
+2 x 1.8. ``survey``: mean risk weights and what they do to residual scales in a real survey, and
+``location``: what they do to its mean, and what debiasing would make of that (both left out where
+the file is absent). Some minutes of processor time a part; the result is
 ``golden/origin_study.json``, which ``test_origin_study.py`` holds to what is claimed. ``--part
 NAME`` runs single parts and keeps the results of the others.
 """
@@ -28,6 +29,7 @@ import pandas as pd  # noqa: E402
 from scipy.special import logsumexp  # noqa: E402
 
 from surveysynth._support.types import FloatArray, Theta  # noqa: E402
+from surveysynth.inference.debias import debias_many  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit, Database  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.run import run_batch  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import (  # noqa: E402
@@ -36,6 +38,12 @@ from surveysynth.mechanisms.pseudo_posterior.settings import (  # noqa: E402
 )
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.models.base import Model  # noqa: E402
+from surveysynth.models.debiased import (  # noqa: E402
+    Coordinates,
+    intercept_direction,
+    mean_row,
+)
+from surveysynth.models.fbs.model import FBS  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
 from surveysynth.studies.batches import run_task  # noqa: E402
@@ -377,6 +385,55 @@ def real() -> Iterator[dict[str, Any]]:
             }  # fmt: skip
 
 
+# --- location ---------------------------------------------------------------------------------
+
+
+class WithLocation(FBS):
+    """FBS of which the mean of the outcome is debiased as well, as log scales are."""
+
+    def debiased(self, theta: Theta, design: PublicDesign) -> Coordinates:
+        """Log scales, and the mean of each column of z but the weight's over the records."""
+        means = mean_row(design.matrix) @ theta["beta"][..., :-1]
+        logs = np.concatenate([self.log_scales(theta), means], axis=-1)
+        return Coordinates.of_scales(logs)
+
+    def with_debiased(self, theta: Theta, logs: FloatArray, design: PublicDesign) -> Theta:
+        """theta with these scales and means."""
+        moved = logs - self.debiased(theta, design).logs
+        outcomes = theta["beta"].shape[-1] - 1
+        scales = logs.shape[-1] - outcomes
+        beta = theta["beta"].copy()
+        along = intercept_direction(design.matrix)
+        beta[..., :outcomes] += along[:, None] * moved[:, None, scales:]
+        return {**self.with_log_scales(theta, logs[:, :scales]), "beta": beta}
+
+
+def location() -> Iterator[dict[str, Any]]:
+    """By how many residual SDs weighting down moved the mean of a real outcome, and by how many
+    debiasing says that it did."""
+    model = WithLocation()
+    for name, transform in TRANSFORMS.items():
+        survey = survey_of(transform)
+        design = survey.design
+        database = Database(model.records(design, survey.confidential), design.n, design=design)
+        for origin in ORIGINS:
+            settings, rng = settings_of(origin), np.random.default_rng(SEED)
+            settings = replace(settings, plan=PLAN)
+            (result,) = run_batch(model, [database], settings, rng)
+            if not isinstance(result, tuple):
+                raise result
+            private, fit = result
+            (made,) = debias_many(model, [(design, private)], rng, plan=DEBIAS_PLAN)
+            sd = float(np.exp(fit.unweighted_mean_logs[0]))
+            yield {
+                "transform": name, "origin": origin, "status": made.record.status,
+                "moved": float((fit.mean_logs - fit.unweighted_mean_logs)[-1]) / sd,
+                "said": -made.record.log_shift[-1] / sd,
+                "standard_error": made.record.standard_error[-1] / sd,
+                "sampling_error": 1.0 / np.sqrt(design.n),
+            }  # fmt: skip
+
+
 # --- the whole --------------------------------------------------------------------------------
 
 
@@ -384,6 +441,7 @@ def parts() -> dict[str, Callable[[], Iterator[dict[str, Any]]]]:
     """What each part gives, one row at a time."""
     return {
         "one_record": lambda: (row for case in NEIGHBOURS for row in one_record(case)),
+        "location": lambda: location() if REAL.is_file() else iter(()),
         "survey": lambda: real() if REAL.is_file() else iter(()),
         "tables": lambda: (
             row for n in TABLES for model in ("fbs", "fbp") for row in tables(n, model)

@@ -1,6 +1,6 @@
 """What a release guarantees and what it does not, in words (methods 2). Public inputs only."""
 
-from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_ORIGIN, MechanismSettings
 from surveysynth.mechanisms.statement import SEEDED, Statement, not_units, public_assumptions
 from surveysynth.models.base import Model, psu_codes
 from surveysynth.survey.survey import PublicDesign
@@ -73,7 +73,7 @@ def _guarantee(settings: MechanismSettings, model: Model) -> tuple[str, ...]:
         "for the release as a whole. Neighbouring databases differ in the outcome and sampling "
         "weight of one record; the number of records and their design variables stay the same.",
         "The likelihood of each record was down-weighted until no record's weighted "
-        f"log-likelihood, {_ORIGIN[settings.origin]}, nor its range, "
+        f"log-likelihood, {_ORIGIN[settings.origin or DEFAULT_ORIGIN]}, nor its range, "
         f"passed the target bound of {settings.target_bound:g} on any of {settings.kept_draws:,} "
         f"posterior draws: epsilon = 2 x m x bound, with m = {settings.m}."
         + (_REPLACEMENT if settings.origin == "peak" else "")
