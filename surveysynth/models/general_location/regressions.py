@@ -5,7 +5,7 @@
 
 Without groups there are no d, and s itself has the prior of s_0. Blocks, each exact:
 
-    tau | b               ``update_scales``
+    tau | b, tau | b/tau  ``update_scales`` and a slice (Yu and Meng 2011), d summed out
     b | tau, t, s         normal, d summed out
     t | b, s              slice, d summed out
     d | b, t, s           normal
@@ -100,13 +100,13 @@ class RegressionBlocks:
         b, g, rng, tries = self.batch, self.groups, self.rng, primitives.MAX_SHRINKS
         self.n_core = rng.standard_normal((c, b, self.core.shape[1]), 1)
         self.u_tau = rng.random((c, 2, b), 2)
+        self.u_level = rng.random((c, 4, b), 2)
+        self.u_slice = rng.random((c, 4, tries, b), 3)
         if not self.grouped:
             self.u_variance = rng.random((c, 2, b, g), 2)
             return
         self.u_variance = rng.random((c, b, g), 1)
         self.n_slopes = rng.standard_normal((c, b, g, self.k), 1)
-        self.u_level = rng.random((c, 3, b), 2)
-        self.u_slice = rng.random((c, 3, tries, b), 3)
 
     def sweep(self, i: int) -> None:
         """One sweep; i counts the sweeps since the numbers were drawn."""
@@ -142,6 +142,7 @@ class RegressionBlocks:
             solved = np.linalg.solve(inner, both)
             precision = precision - (side @ solved[..., :-1]).sum(1)
             linear = linear - (side @ solved[..., -1:])[..., 0].sum(1)
+        self._rescale(i, precision, linear)
         shrink = 1.0 / (self.tau * self.tau)
         precision = precision + shrink[:, None, None] * np.eye(c)
         linear = linear - shrink[:, None] * s.fit
@@ -152,6 +153,23 @@ class RegressionBlocks:
                 ..., 0
             ]
             self._slopes(i, corner, score)
+
+    def _rescale(self, i: int, precision: FloatArray, linear: FloatArray) -> None:
+        """tau given b / tau, where the likelihood of b is normal with this precision (B, C, C) and
+        linear term (B, C) about the fit: where b is small, tau creeps given b itself."""
+        direction = self.core / self.tau[:, None]
+        along = (precision @ direction[..., None])[..., 0]
+        quadratic = (direction * along).sum(-1)
+        slope = (direction * linear + along * self.sums.fit).sum(-1)
+        prior_scale = self.priors["coefficient_scale"]
+
+        def log_density(log_tau: FloatArray) -> FloatArray:
+            tau = np.exp(log_tau)
+            result: FloatArray = tau * (slope - 0.5 * quadratic * tau)
+            return result + _half_t(log_tau, prior_scale)
+
+        log_tau = self._slice(i, 3, log_density, np.log(self.tau), np.log(prior_scale))
+        self.tau = np.exp(log_tau)
 
     def _slopes(self, i: int, corner: FloatArray, score: FloatArray) -> None:
         """t given all but the slopes, and then these: the likelihood of a group's slopes d is
