@@ -33,6 +33,9 @@ from surveysynth.survey.survey import PublicDesign
 #: Simulated databases, at least; the same number from each released draw.
 DATABASES = 8
 ROUNDS = 2
+#: One more where odds are shifted: how much scales shrink depends on how many records have the
+#: level that they belong to, which the first round changes.
+MORE_FOR_ODDS = 1
 #: The bias of a residual scale is one of the tails of a single record's density under its cap: it
 #: does not depend on n but through the spread of the posterior, 1/n. Larger designs are simulated
 #: by every so-many-th record of each cell of X.
@@ -41,9 +44,9 @@ MAX_RECORDS = 20_000
 MAX_WARMUP = 150
 #: Simulated runs that must reach the target and converge.
 LEAST_SUCCESS = 0.75
-#: The second round may not move the shift by more than this share of the first, Monte Carlo error
-#: aside (the bias of odds falls as they rise, which is extrapolated), nor may a scale, or the odds
-#: of a level, change by more than this factor: else the draws stay as they are.
+#: The last round may not move the shift by more than this share of the one before, Monte Carlo
+#: error aside (the bias of odds falls as they rise, which is extrapolated), nor may a scale, or the
+#: odds of a level, change by more than this factor: else the draws stay as they are.
 MAX_CHANGE: Mapping[ShiftKind, float] = {"scale": 0.5, "odds": 0.75}
 MAX_FACTOR: Mapping[ShiftKind, float] = {"scale": 2.0, "odds": 10.0}
 _WHAT: Mapping[ShiftKind, str] = {"scale": "a residual scale", "odds": "the odds of a level"}
@@ -142,7 +145,7 @@ def debias_draws(
     databases
         Simulated a round; rounded up to a multiple of m.
     rounds
-        How often the shift is found again.
+        How often the shift is found again; once more where odds are shifted.
     progress
         Called with the name of the stage.
 
@@ -197,7 +200,8 @@ def debias_many(
     model = model.of(releases[0][0]) if releases else model
     works = [_Work(model, design, draws, databases, rng) for design, draws in releases]
     active = [work for work in works if work.record is None]
-    for _ in range(rounds):
+    rounds += MORE_FOR_ODDS if any("odds" in work.kinds for work in active) else 0
+    for number in range(1, rounds + 1):
         if not active:
             break
         simulated = [database for work in active for database in work.simulate()]
@@ -206,7 +210,7 @@ def debias_many(
         settings = replace(settings, plan=simulated_plan)
         results = run_batch(model, simulated, settings, rng, protects=False)
         for work in active:
-            work.receive(results[: work.databases])
+            work.receive(results[: work.databases], last=number == rounds)
             results = results[work.databases :]
         active = [work for work in active if work.record is None]
     return [work.finish(rounds) for work in works]
@@ -267,7 +271,7 @@ class _Work:
             result.append(Database.simulated(self.model, self.design, simulated))
         return result
 
-    def receive(self, results: Sequence[Result | RefusedError]) -> None:
+    def receive(self, results: Sequence[Result | RefusedError], *, last: bool) -> None:
         """Take the bias from the runs of one round, or give up."""
         shifts = [
             fit.mean_logs - fit.unweighted_mean_logs
@@ -285,7 +289,7 @@ class _Work:
         moved = 0.0 if len(found) == 1 else np.abs(found[-1] - found[-2])
         size = np.abs(found[-1] if len(found) == 1 else found[-2])
         self.bias = self._bias()
-        if np.any(moved > self.changes * size + 4.0 * self.error + 0.02):
+        if last and np.any(moved > self.changes * size + 4.0 * self.error + 0.02):
             self._give_up("the shift did not settle from round to round")
         elif np.any(beyond := np.abs(self.bias) > self.limits):
             kind = self.kinds[int(np.argmax(beyond))]

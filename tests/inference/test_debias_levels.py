@@ -23,7 +23,7 @@ from surveysynth.survey.survey import Survey
 from surveysynth.survey.transforms import Transform
 
 N = 1500
-SETTINGS = MechanismSettings(plan=SamplingPlan(2, 10, 300), origin="density")
+SETTINGS = MechanismSettings(plan=SamplingPlan(2, 10, 200), origin="density")
 TRUTH = {"logit": np.array([-3.0, 0.7]), "mean": np.array([3.0, -0.6]), "variance": np.array([0.2])}
 
 
@@ -131,7 +131,7 @@ def design():
 
 
 @cache
-def released(origin="density", databases=4):
+def released(origin="density", databases=3):
     """Of databases simulated from known parameters the runs, in which odds are looked at."""
     model, rng = WithOdds(), np.random.default_rng(4)
     data = [
@@ -149,7 +149,7 @@ def odds_left(kind, origin="density"):
     unweighted fit, as they are in the posterior mean of the mechanism and in debiased draws."""
     model, results = kind(), released(origin)
     made = debias_many(model, [(design(), private) for private, _ in results],
-                       np.random.default_rng(5))  # fmt: skip
+                       np.random.default_rng(5), databases=6)  # fmt: skip
     before = np.array([(fit.mean_logs - fit.unweighted_mean_logs)[-1] for _, fit in results])
     shift = [
         (WithOdds().debiased(each.draws.theta, design()).logs
