@@ -36,7 +36,7 @@ from surveysynth.survey.transforms import Transform  # noqa: E402
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "debias_study.json"
 PLAN = SamplingPlan(4, 60, 150)
-SETTINGS = MechanismSettings(epsilon=10.8, m=3, plan=PLAN)
+SETTINGS = MechanismSettings(epsilon=10.8, m=3, plan=PLAN, origin="density")
 MEAN = 20.0
 PHI = 5.0
 
