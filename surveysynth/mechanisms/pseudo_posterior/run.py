@@ -31,6 +31,7 @@ from surveysynth.mechanisms.pseudo_posterior.lipschitz import (
 from surveysynth.mechanisms.pseudo_posterior.risk import require_pattern
 from surveysynth.mechanisms.pseudo_posterior.search import (
     FIXED_POINT_TOLERANCE,
+    SAFE_SIDE_SHARE,
     Search,
     search_target,
 )
@@ -55,6 +56,9 @@ PASSING_FITS = 15
 #: of a maximum, and after this many fits a bound somewhat below the window is taken: the safe side.
 NOISY_FITS = 10
 NOISY_LEAST_SHARE = 0.8
+#: From the peak few records may bind, and the bound can go back and forth across the window with
+#: them: after this many fits one somewhat below it is taken.
+FEW_BIND_FITS = 20
 #: Simulated databases protect nobody: fixed-point weights need be exact in root mean square only,
 #: and a bound near the target will do, on either side. Each full step leaves about half of the
 #: distance to the fixed point, in the same direction, since wider posteriors raise the risks:
@@ -166,8 +170,11 @@ class _Run:
         if not self.protects:
             low, high = SIMULATED_WINDOW
             return low * target <= realised <= high * target
-        patient = self.smooth or len(self.history) < NOISY_FITS
-        least = LEAST_SHARE if patient else NOISY_LEAST_SHARE
+        least, fits = LEAST_SHARE, len(self.history)
+        if not self.smooth and fits >= NOISY_FITS:
+            least = NOISY_LEAST_SHARE
+        elif self.settings.origin == "peak" and fits >= FEW_BIND_FITS:
+            least = SAFE_SIDE_SHARE
         return least * target <= realised <= target
 
     def _truncate(self, flat: Theta) -> BoolArray:

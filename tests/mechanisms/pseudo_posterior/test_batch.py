@@ -54,7 +54,7 @@ def test_a_batch_of_one_is_the_run_itself():
 
 def test_down_weighting_shrinks_the_residual_scales():
     model = get_model("fbs")
-    ((_, fit),) = batch(model, [database(model, 3)])
+    ((_, fit),) = batch(model, [database(model, 3)], replace(SETTINGS, origin="density"))
     shrunk = fit.mean_logs - fit.unweighted_mean_logs
     assert np.all((shrunk > -0.3) & (shrunk < -0.08))
     ((_, none),) = batch(model, [database(model, 3)], replace(SETTINGS, risk="none"))
