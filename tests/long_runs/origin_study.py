@@ -62,7 +62,7 @@ SEED = 29
 M, BOUND = 3, 1.8
 EPSILON = 2.0 * M * BOUND
 #: Samples of each size that tables are made of.
-TABLES = {1000: 16, 300: 16, 10_355: 4}
+TABLES = {1000: 16, 300: 16}
 #: Half of the default draws, which is enough for tables and takes half of the time.
 PLAN, DEBIAS_PLAN = SamplingPlan(4, 150, 125), SamplingPlan(2, 100, 250)
 

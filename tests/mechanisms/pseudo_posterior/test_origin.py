@@ -60,7 +60,7 @@ def test_bounds_from_the_peak_follow_from_their_definition(name):
     gap = np.abs(np.log(fit.risk_weights / np.minimum(1.0, 0.985 * TARGET / risk)))
     assert gap.max() < 0.3
     # The window of half-width Delta* holds the records below the peak, whatever the unit.
-    assert fit.risk_weights.mean() > fitted(name)[1].risk_weights.mean() + 0.05
+    assert fit.risk_weights.mean() > fitted(name, origin="density")[1].risk_weights.mean() + 0.05
     assert private.settings.origin == "peak"
 
 
