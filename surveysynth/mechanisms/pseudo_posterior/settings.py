@@ -15,7 +15,7 @@ WeightMap = Literal["fixed_point", "linear"]
 Origin = Literal["density", "peak"]
 
 #: Where log-likelihoods are measured from unless a setting says so.
-DEFAULT_ORIGIN: Origin = "density"
+DEFAULT_ORIGIN: Origin = "peak"
 #: A release must use at least this share of its target, and never more than all of it.
 LEAST_SHARE = 0.97
 #: Relative: the ball of 50,000 is 40,000 to 60,000 ([S]).
@@ -61,7 +61,8 @@ class MechanismSettings:
     origin
         Where log-likelihoods are measured from: "density", from the unit of the density as in the
         papers, or "peak", from near the mode of the records' densities, which fixed-point weights
-        alone have. None stands for "density".
+        alone have. None stands for "peak" where weights are the fixed point and no draw is
+        truncated, for "density" else.
     plan
         Size of a fit.
 

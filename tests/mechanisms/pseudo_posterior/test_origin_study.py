@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from tests.long_runs import origin_study
 
 #: Below this share of the stated bound at n = 1,000 an origin may be the default.
@@ -38,6 +39,15 @@ def test_one_record_moves_the_posterior_by_less_than_is_stated(found):
             assert pair["peak"]["largest_over_stated"] <= pair["density"]["largest_over_stated"]
         else:  # few records a coefficient: neither origin holds what it says
             assert pair["peak"]["largest_over_stated"] > 1.0
+
+
+def test_the_default_is_what_the_study_allows(found):
+    largest = max(
+        row["largest_over_stated"]
+        for row in found["one_record"]
+        if row["origin"] == "peak" and row["n"] == 1000
+    )
+    assert (MechanismSettings().origin == "peak") == (largest < LARGEST)
 
 
 def test_tables_are_no_worse(found):
