@@ -169,7 +169,7 @@ class GeneralLocation(ModelBase):
         """Log scales, and the mean log odds over the design's records of each category but the
         first, where all earlier discrete parts have their first."""
         row = mean_row(design.matrix)
-        odds = [row @ logit[:, : row.size] for logit in _of_parts(theta, "logit_")]
+        odds = [row @ logit[:, : row.size] for logit in density.of_parts(theta, "logit_")]
         scales = Coordinates.of_scales(self.log_scales(theta))
         if not odds:
             return scales
@@ -179,10 +179,10 @@ class GeneralLocation(ModelBase):
     def with_debiased(self, theta: Theta, logs: FloatArray, design: PublicDesign) -> Theta:
         """Other scales and intercepts of the logits; everything else stays."""
         moved = logs - self.debiased(theta, design).logs
-        scales = len(_names(theta, "variance_"))
+        scales = len(density.names_of(theta, "variance_"))
         result = self.with_log_scales(theta, logs[:, :scales])
         first = scales
-        for name in _names(theta, "logit_"):
+        for name in density.names_of(theta, "logit_"):
             logit = theta[name].copy()
             along, last = intercept_direction(design.matrix), first + logit.shape[-1]
             logit[:, : along.size] += along[:, None] * moved[:, None, first:last]
