@@ -106,11 +106,12 @@ def test_a_saturated_share_has_the_posterior_of_quadrature(zero: float, one: flo
     log = one * b - (zero + one) * np.logaddexp(0.0, b) + stats.norm.logpdf(b, 0, 2.5)
     mass = np.exp(log - log.max())
     mass /= mass.sum()
-    error = 4.5 / np.sqrt(effective_sample_size(drawn))
     for function in (lambda v: v, expit, lambda v: v**2):
         mean = mass @ function(b)
         sd = np.sqrt(mass @ (function(b) - mean) ** 2)
-        assert abs(function(drawn).mean() - mean) < error * sd
+        values = function(drawn)
+        error = sd / np.sqrt(effective_sample_size(values)[0])
+        assert abs(values.mean() - mean) < 4.5 * error
     if zero + one > 5 and one:
         # Up to the prior the share is that of the weighted counts; a prior ten times as strong
         # is told apart.
