@@ -61,8 +61,10 @@ def largest_z(one: FloatArray, two: FloatArray) -> float:
 
 @pytest.mark.parametrize(
     ("outcomes", "by"),
-    [((BENEFIT, WORK), ()), ((INCOME, BENEFIT), ("region",))],
-    ids=["two-part and categorical", "groups with slopes"],
+    [
+        pytest.param((BENEFIT, WORK), (), id="two-part and categorical"),
+        pytest.param((INCOME, BENEFIT), ("region",), id="groups", marks=pytest.mark.slow),
+    ],
 )
 def test_gibbs_draws_from_the_posterior_of_nuts(outcomes: tuple, by: tuple[str, ...]) -> None:
     model = model_for(by)
@@ -77,7 +79,7 @@ def test_gibbs_draws_from_the_posterior_of_nuts(outcomes: tuple, by: tuple[str, 
 
     drawn = nuts.sample(
         density, lambda rng: start + 0.1 * rng.standard_normal(start.size), start.size,
-        SamplingPlan(4, 500, 1000), np.random.default_rng(2), target_accept=0.95,
+        SamplingPlan(2, 400, 800), np.random.default_rng(2), target_accept=0.95,
     )  # fmt: skip
     truth = watched(model, model.constrain(drawn.u, statistics.shape))
     found = watched(model, gibbs)
@@ -180,7 +182,7 @@ def test_without_records_draws_are_those_of_the_prior() -> None:
 
 def test_databases_one_by_one_draw_as_in_a_batch() -> None:
     model = model_for(("region",))
-    databases = [statistics_of(model, n, ALL, seed=n) for n in (150, 400)]
+    databases = [statistics_of(model, n, ALL, seed=n) for n in (600, 700)]
     plan = SamplingPlan(2, 10, 8)
 
     def generators() -> list[np.random.Generator]:
