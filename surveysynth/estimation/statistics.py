@@ -17,18 +17,22 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.extremes import Sensitivity, of_means, of_totals, of_weights
 from surveysynth.estimation.margins import sums_by_row
+from surveysynth.survey.outcome import Outcome
 
 __all__ = [
     "COUNT",
     "MEAN",
     "PROPORTION",
+    "SHARE",
     "STATISTICS",
     "TOTAL",
+    "Interval",
     "Linearised",
     "Program",
     "Rounding",
     "Statistic",
     "average",
+    "columns_of",
     "expansion",
     "statistic_of",
     "table_keys",
@@ -38,6 +42,9 @@ __all__ = [
 Rounding: TypeAlias = Literal["multiples", "whole", "digits", "percent"]
 """Multiples of ``tables.round_counts``; whole units; ``tables.digits_mean`` decimals; percent. The
 digits of an outcome's own label go before the last three."""
+
+Interval: TypeAlias = Literal["t", "logit"]
+"""estimate ± t SE, or the same on the logit scale, which stays between 0 and 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +120,11 @@ class Statistic:
         False for a statistic of the weights alone, which has one table whatever the outcomes.
     binary
         Whether the outcome must be 0 or 1 and enter its model as it is.
+    by_level
+        Whether each row has a line a level of the outcome's discrete part; the array function then
+        takes the indicator of one level.
+    interval
+        How an interval is made of estimate and standard error.
     rounding
         For readers.
     margins
@@ -142,6 +154,8 @@ class Statistic:
     r: Program
     needs_outcome: bool = True
     binary: bool = False
+    by_level: bool = False
+    interval: Interval = "t"
     rounding: Rounding = "digits"
     margins: Literal["sums", "means", "neither"] = "neither"
     least_for_se: int = 2
@@ -176,6 +190,11 @@ class Statistic:
     def is_count(self) -> bool:
         """Whether it is a number of units, the whole of which may be known."""
         return self.additive and not self.needs_outcome
+
+    def takes(self, outcome: Outcome) -> bool:
+        """Whether it can be made of an outcome: shares of what has levels, sums and means of
+        numbers, among which are 0 and 1."""
+        return outcome.is_discrete if self.by_level else outcome.kind != "categorical"
 
 
 def expansion(
@@ -284,6 +303,7 @@ PROPORTION = Statistic(
     r=_R_MEAN,
     binary=True,
     rounding="percent",
+    interval="logit",
     margins="means",
     limits=(0.0, 1.0),
     unit="share, 0 to 1",
@@ -292,8 +312,29 @@ PROPORTION = Statistic(
     sensitivity=of_means,
 )
 
+SHARE = Statistic(
+    name="share",
+    plural="shares",
+    heading="Estimated percentage",
+    linearise=average,
+    python=_PYTHON_MEAN,
+    r=_R_MEAN,
+    by_level=True,
+    interval="logit",
+    rounding="percent",
+    margins="means",
+    limits=(0.0, 1.0),
+    unit="share, 0 to 1",
+    standard="proportion",
+    of_sums=_mean_of_sums,
+    explanation=(
+        "The share of a level in a cell is the mean of its indicator: y = 1 for the records of the "
+        "level and 0 for others. The shares of a cell add up to 1."
+    ),
+)
+
 STATISTICS: dict[str, Statistic] = {
-    each.name: each for each in (COUNT, TOTAL, MEAN, PROPORTION)
+    each.name: each for each in (COUNT, TOTAL, MEAN, PROPORTION, SHARE)
 }
 """By name, in the order in which messages list them."""
 
@@ -311,10 +352,41 @@ def values_of(statistic: Statistic, outcome: FloatArray | None, n: int) -> Float
     return np.ones(n) if outcome is None or not statistic.needs_outcome else outcome
 
 
-def table_keys(statistics: Sequence[str], n_outcomes: int) -> tuple[tuple[str, int | None], ...]:
-    """Every table: statistic and column of the outcomes, None for a statistic of none."""
-    return tuple(
-        (name, column)
-        for name in statistics
-        for column in (range(n_outcomes) if statistic_of(name).needs_outcome else (None,))
-    )
+def columns_of(
+    statistic: Statistic, outcomes: Sequence[Outcome], rows_by: Sequence[str] = ()
+) -> tuple[int, ...]:
+    """The columns of the outcomes that a statistic is made of; none that the rows are made by,
+    which does not vary within a row."""
+    taken = [
+        (column, outcome.kind)
+        for column, outcome in enumerate(outcomes)
+        if outcome.name not in rows_by and statistic.takes(outcome)
+    ]
+    # A continuous outcome may be 0 or 1 too, where none is declared to be.
+    declared = statistic.binary and "binary" in [kind for _, kind in taken]
+    return tuple(column for column, kind in taken if kind == "binary" or not declared)
+
+
+def table_keys(
+    statistics: Sequence[str], outcomes: Sequence[Outcome], rows_by: Sequence[str] = ()
+) -> tuple[tuple[str, int | None], ...]:
+    """Every table: statistic and column of the outcomes, None for a statistic of none.
+
+    rows_by: the by variables. Raises ``InputError`` for a statistic that no outcome has.
+    """
+    keys: list[tuple[str, int | None]] = []
+    for name in statistics:
+        statistic = statistic_of(name)
+        if not statistic.needs_outcome:
+            keys.append((name, None))
+            continue
+        columns = columns_of(statistic, outcomes, rows_by)
+        if not columns:
+            kinds = ", ".join(f"{outcome.name} is {outcome.kind}" for outcome in outcomes)
+            wanted = "an outcome with levels or spikes" if statistic.by_level else "a number"
+            raise InputError(
+                f"A {name} needs {wanted} that the rows are not made by, but {kinds}; leave "
+                f"{name!r} out of the statistics."
+            )
+        keys += [(name, column) for column in columns]
+    return tuple(keys)

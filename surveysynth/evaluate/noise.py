@@ -13,8 +13,8 @@ from surveysynth.baselines.laplace import NoisyTable, impossible_values, laplace
 from surveysynth.baselines.noisy_totals import Declared, gaussian_tables
 from surveysynth.baselines.sensitivity import Rule, has_sensitivity
 from surveysynth.errors import InputError
-from surveysynth.estimation.combining import Combined, t_interval
-from surveysynth.estimation.statistics import COUNT, MEAN, TOTAL
+from surveysynth.estimation.combining import Combined, interval_of
+from surveysynth.estimation.statistics import COUNT, MEAN, TOTAL, statistic_of
 from surveysynth.evaluate.methods import CONSISTENT, LAPLACE
 from surveysynth.evaluate.synthesizers import Key, frames
 from surveysynth.mechanisms.noisy_statistics.noise import SeededNoise
@@ -130,7 +130,7 @@ class Noise:
         """The sample's frame with noisy numbers; impossible values are flagged before small
         cells."""
         sample = self.sample[key]
-        lower, upper = t_interval(made, self.spec.tables.level)
+        lower, upper = interval_of(statistic_of(key[0]), made, self.spec.tables.level)
         return sample.assign(
             estimate=made.estimate,
             se=made.standard_error,
