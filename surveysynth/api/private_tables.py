@@ -193,8 +193,8 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
                 confidential.outcome[:, column], name, design.transforms[column], statistic, SOURCE
             )
     orders = {name: tuple(label.levels) for name, label in spec.labels.items() if label.levels}
-    margins = {name: spec.margin_label(name) for name in spec.tables.by}
-    chosen = Survey(design.with_by(spec.tables.by, orders, margins), confidential)
+    margins = {name: spec.margin_label(name) for name in spec.public_by}
+    chosen = Survey(design.with_by(spec.public_by, orders, margins), confidential)
     # As in a release, whose numbers can be made again from its files.
     return chosen.in_order(public_order(chosen.design)) if spec.privacy.strict else chosen
 

@@ -181,6 +181,11 @@ class RowsByOutcome:
     outcomes: Mapping[str, tuple[ByOutcome, int]]
 
     @property
+    def n_rows(self) -> int:
+        """Number of rows of the table, D."""
+        return len(self.table)
+
+    @property
     def n_records(self) -> int:
         """Number of records of a dataset."""
         return int(self.public.shape[1])

@@ -195,11 +195,11 @@ class Composition:
     def add(self, table: LinearisedTable) -> None:
         """One dataset."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            for inside, rows, (public, steps) in zip(
-                self._inside, table.domains.codes, self._choices, strict=True
-            ):
+            for margin_set, rows in enumerate(table.domains.codes):
+                public, steps = self._choices[margin_set]
                 chosen = np.searchsorted(steps, rows - public)
-                inside += self._means(table.linearised.inside(rows), chosen, steps.size)
+                inside = table.linearised.inside(rows)
+                self._inside[margin_set] += self._means(inside, chosen, steps.size)
             if table.linearised.outside is not None:
                 self._outside += table.linearised.outside
         self._weight += self._means(table.weight)[0]

@@ -57,6 +57,12 @@ class Noise:
         estimates.add_alone(self.survey.confidential.outcome, weight)
         self.sample = frames(self.spec, by_psu, estimates)
 
+    @property
+    def by_outcome(self) -> bool:
+        """Whether rows are by an outcome: a record may then change its row, which the sensitivities
+        here do not allow for."""
+        return self.spec.tables.by != self.spec.public_by
+
     def laplace(
         self, sensitivity: Rule, rng: np.random.Generator
     ) -> dict[str, dict[Key, pd.DataFrame]]:

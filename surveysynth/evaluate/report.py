@@ -25,7 +25,7 @@ from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE
 from surveysynth.release.facts import labels_of, rounding_of
 from surveysynth.release.tables.labels import listed
 from surveysynth.release.tables.rounding import ABSENT
-from surveysynth.release.tables.stub import stub_heading, stub_rows
+from surveysynth.release.tables.stub import level_heading, level_rows, stub_heading, stub_rows
 from surveysynth.report.page import PAGE_CSS, Picture, figure_section
 from surveysynth.report.style import MARK, colour_of, label_of
 from surveysynth.spec.mechanisms import epsilon_of_spec
@@ -134,14 +134,19 @@ def _table(comparison: Comparison, statistic: str, outcome: str | None) -> str:
     rounding = rounding_of(comparison.spec, labels)[statistic, outcome]
     sample = by_method[SAMPLE]
     head = "".join(_method_head(comparison, name) for name in by_method)
-    heading = escape(stub_heading(comparison.survey.design.by, labels))
+    by = comparison.spec.tables.by
+    if outcome is not None and statistic_of(statistic).by_level:
+        heading = escape(level_heading([outcome], labels))
+        stubs = level_rows(sample, by, labels, outcome)
+    else:
+        heading, stubs = escape(stub_heading(by, labels)), stub_rows(sample, by, labels)
     top = f"<tr><th>{heading}</th><th>Records</th>{head}</tr>"
     lines, group = [], ""
     columns = {
         name: list(zip(table["estimate"], table["se"], table["flag"], strict=True))
         for name, table in by_method.items()
     }
-    for index, row in enumerate(stub_rows(sample, comparison.survey.design.by, labels)):
+    for index, row in enumerate(stubs):
         if row.group != group:
             group = row.group
             span = 2 + len(by_method)
@@ -158,7 +163,8 @@ def _table(comparison: Comparison, statistic: str, outcome: str | None) -> str:
             )
         kind = ' class="strong"' if row.strong else ""
         indent = ' class="indent"' if row.indent else ""
-        n = f"{int(sample['n'].iloc[index]):,}"
+        known = sample["n"].notna().iloc[index]
+        n = f"{int(sample['n'].iloc[index]):,}" if known else ABSENT
         lines.append(
             f"<tr{kind}><th{indent}>{escape(row.label)}</th><td>{n}</td>{''.join(cells)}</tr>"
         )
@@ -176,7 +182,7 @@ def _notes(comparison: Comparison) -> str:
         "paper": "as published, which is not a bound on what a replaced record does to a mean",
         "honest": "the bound that covers the change of a mean's denominator too",
     }[comparison.sensitivity]
-    k = len(comparison.survey.design.by)
+    k = len(comparison.spec.tables.by)
     tables = sum(
         bool({LAPLACE, CONSISTENT} & set(by_method)) for by_method in comparison.tables.values()
     )

@@ -185,7 +185,12 @@ class Spec(BaseModel):
 
             with suppress(InputError):  # what is wrong with a formula is told where it is read
                 predictors = parse_formula(self.synthesizer.predictors).variables
-        return (*self.tables.by, *design, *predictors, *self.survey.public_columns)
+        return (*self.public_by, *design, *predictors, *self.survey.public_columns)
+
+    @property
+    def public_by(self) -> tuple[str, ...]:
+        """The by columns that are public; the others are outcomes."""
+        return tuple(name for name in self.tables.by if name not in self.synthesizer.outcome)
 
     @property
     def data_path(self) -> Path:

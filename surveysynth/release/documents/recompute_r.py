@@ -28,11 +28,15 @@ def _vector(texts: list[str]) -> str:
 
 
 def _header(setting: ExampleSetting) -> list[str]:
-    cell = setting.cell
     lines = [
         "# Leave a column out of CELL to sum over its levels.",
-        f"CELL <- setNames({_vector(list(cell.values()))}, {_vector(list(cell))})",
+        _cell_line("CELL", setting.cell),
     ]
+    if setting.variance_cell is not None:
+        lines.append(_cell_line("VARIANCE_CELL", setting.variance_cell))
+    if setting.level is not None:
+        level = r_text(setting.level) if isinstance(setting.level, str) else f"{setting.level!r}"
+        lines.append(f"LEVEL <- {level}  # the outcome is 1 there, else 0")
     names: list[tuple[str, str | None]] = [("OUTCOME", setting.outcome), ("WEIGHT", setting.weight)]
     if setting.variance_pair:
         names += zip(("VARIANCE_OUTCOME", "VARIANCE_WEIGHT"), setting.variance_pair, strict=True)
@@ -44,6 +48,10 @@ def _header(setting: ExampleSetting) -> list[str]:
     numbers = (("POPULATION", setting.population), ("DESIGN_EFFECT", setting.design_effect))
     lines += [f"{name} <- {value!r}" for name, value in numbers if value is not None]
     return [*lines, ""]
+
+
+def _cell_line(name: str, cell: dict[str, str]) -> str:
+    return f"{name} <- setNames({_vector(list(cell.values()))}, {_vector(list(cell))})"
 
 
 def _reading(setting: ExampleSetting) -> list[str]:
@@ -92,16 +100,16 @@ def _estimate(setting: ExampleSetting) -> list[str]:
     program = statistic_of(setting.statistic).r
     lines = [
         "estimate <- function(data) {",
-        "  inside <- rep(TRUE, nrow(data))",
-        "  for (column in names(CELL)) inside <- inside & data[[column]] == CELL[[column]]",
-        "  y <- data[[OUTCOME]]",
+        *_inside("CELL"),
+        f"  y <- {_outcome('OUTCOME', setting)}",
         "  w <- data[[WEIGHT]]",
         *(f"  {line}" for line in program.estimate),
     ]
     if setting.variance_pair:
         lines += [
             "  published <- value",
-            "  y <- data[[VARIANCE_OUTCOME]]",
+            *(_inside("VARIANCE_CELL") if setting.variance_cell is not None else ()),
+            f"  y <- {_outcome('VARIANCE_OUTCOME', setting)}",
             "  w <- data[[VARIANCE_WEIGHT]]",
             *(f"  {line}" for line in program.estimate),
         ]
@@ -114,6 +122,17 @@ def _estimate(setting: ExampleSetting) -> list[str]:
         "}",
         "",
     ]
+
+
+def _inside(cell: str) -> list[str]:
+    return [
+        "  inside <- rep(TRUE, nrow(data))",
+        f"  for (column in names({cell})) inside <- inside & data[[column]] == {cell}[[column]]",
+    ]
+
+
+def _outcome(name: str, setting: ExampleSetting) -> str:
+    return f"data[[{name}]]" if setting.level is None else f"as.numeric(data[[{name}]] == LEVEL)"
 
 
 def _total_variance(setting: ExampleSetting) -> list[str]:
