@@ -226,7 +226,7 @@ def logit_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArray,
     (array([0.007]), array([0.053]))
     """
     p = combined.estimate
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         half = _half_width(combined, level) / (p * (1.0 - p))
         centre = special.logit(np.where((p > 0.0) & (p < 1.0), p, np.nan))
     return special.expit(centre - half), special.expit(centre + half)
