@@ -12,15 +12,17 @@ from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
+from surveysynth._support.messages import listing
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.extremes import Sensitivity, of_means, of_totals, of_weights
 from surveysynth.estimation.margins import sums_by_row
-from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.outcome import Outcome, OutcomeKind, zero_one
 
 __all__ = [
     "COUNT",
+    "LEVEL",
     "MEAN",
     "PROPORTION",
     "SHARE",
@@ -32,7 +34,6 @@ __all__ = [
     "Rounding",
     "Statistic",
     "average",
-    "columns_of",
     "expansion",
     "statistic_of",
     "table_keys",
@@ -120,6 +121,10 @@ class Statistic:
         False for a statistic of the weights alone, which has one table whatever the outcomes.
     binary
         Whether the outcome must be 0 or 1 and enter its model as it is.
+    kinds
+        Of the outcomes that it is of; a table of one leaves the others out.
+    instead
+        For outcomes of another kind, what is of them, for messages.
     by_level
         Whether each row has a line a level of the outcome's discrete part; the array function then
         takes the indicator of one level.
@@ -154,6 +159,8 @@ class Statistic:
     r: Program
     needs_outcome: bool = True
     binary: bool = False
+    kinds: tuple[OutcomeKind, ...] = ("continuous", "semicontinuous")
+    instead: str = ""
     by_level: bool = False
     interval: Interval = "t"
     rounding: Rounding = "digits"
@@ -191,10 +198,38 @@ class Statistic:
         """Whether it is a number of units, the whole of which may be known."""
         return self.additive and not self.needs_outcome
 
-    def takes(self, outcome: Outcome) -> bool:
-        """Whether it can be made of an outcome: shares of what has levels, sums and means of
-        numbers, among which are 0 and 1."""
-        return outcome.is_discrete if self.by_level else outcome.kind != "categorical"
+    def columns(
+        self, outcomes: Sequence[Outcome], rows_by: Sequence[str] = ()
+    ) -> tuple[int | None, ...]:
+        """The columns of the outcomes that it is of: None for a statistic of none, empty where
+        it suits none of them. Not of those that rows are by, which do not vary within a row."""
+        if not self.needs_outcome:
+            return (None,)
+        suited: Sequence[int] = zero_one(outcomes)
+        if not self.binary:
+            suited = [j for j, outcome in enumerate(outcomes) if outcome.kind in self.kinds]
+        return tuple(j for j in suited if outcomes[j].name not in rows_by)
+
+    def misfit(self, outcomes: Sequence[Outcome], rows_by: Sequence[str] = ()) -> str:
+        """Why it suits none of the outcomes, with the remedy."""
+        if self.columns(outcomes):
+            return (
+                f"{self.name!r} has no outcome left: rows are by "
+                f"{listing([each.name for each in outcomes if each.name in rows_by])}, which does "
+                "not vary within a row. Leave one of both out."
+            )
+        got = ", ".join(f"{outcome.name} {outcome.kind}" for outcome in outcomes)
+        if self.binary:
+            transforms = listing([o.transform.kind for o in outcomes if o.kind == "continuous"])
+            also = f", transform {transforms}" if transforms else ""
+            return (
+                f"{self.name!r} needs an outcome of kind 'binary', or of 0 and 1 with "
+                f"synthesizer.transform = 'identity', got {got}{also}."
+            )
+        return (
+            f"{self.name!r} is of outcomes that are {' or '.join(self.kinds)}, got {got}."
+            f"{self.instead}"
+        )
 
 
 def expansion(
@@ -233,6 +268,12 @@ _PYTHON_MEAN = Program(
 _R_MEAN = Program(
     ("value <- sum((w * y)[inside]) / sum(w[inside])",),
     ("u <- w * inside * (y - value) / sum(w[inside])",),
+)
+
+#: What tables say of outcomes that are no amounts.
+_OF_LEVELS = (
+    " Of a binary outcome 'proportion' is the share of its last level, 'share' those of both, as "
+    "of all levels of a categorical one; what works for every outcome: 'count'."
 )
 
 COUNT = Statistic(
@@ -275,6 +316,7 @@ TOTAL = Statistic(
         ("u <- w * y * inside",),
         ("u <- w * (y * inside - value / POPULATION)",),
     ),
+    instead=_OF_LEVELS,
     rounding="whole",
     margins="sums",
     least_for_se=1,
@@ -289,6 +331,7 @@ MEAN = Statistic(
     linearise=average,
     python=_PYTHON_MEAN,
     r=_R_MEAN,
+    instead=_OF_LEVELS,
     margins="means",
     of_sums=_mean_of_sums,
     sensitivity=of_means,
@@ -302,6 +345,7 @@ PROPORTION = Statistic(
     python=_PYTHON_MEAN,
     r=_R_MEAN,
     binary=True,
+    kinds=("binary",),
     rounding="percent",
     interval="logit",
     margins="means",
@@ -319,6 +363,7 @@ SHARE = Statistic(
     linearise=average,
     python=_PYTHON_MEAN,
     r=_R_MEAN,
+    kinds=("semicontinuous", "binary", "categorical"),
     by_level=True,
     interval="logit",
     rounding="percent",
@@ -332,6 +377,9 @@ SHARE = Statistic(
         "level and 0 for others. The shares of a cell add up to 1."
     ),
 )
+
+LEVEL = "level"
+"""Column of the levels, in tables of a statistic by level."""
 
 STATISTICS: dict[str, Statistic] = {
     each.name: each for each in (COUNT, TOTAL, MEAN, PROPORTION, SHARE)
@@ -352,41 +400,13 @@ def values_of(statistic: Statistic, outcome: FloatArray | None, n: int) -> Float
     return np.ones(n) if outcome is None or not statistic.needs_outcome else outcome
 
 
-def columns_of(
-    statistic: Statistic, outcomes: Sequence[Outcome], rows_by: Sequence[str] = ()
-) -> tuple[int, ...]:
-    """The columns of the outcomes that a statistic is made of; none that the rows are made by,
-    which does not vary within a row."""
-    taken = [
-        (column, outcome.kind)
-        for column, outcome in enumerate(outcomes)
-        if outcome.name not in rows_by and statistic.takes(outcome)
-    ]
-    # A continuous outcome may be 0 or 1 too, where none is declared to be.
-    declared = statistic.binary and "binary" in [kind for _, kind in taken]
-    return tuple(column for column, kind in taken if kind == "binary" or not declared)
-
-
 def table_keys(
     statistics: Sequence[str], outcomes: Sequence[Outcome], rows_by: Sequence[str] = ()
 ) -> tuple[tuple[str, int | None], ...]:
-    """Every table: statistic and column of the outcomes, None for a statistic of none.
-
-    rows_by: the by variables. Raises ``InputError`` for a statistic that no outcome has.
-    """
-    keys: list[tuple[str, int | None]] = []
-    for name in statistics:
-        statistic = statistic_of(name)
-        if not statistic.needs_outcome:
-            keys.append((name, None))
-            continue
-        columns = columns_of(statistic, outcomes, rows_by)
-        if not columns:
-            kinds = ", ".join(f"{outcome.name} is {outcome.kind}" for outcome in outcomes)
-            wanted = "an outcome with levels or spikes" if statistic.by_level else "a number"
-            raise InputError(
-                f"A {name} needs {wanted} that the rows are not made by, but {kinds}; leave "
-                f"{name!r} out of the statistics."
-            )
-        keys += [(name, column) for column in columns]
-    return tuple(keys)
+    """Every table: statistic and column of the outcomes that it suits, None for a statistic of
+    none; rows_by: the by variables."""
+    return tuple(
+        (name, column)
+        for name in statistics
+        for column in statistic_of(name).columns(outcomes, rows_by)
+    )

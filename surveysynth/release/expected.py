@@ -110,8 +110,7 @@ class Expectation:
     @property
     def tables(self) -> tuple[Key, ...]:
         """Tables whose standard errors are told."""
-        keys = keys_of(self.spec, self.design)
-        return tuple(key for key in keys if _kind_of(key) is not None)
+        return tuple(key for key in keys_of(self.spec) if _kind_of(key) is not None)
 
     def ratios(
         self, key: Key, budgets: tuple[Budget, ...], *, factor: float = 1.0, records: int = 0

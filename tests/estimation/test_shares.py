@@ -21,7 +21,7 @@ from surveysynth.estimation.combining import Combined, combine, logit_interval, 
 from surveysynth.estimation.domains import ByOutcome, RowsByOutcome, build_domains, build_rows
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.sample_design import SampleDesign
-from surveysynth.estimation.statistics import table_keys
+from surveysynth.estimation.statistics import statistic_of, table_keys
 from surveysynth.estimation.taylor import DomainEstimates, estimate_domains
 from surveysynth.estimation.total_variance import TotalVariance, public_rows
 from surveysynth.inference.synthesis import SyntheticDataset
@@ -62,7 +62,8 @@ def test_equals_r_survey(case: dict[str, Any], linearisation: str) -> None:
     made = shares(case, linearisation)
     n = np.repeat(build_domains(FRAME, ["a", "b"], LEVELS).n, 3)
     assert made.df_design == case["df"]
-    assert (expected["estimate"] == 0).any() and (n == 1).any() and (n == 0).any()
+    assert (expected["estimate"] == 0).any()
+    assert {0, 1} <= set(n.tolist())
     for name in ("se", "lower", "upper"):  # R gives zero, or rounding, to the mean of one record
         expected[name][n == 1] = np.nan
     lower, upper = logit_interval(made, case["level"])
@@ -70,7 +71,7 @@ def test_equals_r_survey(case: dict[str, Any], linearisation: str) -> None:
     np.testing.assert_allclose(made.standard_error, expected["se"], rtol=1e-8, atol=1e-12)
     # At 0 and 1 R has no interval either, or one of rounding: from 0 to 1, or where the share is.
     edge = (expected["estimate"] < 1e-12) | (expected["estimate"] > 1 - 1e-12)
-    assert np.isnan(lower[edge & (n > 1)]).all() and np.isnan(upper[edge & (n > 1)]).all()
+    assert np.isnan([lower[edge], upper[edge]]).all()
     inside = ~edge
     np.testing.assert_allclose(lower[inside], expected["lower"][inside], rtol=1e-8)
     np.testing.assert_allclose(upper[inside], expected["upper"][inside], rtol=1e-8)
@@ -117,8 +118,8 @@ def test_shares_are_means_of_indicators_and_add_up() -> None:
         np.testing.assert_array_equal(made.standard_error[level::3], np.sqrt(mean.variance))
     # A margin is the mean of its cells, weighted by their estimated counts.
     weight = FRAME.groupby(["a", "b"])["weight"].sum()
-    rows = {tuple(row): share for row, share in zip(
-        domains.table[["a", "b"]].itertuples(index=False, name=None), by_row, strict=True)}  # fmt: skip
+    names = domains.table[["a", "b"]].itertuples(index=False, name=None)
+    rows = dict(zip(names, by_row, strict=True))
     of_cells = sum(weight.loc[cell] * rows[cell] for cell in weight.index) / weight.sum()
     np.testing.assert_allclose(of_cells, rows["All", "All"], rtol=1e-13)
 
@@ -128,7 +129,7 @@ def test_the_last_level_of_two_is_the_proportion() -> None:
     binary = Outcome("z", "binary")
     estimates = Estimates(
         build_domains(FRAME, ["a"], LEVELS), sample_design(RESULTS["cases"][2]),
-        table_keys(["proportion", "share", "mean"], [binary]), linearisation="ratio",
+        [("proportion", 0), ("share", 0), ("mean", 0)], linearisation="ratio",
         population_size=5000.0, outcomes=[binary],
     )  # fmt: skip
     estimates.add_alone(z[:, None], FRAME["weight"].to_numpy())
@@ -176,9 +177,10 @@ shares_or_edges = st.floats(1e-300, 1.0) | st.sampled_from([0.0, 1.0])
 def test_intervals_of_shares_stay_between_0_and_1(p: float, se: float, df: float) -> None:
     lower, upper = logit_interval(combined(p, se, df))
     if p in (0.0, 1.0):
-        assert np.isnan(lower[0]) and np.isnan(upper[0])
+        assert np.isnan([lower[0], upper[0]]).all()
     else:
-        assert 0.0 <= lower[0] <= p * (1 + 1e-9) and p * (1 - 1e-9) <= upper[0] <= 1.0
+        assert 0.0 <= lower[0] <= p * (1 + 1e-9)
+        assert p * (1 - 1e-9) <= upper[0] <= 1.0
 
 
 def test_intervals_are_mirrored_and_near_t_where_that_is_right() -> None:
@@ -203,15 +205,15 @@ def test_statistics_are_made_of_outcomes_that_have_them() -> None:
     ]  # fmt: skip
     keys = table_keys(["count", "total", "mean", "proportion", "share"], outcomes)
     assert [column for name, column in keys if name == "share"] == [1, 2, 3]
-    assert [column for name, column in keys if name == "mean"] == [0, 1, 2]
+    assert [column for name, column in keys if name == "mean"] == [0, 1]
     assert [column for name, column in keys if name == "proportion"] == [2]
     assert keys[0] == ("count", None)
     # Not of what the rows are made by.
     assert table_keys(["share"], outcomes, ["region", "employed"]) == (("share", 1), ("share", 3))
-    with pytest.raises(InputError, match="A share needs .*pay is continuous; leave 'share' out"):
-        table_keys(["share"], outcomes[:1])
-    with pytest.raises(InputError, match="A mean needs a number .*status is categorical"):
-        table_keys(["mean"], outcomes[3:])
+    assert table_keys(["share"], outcomes[:1]) == table_keys(["mean"], outcomes[2:]) == ()
+    share = statistic_of("share")
+    assert "got pay continuous" in share.misfit(outcomes[:1])
+    assert "rows are by 'employed'" in share.misfit(outcomes[2:3], ["employed"])
 
 
 # --- Rows by an outcome --------------------------------------------------------------------------
@@ -344,6 +346,7 @@ def test_what_a_sample_composes_is_found_for_rows_by_an_outcome() -> None:
     keys = [("count", None), ("mean", 0), ("share", 1)]
     truth: dict[str, list[FloatArray]] = {key[0]: [] for key in keys}
     told: dict[str, list[FloatArray]] = {key[0]: [] for key in keys}
+    wrong: dict[str, list[FloatArray]] = {key[0]: [] for key in keys}
     design = SampleDesign(np.zeros(n, dtype=np.int64))
     for repeat in range(repeats):
         cell = rng.choice(6, n, p=share)
@@ -373,16 +376,18 @@ def test_what_a_sample_composes_is_found_for_rows_by_an_outcome() -> None:
             by_region.add(data)
         for key, made in ((keys[0], estimates), (keys[1], estimates), (keys[2], by_region)):
             told[key[0]].append(_composition(made, key))
-    for name in truth:
-        variance = np.var(truth[name], axis=0, ddof=1)
+            wrong[key[0]].append(made.combined(key).within)
+    for name, expected_estimates in truth.items():
+        variance = np.var(expected_estimates, axis=0, ddof=1)
         chosen = variance > 1e-12
         ratio = np.mean(told[name], axis=0)[chosen] / variance[chosen]
         # 400 samples and 40 of them: Monte Carlo errors of about 7% and 4% a row; means take a
         # noise of theirs from 16 datasets, which adds a little.
         assert 0.85 < np.median(ratio) < 1.2, name
-        assert (ratio > 0.6).all() and (ratio < 1.8).all(), name
-        # The variance of one dataset is something else.
-        assert len(ratio) >= 4
+        assert ratio.min() > 0.6, name
+        assert ratio.max() < 1.8, name
+        # The variance of a dataset, in which outcomes are drawn as well, is another.
+        assert np.median(np.mean(wrong[name], axis=0)[chosen] / variance[chosen]) > 1.3
 
 
 def _composition(estimates: Estimates, key: Any) -> FloatArray:

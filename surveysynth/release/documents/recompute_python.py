@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from surveysynth.estimation.statistics import statistic_of
+from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.estimation.total_variance import public_row_columns
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import DEFAULT_WEIGHT_NAME, VARIANCE_SUFFIX, fraction_name
-from surveysynth.release.tables.table import LEVEL, ReleaseTable, well_filled
+from surveysynth.release.tables.table import ReleaseTable, well_filled
 from surveysynth.release.writers.csv import safe_text
-from surveysynth.survey.outcome import BINARY_LEVELS, OTHER_VALUES
+from surveysynth.survey.outcome import OTHER_VALUES
 
 if TYPE_CHECKING:
     from surveysynth.survey.survey import PublicDesign
@@ -39,7 +39,7 @@ class ExampleSetting:
 
     statistic: str
     rule: str
-    cell: dict[str, str]
+    cell: dict[str, Any]
     outcome: str
     weight: str
     variance_pair: tuple[str, str] | None
@@ -52,7 +52,7 @@ class ExampleSetting:
     design_effect: float | None = None
     public: tuple[str, ...] | None = None
     level: str | float | None = None
-    variance_cell: dict[str, str] | None = None
+    variance_cell: dict[str, Any] | None = None
 
     @property
     def codes(self) -> list[str]:
@@ -143,8 +143,10 @@ def _setting(
 
     others = [name for name in design.outcome_names if name not in table.by]
     outcome = table.outcome or (others or design.outcome_names)[0]
-    cell = {
-        written(each): written(str(record[each]))
+    # What is a whole number in the file is one in parquet alone: csv is read as text.
+    numbers = [o.name for o in design.outcomes if parquet and not o.is_labelled]
+    cell: dict[str, Any] = {
+        written(each): int(record[each]) if each in numbers else written(str(record[each]))
         for each in table.by
         if record[each] != facts.labels.of(each).margin
     }
@@ -185,14 +187,13 @@ def _level_of(
     if table.outcome is None:
         return None
     outcome = design.outcomes[design.outcome_names.index(table.outcome)]
-    named = not outcome.is_amount and outcome.levels != BINARY_LEVELS
     if table.categories:
         level = str(table.frame[LEVEL].iloc[row])
-    elif named:
+    elif outcome.is_labelled:
         level = outcome.levels[-1]
     else:
         return None
-    return written(level) if named else float(level)
+    return written(level) if outcome.is_labelled else float(level)
 
 
 def literal(value: Any) -> str:
@@ -222,13 +223,13 @@ def _header(setting: ExampleSetting) -> list[str]:
         f"CELL = {literal(setting.cell)}  # leave a column out to sum over its levels",
         f"OUTCOME, WEIGHT = {literal(setting.outcome)}, {literal(setting.weight)}",
     ]
-    if setting.level is not None:
-        lines.append(f"LEVEL = {literal(setting.level)}  # the outcome is 1 there, else 0")
     if setting.variance_cell is not None:
         lines.append(f"VARIANCE_CELL = {literal(setting.variance_cell)}")
     if setting.variance_pair:
         pair = ", ".join(map(literal, setting.variance_pair))
         lines.append(f"VARIANCE_OUTCOME, VARIANCE_WEIGHT = {pair}")
+    if setting.level is not None:
+        lines.append(f"LEVEL = {literal(setting.level)}  # whose share it is")
     if setting.public is not None:
         lines.append(f"PUBLIC = {literal(list(setting.public))}")
     lines.append(f"CODES = {literal(setting.codes)}")
@@ -297,19 +298,24 @@ def _variance(setting: ExampleSetting) -> list[str]:
     return [*lines, f"    return {factor}total", "", ""]
 
 
+def _y(setting: ExampleSetting, column: str) -> str:
+    """The outcome, or 1 where it has the level and 0 elsewhere."""
+    return f"data[{column}]" if setting.level is None else f"1.0 * (data[{column}] == LEVEL)"
+
+
 def _estimate(setting: ExampleSetting) -> list[str]:
     program = statistic_of(setting.statistic).python
     lines = [
         "def estimate(data):",
         *_inside("CELL"),
-        f"    y, w = {_outcome('OUTCOME', setting)}, data[WEIGHT]",
+        f"    y, w = {_y(setting, 'OUTCOME')}, data[WEIGHT]",
         *(f"    {line}" for line in program.estimate),
     ]
     if setting.variance_pair:
         lines += [
             "    published = value",
             *(_inside("VARIANCE_CELL") if setting.variance_cell is not None else ()),
-            f"    y, w = {_outcome('VARIANCE_OUTCOME', setting)}, data[VARIANCE_WEIGHT]",
+            f"    y, w = {_y(setting, 'VARIANCE_OUTCOME')}, data[VARIANCE_WEIGHT]",
             *(f"    {line}" for line in program.estimate),
         ]
     returned = "published" if setting.variance_pair else "value"
@@ -329,10 +335,6 @@ def _inside(cell: str) -> list[str]:
         f"    for column, code in {cell}.items():",
         "        inside &= data[column] == code",
     ]
-
-
-def _outcome(name: str, setting: ExampleSetting) -> str:
-    return f"data[{name}]" if setting.level is None else f"(data[{name}] == LEVEL).astype(float)"
 
 
 def _total_variance(setting: ExampleSetting) -> list[str]:

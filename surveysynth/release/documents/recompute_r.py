@@ -1,6 +1,7 @@
 """The worked example of a release's README in R, without packages (parquet files need arrow)."""
 
 import json
+from typing import Any
 
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.documents.recompute_python import ExampleSetting
@@ -34,9 +35,6 @@ def _header(setting: ExampleSetting) -> list[str]:
     ]
     if setting.variance_cell is not None:
         lines.append(_cell_line("VARIANCE_CELL", setting.variance_cell))
-    if setting.level is not None:
-        level = r_text(setting.level) if isinstance(setting.level, str) else f"{setting.level!r}"
-        lines.append(f"LEVEL <- {level}  # the outcome is 1 there, else 0")
     names: list[tuple[str, str | None]] = [("OUTCOME", setting.outcome), ("WEIGHT", setting.weight)]
     if setting.variance_pair:
         names += zip(("VARIANCE_OUTCOME", "VARIANCE_WEIGHT"), setting.variance_pair, strict=True)
@@ -45,13 +43,17 @@ def _header(setting: ExampleSetting) -> list[str]:
     if setting.public is not None:
         lines.append(f"PUBLIC <- {_vector(list(setting.public))}")
     lines.append(f"CODES <- {_vector(setting.codes)}")
-    numbers = (("POPULATION", setting.population), ("DESIGN_EFFECT", setting.design_effect))
+    if isinstance(setting.level, str):
+        lines.append(f"LEVEL <- {r_text(setting.level)}")
+    level = None if isinstance(setting.level, str) else setting.level
+    numbers = (("POPULATION", setting.population), ("DESIGN_EFFECT", setting.design_effect),
+               ("LEVEL", level))  # fmt: skip
     lines += [f"{name} <- {value!r}" for name, value in numbers if value is not None]
     return [*lines, ""]
 
 
-def _cell_line(name: str, cell: dict[str, str]) -> str:
-    return f"{name} <- setNames({_vector(list(cell.values()))}, {_vector(list(cell))})"
+def _cell_line(name: str, cell: dict[str, Any]) -> str:
+    return f"{name} <- setNames({_vector(list(map(str, cell.values())))}, {_vector(list(cell))})"
 
 
 def _reading(setting: ExampleSetting) -> list[str]:
@@ -96,12 +98,17 @@ def _variance(setting: ExampleSetting) -> list[str]:
     return [*lines, f"  {factor}total", "}", ""]
 
 
+def _y(setting: ExampleSetting, column: str) -> str:
+    """The outcome, or 1 where it has the level and 0 elsewhere."""
+    return f"data[[{column}]]" if setting.level is None else f"1 * (data[[{column}]] == LEVEL)"
+
+
 def _estimate(setting: ExampleSetting) -> list[str]:
     program = statistic_of(setting.statistic).r
     lines = [
         "estimate <- function(data) {",
         *_inside("CELL"),
-        f"  y <- {_outcome('OUTCOME', setting)}",
+        f"  y <- {_y(setting, 'OUTCOME')}",
         "  w <- data[[WEIGHT]]",
         *(f"  {line}" for line in program.estimate),
     ]
@@ -109,7 +116,7 @@ def _estimate(setting: ExampleSetting) -> list[str]:
         lines += [
             "  published <- value",
             *(_inside("VARIANCE_CELL") if setting.variance_cell is not None else ()),
-            f"  y <- {_outcome('VARIANCE_OUTCOME', setting)}",
+            f"  y <- {_y(setting, 'VARIANCE_OUTCOME')}",
             "  w <- data[[VARIANCE_WEIGHT]]",
             *(f"  {line}" for line in program.estimate),
         ]
@@ -129,10 +136,6 @@ def _inside(cell: str) -> list[str]:
         "  inside <- rep(TRUE, nrow(data))",
         f"  for (column in names({cell})) inside <- inside & data[[column]] == {cell}[[column]]",
     ]
-
-
-def _outcome(name: str, setting: ExampleSetting) -> str:
-    return f"data[[{name}]]" if setting.level is None else f"as.numeric(data[[{name}]] == LEVEL)"
 
 
 def _total_variance(setting: ExampleSetting) -> list[str]:

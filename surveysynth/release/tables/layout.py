@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from surveysynth.estimation.statistics import statistic_of
+from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.release.tables.labels import Labels, listed
 from surveysynth.release.tables.rounding import ABSENT, Rounding
 from surveysynth.release.tables.stub import (
@@ -23,7 +23,6 @@ from surveysynth.release.tables.stub import (
 from surveysynth.release.tables.table import (
     EMPTY_DATASET_FLAG,
     FLAG_SEPARATOR,
-    LEVEL,
     NO_SAMPLE_FLAG,
     SMALL_DATASET_FLAG,
     SMALL_SAMPLE,

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from surveysynth.errors import InputError
 from surveysynth.estimation.clusters import clusters_of
 from surveysynth.estimation.combining import (
     Combined,
@@ -24,7 +23,7 @@ from surveysynth.estimation.statistics import statistic_of, table_keys
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
 from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import listed
-from surveysynth.release.tables.table import LEVEL, ReleaseTable, TableNumbers, make_table
+from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.base import Mechanism
@@ -53,18 +52,9 @@ def public_domains(spec: "Spec", design: "PublicDesign") -> Domains:
     return build_domains(design.frame, spec.public_by, design.levels, margins)
 
 
-def keys_of(spec: "Spec", design: "PublicDesign") -> tuple[Key, ...]:
-    """Every table that a specification asks for, in its order.
-
-    Raises ``InputError`` for a statistic that no outcome has.
-    """
-    by, statistics = spec.tables.by, spec.tables.statistics
-    if LEVEL in by and any(statistic_of(name).by_level for name in statistics):
-        raise InputError(
-            f"tables.by: {LEVEL!r} is what tables of shares call the levels of an outcome; give "
-            "the column another name."
-        )
-    return table_keys(statistics, design.outcomes, by)
+def keys_of(spec: "Spec") -> tuple[Key, ...]:
+    """Every table that a specification asks for, in its order."""
+    return table_keys(spec.tables.statistics, spec.declared, spec.tables.by)
 
 
 def estimates_for(
@@ -75,7 +65,7 @@ def estimates_for(
     return Estimates(
         rows_of(spec, design),
         SampleDesign.from_public(design),
-        keys_of(spec, design),
+        keys_of(spec),
         linearisation=spec.linearisation,
         population_size=design.population_size,
         draws=1 if alone else spec.privacy.m,
@@ -125,10 +115,25 @@ def _table(
         rows.table,
         numbers,
         level=level,
-        notes=_notes(spec, design, statistic),
+        notes=[*_level_note(spec, design, key), *_notes(spec, design, statistic)],
         flags=policy_of(spec.tables.flags, spec.tables.flag_action),
         categories=estimates.levels(key),
     )
+
+
+def _level_note(spec: "Spec", design: "PublicDesign", key: Key) -> list[str]:
+    """Whose share a proportion is, where levels have names."""
+    statistic, column = key
+    if column is None or not statistic_of(statistic).binary:
+        return []
+    outcome = design.outcomes[column]
+    if not outcome.is_labelled:
+        return []
+    level = outcome.levels[-1]
+    label = spec.labels[outcome.name].levels.get(level, level) if outcome.name in spec.labels else (
+        level
+    )
+    return [f"Of all with a value of {outcome.name}, the share of {label!r}."]
 
 
 def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from surveysynth.estimation.statistics import LEVEL
 from surveysynth.release.tables.labels import Labels, listed
-from surveysynth.release.tables.table import LEVEL
 
 if TYPE_CHECKING:
     import pandas as pd

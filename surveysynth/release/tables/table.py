@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
-from surveysynth.estimation.statistics import statistic_of
+from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.release.tables.flags import FlagPolicy, Published
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ SMALL_DATASET_FLAG = f"synthetic n<{SMALL_SAMPLE}"
 """The same of rows by an outcome, in the dataset that has fewest records there."""
 
 SIZE_FLAGS = (NO_SAMPLE_FLAG, SMALL_SAMPLE_FLAG, EMPTY_DATASET_FLAG, SMALL_DATASET_FLAG)
-
-LEVEL = "level"
-"""Column of the levels, in tables of a statistic by level."""
 
 _NUMBERS = ("estimate", "se", "df", "df_design", "ci_lower", "ci_upper")
 _WITHHELD = ("estimate", "se", "df", "ci_lower", "ci_upper")
