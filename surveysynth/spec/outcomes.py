@@ -170,8 +170,9 @@ def _section_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> li
             )
     weight = sections.get(WEIGHT)
     if weight is not None:
-        other = sorted(weight.model_fields_set - {*_OF_MOMENTS})
-        if WEIGHT in synthesizer.outcome or (other and other != ["kind"]):
+        own = {*_OF_MOMENTS} | ({"kind"} if weight.kind == "continuous" else set())
+        other = sorted(weight.model_fields_set - own)
+        if WEIGHT in synthesizer.outcome or other:
             key = f".{other[0]}" if other else ""
             problems.append(
                 f"outcomes.{WEIGHT}{key}: this section is of the sampling weight and takes centre "
