@@ -118,8 +118,8 @@ def has_lonely_stratum(design: "PublicDesign") -> bool:
 def _example_row(table: ReleaseTable, design: "PublicDesign") -> int:
     frame = table.frame
     shown = frame["se"].notna()
-    if table.categories:  # a level or a spike, which a program can compare with
-        shown &= frame[LEVEL] != OTHER_VALUES
+    if table.categories:  # a level or a spike, which a program can compare with, and not of none
+        shown &= (frame[LEVEL] != OTHER_VALUES) & frame["ci_lower"].notna()
     # The average rule counts strata by the row's own records: show it where it is simplest.
     if not (has_lonely_stratum(design) and design.lonely_psu == "average"):
         for wanted in (~frame["is_margin"] & shown, shown):
