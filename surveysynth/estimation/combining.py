@@ -219,9 +219,9 @@ def logit_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArray,
     Examples
     --------
     >>> import numpy as np
-    >>> from surveysynth.estimation.combining import combine, logit_interval
-    >>> share = combine(np.full((3, 1, 1), 0.02), np.full((3, 1, 1), 0.0001), df_design=100)
-    >>> lower, upper = logit_interval(share)
+    >>> import surveysynth as ss
+    >>> share = ss.combine(np.full((3, 1, 1), 0.02), np.full((3, 1, 1), 0.0001), df_design=100)
+    >>> lower, upper = ss.logit_interval(share)
     >>> lower.round(3), upper.round(3)
     (array([0.007]), array([0.053]))
     """
