@@ -8,16 +8,15 @@ noise look here and nowhere else.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from surveysynth._support.messages import listing
-from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.extremes import Sensitivity, of_means, of_totals, of_weights
-from surveysynth.estimation.margins import sums_by_row
+from surveysynth.estimation.linearised import Linearise, Linearised, average, expansion
 from surveysynth.survey.outcome import Outcome, OutcomeKind, zero_one
 
 __all__ = [
@@ -46,41 +45,6 @@ digits of an outcome's own label go before the last three."""
 
 Interval: TypeAlias = Literal["t", "logit"]
 """estimate ± t SE, or the same on the logit scale, which stays between 0 and 1."""
-
-
-@dataclass(frozen=True, eq=False)
-class Linearised:
-    """Estimates of D rows and the linearised variable u of n records.
-
-    Attributes
-    ----------
-    estimate
-        Of each row, (D,); NaN where it has none.
-    inside
-        From the row that each record is in, (n,) for one margin set, to its u there, (n,).
-    outside
-        Of each row, (D,): a record that is not in it has u = -outside times its weight. None
-        where such a record has u = 0.
-    """
-
-    estimate: FloatArray
-    inside: Callable[[IntArray], FloatArray]
-    outside: FloatArray | None = None
-
-
-class Linearise(Protocol):
-    """The array function of a statistic.
-
-    weight (n,); outcome (n,) in original units, ones for a statistic of no outcome; calibrated:
-    the weights are scaled to a known sum, and u allows for it. Rows without records may divide
-    zero by zero.
-    """
-
-    def __call__(
-        self, domains: Domains, weight: FloatArray, outcome: FloatArray, *, calibrated: bool
-    ) -> Linearised:
-        """The estimates and the linearised variable."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -223,34 +187,13 @@ class Statistic:
             transforms = listing([o.transform.kind for o in outcomes if o.kind == "continuous"])
             also = f", transform {transforms}" if transforms else ""
             return (
-                f"{self.name!r} needs an outcome of kind 'binary', or of 0 and 1 with "
+                f"{self.name!r} needs an outcome of 0 and 1: of kind 'binary', or with "
                 f"synthesizer.transform = 'identity', got {got}{also}."
             )
         return (
             f"{self.name!r} is of outcomes that are {' or '.join(self.kinds)}, got {got}."
             f"{self.instead}"
         )
-
-
-def expansion(
-    domains: Domains, weight: FloatArray, outcome: FloatArray, *, calibrated: bool
-) -> Linearised:
-    """Counts (outcome 1) and totals: t_d = sum of w y, u = w y d, or w (y d - t_d / N)."""
-    total = sums_by_row(domains, weight * outcome)
-    if not calibrated:
-        return Linearised(total, lambda rows: weight * outcome)
-    centre = total / sums_by_row(domains, weight)[0]  # row 0 is the whole
-    return Linearised(total, lambda rows: weight * (outcome - centre[rows]), centre)
-
-
-def average(
-    domains: Domains, weight: FloatArray, outcome: FloatArray, *, calibrated: bool
-) -> Linearised:
-    """Means and proportions: t_d / N_d, u = w d (y - mean) / N_d, calibrated or not."""
-    size = sums_by_row(domains, weight)
-    mean = sums_by_row(domains, weight * outcome) / size
-    scale = 1.0 / size
-    return Linearised(mean, lambda rows: weight * (outcome - mean[rows]) * scale[rows])
 
 
 def _total_of_sums(size: FloatArray, total: FloatArray) -> FloatArray:

@@ -8,10 +8,18 @@ from pydantic import BeforeValidator, Field
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
+from surveysynth.estimation.statistics import LEVEL, STATISTICS
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.models import get_model, registered
 from surveysynth.spec.privacy import PrivacySection
-from surveysynth.spec.sections import Name, Section, SurveySection, SynthesizerSection
+from surveysynth.spec.sections import (
+    LabelSection,
+    Name,
+    Section,
+    SurveySection,
+    SynthesizerSection,
+    TablesSection,
+)
 from surveysynth.survey.outcome import Outcome, OutcomeKind, needs_general_form
 from surveysynth.survey.transforms import Transform, TransformKind
 
@@ -126,9 +134,14 @@ def _transform(
 
 
 def outcome_problems(
-    survey: SurveySection, synthesizer: SynthesizerSection, sections: Outcomes
+    survey: SurveySection,
+    synthesizer: SynthesizerSection,
+    sections: Outcomes,
+    *,
+    known_model: bool = True,
 ) -> list[str]:
-    """What cannot be in sections of outcomes, or not with this model or sample."""
+    """What cannot be in sections of outcomes, or not with this model or sample; ``known_model``:
+    whether the name of the model is enough to tell what it takes."""
     problems = _section_problems(synthesizer, sections)
     declared = []
     for name in synthesizer.outcome:
@@ -147,7 +160,8 @@ def outcome_problems(
                 f"{centre!r}."
             )
     problems += count_problems(synthesizer, sections)
-    problems += kind_problems(synthesizer, declared)
+    if known_model:
+        problems += kind_problems(synthesizer, declared)
     general = needs_general_form(declared) or bool(synthesizer.covariance_by)
     if general and survey.psu is not None and survey.design_effect is None:
         problems.append(
@@ -219,6 +233,53 @@ def kind_problems(synthesizer: SynthesizerSection, declared: Sequence[Outcome]) 
 def _able(holds: Any) -> str:
     """The models whose kinds of outcomes satisfy a condition, as a remedy."""
     return "use model = " + " or ".join(repr(m.name) for m in registered() if holds(m.kinds))
+
+
+def label_problems(outcomes: Sequence[Outcome], labelled: Mapping[str, Sequence[str]]) -> list[str]:
+    """Labels, by column, of levels that an outcome does not have."""
+    return [
+        f"labels.{outcome.name}.levels: {code!r} is not among the levels of the outcome, "
+        f"{listing(outcome.levels)}.{nearest(code, outcome.levels)}"
+        for outcome in outcomes
+        if outcome.levels
+        for code in labelled.get(outcome.name, ())
+        if code not in outcome.levels
+    ]
+
+
+def by_problems(
+    tables: TablesSection,
+    declared: Sequence[Outcome],
+    labels: Mapping[str, LabelSection],
+    *,
+    study: bool,
+) -> list[str]:
+    """Outcomes that rows of tables cannot be made by."""
+    problems = []
+    for outcome in declared:
+        name, margin = outcome.name, labels.get(outcome.name, LabelSection()).margin
+        if name not in tables.by:
+            continue
+        if outcome.is_amount:
+            problems.append(
+                f"tables.by: {name!r} is an amount; rows are by public columns, and by binary or "
+                "categorical outcomes. Declare classes of it as an outcome of their own."
+            )
+        elif study:
+            problems.append(
+                f"tables.by: {name!r} is an outcome; rows of a study are by public columns."
+            )
+        elif margin in outcome.levels:
+            problems.append(
+                f"tables.by: {name!r} has a level {margin!r}, the name of its margin; set another: "
+                f'[labels.{name}] margin = "Total".'
+            )
+    if LEVEL in tables.by and any(STATISTICS[name].by_level for name in tables.statistics):
+        problems.append(
+            f"tables.by: tables of shares have a column {LEVEL!r} of their own; give the one in "
+            "the data another name."
+        )
+    return problems
 
 
 def count_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> list[str]:

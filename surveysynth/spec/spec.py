@@ -16,11 +16,13 @@ from pydantic_core import ErrorDetails
 
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
-from surveysynth.estimation.statistics import LEVEL, STATISTICS
+from surveysynth.estimation.statistics import STATISTICS
 from surveysynth.spec.outcomes import (
     WEIGHT,
     OutcomeSection,
+    by_problems,
     declared_outcome,
+    label_problems,
     outcome_problems,
     strict_problems,
 )
@@ -35,6 +37,9 @@ from surveysynth.spec.study import StudySection
 from surveysynth.spec.wording import expected, nearest_choice, shown, where_of
 from surveysynth.survey.outcome import Outcome, needs_general_form
 from surveysynth.survey.transforms import Transform
+
+#: In the place of a file, where the survey is in memory and the model may be an object.
+NO_FILE = "specification.toml"
 
 _SECTIONS: dict[str, type[BaseModel]] = {
     "survey": SurveySection,
@@ -91,8 +96,17 @@ class Spec(BaseModel):
             )
         problems += self._pattern_problems()
         problems += self._group_problems()
-        wrong = outcome_problems(self.survey, synthesizer, self.outcomes)
-        problems += wrong or [*self._statistic_problems(), *self._by_problems()]
+        wrong = outcome_problems(
+            self.survey, synthesizer, self.outcomes,
+            known_model=not (synthesizer.is_program and self.path == Path(NO_FILE)),
+        )  # fmt: skip
+        problems += wrong or [
+            *self._statistic_problems(),
+            *by_problems(self.tables, self.declared, self.labels, study=self.study is not None),
+        ]
+        if not wrong:
+            levels = {name: tuple(label.levels) for name, label in self.labels.items()}
+            problems += label_problems(self.declared, levels)
         if not wrong and self.privacy.strict:
             problems += strict_problems(
                 self.survey, synthesizer, self.privacy, self.outcomes, self.public_names,
@@ -194,35 +208,6 @@ class Spec(BaseModel):
             for name in self.tables.statistics
             if not STATISTICS[name].columns(self.declared, self.tables.by)
         ]
-
-    def _by_problems(self) -> list[str]:
-        """Outcomes that rows cannot be made by."""
-        by, problems = self.tables.by, []
-        for outcome in self.declared:
-            if outcome.name not in by:
-                continue
-            if outcome.is_amount:
-                problems.append(
-                    f"tables.by: {outcome.name!r} is an amount; rows are by public columns, and by "
-                    "binary or categorical outcomes. Declare classes of it as an outcome of their "
-                    "own."
-                )
-            elif self.study is not None:
-                problems.append(
-                    f"tables.by: {outcome.name!r} is an outcome; rows of a study are by public "
-                    "columns."
-                )
-            elif self.margin_label(outcome.name) in outcome.levels:
-                problems.append(
-                    f"tables.by: {outcome.name!r} has a level {self.margin_label(outcome.name)!r}, "
-                    f'the name of its margin; set another: [labels.{outcome.name}] margin = "Total"'
-                )
-        if LEVEL in by and any(STATISTICS[name].by_level for name in self.tables.statistics):
-            problems.append(
-                f"tables.by: tables of shares have a column {LEVEL!r} of their own; give the one "
-                "in the data another name."
-            )
-        return problems
 
     @property
     def declared(self) -> tuple[Outcome, ...]:
