@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.statistics import Statistic
 from surveysynth.estimation.taylor import LinearisedTable
 
 #: Between-draw standard deviations below this share of the estimate are rounding, not synthesis:
@@ -183,8 +184,64 @@ def t_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArray, Flo
     >>> lower.round(3), upper.round(3)
     (array([9.016]), array([12.984]))
     """
+    half = _half_width(combined, level)
+    return combined.estimate - half, combined.estimate + half
+
+
+def logit_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+    """The interval of a share that stays between 0 and 1: that of its logit, by a t quantile.
+
+    expit(logit p ± t SE / (p (1 - p))), as R's ``svyciprop(method = "xlogit")``.
+
+    Parameters
+    ----------
+    combined
+        Of ``combine``.
+    level
+        Strictly between 0 and 1.
+
+    Returns
+    -------
+    tuple of arrays (D,)
+        Lower and upper ends; NaN where there is no standard error, and at 0 and 1, where records
+        that are all alike say nothing of how far the share may be from there.
+
+    Raises
+    ------
+    InputError
+        If the level is not strictly between 0 and 1.
+
+    References
+    ----------
+    Korn and Graubard (1998), Confidence intervals for proportions with small expected number of
+    positive counts estimated from survey data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> share = ss.combine(np.full((3, 1, 1), 0.02), np.full((3, 1, 1), 0.0001), df_design=100)
+    >>> lower, upper = ss.logit_interval(share)
+    >>> lower.round(3), upper.round(3)
+    (array([0.007]), array([0.053]))
+    """
+    p = combined.estimate
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        half = _half_width(combined, level) / (p * (1.0 - p))
+        centre = special.logit(np.where((p > 0.0) & (p < 1.0), p, np.nan))
+    return special.expit(centre - half), special.expit(centre + half)
+
+
+def interval_of(
+    statistic: Statistic, combined: Combined, level: float
+) -> tuple[FloatArray, FloatArray]:
+    """The interval (D,) that tables of a statistic show."""
+    return {"t": t_interval, "logit": logit_interval}[statistic.interval](combined, level)
+
+
+def _half_width(combined: Combined, level: float) -> FloatArray:
+    """Of the t interval, (D,); raises ``InputError`` for a level that is none."""
     if not 0.0 < level < 1.0:
         raise InputError(f"The level of an interval must lie between 0 and 1, but got {level}.")
     quantile = np.asarray(stats.t.ppf(0.5 * (1.0 + level), combined.df), dtype=np.float64)
-    half = quantile * combined.standard_error
-    return combined.estimate - half, combined.estimate + half
+    return np.asarray(quantile * combined.standard_error)

@@ -14,6 +14,7 @@ import pandas as pd
 from surveysynth._support.types import FloatArray
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.statistics import LEVEL
 from surveysynth.evaluate.parts import Part, PartShare, parts_of, parts_of_amount, share_of
 from surveysynth.evaluate.sample import (
     FAR,
@@ -40,11 +41,12 @@ MOST_RECORDS = 1_000_000
 class Findings:
     """What a look at a release beside its sample found.
 
-    rows: by table, frames (D) with the by-columns, is_margin, n, published and published_se,
-    sample and sample_se, difference in standard errors of the sample (NaN where there is none) and
-    beyond, whether it is larger than ``FAR``; shares: by variable, of levels, spikes and tails;
-    dataset: the first synthetic one, of ``chosen`` records; clipped: how many lie outside the ball
-    of noisy statistics, None for another mechanism.
+    rows: by table, frames (D) with the by-columns (of shares the level before them), is_margin, n
+    (missing for rows by an outcome, which hold other records in every dataset and in the sample),
+    published and published_se, sample and sample_se, difference in standard errors of the sample
+    (NaN where there is none) and beyond, whether it is larger than ``FAR``; shares: by variable, of
+    levels, spikes and tails; dataset: the first synthetic one, of ``chosen`` records; clipped: how
+    many lie outside the ball of noisy statistics, None for another mechanism.
     """
 
     facts: "ReleaseFacts"
@@ -102,7 +104,9 @@ def judge(
     sample = sample_tables(without_flags(facts.spec), survey)
     rows = {
         (table.statistic, table.outcome): beside(
-            table.frame, sample[table.statistic, table.outcome], table.by
+            table.frame,
+            sample[table.statistic, table.outcome],
+            (LEVEL, *table.by) if table.categories else table.by,
         )
         for of_statistic in tables.values()
         for table in of_statistic

@@ -13,7 +13,7 @@ import numpy as np
 
 from surveysynth.evaluate.adequacy import Findings, Tables, chosen, judge, thinned
 from surveysynth.evaluate.distributions import Curve, outcome_row, weight_panel
-from surveysynth.evaluate.pages import body_lines, heading_of
+from surveysynth.evaluate.pages import body_lines, heading_of, stub_of
 from surveysynth.evaluate.parts import PartShare
 from surveysynth.evaluate.sample import FAR, distances, sample_weight
 from surveysynth.evaluate.synthesizers import Key
@@ -26,7 +26,6 @@ from surveysynth.release.folder.bundle import (
     REALISED_NAME,
 )
 from surveysynth.release.tables.rounding import ABSENT, show_ratio, to_percent
-from surveysynth.release.tables.stub import stub_heading
 from surveysynth.report.page import Picture, bullets, figure_section, scrolled, whole_page
 from surveysynth.report.style import MARK, colour_of, draw, new_figure, png_bytes
 
@@ -222,7 +221,7 @@ def _summary(found: Findings) -> str:
 
 def _table(found: Findings, key: Key, table: "pd.DataFrame") -> str:
     """Published rows beside the sample's."""
-    facts, by = found.facts, found.survey.design.by
+    facts = found.facts
     rounding = rounding_of(facts.spec, facts.labels)[key]
 
     def number(estimate: float, se: float) -> str:
@@ -236,13 +235,14 @@ def _table(found: Findings, key: Key, table: "pd.DataFrame") -> str:
         published = number(row["published"], row["published_se"])
         sample = number(row["sample"], row["sample_se"])
         cells.append(f"{published}{sample}<td>{show_ratio(row['difference'])}{mark}</td>")
+    heading, rows = stub_of(key, table, facts.spec.tables.by, facts.labels)
     head = (
-        f"<tr><th>{escape(stub_heading(by, facts.labels))}</th><th>Records</th><th>Published</th>"
+        f"<tr><th>{escape(heading)}</th><th>Records</th><th>Published</th>"
         "<th>Sample</th><th>Difference in SE</th></tr>"
     )
     title = heading_of(facts.labels, *key)
     caption = f"{title}: estimates, standard errors in brackets"
-    lines = body_lines(table, by, facts.labels, cells, 5)
+    lines = body_lines(rows, table["n"], cells, span=5)
     return f"<h2>{escape(title)}</h2>{scrolled(caption, [head], lines, 'side')}"
 
 

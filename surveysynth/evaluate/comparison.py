@@ -211,6 +211,9 @@ class _Made:
 
     def add_noise(self, methods: Sequence[str], sensitivity: Rule) -> None:
         """The methods without a model, of those that are named."""
+        if self._noise.by_outcome:
+            self.left_out.update(dict.fromkeys(methods, "noise is made in rows by public columns."))
+            return
         if {LAPLACE, CONSISTENT} & set(methods):
             rng = np.random.default_rng(self.streams.noise)
             for name, tables in self._noise.laplace(sensitivity, rng).items():

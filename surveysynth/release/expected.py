@@ -25,7 +25,7 @@ from surveysynth.mechanisms.noisy_statistics.misdeclared import (
 from surveysynth.mechanisms.noisy_statistics.run import required_design
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model
-from surveysynth.release.tables.making import domains_of, keys_of
+from surveysynth.release.tables.making import keys_of, public_domains
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +67,7 @@ class UnitLimit:
 
 
 class Expectation:
-    """What public inputs tell about the errors of a release.
+    """What public inputs tell about the errors of a release, in rows by public columns.
 
     Raises ``InputError`` for a model without such statistics, with what works, and where too few
     records are left for the residual variance.
@@ -79,7 +79,7 @@ class Expectation:
         self.spec, self.design, self.model = spec.for_records(design.n), design, model
         self.settings: NoisySettings = noisy_settings_of(spec)
         self.noise, self.columns = required_design(model, design, self.settings)
-        self.domains: Domains = domains_of(spec, design)
+        self.domains: Domains = public_domains(spec, design)
         self.unit_size = self.settings.unit_size(design)
         self.cells = _CellsOfRows.of(design, self.domains)
 

@@ -140,9 +140,9 @@ def _design_of(spec: Spec, source: Path, dropped: int) -> PublicDesign:
     frame = table.read(table.columns)
     if file_format == "csv":
         frame = frame.rename(columns=plain_text).map(plain_text)
-    section, synthesizer, tables = spec.survey, spec.synthesizer, spec.tables
+    section, synthesizer = spec.survey, spec.synthesizer
     roles = make_roles(
-        synthesizer.outcome, section.weight, tables.by, section.strata, section.psu, None,
+        synthesizer.outcome, section.weight, spec.public_by, section.strata, section.psu, None,
         synthesizer.predictors, section.public_columns,
     )  # fmt: skip
     assert synthesizer.predictors is not None  # a release writes the formula that it used

@@ -50,7 +50,7 @@ def read_survey(spec: "Spec") -> "Survey":
         table.read(roles.needed),
         outcomes=spec.declared,
         weight=section.weight,
-        by=tables.by,
+        by=spec.public_by,
         strata=section.strata,
         psu=section.psu,
         fpc=section.fpc,
@@ -115,7 +115,7 @@ def _open(spec: "Spec") -> "tuple[Table, Roles]":
         )
     section, synthesizer, source = spec.survey, spec.synthesizer, str(spec.data_path)
     roles = make_roles(
-        synthesizer.outcome, section.weight, spec.tables.by, section.strata, section.psu,
+        synthesizer.outcome, section.weight, spec.public_by, section.strata, section.psu,
         section.fpc, synthesizer.predictors, section.public_columns,
     )  # fmt: skip
     table = open_table(spec.data_path)
@@ -136,7 +136,7 @@ def _level_order(spec: "Spec") -> dict[str, tuple[str, ...]]:
 
 
 def _margin_labels(spec: "Spec") -> dict[str, str]:
-    return {name: spec.margin_label(name) for name in spec.tables.by}
+    return {name: spec.margin_label(name) for name in spec.public_by}
 
 
 def model_of(spec: "Spec") -> "Model":

@@ -22,6 +22,7 @@ from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.outcomes import (
     WEIGHT,
     OutcomeSection,
+    by_problems,
     declared_outcome,
     label_problems,
     outcome_problems,
@@ -110,7 +111,10 @@ class Spec(BaseModel):
             self.survey, synthesizer, self.outcomes,
             known_model=not (synthesizer.is_program and self.path == Path(NO_FILE)),
         )  # fmt: skip
-        problems += wrong or self._statistic_problems()
+        problems += wrong or [
+            *self._statistic_problems(),
+            *by_problems(self.tables, self.declared, self.labels, study=self.study is not None),
+        ]
         if not wrong:
             levels = {name: tuple(label.levels) for name, label in self.labels.items()}
             problems += label_problems(self.declared, levels)
@@ -200,7 +204,7 @@ class Spec(BaseModel):
 
     def _group_problems(self) -> list[str]:
         """Columns that a spread by groups may not be by."""
-        allowed = dict.fromkeys((*self.tables.by, *self._predictors))
+        allowed = dict.fromkeys((*self.public_by, *self._predictors))
         return [
             f"synthesizer.covariance_by: {name!r} is not among the columns of the tables and the "
             f"predictors ({listing(tuple(allowed)) or 'none'}).{nearest(name, allowed)}"
@@ -211,9 +215,9 @@ class Spec(BaseModel):
     def _statistic_problems(self) -> list[str]:
         """Statistics that none of the outcomes has."""
         return [
-            f"tables.statistics: {STATISTICS[name].misfit(self.declared)}"
+            f"tables.statistics: {STATISTICS[name].misfit(self.declared, self.tables.by)}"
             for name in self.tables.statistics
-            if not STATISTICS[name].columns(self.declared)
+            if not STATISTICS[name].columns(self.declared, self.tables.by)
         ]
 
     @property
@@ -245,7 +249,12 @@ class Spec(BaseModel):
     def public_names(self) -> tuple[str, ...]:
         """Columns that are public by their part: by, strata, psu, predictors, public_columns."""
         design = [name for name in (self.survey.strata, self.survey.psu) if name is not None]
-        return (*self.tables.by, *design, *self._predictors, *self.survey.public_columns)
+        return (*self.public_by, *design, *self._predictors, *self.survey.public_columns)
+
+    @property
+    def public_by(self) -> tuple[str, ...]:
+        """The by columns that are public; the others are outcomes."""
+        return tuple(name for name in self.tables.by if name not in self.synthesizer.outcome)
 
     @property
     def data_path(self) -> Path:

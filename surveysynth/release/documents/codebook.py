@@ -109,7 +109,22 @@ def _synthetic_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
         "type": "number",
         "unit": labels.of(base).unit,
     }
-    return column if is_weight else {**column, **_of_kind(facts, base)}
+    if is_weight:
+        return column
+    column = {**column, **_of_kind(facts, base)}
+    return _classifying(facts, column) if name in facts.spec.tables.by else column
+
+
+def _classifying(facts: ReleaseFacts, column: dict[str, Any]) -> dict[str, Any]:
+    """The entry of an outcome that rows of the tables are made by."""
+    return {
+        **column,
+        "meaning": f"{column['meaning']}; classifies the tables, whose rows by it hold other "
+        "synthetic records in every dataset: how many sample records lie there is confidential and "
+        "is not published",
+        "roles": [*column["roles"], "table"],
+        "margin_in_tables": facts.labels.of(column["name"]).margin,
+    }
 
 
 def _meaning(outcome: Outcome) -> str:

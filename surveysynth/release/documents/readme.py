@@ -17,7 +17,12 @@ from surveysynth.release.folder.microdata import (
     synthetic_column_names,
 )
 from surveysynth.release.tables.flags import policy_of
-from surveysynth.release.tables.table import NO_SAMPLE_FLAG, SMALL_SAMPLE_FLAG
+from surveysynth.release.tables.table import (
+    EMPTY_DATASET_FLAG,
+    NO_SAMPLE_FLAG,
+    SMALL_DATASET_FLAG,
+    SMALL_SAMPLE_FLAG,
+)
 from surveysynth.report.formats import TABLES_FOLDER, table_files
 from surveysynth.survey.survey import PublicDesign
 
@@ -132,13 +137,35 @@ def _files(facts: ReleaseFacts) -> list[str]:
         "Columns of the csv tables: the classifying columns (a margin has its own code), "
         "`is_margin`, `estimate`, `se` (standard error), `df` (degrees of freedom of the "
         "interval), `df_design` (those of the design), `ci_lower` and `ci_upper` "
-        f"({100 * tables.level:.4g}% interval), `n` (sample records), `flag`. "
+        f"({100 * tables.level:.4g}% interval), `n` (sample records), `flag`. {_lines(facts)}"
         f"The flag `{SMALL_SAMPLE_FLAG}` marks few sample records, `{NO_SAMPLE_FLAG}` a cell "
         "without any, which has no estimate. The mean of one record has no standard error."
         f"{_rules(facts)}",
         "In csv files a text that begins with = + - or @, and is not a number, has an apostrophe "
         "before it, so that no spreadsheet takes it for a formula.",
     ]
+
+
+def _lines(facts: ReleaseFacts) -> str:
+    """What else there is to say of rows: levels, intervals of shares, rows by an outcome."""
+    tables, spec = [statistic_of(name) for name in facts.spec.tables.statistics], facts.spec
+    sentences = []
+    if any(each.by_level for each in tables):
+        sentences.append("Tables of shares have a line for each `level` of an outcome in each row.")
+    if logit := [each.plural for each in tables if each.interval == "logit"]:
+        sentences.append(
+            f"Intervals of {' and '.join(logit)} are made on the logit scale, expit(logit q ± t · "
+            "se / (q (1 - q))), and stay between 0 and 1; at 0 and 1 there is none."
+        )
+    if synthetic := [name for name in spec.tables.by if name not in spec.public_by]:
+        sentences.append(
+            f"Rows by {_named(synthetic)} hold other synthetic records in every dataset. Their `n` "
+            "is empty: the true one is confidential, and nothing here depends on it. Flags go by "
+            f"the dataset with the fewest records there: `{SMALL_DATASET_FLAG}`, and "
+            f"`{EMPTY_DATASET_FLAG}` where it has none, so that a count of it is zero and a mean "
+            "of the row cannot be told."
+        )
+    return "".join(f"{sentence} " for sentence in sentences)
 
 
 def _rules(facts: ReleaseFacts) -> str:
