@@ -38,6 +38,12 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 
+#: Why there is no noise for them to compare with.
+PUBLIC_WEIGHTS = (
+    "The noise that is compared here hides the weight of a record with its outcome, in counts too; "
+    "with weights = 'public' that would be noise without need."
+)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
@@ -196,6 +202,10 @@ class _Made:
 
     def add_noise(self, methods: Sequence[str], sensitivity: Rule) -> None:
         """The methods without a model, of those that are named."""
+        if self.survey.design.public_weight is not None:
+            asked = [name for name in methods if name != SAMPLE]
+            self.left_out.update(dict.fromkeys(asked, PUBLIC_WEIGHTS))
+            return
         if {LAPLACE, CONSISTENT} & set(methods):
             rng = np.random.default_rng(self.streams.noise)
             for name, tables in self._noise.laplace(sensitivity, rng).items():

@@ -112,7 +112,7 @@ def outcome_against_weight(comparison: "Comparison", column: int) -> "Figure":
     figure = new_figure(8.6, 0.8 + 2.55 * len(runs))
     panels = figure.subplots(len(runs), 3, squeeze=False, sharex=True, sharey=True)
     confidential = survey.confidential
-    weight = confidential.sampling_weight
+    weight = survey.sampling_weight
     assert weight is not None  # a comparison is not made without
     ends = []
     for row, (method, run) in zip(panels, runs.items(), strict=True):
@@ -147,7 +147,7 @@ def densities(comparison: "Comparison") -> "Figure":
     names = survey.design.outcome_names
     figure = new_figure(7.6, 0.8 + 2.6 * len(names))
     panels = figure.subplots(len(names), 1, squeeze=False)[:, 0]
-    weight = survey.confidential.sampling_weight
+    weight = survey.sampling_weight
     for column, (panel, name) in enumerate(zip(panels, names, strict=True)):
         transform = survey.design.transforms[column]
         z = _on_axis(transform, survey.confidential.outcome[:, column])

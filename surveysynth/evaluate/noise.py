@@ -46,7 +46,7 @@ class Noise:
     weight: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
-        weight = self.survey.confidential.sampling_weight
+        weight = self.survey.sampling_weight
         if weight is None:
             raise InputError("a comparison of survey tables needs sampling weights; give weight.")
         self.weight = weight

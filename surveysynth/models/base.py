@@ -58,7 +58,8 @@ class Model(Protocol):
 
     @property
     def requires(self) -> frozenset[str]:
-        """What a design must have: of "weight", "population_size", "one_outcome"."""
+        """What a design must have: of "weight" (confidential or public), "confidential_weight",
+        "population_size", "one_outcome"."""
 
     @property
     def batched(self) -> bool:
@@ -288,7 +289,10 @@ class ModelBase(ABC):
         return self.drawn_weight(design, simulated)
 
     def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
-        """w* (n,) of the log weight, the last column of z; ones for a survey without weights."""
+        """w* (n,) of the log weight, the last column of z; public weights as they are, and ones for
+        a survey without weights."""
+        if design.public_weight is not None:
+            return design.public_weight
         outcomes = len(design.outcome_names)
         if simulated.z.shape[1] == outcomes:
             return np.ones(design.n)
@@ -334,13 +338,19 @@ def psu_codes(model: Model, design: PublicDesign) -> IntArray | None:
 
 def require(model: Model, design: PublicDesign) -> None:
     """Raises ``InputError`` if the design lacks something that the model needs."""
+    if "confidential_weight" in model.requires and design.public_weight is not None:
+        raise InputError(
+            f"The model {model.name!r} models selection by confidential weights, and the weights "
+            "of this survey are public: use the model 'fbs'."
+        )
     if "population_size" in model.requires and design.population_size is None:
         raise InputError(
             f"The model {model.name!r} needs the public population size: set population_size in "
             "[survey] to the number of units in the population (from a frame or a published "
             "source, not the sum of the weights), or use the model 'fbs'."
         )
-    if "weight" in model.requires and design.weight_name is None:
+    weighted = design.weight_name is not None or design.public_weight is not None
+    if "weight" in model.requires and not weighted:
         raise InputError(
             f"The model {model.name!r} needs a sampling weight: name its column as weight in "
             "[survey]."

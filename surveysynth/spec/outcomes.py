@@ -89,7 +89,8 @@ def strict_problems(
                 "may be taken from these data; far-off ones cost accuracy, never privacy."
             )
     of_weight = outcomes.get(WEIGHT, OutcomeSection())
-    if survey.population_size is None and of_weight.centre is None and not whole:
+    modelled = not (whole or survey.public_weights)
+    if survey.population_size is None and of_weight.centre is None and modelled:
         problems.append(
             "outcomes.weight.centre: missing; without survey.population_size noisy statistics need "
             "a typical log weight from public sources (log of population over sample size)."

@@ -20,6 +20,7 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import STATISTICS
 from surveysynth.spec.outcomes import OutcomeSection, outcome_problems, strict_problems
 from surveysynth.spec.privacy import PrivacySection
+from surveysynth.spec.public_weights import public_weight_problems
 from surveysynth.spec.sections import (
     LabelSection,
     SurveySection,
@@ -109,11 +110,12 @@ class Spec(BaseModel):
     def _survey_problems(self) -> list[str]:
         """What tables of a survey need."""
         survey, problems = self.survey, []
-        if survey.weight is None:
+        if survey.weight is None and not survey.public_weights:
             problems.append(
                 "survey.weight: missing; the tables of a survey need a column of weights."
             )
         synthesizer = self.synthesizer
+        problems += public_weight_problems(survey, synthesizer, self.tables, self.outcomes)
         if survey.population_size is None and "population_size" in synthesizer.requires:
             problems.append(
                 f"survey.population_size: missing; model {synthesizer.model!r} needs the public "
@@ -132,12 +134,17 @@ class Spec(BaseModel):
         survey, synthesizer, study = self.survey, self.synthesizer, self.study
         assert study is not None  # the caller has seen it
         problems = []
-        for key in ("weight", "fpc", "public_columns"):
+        for key in ("weight", "stratum_sizes", "fpc", "public_columns"):
             if getattr(survey, key):
                 problems.append(
                     f"survey.{key}: with [study] the data are a population, which has none; "
                     "leave it out."
                 )
+        if survey.public_weights:
+            problems.append(
+                "survey.weights: studies draw samples with confidential weights and do not know "
+                "of public ones; leave it out."
+            )
         if survey.lonely_psu != "fail":
             problems.append(
                 "survey.lonely_psu: the samples of a study have no lonely PSU; leave it out."
@@ -164,7 +171,8 @@ class Spec(BaseModel):
         if not self.privacy.pattern:
             return []
         public = dict.fromkeys(self.public_names)
-        confidential = (*self.synthesizer.outcome, self.survey.weight)
+        weight = () if self.survey.public_weights else (self.survey.weight,)
+        confidential = (*self.synthesizer.outcome, *weight)
         return [
             f"privacy.pattern: {name!r} is confidential; a pattern is of public columns."
             if name in confidential
@@ -185,7 +193,9 @@ class Spec(BaseModel):
 
             with suppress(InputError):  # what is wrong with a formula is told where it is read
                 predictors = parse_formula(self.synthesizer.predictors).variables
-        return (*self.tables.by, *design, *predictors, *self.survey.public_columns)
+        weight = (self.survey.weight,) if self.survey.public_weights else ()
+        named = (*design, *predictors, *filter(None, weight), *self.survey.public_columns)
+        return (*self.tables.by, *named)
 
     @property
     def data_path(self) -> Path:
@@ -199,10 +209,12 @@ class Spec(BaseModel):
 
     @property
     def linearisation(self) -> Literal["ratio", "plain"]:
-        """The linearisation in force: as given, else ratio when there is a population size, which
-        a study has."""
+        """The linearisation in force: as given, else ratio when there is a population size that
+        weights are scaled to, which a study has."""
         if self.tables.linearisation is not None:
             return self.tables.linearisation
+        if self.survey.public_weights:
+            return "plain"
         known = self.survey.population_size is not None or self.study is not None
         return "ratio" if known else "plain"
 

@@ -15,6 +15,7 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.survey.arguments import (
     check_design_effect,
+    check_public_weights,
     check_settings,
     check_values,
     check_varying_values,
@@ -41,7 +42,7 @@ __all__ = ["Confidential", "PublicDesign", "Survey", "make_roles", "public_desig
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Confidential:
-    """What no release may show: outcomes and sampling weights.
+    """What no release may show: outcomes and, unless they are public, sampling weights.
 
     Its text shows sizes only, and it refuses to be pickled, so that it lands in no log and no file
     by accident. The arrays are read-only.
@@ -51,7 +52,7 @@ class Confidential:
     outcome
         (n, p) in original units.
     sampling_weight
-        (n,), or None for a survey without weights.
+        (n,), or None for a survey without confidential weights.
 
     Examples
     --------
@@ -109,6 +110,12 @@ class Survey:
     def __repr__(self) -> str:
         return f"Survey{repr(self.design).removeprefix('PublicDesign')}"
 
+    @property
+    def sampling_weight(self) -> FloatArray | None:
+        """(n,), confidential or public; None for a survey without weights."""
+        public = self.design.public_weight
+        return self.confidential.sampling_weight if public is None else public
+
     @classmethod
     def from_frame(
         cls,
@@ -132,6 +139,8 @@ class Survey:
         statistics: Sequence[str] = (),
         refuse_degenerate: bool = True,
         binary_for: Sequence[str] = (),
+        weights: str = "confidential",
+        stratum_sizes: Mapping[str, float] | None = None,
         source: str = "the data frame",
     ) -> "Survey":
         """Validate a frame of records and split it into its public and confidential parts.
@@ -143,7 +152,7 @@ class Survey:
         outcome
             Confidential column of numbers, or several.
         weight
-            Confidential column of sampling weights; tables need one.
+            Confidential column of sampling weights; tables need one, or public weights.
         by
             Public columns to make tables by.
         strata, psu
@@ -178,6 +187,13 @@ class Survey:
             mechanism that may refuse nothing by what the values are (strict 1).
         binary_for
             Those of the statistics that need an outcome of 0 and 1 as it is ("proportion").
+        weights
+            "confidential", or "public" for weights that are constants of the sample design: they
+            are used and published as they are, and counts have no error but the design's.
+        stratum_sizes
+            For simple random samples within strata, in the place of public weights: numbers of
+            units in the population by level of strata. The weight is N_h/n_h, and n_h/N_h is the
+            sampling fraction (no fpc then).
         source
             What messages call the data.
 
@@ -214,10 +230,12 @@ class Survey:
         outcomes = (outcome,) if isinstance(outcome, str) else tuple(outcome)
         columns = (by,) if isinstance(by, str) else tuple(by)
         roles = make_roles(
-            outcomes, weight, columns, strata, psu, fpc, predictors, tuple(public_columns)
-        )
+            outcomes, weight, columns, strata, psu, fpc, predictors, tuple(public_columns),
+            weights=weights,
+        )  # fmt: skip
         each = (transforms,) * len(outcomes) if isinstance(transforms, Transform) else transforms
-        check_settings(roles, tuple(each), lonely_psu, missing, statistics, source)
+        sizes = check_public_weights(weights, weight, stratum_sizes, strata, psu, fpc)
+        check_settings(roles, tuple(each), lonely_psu, missing, statistics, weights, source)
         check_roles(roles, _column_names(frame, source), source)
         records = read_records(frame, roles, missing, source)
         orders = {name: tuple(order) for name, order in (level_order or {}).items() if order}
@@ -229,7 +247,7 @@ class Survey:
         check_design_effect(design_effect, psu)
         design = build_public_design(
             records, roles, tuple(each), predictors, lonely_psu, n_public, orders, source,
-            design_effect,
+            design_effect, sizes,
         )  # fmt: skip
         confidential = _confidential(records, roles)
         if refuse_degenerate:

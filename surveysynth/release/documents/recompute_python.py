@@ -12,7 +12,7 @@ import numpy as np
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.total_variance import public_row_columns
 from surveysynth.release.facts import ReleaseFacts
-from surveysynth.release.folder.microdata import DEFAULT_WEIGHT_NAME, VARIANCE_SUFFIX, fraction_name
+from surveysynth.release.folder.microdata import VARIANCE_SUFFIX, fraction_name, weight_column
 from surveysynth.release.tables.table import SMALL_SAMPLE, ReleaseTable
 from surveysynth.release.writers.csv import safe_text
 
@@ -52,7 +52,8 @@ class ExampleSetting:
     def codes(self) -> list[str]:
         """Columns of codes that the program reads, each once."""
         design = [name for name in (self.strata, self.psu) if name is not None]
-        return list(dict.fromkeys([*self.cell, *design, *(self.public or ())]))
+        public = [name for name in self.public or () if name != self.weight]
+        return list(dict.fromkeys([*self.cell, *design, *public]))
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def _setting(
         return None if name is None else written(name)
 
     outcome = table.outcome or design.outcome_names[0]
-    weight = design.weight_name or DEFAULT_WEIGHT_NAME
+    weight = weight_column(design)
     lonely: dict[str, LonelyRule] = {"adjust": "adjust", "average": "average"}
     return ExampleSetting(
         statistic=table.statistic,

@@ -29,6 +29,7 @@ def public_column_names(design: "PublicDesign") -> tuple[str, ...]:
         design.strata_name,
         design.psu_name,
         *design.predictors,
+        design.public_weight_name,
         *design.public_columns,
         fraction_name(design),
     )
@@ -53,11 +54,18 @@ def public_frame(design: "PublicDesign") -> "pd.DataFrame":
 
 
 def synthetic_column_names(design: "PublicDesign", *, separate_pair: bool) -> tuple[str, ...]:
-    """The outcomes and the weight, and the pair for variances where it differs from them."""
-    names = (*design.outcome_names, design.weight_name or DEFAULT_WEIGHT_NAME)
+    """The outcomes and the weight unless it is public, and the pair for variances where it differs
+    from them."""
+    weight = () if design.public_weight is not None else (weight_column(design),)
+    names = (*design.outcome_names, *weight)
     if separate_pair:
         return (*names, *(f"{name}{VARIANCE_SUFFIX}" for name in names))
     return names
+
+
+def weight_column(design: "PublicDesign") -> str:
+    """Column of the weight, synthetic or public."""
+    return design.public_weight_name or design.weight_name or DEFAULT_WEIGHT_NAME
 
 
 def file_name(draw: int, replicate: int, file_format: MicrodataFormat) -> str:
@@ -82,7 +90,9 @@ class MicrodataWriter:
     def write(self, dataset: "SyntheticDataset") -> Path:
         """Write a dataset and return its path."""
         separate = dataset.separate_pair
-        columns = [dataset.outcome, dataset.weight[:, None]]
+        columns = [dataset.outcome]
+        if self._design.public_weight is None:
+            columns.append(dataset.weight[:, None])
         if separate:
             columns += [dataset.variance_outcome, dataset.variance_weight[:, None]]
         values = np.concatenate(columns, axis=1)[self._order]
