@@ -159,7 +159,7 @@ def mean_estimate(estimates: FloatArray) -> FloatArray:
     the same, as of counts by public weights, exactly that."""
     first = estimates[0, 0]
     mean = estimates.mean(axis=1).mean(axis=0)
-    return np.where((estimates == first).all(axis=(0, 1)), first, mean)
+    return np.asarray(np.where((estimates == first).all(axis=(0, 1)), first, mean))
 
 
 def without_rounding(variance: FloatArray, estimate: FloatArray) -> FloatArray:

@@ -160,7 +160,9 @@ def make_pictures(comparison: "Comparison") -> "list[Picture]":
     ]  # fmt: skip
     if not comparison.runs:
         return made
-    for column, name in enumerate(comparison.survey.design.outcome_names):
+    design = comparison.survey.design
+    public = design.public_weight is not None  # the same beside real and synthetic outcomes
+    for column, name in enumerate(() if public else design.outcome_names):
         made.append(
             picture(
                 f"outcome_against_weight_{column + 1}", f"Outcome and survey weight: {name}",
@@ -172,8 +174,8 @@ def make_pictures(comparison: "Comparison") -> "list[Picture]":
     made.append(
         picture(
             "densities", "Distribution of the outcome",
-            "Weighted densities: of the confidential sample, and of a synthetic dataset with its "
-            "smoothed weights.", plots.densities,
+            "Weighted densities: of the confidential sample, and of a synthetic dataset with "
+            f"{'the public' if public else 'its smoothed'} weights.", plots.densities,
         )
     )  # fmt: skip
     return made

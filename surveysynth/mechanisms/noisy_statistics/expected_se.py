@@ -225,4 +225,6 @@ def _count_variances(
     sample = ((inflation * squares - squared_mean) * factor).sum(axis=1)
     # Counts that the design fixes, a stratum's under equal weights: the rest is rounding.
     largest = ROUNDING * (squares * factor).sum(axis=1)
-    return tuple(np.where(each > largest, each, 0.0) for each in (composition, sample))
+    both = np.stack([composition, sample])
+    composition, sample = np.where(both > largest, both, 0.0)
+    return composition, sample
