@@ -14,7 +14,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from surveysynth._support.messages import listing, nearest, raise_problems
-from surveysynth._support.types import FloatArray
+from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.survey.checks import Roles, check_weight
 from surveysynth.survey.columns import TextColumn
 from surveysynth.survey.formula import quote
@@ -152,12 +152,14 @@ def _free(names: tuple[str, ...], roles: Roles) -> str:
     return next(name for name in (*names, f"{names[0]}_") if name not in roles.needed)
 
 
-def with_log_weight(formula: str, weight: PublicWeight, cell: "np.ndarray") -> str | None:
+def with_log_weight(formula: str, weight: PublicWeight, cell: IntArray) -> str | None:
     """The formula with the log weight as a further predictor, or None where the cells of X (n,)
-    tell the weight."""
+    tell the weight. It is that of the weight over a typical one: far from zero its coefficient
+    would hang on the intercept, and samplers that take coefficients one by one would crawl."""
     log_weight = np.log(weight.values)
     count = np.bincount(cell)
     mean = np.bincount(cell, log_weight) / count
     if np.sqrt(np.mean((log_weight - mean[cell]) ** 2)) <= TOLERANCE:
         return None
-    return f"{formula} + log({quote(weight.name)})"
+    typical = float(f"{np.exp(log_weight.mean()):.2g}")
+    return f"{formula} + log({quote(weight.name)} / {typical:.10g})"
