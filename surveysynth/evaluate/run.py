@@ -158,11 +158,13 @@ def make_pictures(comparison: "Comparison") -> "list[Picture]":
         ),
         *bounds,
     ]  # fmt: skip
-    if not comparison.runs:
+    amounts = plots.amounts_of(comparison)
+    if not (comparison.runs and amounts):
         return made
     design = comparison.survey.design
     public = design.public_weight is not None  # the same beside real and synthetic outcomes
-    for column, name in enumerate(() if public else design.outcome_names):
+    for column in () if public else amounts:
+        name = design.outcome_names[column]
         made.append(
             picture(
                 f"outcome_against_weight_{column + 1}", f"Outcome and survey weight: {name}",

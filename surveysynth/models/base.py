@@ -13,6 +13,7 @@ from surveysynth.errors import InputError
 from surveysynth.models.options import Option, check_option, check_priors
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.program import StanProgramSpec
+from surveysynth.survey.outcome import OutcomeKind, needs_general_form
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 SimulationKind = Literal["release", "sample"]
@@ -194,6 +195,8 @@ class ModelBase(ABC):
     options: ClassVar[Mapping[str, Option]] = MappingProxyType({})
     #: Whether the outcome is a count, which enters as it is, without a transform.
     takes_count: ClassVar[bool] = False
+    #: Of outcomes that a specification may give it; with more than one, also with bounds.
+    kinds: ClassVar[tuple[OutcomeKind, ...]] = ("continuous",)
     batched: ClassVar[bool] = False
     common_random_numbers: ClassVar[bool] = False
     identified: ClassVar[bool] = True
@@ -242,6 +245,7 @@ class ModelBase(ABC):
         Raises ``InputError`` for a design that lacks what the model ``requires``.
         """
         require(self, design)
+        require_plain_outcomes(self, design)
         columns = [
             transform.forward(confidential.outcome[:, j])
             for j, transform in enumerate(design.transforms)
@@ -360,4 +364,15 @@ def require(model: Model, design: PublicDesign) -> None:
         raise InputError(
             f"The model {model.name!r} takes one outcome, got {len(design.outcome_names)}: "
             "name one, or use the model 'fbs'."
+        )
+
+
+def require_plain_outcomes(model: Model, design: PublicDesign) -> None:
+    """Raises ``InputError`` for outcomes with a discrete part or bounds, where the likelihood is
+    one of amounts alone."""
+    if needs_general_form(design.outcomes):
+        wrong = next(outcome for outcome in design.outcomes if not outcome.is_plain)
+        raise InputError(
+            f"The model {model.name!r} takes continuous outcomes without bounds here, got "
+            f"{wrong.words}: declare it so, or use the general form of 'fbs'."
         )

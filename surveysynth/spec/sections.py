@@ -29,7 +29,7 @@ from surveysynth.report.formats import format_names
 from surveysynth.spec.flags import FlagChoice, check_flags
 from surveysynth.survey.checks import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT
 from surveysynth.survey.public_weight import weight_problems
-from surveysynth.survey.transforms import Transform, TransformKind
+from surveysynth.survey.transforms import TransformKind
 
 T = TypeVar("T")
 
@@ -184,6 +184,8 @@ class SynthesizerSection(_WithOptions):
     transform: OneOrMoreKinds = ("log",)
     transform_scale: OneOrMoreNumbers = (1.0,)
     transform_shift: OneOrMoreNumbers = (0.0,)
+    transform_power: OneOrMoreNumbers = (0.5,)
+    covariance_by: Names | None = None
     engine: Literal["auto", "embedded", "cmdstan"] = "auto"
     inference: Literal["debiased", "paper"] = "debiased"
     chains: Annotated[int, Field(ge=MIN_CHAINS, le=1000)] = 4
@@ -203,17 +205,13 @@ class SynthesizerSection(_WithOptions):
                 "engine: a Stan program of your own has no embedded sampler; leave engine out."
             )
         self._check_model()
-        for key in ("transform", "transform_scale", "transform_shift"):
+        for key in ("transform", "transform_scale", "transform_shift", "transform_power"):
             given = len(getattr(self, key))
             if given not in (1, len(self.outcome)):
                 raise ValueError(
                     f"{key}: expected one value or a list as long as outcome "
                     f"({len(self.outcome)}), got {given} values."
                 )
-        try:
-            _ = self.transforms
-        except InputError as error:
-            raise ValueError(str(error)) from None
         return self
 
     def _check_model(self) -> None:
@@ -226,6 +224,7 @@ class SynthesizerSection(_WithOptions):
                 shown = f"{value!r} is" if isinstance(value, str) else "this is"
                 raise ValueError(f"{key}: {shown} for model = {owner!r}; leave it out.")
         if self.is_program:
+            self._check_groups(self.model)
             return
         try:
             model = get_model(self.model, priors=self.priors, **self.options)
@@ -237,8 +236,18 @@ class SynthesizerSection(_WithOptions):
                 f"outcome: model {self.model!r} takes one outcome, got {len(self.outcome)}; "
                 f"a list of outcomes needs model = {' or '.join(able)}."
             )
+        self._check_groups(model)
         if model.takes_count:
             self._check_count()
+
+    def _check_groups(self, model: Any) -> None:
+        """A spread by groups, of models that have one."""
+        if self.covariance_by is not None and not hasattr(model, "covariance_by"):
+            able = [repr(each.name) for each in registered() if hasattr(each, "covariance_by")]
+            remedy = f"use model = {' or '.join(able)}, or leave it out" if able else "leave it out"
+            raise ValueError(
+                f"covariance_by: model {self.model!r} has one residual covariance; {remedy}."
+            )
 
     def _check_count(self) -> None:
         """A count enters its model as it is."""
@@ -269,28 +278,9 @@ class SynthesizerSection(_WithOptions):
         if name == self.model:
             return self
         options = {key: option.default for key, (_, option) in _OPTIONS.items()}
-        return self.model_copy(update={"model": name, "priors": {}, "engine": "auto", **options})
-
-    @property
-    def transforms(self) -> tuple[Transform, ...]:
-        """One transform per outcome; single values are repeated. A count has none."""
-        count = len(self.outcome)
-        kinds = self.transform
-        if "transform" not in self.model_fields_set and not self.is_program:
-            kinds = ("identity",) if get_model(self.model).takes_count else kinds
-
-        def spread(values: tuple[T, ...]) -> tuple[T, ...]:
-            return values * count if len(values) == 1 else values
-
-        return tuple(
-            Transform(kind, scale, shift)
-            for kind, scale, shift in zip(
-                spread(kinds),
-                spread(self.transform_scale),
-                spread(self.transform_shift),
-                strict=True,
-            )
-        )
+        groups = self.covariance_by if hasattr(get_model(name), "covariance_by") else None
+        settled: dict[str, Any] = {"priors": {}, "engine": "auto", "covariance_by": groups}
+        return self.model_copy(update={"model": name, **settled, **options})
 
 
 class TablesSection(Section):

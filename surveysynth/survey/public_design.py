@@ -14,7 +14,7 @@ from surveysynth.survey.checks import Roles, check_by_levels, check_strata, samp
 from surveysynth.survey.columns import TextColumn, text_column
 from surveysynth.survey.design_matrix import DesignMatrix, build_design_matrix
 from surveysynth.survey.formula import parse_formula
-from surveysynth.survey.outcome import Outcome, outcomes_of
+from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.public_weight import public_weight, with_log_weight
 from surveysynth.survey.records import Records, read_records
 from surveysynth.survey.transforms import Transform
@@ -50,7 +50,7 @@ class PublicDesign:
     population_size
         The public N, or None.
     outcomes
-        What is publicly known of each outcome: name, kind, transform.
+        What is publicly known of each outcome: name, kind, transform, spikes, bounds, levels.
     weight_name
         Column of the confidential sampling weight, whose name is public; None where the weight is
         public or there is none.
@@ -140,10 +140,6 @@ class PublicDesign:
         ]
         units = self.psu_name and f"{self.psu_name} ({_count(self.psu)})"
         effect = f", design effect {self.design_effect:g}" if self.design_effect else ""
-        outcomes = [
-            name if transform.describe(name) == name else f"{name}, as {transform.describe(name)}"
-            for name, transform in zip(self.outcome_names, self.transforms, strict=True)
-        ]
         public = self.public_weight_name
         weight = self.weight_name if public is None else f"{public}, public"
         parts = {
@@ -151,7 +147,7 @@ class PublicDesign:
             "strata": self.strata_name and f"{self.strata_name} ({_count(self.strata)})",
             "PSUs": units and units + effect,
             "fpc": self.fpc_name,
-            "outcome": "; ".join(outcomes),
+            "outcome": "; ".join(outcome.words for outcome in self.outcomes),
             "weight": weight,
             "model": f"~ {self.matrix.formula}",
             "public": ", ".join(self.public_columns),
@@ -230,7 +226,7 @@ class PublicDesign:
 def public_design(
     frame: pd.DataFrame,
     roles: Roles,
-    transforms: tuple[Transform, ...],
+    outcomes: tuple[Outcome, ...],
     *,
     predictors: str | None,
     lonely_psu: str,
@@ -247,7 +243,7 @@ def public_design(
     records = read_records(frame, replace(roles, outcomes=(), weight=None), missing, source)
     size = public_size(population_size, records.n, source)
     return build_public_design(
-        records, roles, transforms, predictors, lonely_psu, size, orders, source, design_effect,
+        records, roles, outcomes, predictors, lonely_psu, size, orders, source, design_effect,
         stratum_sizes,
     )  # fmt: skip
 
@@ -278,7 +274,7 @@ def make_roles(
 def build_public_design(
     records: Records,
     roles: Roles,
-    transforms: tuple[Transform, ...],
+    outcomes: tuple[Outcome, ...],
     formula: str | None,
     lonely_psu: str,
     population_size: float | None,
@@ -315,7 +311,7 @@ def build_public_design(
         fpc=fpc if weight is None or weight.fractions is None else weight.fractions,
         lonely_psu=lonely_psu,
         population_size=population_size,
-        outcomes=outcomes_of(roles.outcomes, transforms),
+        outcomes=outcomes,
         weight_name=roles.weight,
         public_columns=roles.public_columns,
         predictors=parse_formula(matrix.formula).variables,

@@ -14,7 +14,13 @@ from types import MappingProxyType
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.models.base import Simulated, SimulationKind, psu_codes, require
+from surveysynth.models.base import (
+    Simulated,
+    SimulationKind,
+    psu_codes,
+    require,
+    require_plain_outcomes,
+)
 from surveysynth.models.fbp import density
 from surveysynth.models.fbp.clustered import ClusteredGibbs
 from surveysynth.models.fbp.sampler import Gibbs
@@ -45,6 +51,7 @@ class FBP(GaussianModel):
     requires = frozenset({"weight", "confidential_weight", "population_size", "one_outcome"})
     tilted = True
     clustered = True
+    kinds = ("continuous", "semicontinuous", "binary")
     stan = density.STAN
     options = MappingProxyType(
         {"smoothing": Choice("default", ("default", "outcome"))}
@@ -62,6 +69,7 @@ class FBP(GaussianModel):
     def records(self, design: PublicDesign, confidential: Confidential) -> GaussianRecords:
         """z (n, 2): the transformed outcome and log pi~ = log(N / (n w))."""
         require(self, design)
+        require_plain_outcomes(self, design)
         assert confidential.sampling_weight is not None  # require() has checked the design
         assert design.population_size is not None
         outcome = design.transforms[0].forward(confidential.outcome[:, 0])

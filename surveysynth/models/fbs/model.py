@@ -38,6 +38,7 @@ class FBS(GaussianModel):
     title = "FBS (fully Bayes model for the observed sample)"
     requires = frozenset({"weight"})
     clustered = True
+    kinds = ("continuous", "semicontinuous", "binary", "categorical")
     stan = density.STAN
     default_priors = MappingProxyType(
         {"coefficient_scale": 10.0, "residual_scale": 10.0, "psu_scale": 10.0, "lkj": 6.0}
