@@ -110,19 +110,14 @@ def expected_errors(
     InputError
         If shapes disagree.
     """
-    n_cells = design.cells.shape[0]
-    if not (counts.shape == stratum.shape == (n_cells,) and rows.shape[1:] == (n_cells,)):
-        raise InputError(
-            f"The design of the noise has {n_cells} cells, but counts, strata and rows came with "
-            f"shapes {counts.shape}, {stratum.shape} and {rows.shape}."
-        )
+    _check_cells(design, counts, stratum, rows)
     modelled = weight is None
     spread_w = float(design.clipping.spread[-1]) if modelled else 0.0
     shape = outcome_moments(
         design.clipping, inverse, outcome, correlation * spread_w, modelled=modelled
     )
     inflation = math.exp(spread_w**2)
-    weight = np.ones(n_cells) if weight is None else weight
+    weight = np.ones(counts.size) if weight is None else weight
     share = rows * counts * weight  # (D, G) weights by row and cell
     size = share.sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -145,8 +140,8 @@ def expected_errors(
                 (times * squared + sd**2) / df**2
                 for times, sd in ((2.0, squares[outcome, outcome]), (1.0, squares[outcome, -1]))
             )
-            posterior = shape.slope**2 * fit_mean + shape.curvature**2 * own
-            posterior = posterior + (spread_w * shape.slope) ** 2 * crossed
+            residual = shape.curvature**2 * own + (spread_w * shape.slope) ** 2 * crossed
+            posterior = shape.slope**2 * fit_mean + residual
             inner = shape.variance * kish / (m * replicates)
             mean = (1.0 + 1.0 / m) * posterior + inner
             count = by_composition + (1.0 + 1.0 / m) * spread_w**2 * fit_count
@@ -155,6 +150,17 @@ def expected_errors(
             ratios = (count / by_sample, mean / mean_sample, total / total_sample)
             errors.append([np.where(size > 0, np.sqrt(each), np.nan) for each in ratios])
     return ExpectedErrors(*np.moveaxis(np.array(errors), 1, 0))
+
+
+def _check_cells(
+    design: NoiseDesign, counts: IntArray, stratum: IntArray, rows: FloatArray
+) -> None:
+    cells = (design.cells.shape[0],)
+    if not (counts.shape == stratum.shape == cells and rows.shape[1:] == cells):
+        raise InputError(
+            f"The design of the noise has {cells[0]} cells, but counts, strata and rows came with "
+            f"shapes {counts.shape}, {stratum.shape} and {rows.shape}."
+        )
 
 
 def outcome_moments(

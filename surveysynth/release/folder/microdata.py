@@ -116,8 +116,8 @@ class MicrodataWriter:
         """Outcomes (n, p) and weight (n,) as they are written, column by column; a public weight is
         among the public columns."""
         pairs = zip(self._design.outcomes, outcome[self._order].T, strict=True)
-        columns = [as_known(declared, values) for declared, values in pairs]
-        return columns if self._design.public_weight is not None else [*columns, weight[self._order]]
+        weights = [] if self._design.public_weight is not None else [weight[self._order]]
+        return [*(as_known(declared, values) for declared, values in pairs), *weights]
 
 
 def public_order(design: "PublicDesign") -> IntArray:
