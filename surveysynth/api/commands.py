@@ -111,6 +111,7 @@ def check(
         raise InputError("--out is for mechanism = 'noisy_statistics': leave it out.")
     model, settings = model_of(specification), settings_of(specification)
     design = read_survey(specification).design
+    model = model.of(design)
     preview = preview_lines(specification, design, model)
     say("\n".join(preview))
     refuse_clusters(design, model)
@@ -129,6 +130,8 @@ def release(
     progress: Progress | None = None,
 ) -> ReleaseResult:
     """Run the mechanism on a survey and write its private tables and microdata.
+
+    The confidential folder also has ``adequacy.html``: the published rows beside the sample's.
 
     Parameters
     ----------
@@ -150,7 +153,8 @@ def release(
     Returns
     -------
     ReleaseResult
-        Where the files are, the tables, and what the ledger adds up to.
+        Where the files are, the tables, and what the ledger adds up to; ``adequacy.page``, the
+        confidential page that tells whether the model is adequate.
 
     Raises
     ------
@@ -158,7 +162,8 @@ def release(
         For unusable input and existing targets.
     RefusedError
         When a release would not hold what it states. Nothing is written then, nor on any other
-        exception.
+        exception, but for the ledger and the noisy numbers of a run of noisy statistics, from which
+        the same specification and data go on at no further cost.
 
     Examples
     --------
@@ -173,9 +178,12 @@ def release(
     ...     sorted(path.name for path in (released.out / "release").iterdir())
     ['README.md', 'codebook.json', 'figures', 'microdata', 'privacy.json', 'tables']
     """
+    from surveysynth.evaluate.adequacy_report import AdequacyReport
+
     return run_release(
-        spec, out, confidential=confidential, overwrite=overwrite, seed=seed, progress=progress
-    )
+        spec, out, confidential=confidential, overwrite=overwrite, seed=seed, progress=progress,
+        beside=AdequacyReport(),
+    )  # fmt: skip
 
 
 def compare(

@@ -55,7 +55,8 @@ def run_synthesizer(
         survey = survey.in_order(public_order(survey.design))
     design = survey.design
     mechanism_rng, synthesis_rng, figure_rng = map(np.random.default_rng, stream.spawn(3))
-    model, mechanism = build.engine_of(spec, build.model_of(spec)), build.mechanism_of(spec)
+    mechanism = build.mechanism_of(spec)
+    model = build.engine_of(spec, build.model_of(spec)).of(design)
     refuse_clusters(design, model)
     require(model, design)
     model.prepare()
@@ -79,7 +80,7 @@ def run_synthesizer(
 def frames(spec: "Spec", design: "PublicDesign", estimates: Estimates) -> dict[Key, pd.DataFrame]:
     """Tables as a release has them, without degrees of freedom; n before the numbers, the flag
     after."""
-    made = release_tables(spec, design, estimates)
+    made = release_tables(spec.for_records(design.n), design, estimates)
     tables = [table for of_statistic in made.values() for table in of_statistic]
     return {(table.statistic, table.outcome): _columns(table.frame) for table in tables}
 

@@ -81,6 +81,10 @@ class Model(Protocol):
         is released: FBP releases the population, which selection has tilted in the sample."""
 
     @property
+    def takes_discrete(self) -> bool:
+        """Whether outcomes may have discrete parts, and bounds that synthetic values keep."""
+
+    @property
     def clustered(self) -> bool:
         """Whether the PSUs of a design have effects, drawn afresh in every simulated dataset
         (methods 3, clusters); see ``psu_codes``."""
@@ -96,6 +100,12 @@ class Model(Protocol):
     @property
     def stan(self) -> StanProgramSpec | None:
         """Its Stan program, if it has one."""
+
+    def of(self, design: PublicDesign) -> "Model":
+        """The form that the model has for a design, itself unless it has several: what meets a
+        design takes this. Of its result it is the same again.
+
+        Raises ``InputError`` for a design that no form is made for."""
 
     def prepare(self) -> None:
         """Compile its program, if it runs one and unless that is done; raises ``InputError`` where
@@ -203,13 +213,27 @@ class ModelBase(ABC):
     tilted: ClassVar[bool] = False
     clustered: ClassVar[bool] = False
     compiled: ClassVar[bool] = False
+    #: Whether outcomes may have discrete parts, and bounds that synthetic values keep.
+    takes_discrete: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name, option in self.options.items():
-            check_option(name, option, getattr(self, name))
+            value = getattr(self, name)
+            check_option(name, option, value)
+            if isinstance(value, list):
+                object.__setattr__(self, name, tuple(value))  # the dataclass is frozen
         check_priors(self.name, self.default_priors, self.priors)
         priors = MappingProxyType({**self.default_priors, **self.priors})
-        object.__setattr__(self, "priors", priors)  # the dataclass is frozen
+        object.__setattr__(self, "priors", priors)
+
+    @property
+    def changed_priors(self) -> dict[str, float]:
+        """Those that are not the defaults."""
+        return {
+            name: value
+            for name, value in self.priors.items()
+            if value != self.default_priors[name]
+        }
 
     @property
     @abstractmethod
@@ -236,6 +260,10 @@ class ModelBase(ABC):
         """No Stan program."""
         return None
 
+    def of(self, design: PublicDesign) -> "Model":
+        """Itself, for any design that it takes."""
+        return self
+
     def prepare(self) -> None:  # noqa: B027  # most models have nothing to compile
         """Nothing to do."""
 
@@ -245,7 +273,6 @@ class ModelBase(ABC):
         Raises ``InputError`` for a design that lacks what the model ``requires``.
         """
         require(self, design)
-        require_plain_outcomes(self, design)
         columns = [
             transform.forward(confidential.outcome[:, j])
             for j, transform in enumerate(design.transforms)
@@ -341,7 +368,16 @@ def psu_codes(model: Model, design: PublicDesign) -> IntArray | None:
 
 
 def require(model: Model, design: PublicDesign) -> None:
-    """Raises ``InputError`` if the design lacks something that the model needs."""
+    """Raises ``InputError`` if the design lacks something that the model needs, or has outcomes
+    that it does not take."""
+    if needs_general_form(design.outcomes) and not model.takes_discrete:
+        special = next(outcome for outcome in design.outcomes if not outcome.is_plain)
+        what = special.kind if special.is_discrete else "bounded"
+        raise InputError(
+            f"The model {model.name!r} takes continuous outcomes without bounds, and "
+            f"{special.name!r} is {what}: use the model 'fbs' or 'fbp' in the form that its "
+            "method of(design) gives."
+        )
     if "confidential_weight" in model.requires and design.public_weight is not None:
         raise InputError(
             f"The model {model.name!r} models selection by confidential weights, and the weights "
@@ -364,15 +400,4 @@ def require(model: Model, design: PublicDesign) -> None:
         raise InputError(
             f"The model {model.name!r} takes one outcome, got {len(design.outcome_names)}: "
             "name one, or use the model 'fbs'."
-        )
-
-
-def require_plain_outcomes(model: Model, design: PublicDesign) -> None:
-    """Raises ``InputError`` for outcomes with a discrete part or bounds, where the likelihood is
-    one of amounts alone."""
-    if needs_general_form(design.outcomes):
-        wrong = next(outcome for outcome in design.outcomes if not outcome.is_plain)
-        raise InputError(
-            f"The model {model.name!r} takes continuous outcomes without bounds here, got "
-            f"{wrong.words}: declare it so, or use the general form of 'fbs'."
         )

@@ -80,7 +80,7 @@ def rebuild(
     say(stages.READING)
     design = _design_of(spec, source, int(content["records_dropped"]))
     statistics = NoisyStatistics.from_dict(content["statistics"])
-    model, mechanism = model_of(spec), mechanism_of(spec)
+    model, mechanism = model_of(spec).of(design), mechanism_of(spec)
     streams = Streams(int(content["seed"]))
     say(stages.POSTERIOR)
     draws, _ = posterior_draws(
@@ -90,7 +90,7 @@ def rebuild(
     say(stages.SYNTHESIS)
     estimates = synthetic_estimates(facts, model, draws, streams.synthesis, None)
     say(stages.DOCUMENTS)
-    tables = release_tables(spec, design, estimates)
+    tables = release_tables(facts.spec, design, estimates)
     with staged_folder(target, "rebuilt tables") as folder:
         files.write_tables(facts, tables, folder)
         made = [f"{place}/{name}" for place, name in _files_of(spec)]

@@ -160,10 +160,7 @@ def model_of(spec: "Spec") -> "Model":
 def model_options(spec: "Spec") -> dict[str, Any]:
     """What a specification says of its registered model, besides the name."""
     synthesizer = spec.synthesizer
-    groups = synthesizer.covariance_by
-    # A key that the section has by itself: several models have it.
-    grouped = {} if groups is None else {"covariance_by": groups}
-    return {"priors": dict(synthesizer.priors), **grouped, **synthesizer.options}
+    return {"priors": dict(synthesizer.priors), **synthesizer.options}
 
 
 def engine_of(spec: "Spec", model: "Model") -> "Model":
@@ -191,8 +188,11 @@ def mechanism_of(spec: "Spec") -> "Mechanism":
 
 def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
     """The settings of noisy statistics, all public; ``changes`` of a comparison or study."""
-    from surveysynth.mechanisms.noisy_statistics.settings import Declared, NoisySettings
-    from surveysynth.sampling.plan import SamplingPlan
+    from surveysynth.mechanisms.noisy_statistics.settings import (
+        NOISY_PLAN,
+        Declared,
+        NoisySettings,
+    )
     from surveysynth.spec.outcomes import WEIGHT
 
     synthesizer, privacy = spec.synthesizer, spec.privacy
@@ -200,7 +200,6 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
         name: Declared(section.centre, section.spread)
         for name, section in spec.outcomes.items()
     }
-    plan = SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws)
     given = {
         "budget": privacy.budget,
         "declared": {name: declared[name] for name in synthesizer.outcome if name in declared},
@@ -208,7 +207,7 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
         "m": privacy.m,
         "radius": (privacy.radius or 0.0) if privacy.strict else 0.0,
         "protect": privacy.protect,
-        "plan": plan,
+        "plan": synthesizer.plan(NOISY_PLAN),
     }
     return NoisySettings(**{**given, **changes})
 

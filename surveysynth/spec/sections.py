@@ -6,6 +6,7 @@ contract names and that no code stands behind yet.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -24,8 +25,9 @@ from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import COUNT, MEAN, STATISTICS
 from surveysynth.models import get_model, model_names, registered
-from surveysynth.models.options import Choice, Option
+from surveysynth.models.options import Choice, ColumnNames, Option
 from surveysynth.report.formats import format_names
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.flags import FlagChoice, check_flags
 from surveysynth.survey.checks import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT
 from surveysynth.survey.public_weight import weight_problems
@@ -155,12 +157,15 @@ def _type_of(option: Option) -> Any:
     """What pydantic makes of a model's option."""
     if isinstance(option, Choice):
         return Literal[option.choices]
+    if isinstance(option, ColumnNames):
+        return Names | None
     return Annotated[int, Field(ge=option.least, le=option.most)]
 
 
-#: Each model's own options, by their keys in ``[synthesizer]``, with the model.
-_OPTIONS = {
-    key: (model.name, option) for model in registered() for key, option in model.options.items()
+#: The models' own options, by their keys in ``[synthesizer]``, and the models that take each.
+_OPTIONS = {key: option for model in registered() for key, option in model.options.items()}
+_OWNERS = {
+    key: tuple(model.name for model in registered() if key in model.options) for key in _OPTIONS
 }
 if TYPE_CHECKING:
     _WithOptions = Section
@@ -168,7 +173,7 @@ else:
     _WithOptions = create_model(
         "_WithOptions",
         __base__=Section,
-        **{key: (_type_of(option), option.default) for key, (_, option) in _OPTIONS.items()},
+        **{key: (_type_of(option), option.default) for key, option in _OPTIONS.items()},
     )
 
 
@@ -185,9 +190,9 @@ class SynthesizerSection(_WithOptions):
     transform_scale: OneOrMoreNumbers = (1.0,)
     transform_shift: OneOrMoreNumbers = (0.0,)
     transform_power: OneOrMoreNumbers = (0.5,)
-    covariance_by: Names | None = None
     engine: Literal["auto", "embedded", "cmdstan"] = "auto"
     inference: Literal["debiased", "paper"] = "debiased"
+    # Of these, defaults are the mechanism's (``plan``).
     chains: Annotated[int, Field(ge=MIN_CHAINS, le=1000)] = 4
     draws: Annotated[int, Field(ge=MIN_DRAWS, le=MAX_DRAWS)] = 250
     warmup: Annotated[int, Field(ge=MIN_DRAWS, le=MAX_DRAWS)] = 250
@@ -197,6 +202,11 @@ class SynthesizerSection(_WithOptions):
     def is_program(self) -> bool:
         """Whether the model is a Stan program of the caller's own, declared in a toml file."""
         return self.model.lower().endswith(".toml")
+
+    def plan(self, default: SamplingPlan) -> SamplingPlan:
+        """Chains, warm-up and draws as given, those of a mechanism's default for the rest."""
+        given = self.model_fields_set & {"chains", "warmup", "draws"}
+        return replace(default, **{key: getattr(self, key) for key in given})
 
     @model_validator(mode="after")
     def _agree(self) -> "SynthesizerSection":
@@ -218,13 +228,13 @@ class SynthesizerSection(_WithOptions):
         """What the model takes: outcomes, options and priors.
 
         A program's priors are in the file that declares it."""
-        for key, (owner, option) in _OPTIONS.items():
+        for key, option in _OPTIONS.items():
             value = getattr(self, key)
-            if self.model != owner and value != option.default:
+            if self.model not in _OWNERS[key] and value != option.default:
                 shown = f"{value!r} is" if isinstance(value, str) else "this is"
-                raise ValueError(f"{key}: {shown} for model = {owner!r}; leave it out.")
+                owners = " or ".join(map(repr, _OWNERS[key]))
+                raise ValueError(f"{key}: {shown} for model = {owners}; leave it out.")
         if self.is_program:
-            self._check_groups(self.model)
             return
         try:
             model = get_model(self.model, priors=self.priors, **self.options)
@@ -236,18 +246,8 @@ class SynthesizerSection(_WithOptions):
                 f"outcome: model {self.model!r} takes one outcome, got {len(self.outcome)}; "
                 f"a list of outcomes needs model = {' or '.join(able)}."
             )
-        self._check_groups(model)
         if model.takes_count:
             self._check_count()
-
-    def _check_groups(self, model: Any) -> None:
-        """A spread by groups, of models that have one."""
-        if self.covariance_by is not None and not hasattr(model, "covariance_by"):
-            able = [repr(each.name) for each in registered() if hasattr(each, "covariance_by")]
-            remedy = f"use model = {' or '.join(able)}, or leave it out" if able else "leave it out"
-            raise ValueError(
-                f"covariance_by: model {self.model!r} has one residual covariance; {remedy}."
-            )
 
     def _check_count(self) -> None:
         """A count enters its model as it is."""
@@ -264,8 +264,14 @@ class SynthesizerSection(_WithOptions):
     @property
     def options(self) -> dict[str, Any]:
         """The model's own options, given or not."""
-        owned = (key for key, (owner, _) in _OPTIONS.items() if owner == self.model)
+        owned = (key for key, owners in _OWNERS.items() if self.model in owners)
         return {key: getattr(self, key) for key in owned}
+
+    @property
+    def grouping(self) -> tuple[str, ...] | None:
+        """Columns of ``covariance_by``; empty for a model that has one residual covariance."""
+        groups: tuple[str, ...] | None = self.options.get("covariance_by", ())
+        return groups
 
     @property
     def requires(self) -> frozenset[str]:
@@ -277,10 +283,13 @@ class SynthesizerSection(_WithOptions):
         """The same with another model, whose options and priors are its defaults."""
         if name == self.model:
             return self
-        options = {key: option.default for key, (_, option) in _OPTIONS.items()}
-        groups = self.covariance_by if hasattr(get_model(name), "covariance_by") else None
-        settled: dict[str, Any] = {"priors": {}, "engine": "auto", "covariance_by": groups}
-        return self.model_copy(update={"model": name, **settled, **options})
+        kept = {
+            key: getattr(self, key)
+            if {name, self.model} <= set(_OWNERS[key])
+            else option.default
+            for key, option in _OPTIONS.items()
+        }
+        return self.model_copy(update={"model": name, "priors": {}, "engine": "auto", **kept})
 
 
 class TablesSection(Section):

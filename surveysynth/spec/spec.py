@@ -17,10 +17,13 @@ from pydantic_core import ErrorDetails
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import STATISTICS
+from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.outcomes import (
     WEIGHT,
     OutcomeSection,
     declared_outcome,
+    label_problems,
     outcome_problems,
     strict_problems,
 )
@@ -36,6 +39,9 @@ from surveysynth.spec.study import StudySection
 from surveysynth.spec.wording import expected, nearest_choice, shown, where_of
 from surveysynth.survey.outcome import Outcome, needs_general_form
 from surveysynth.survey.transforms import Transform
+
+#: In the place of a file, where the survey is in memory and the model may be an object.
+NO_FILE = "specification.toml"
 
 _SECTIONS: dict[str, type[BaseModel]] = {
     "survey": SurveySection,
@@ -80,11 +86,20 @@ class Spec(BaseModel):
             return given
         return {**given, "synthesizer": {**synthesizer, "outcome": names}}
 
+    @property
+    def plan(self) -> SamplingPlan:
+        """The size of a fit under the mechanism."""
+        return self.synthesizer.plan(NOISY_PLAN if self.privacy.strict else SamplingPlan())
+
+    def for_records(self, n: int) -> "Spec":
+        """The specification with the settings that depend on the number of records."""
+        return self.model_copy(update={"privacy": self.privacy.for_records(n)})
+
     @model_validator(mode="after")
     def _agree(self) -> "Spec":
         synthesizer = self.synthesizer
         problems = self._survey_problems() if self.study is None else self._study_problems()
-        kept = synthesizer.chains * synthesizer.draws
+        kept = self.plan.kept
         if self.privacy.m > kept:
             problems.append(
                 f"privacy.m: {self.privacy.m} draws cannot be released out of chains x draws = "
@@ -92,8 +107,14 @@ class Spec(BaseModel):
             )
         problems += self._pattern_problems()
         problems += self._group_problems()
-        wrong = outcome_problems(self.survey, synthesizer, self.outcomes)
+        wrong = outcome_problems(
+            self.survey, synthesizer, self.outcomes,
+            known_model=not (synthesizer.is_program and self.path == Path(NO_FILE)),
+        )  # fmt: skip
         problems += wrong or self._statistic_problems()
+        if not wrong:
+            levels = {name: tuple(label.levels) for name, label in self.labels.items()}
+            problems += label_problems(self.declared, levels)
         if not wrong and self.privacy.strict:
             problems += strict_problems(
                 self.survey, synthesizer, self.privacy, self.outcomes, self.public_names,
@@ -146,7 +167,7 @@ class Spec(BaseModel):
                 "survey.lonely_psu: the samples of a study have no lonely PSU; leave it out."
             )
         with suppress(InputError):  # what is wrong with an outcome is told by itself
-            if needs_general_form(self.declared) or synthesizer.covariance_by:
+            if needs_general_form(self.declared) or synthesizer.grouping:
                 problems.append(
                     "outcomes: studies take continuous outcomes without bounds and one residual "
                     "covariance; other kinds are not built yet."
@@ -160,7 +181,7 @@ class Spec(BaseModel):
             problems.append(
                 "privacy.risk: a study compares methods at one epsilon, and 'none' has none."
             )
-        kept = synthesizer.chains * synthesizer.draws
+        kept = self.plan.kept
         if max(study.draws, default=1) > kept:
             problems.append(
                 f"study.draws: {max(study.draws)} draws cannot be released out of chains x draws "
@@ -191,7 +212,7 @@ class Spec(BaseModel):
         return [
             f"synthesizer.covariance_by: {name!r} is not among the columns of the tables and the "
             f"predictors ({listing(tuple(allowed)) or 'none'}).{nearest(name, allowed)}"
-            for name in self.synthesizer.covariance_by or ()
+            for name in self.synthesizer.grouping or ()
             if name not in allowed
         ]
 

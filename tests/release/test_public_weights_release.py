@@ -88,7 +88,7 @@ def test_files_of_a_release(make_spec: MakeSpec, tmp_path: Path, survey: str, st
     assert "weight" in columns["weight"]["roles"]
     assert "sums to the public" not in json.dumps(codebook)
     privacy = json.loads((out / "privacy.json").read_text())
-    assert privacy["settings"]["weights"] == "public"
+    assert privacy["settings"]["sampling_weights"] == "public"
     assert any("sampling weights (weight)" in each for each in privacy["assumptions"])
     readme = (out / "README.md").read_text()
     for gone in ("outcome and sampling w", "outcomes and sampling w", "log weight", "smoothed"):

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surveysynth.errors import InputError
-from surveysynth.models.fbs.model import FBS
 from surveysynth.spec.build import model_options
 from surveysynth.spec.in_memory import spec_of_survey
 from surveysynth.spec.spec import Spec, parse_spec
@@ -179,6 +178,14 @@ def test_each_mistake_names_its_section_and_key(keys: str, parts: list[str]) -> 
         assert part in text
 
 
+def test_labels_are_of_levels_that_there_are() -> None:
+    sections = "[outcomes.y]\nkind = 'binary'\nlevels = ['no', 'yes']\n[labels.y]\n"
+    text = refusal(sections + "levels = { yse = 'At work' }")
+    assert "labels.y.levels: 'yse'" in text
+    assert "Did you mean 'yes'" in text
+    assert parse_spec(text_of(sections + "levels = { yes = 'At work' }")).labels["y"].levels
+
+
 def test_the_section_of_the_weight_is_of_the_weight() -> None:
     for keys in ("kind = 'binary'", "transform = 'log'", "levels = ['a', 'b']"):
         text = refusal(f"[outcomes.y]\n[outcomes.weight]\n{keys}")
@@ -281,13 +288,13 @@ def test_a_statistic_that_suits_no_outcome(
         assert part in text
 
 
-def test_a_spread_by_groups_is_of_models_that_have_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spread_by_groups_is_of_models_that_have_one() -> None:
     groups = "covariance_by = ['region', 'age']\npredictors = 'region + age'"
     assert "covariance_by" in refusal("[outcomes.y]", synthesizer=f"model = 'normal'\n{groups}")
-    monkeypatch.setattr(FBS, "covariance_by", None, raising=False)
     spec = parse_spec(text_of("[outcomes.y]", synthesizer=groups))
     assert model_options(spec)["covariance_by"] == ("region", "age")
-    assert "covariance_by" not in model_options(parse_spec(text_of("[outcomes.y]")))
+    other = parse_spec(text_of("[outcomes.y]", synthesizer="model = 'normal'"))
+    assert "covariance_by" not in model_options(other)
     paper = parse_spec(text_of("[outcomes.y]", synthesizer="covariance_by = []"))
     assert model_options(paper)["covariance_by"] == ()
     text = refusal("[outcomes.y]", synthesizer="covariance_by = ['regoin']")
@@ -310,6 +317,8 @@ def test_a_survey_in_memory_says_the_same() -> None:
     assert survey.design.outcomes == outcomes
     sections = {"tables": {"by": ["field"]}}
     assert spec_of_survey(survey.design, sections).declared == outcomes
+    # A model that is an object says by itself what it takes.
+    assert spec_of_survey(survey.design, {**sections, "synthesizer": {"model": "own.toml"}})
     plain = Survey.from_frame(
         frame, outcome="salary", weight="weight", by="field",
         transforms=Transform("yeo_johnson", scale=1e4, power=0.3),
