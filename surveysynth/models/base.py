@@ -59,8 +59,7 @@ class Model(Protocol):
 
     @property
     def requires(self) -> frozenset[str]:
-        """What a design must have: of "weight" (confidential or public), "confidential_weight",
-        "population_size", "one_outcome"."""
+        """Of a design: "weight", "confidential_weight", "population_size", "one_outcome"."""
 
     @property
     def batched(self) -> bool:
@@ -320,8 +319,7 @@ class ModelBase(ABC):
         return self.drawn_weight(design, simulated)
 
     def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
-        """w* (n,) of the log weight, the last column of z; public weights as they are, and ones for
-        a survey without weights."""
+        """w* (n,) of the log weight, the last column of z; public weights, or ones without any."""
         if design.public_weight is not None:
             return design.public_weight
         outcomes = len(design.outcome_names)
@@ -380,8 +378,8 @@ def require(model: Model, design: PublicDesign) -> None:
         )
     if "confidential_weight" in model.requires and design.public_weight is not None:
         raise InputError(
-            f"The model {model.name!r} models selection by confidential weights, and the weights "
-            "of this survey are public: use the model 'fbs'."
+            f"The model {model.name!r} models selection by confidential weights, and those of this "
+            "survey are public: use the model 'fbs'."
         )
     if "population_size" in model.requires and design.population_size is None:
         raise InputError(
@@ -389,8 +387,7 @@ def require(model: Model, design: PublicDesign) -> None:
             "[survey] to the number of units in the population (from a frame or a published "
             "source, not the sum of the weights), or use the model 'fbs'."
         )
-    weighted = design.weight_name is not None or design.public_weight is not None
-    if "weight" in model.requires and not weighted:
+    if "weight" in model.requires and design.weight_name is design.public_weight_name is None:
         raise InputError(
             f"The model {model.name!r} needs a sampling weight: name its column as weight in "
             "[survey]."
