@@ -131,7 +131,7 @@ def combine(estimates: FloatArray, variances: FloatArray, df_design: float) -> C
         )
     m = estimates.shape[0]
     by_draw = estimates.mean(axis=1)
-    estimate = by_draw.mean(axis=0)
+    estimate = mean_estimate(estimates)
     within = variances.mean(axis=(0, 1))
     if m == 1:
         between = np.full_like(estimate, np.nan)
@@ -140,11 +140,11 @@ def combine(estimates: FloatArray, variances: FloatArray, df_design: float) -> C
         between = by_draw.var(axis=0, ddof=1)
         between[between <= (ROUNDING * estimate) ** 2] = 0.0
         synthesis = between / m
-    total = within + synthesis
+    total = without_rounding(within + synthesis, estimate)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         reiter = (m - 1) * (1.0 + within / synthesis) ** 2
     # Without variance between draws nothing but the design limits the degrees of freedom.
-    df = np.where(synthesis > 0, np.minimum(reiter, df_design), float(df_design))
+    df = np.where((synthesis > 0) & (total > 0), np.minimum(reiter, df_design), float(df_design))
     return Combined(
         estimate=estimate,
         standard_error=np.sqrt(total),
@@ -153,6 +153,20 @@ def combine(estimates: FloatArray, variances: FloatArray, df_design: float) -> C
         between=between,
         within=within,
     )
+
+
+def mean_estimate(estimates: FloatArray) -> FloatArray:
+    """The mean over draws of their means over datasets, (m, r, D) to (D,); where all datasets say
+    the same, as of counts by public weights, exactly that."""
+    first = estimates[0, 0]
+    mean = estimates.mean(axis=1).mean(axis=0)
+    return np.asarray(np.where((estimates == first).all(axis=(0, 1)), first, mean))
+
+
+def without_rounding(variance: FloatArray, estimate: FloatArray) -> FloatArray:
+    """Variances (D,), zero where they are the rounding of the estimates: of counts that the design
+    fixes, such as a stratum's under public weights."""
+    return np.where(variance <= (ROUNDING * estimate) ** 2, 0.0, variance)
 
 
 def t_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArray, FloatArray]:

@@ -21,7 +21,12 @@ import pandas as pd
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.combining import ROUNDING, Combined
+from surveysynth.estimation.combining import (
+    ROUNDING,
+    Combined,
+    mean_estimate,
+    without_rounding,
+)
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.sample_design import LonelyPsu, SampleDesign
 from surveysynth.estimation.taylor import LinearisedTable, linearised_variance
@@ -121,7 +126,7 @@ def combine_draws(
             f"has shape {composition.shape}."
         )
     by_draw = estimates.mean(axis=1)
-    estimate = by_draw.mean(axis=0)
+    estimate = mean_estimate(estimates)
     within = variances.mean(axis=(0, 1))
     between = by_draw.var(axis=0, ddof=1)
     between[between <= (ROUNDING * estimate) ** 2] = 0.0
@@ -133,6 +138,8 @@ def combine_draws(
         df = np.where(spread > 0, total**2 / spread, float(df_design))
     if finite_variances is not None:
         total = np.maximum(total - (within - finite_variances), LEAST_BETWEEN * between)
+    total = without_rounding(total, estimate)
+    df[total == 0] = float(df_design)
     return Combined(
         estimate=estimate,
         standard_error=np.sqrt(total),
@@ -162,8 +169,9 @@ def public_rows(*codes: IntArray) -> IntArray:
 
 
 def public_row_columns(design: PublicDesign) -> tuple[str, ...]:
-    """The columns that make a public row: by, strata, PSU and the predictors of X."""
-    units = [each for each in (design.strata_name, design.psu_name) if each is not None]
+    """The columns that make a public row: by, strata, PSU, a public weight, predictors of X."""
+    named = (design.strata_name, design.psu_name, design.public_weight_name)
+    units = [each for each in named if each is not None]
     return tuple(dict.fromkeys([*design.by, *units, *design.predictors]))
 
 

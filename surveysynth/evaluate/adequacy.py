@@ -140,6 +140,8 @@ def shares_of(survey: "Survey", dataset: SyntheticDataset) -> dict[str, list[Par
         values = survey.confidential.outcome[:, column]
         own, theirs = (values, weight), (dataset.outcome[:, column], dataset.weight)
         result[outcome.name] = _shares(parts_of(outcome, values, weight), survey, own, theirs)
+    if survey.design.public_weight is not None:
+        return result  # the same in both
     own, theirs = (
         (each / each.mean(), np.ones(each.size)) for each in (weight, dataset.variance_weight)
     )

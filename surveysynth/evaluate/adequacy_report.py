@@ -101,16 +101,18 @@ def _write_private(path: Path, text: str) -> None:
 
 
 def make_pictures(found: Findings) -> list[Picture]:
-    """A figure of every outcome, and one of the weights."""
-    labels, outcomes = found.facts.labels, found.survey.design.outcomes
+    """A figure of every outcome, and one of confidential weights."""
+    labels, design = found.facts.labels, found.survey.design
     pictures = [
         Picture(
             f"outcome_{column + 1}", labels.title(outcome.name),
             "The sample and one synthetic dataset, weighted by the survey weights.",
             png_bytes(draw(outcome_figure, found, column)),
         )
-        for column, outcome in enumerate(outcomes)
+        for column, outcome in enumerate(design.outcomes)
     ]  # fmt: skip
+    if design.public_weight is not None:
+        return pictures  # the same in both
     text = (
         "Smoothed weights, which are released, vary less than those of the sample; the weights "
         "drawn with a dataset should not."
@@ -273,7 +275,13 @@ def _shares(shares: Mapping[str, Sequence[PartShare]], found: Findings) -> str:
 def _notes(found: Findings) -> str:
     """How to read the page."""
     design = found.survey.design
-    weights = "those drawn with the dataset" if found.dataset.separate_pair else "smoothed ones"
+    drawn = "those drawn with the dataset" if found.dataset.separate_pair else "smoothed ones"
+    weights = ""
+    if design.public_weight is None:
+        weights = (
+            " Weights: over their mean, each record counted once; the synthetic ones are "
+            f"{drawn}."
+        )
     amounts = any(outcome.is_amount for outcome in design.outcomes)
     notes = [
         "Sample: estimates of the confidential sample with the design, statistics and weights of "
@@ -285,8 +293,7 @@ def _notes(found: Findings) -> str:
         *([_OF_AMOUNTS] if amounts else []),
         "Shares and figures are of one synthetic dataset, which has errors of its own, about as "
         "large as those of the sample: differences of up to 4 standard errors mean little there. "
-        "Tails are outside the sample's weighted quantiles, which are taken as given. Weights: "
-        f"over their mean, each record counted once; the synthetic ones are {weights}.",
+        f"Tails are outside the sample's weighted quantiles, which are taken as given.{weights}",
         "A lump of values at one point inside a density is a spike: declare it "
         "(kind = 'semicontinuous', spikes = [..]), if it is public that there is one.",
         "Nothing of this page is in the release, and nothing of it may be published.",

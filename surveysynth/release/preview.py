@@ -41,6 +41,7 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     if design.strata is not None:
         lines.append(f"Design: {int(design.strata.max()) + 1:,} strata ({design.strata_name}).")
     lines += cluster_lines(design, model)
+    lines += _weight_lines(design)
     if design.population_size is not None:
         lines.append(f"Population size: {design.population_size:,.10g}.")
     lines.append(
@@ -61,6 +62,20 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     elif privacy.weight_map == "linear":
         lines.append(f"Risk: {privacy.risk}; linear weights.")
     return lines
+
+
+def _weight_lines(design: "PublicDesign") -> list[str]:
+    """What becomes of public weights."""
+    name = design.public_weight_name
+    if name is None:
+        return []
+    source = ", made of stratum_sizes, with sampling fractions" if design.stratum_sizes else ""
+    model = (
+        f"log({name}) is a predictor: records that are alike in the others have unequal weights."
+        if name in design.predictors
+        else "Records with the same row of X have equal weights."
+    )
+    return [f"Weight: {name}, public{source}: used and published as it is. {model}"]
 
 
 def _cell_lines(domains: Domains, labels: Labels) -> list[str]:

@@ -247,6 +247,15 @@ def label_problems(outcomes: Sequence[Outcome], labelled: Mapping[str, Sequence[
     ]
 
 
+def statistic_problems(tables: TablesSection, declared: Sequence[Outcome]) -> list[str]:
+    """Statistics that none of the outcomes has."""
+    return [
+        f"tables.statistics: {STATISTICS[name].misfit(declared, tables.by)}"
+        for name in tables.statistics
+        if not STATISTICS[name].columns(declared, tables.by)
+    ]
+
+
 def by_problems(
     tables: TablesSection,
     declared: Sequence[Outcome],
@@ -326,7 +335,8 @@ def strict_problems(
                 "may be taken from these data; far-off ones cost accuracy, never privacy."
             )
     of_weight = outcomes.get(WEIGHT, OutcomeSection())
-    if survey.population_size is None and of_weight.centre is None and not whole:
+    modelled = not (whole or survey.public_weights)
+    if survey.population_size is None and of_weight.centre is None and modelled:
         problems.append(
             "outcomes.weight.centre: missing; without survey.population_size noisy statistics need "
             "a typical log weight from public sources (log of population over sample size)."

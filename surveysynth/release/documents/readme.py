@@ -10,11 +10,11 @@ from surveysynth.release.documents.recompute_python import Example, has_lonely_s
 from surveysynth.release.documents.recompute_r import r_program
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import (
-    DEFAULT_WEIGHT_NAME,
     VARIANCE_SUFFIX,
     file_name,
     public_column_names,
     synthetic_column_names,
+    weight_column,
 )
 from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.table import (
@@ -97,8 +97,9 @@ def _opening(design: PublicDesign, made: str) -> str:
 
 def _particulars(facts: ReleaseFacts) -> list[str]:
     design = facts.design
+    synthetic = synthetic_column_names(design, separate_pair=False)
     paragraphs = [
-        f"Synthetic are {_named(synthetic_column_names(design, separate_pair=False))}. Classifying "
+        f"Synthetic {'are' if len(synthetic) > 1 else 'is'} {_named(synthetic)}. Classifying "
         f"and design columns ({_named(public_column_names(design)) or 'none'}) and the numbers of "
         "sample records are public and published as they are.",
     ]
@@ -215,12 +216,18 @@ def _indicators(facts: ReleaseFacts) -> list[str]:
 def _weighting(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
     """Estimates and variances of one dataset, as the tables were made."""
     design = facts.design
-    weight = plain(design.weight_name or DEFAULT_WEIGHT_NAME)
-    scaled = (
-        f" The weights of a dataset add up to the population size, {design.population_size:,.10g}."
-        if design.population_size is not None
-        else ""
-    )
+    weight = plain(weight_column(design))
+    scaled = ""
+    if design.public_weight is not None:
+        scaled = (
+            " It is the weight of the survey's sample design, the same in every dataset, so that "
+            "counts are those of the sample itself."
+        )
+    elif design.population_size is not None:
+        scaled = (
+            " The weights of a dataset add up to the population size, "
+            f"{design.population_size:,.10g}."
+        )
     linearised = (
         "u = w (d - N_d/N) for a count, u = w (y d - t_d/N) for a total"
         if facts.spec.linearisation == "ratio"
@@ -346,7 +353,8 @@ def _example(facts: ReleaseFacts, example: Example, replicates: int) -> list[str
         )
     else:
         strict = facts.mechanism.combining == "total_variance"
-        calibrated = statistic_of(example.statistic).additive and facts.design.population_size
+        scaled = facts.spec.linearisation == "ratio"
+        calibrated = statistic_of(example.statistic).additive and scaled
         close = " (to a few hundredths of V_X, where the table averages centres by themselves)"
         what = (
             f"its standard error as they stand in {place}{withheld}"

@@ -13,7 +13,7 @@ import numpy as np
 from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.estimation.total_variance import public_row_columns
 from surveysynth.release.facts import ReleaseFacts
-from surveysynth.release.folder.microdata import DEFAULT_WEIGHT_NAME, VARIANCE_SUFFIX, fraction_name
+from surveysynth.release.folder.microdata import VARIANCE_SUFFIX, fraction_name, weight_column
 from surveysynth.release.tables.table import ReleaseTable, well_filled
 from surveysynth.release.writers.csv import safe_text
 from surveysynth.survey.outcome import OTHER_VALUES
@@ -58,11 +58,12 @@ class ExampleSetting:
     def codes(self) -> list[str]:
         """Columns of codes that the program reads, each once."""
         design = [name for name in (self.strata, self.psu) if name is not None]
+        public = [name for name in self.public or () if name != self.weight]
         of_levels = []
         if isinstance(self.level, str):
             of_levels = [self.outcome, *(self.variance_pair or ())[:1]]
         cells = [*self.cell, *(self.variance_cell or ())]
-        return list(dict.fromkeys([*cells, *design, *(self.public or ()), *of_levels]))
+        return list(dict.fromkeys([*cells, *design, *public, *of_levels]))
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ def _setting(
         if record[each] != facts.labels.of(each).margin
     }
     synthetic = {written(name): written(name + VARIANCE_SUFFIX) for name in design.outcome_names}
-    weight = design.weight_name or DEFAULT_WEIGHT_NAME
+    weight = weight_column(design)
     lonely: dict[str, LonelyRule] = {"adjust": "adjust", "average": "average"}
     return ExampleSetting(
         statistic=table.statistic,
