@@ -74,7 +74,10 @@ class Findings:
             part.insert(0, "statistic", statistic)
             part.insert(1, "outcome", outcome)
             parts.append(part)
-        return pd.concat(parts, ignore_index=True)
+        frame = pd.concat(parts, ignore_index=True)
+        # Levels stand where tables have them, whichever statistic is the first.
+        first = [name for name in ("statistic", "outcome", LEVEL) if name in frame]
+        return frame[[*first, *(name for name in frame if name not in first)]]
 
     def shares_frame(self) -> pd.DataFrame:
         """All shares below each other, as adequacy_shares.csv has them."""

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 from surveysynth._support.types import FloatArray
+from surveysynth.api.commands import release as release_and_look
 from surveysynth.errors import InputError
 from surveysynth.evaluate.noise import Noise
 from surveysynth.evaluate.report import render_report
@@ -24,6 +25,7 @@ from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.folder.reading import read_release
 from surveysynth.release.preview import preview_lines
 from surveysynth.release.run import release
+from surveysynth.release.tables.rounding import ABSENT
 from surveysynth.spec.build import model_of, read_design, read_survey
 from surveysynth.spec.spec import load_spec
 from surveysynth.survey.outcome import Outcome
@@ -404,3 +406,46 @@ def test_a_comparison_has_shares_and_rows_by_an_outcome(
     assert set(made.left_out.values()) == {"noise is made in rows by public columns."}
     page = render_report(made, (), test=True)
     assert "Shares (%): employed" in page
+
+
+def test_the_look_beside_the_sample_has_its_own_records_in_rows_by_an_outcome(
+    make_spec: MakeSpec, tmp_path: Path, by_hand: Install
+) -> None:
+    by_hand(OF_ROWS)
+    result = release_and_look(spec_of(make_spec, OF_ROWS, tables=BY), tmp_path / "out")
+    found = read(result.confidential / "adequacy.csv")
+    assert list(found)[:5] == ["statistic", "outcome", "level", "field", "sector"]
+    survey = survey_frame()
+    tables = {
+        name: read(result.out / "release" / "tables" / f"{name}s.csv")
+        for name in found["statistic"].unique()
+    }
+    compared = 0
+    for statistic, rows in found.groupby("statistic", sort=False):
+        published = tables[str(statistic)]["estimate"].astype(str)
+        assert rows["published"].astype(str).tolist() == published.tolist()
+        for row in rows.to_dict("records"):
+            inside = survey
+            for column in ("field", "sector"):
+                if row[column] != "All":
+                    inside = inside[inside[column] == row[column]]
+            values = {"": inside["salary"], "0": 1 - inside["employed"], "1": inside["employed"]}[
+                "1" if statistic == "proportion" else row["level"]
+            ]
+            weight = inside["weight"]
+            value = weight.sum() if statistic == "count" else (weight * values).sum()
+            if statistic not in ("count", "total"):
+                value /= weight.sum()
+            assert float(row["sample"]) == pytest.approx(value, rel=1e-10)
+            # That of the sample is confidential, but so is this folder; it is not the published n.
+            assert row["n"] == ("" if row["sector"] != "All" else str(len(inside)))
+            if row["difference"] == "":
+                continue
+            apart = (float(row["published"]) - value) / float(row["sample_se"])
+            assert float(row["difference"]) == pytest.approx(apart, rel=1e-6, abs=1e-9)
+            compared += 1
+    assert result.adequacy is not None
+    assert result.adequacy.rows == compared > 60
+    page = (result.confidential / "adequacy.html").read_text()
+    assert "Shares (%): employed" in page
+    assert f"<td>{ABSENT}</td>" in page
