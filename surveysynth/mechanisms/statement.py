@@ -88,8 +88,8 @@ def _public_weight(design: PublicDesign) -> str:
     )
     return (
         f"the sampling weights ({name}), constants of the sample design{made}. They are neither "
-        f"modelled nor protected but used and published as they are; {known}. What the tables say "
-        "of numbers of units follows from public values alone"
+        f"modelled nor protected but used and published as they are; {known}. Numbers of "
+        "units in rows by public columns follow from public values alone"
     )
 
 

@@ -113,10 +113,10 @@ class Spec(BaseModel):
             self.survey, synthesizer, self.outcomes,
             known_model=not (synthesizer.is_program and self.path == Path(NO_FILE)),
         )  # fmt: skip
-        problems += wrong or [
-            *statistic_problems(self.tables, self.declared),
-            *by_problems(self.tables, self.declared, self.labels, study=self.study is not None),
-        ]
+        problems += wrong or (
+            by_problems(self.tables, self.declared, self.labels, study=self.study is not None)
+            or statistic_problems(self.tables, self.declared)
+        )
         if not wrong:
             levels = {name: tuple(label.levels) for name, label in self.labels.items()}
             problems += label_problems(self.declared, levels)

@@ -11,10 +11,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surveysynth.api.commands import release as run_release
 from surveysynth.cli import main
 from surveysynth.errors import InputError
+from surveysynth.models import get_model
 from surveysynth.release.rebuild import rebuild
 from surveysynth.release.run import release
+from surveysynth.spec.build import read_design
 from surveysynth.spec.spec import load_spec
 from tests.release.documents.test_readme_programs import published, run_python, run_r
 from tests.surveys import small_survey
@@ -131,6 +134,62 @@ def test_every_model_takes_them(
     weight = frame["weight"]
     whole = (weight * frame["salary"]).sum() / weight.sum()
     assert abs(means["estimate"][0] - whole) < 4 * means["se"][0]
+
+
+def test_outcomes_of_other_kinds_and_rows_by_one_of_them(
+    make_spec: MakeSpec, tmp_path: Path
+) -> None:
+    """The general location model without a log weight: parts that depend on each other."""
+    rng, frame = np.random.default_rng(4), small_survey(600, seed=3)
+    n = len(frame)
+    works = rng.random(n) < np.where(frame["gender"] == "f", 0.75, 0.45)
+    none = rng.random(n) < np.where(works, 0.7, 0.3)
+    frame["works"] = np.where(works, "yes", "no")
+    frame["benefit"] = np.where(none, 0.0, np.exp(rng.normal(6.0, 0.5, n)))
+    spec = make_spec(
+        frame, survey=SIZES, synthesizer="chains = 4\ndraws = 100\nwarmup = 100",
+        privacy='risk = "none"\nm = 4\nreplicates_per_draw = 3',
+        tables='by = ["gender", "works"]\nstatistics = ["count", "mean", "share"]',
+        labels='[outcomes.works]\nkind = "binary"\nlevels = ["no", "yes"]\n'
+        '[outcomes.benefit]\nkind = "semicontinuous"\nspikes = [0]',
+    )  # fmt: skip
+    spec.write_text(spec.read_text().replace('outcome = "salary"\n', ""))
+    result = run_release(spec, tmp_path / "out", seed=5)
+    out = result.out / "release"
+    counts, means, shares = (
+        pd.read_csv(out / "tables" / f"{name}.csv").set_index(["gender", "works"])
+        for name in ("counts", "means", "shares")
+    )
+    # By public columns alone a count is the sample's own, by the outcome it varies and adds up.
+    of_gender = frame.groupby("gender")["weight"].sum()
+    assert counts["estimate"].loc[("f", "All")] == pytest.approx(of_gender["f"], rel=1e-12)
+    both = counts["estimate"].loc[[("f", "no"), ("f", "yes")]].sum()
+    assert both == pytest.approx(of_gender["f"], rel=1e-12)
+    by_sample = frame.groupby(["gender", "works"])["weight"].sum()
+    for cell, weight in by_sample.items():
+        row = counts.loc[cell]
+        assert row["estimate"] != pytest.approx(weight, rel=1e-9)
+        assert abs(row["estimate"] - weight) < 4 * row["se"]
+        inside = (frame["gender"] == cell[0]) & (frame["works"] == cell[1])
+        mean = np.average(frame["benefit"][inside], weights=frame["weight"][inside])
+        assert abs(means["estimate"].loc[cell] - mean) < 4 * means["se"].loc[cell]
+        spike = np.average(frame["benefit"][inside] == 0, weights=frame["weight"][inside])
+        of_cell = shares.loc[cell].set_index("level")
+        assert of_cell["estimate"].sum() == pytest.approx(1.0, rel=1e-12)
+        assert abs(of_cell["estimate"].loc["0"] - spike) < 4 * of_cell["se"].loc["0"]
+    readme = (out / "README.md").read_text()
+    assert "counts by public columns are those of the sample itself" in readme
+    assert "Numbers of units in rows by public columns follow from public values" in readme
+    # Beside the sample: no share and no figure of weights that are the same in both.
+    assert result.adequacy is not None
+    parts = pd.read_csv(result.confidential / "adequacy_shares.csv")
+    assert set(parts["variable"]) == {"works", "benefit"}
+    page = (result.confidential / "adequacy.html").read_text()
+    assert page.count("<img") == 2
+    assert "over the mean weight" not in page
+    assert "Weights: over" not in page
+    with pytest.raises(InputError, match="models selection by confidential weights"):
+        get_model("fbp").of(read_design(load_spec(spec)))
 
 
 def test_check_tells_the_expected_errors(

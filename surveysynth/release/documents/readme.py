@@ -221,7 +221,7 @@ def _weighting(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
     if design.public_weight is not None:
         scaled = (
             " It is the weight of the survey's sample design, the same in every dataset, so that "
-            "counts are those of the sample itself."
+            "counts by public columns are those of the sample itself."
         )
     elif design.population_size is not None:
         scaled = (
