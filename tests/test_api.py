@@ -230,7 +230,7 @@ def test_tables_by_other_columns_of_the_model(
     ("changes", "told"),
     [
         ({"by": "gendre"}, r"'gendre' is not among the public columns .*Did you mean 'gender'"),
-        ({"by": "salary"}, "by: 'salary' is confidential"),
+        ({"by": "salary"}, "of this survey: tables.by: 'salary' is an amount"),
         ({"by": "weight"}, "by: 'weight' is confidential"),
         ({"by": "note"}, r"'note' is not in the model \(.*\).* Make the survey again with 'note'"),
         ({"by": "age"}, "'age' is a number in the model, not a classification"),

@@ -11,7 +11,7 @@ LIMITS = ("rse", "relative_width", "n", "df")
 
 _EXAMPLE = "for example flags = { mark = { rse = 0.2 }, suppress = { rse = 0.4, n = 10 } }"
 
-FlagChoice = str | Mapping[str, Mapping[str, float]]
+FlagChoice = str | Mapping[str, Mapping[str, int | float]]
 """A name of ``RULE_SETS``, or limits by severity and name."""
 
 
