@@ -30,8 +30,8 @@ def synthesizer_stage(model: str) -> str:
 
 #: In the order in which they are said; a run may leave some out.
 RELEASE_STAGES = (
-    COMPILING,
     READING,
+    COMPILING,
     UNWEIGHTED_FIT,
     RISK_WEIGHTS,
     CONVERGENCE,

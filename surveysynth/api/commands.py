@@ -111,6 +111,7 @@ def check(
         raise InputError("--out is for mechanism = 'noisy_statistics': leave it out.")
     model, settings = model_of(specification), settings_of(specification)
     design = read_survey(specification).design
+    model = model.of(design)
     preview = preview_lines(specification, design, model)
     say("\n".join(preview))
     refuse_clusters(design, model)

@@ -133,7 +133,7 @@ def tables(
     })  # fmt: skip
     survey = _survey_for(survey, spec)
     design, test = survey.design, seed is not None
-    built = engine_of(spec, model_of(spec)) if isinstance(model, str) else model
+    built = (engine_of(spec, model_of(spec)) if isinstance(model, str) else model).of(design)
     mechanism, (of_mechanism, of_synthesis) = mechanism_of(spec), _streams(seed)
     refuse_clusters(design, built)
     say = progress or (lambda stage: None)

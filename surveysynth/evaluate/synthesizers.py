@@ -55,7 +55,8 @@ def run_synthesizer(
         survey = survey.in_order(public_order(survey.design))
     design = survey.design
     mechanism_rng, synthesis_rng, figure_rng = map(np.random.default_rng, stream.spawn(3))
-    model, mechanism = build.engine_of(spec, build.model_of(spec)), build.mechanism_of(spec)
+    mechanism = build.mechanism_of(spec)
+    model = build.engine_of(spec, build.model_of(spec)).of(design)
     refuse_clusters(design, model)
     require(model, design)
     model.prepare()

@@ -185,6 +185,7 @@ def debias_many(
         raise InputError(
             f"databases and rounds must be at least 1, got {databases!r} and {rounds!r}."
         )
+    model = model.of(releases[0][0]) if releases else model
     works = [_Work(model, design, draws, databases, rng) for design, draws in releases]
     active = [work for work in works if work.record is None]
     for _ in range(rounds):

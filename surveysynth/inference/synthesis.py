@@ -117,6 +117,7 @@ def synthesise(
     1 1 (200, 1) 100000
     1 2 (200, 1) 100000
     """
+    model = model.of(design)
     check_replicates(model, replicates_per_draw)
     for draw in range(private_draws.settings.m):
         theta = private_draws.draw(draw)

@@ -13,6 +13,7 @@ from surveysynth.errors import InputError
 from surveysynth.models.options import Option, check_option, check_priors
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.program import StanProgramSpec
+from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 SimulationKind = Literal["release", "sample"]
@@ -79,6 +80,10 @@ class Model(Protocol):
         is released: FBP releases the population, which selection has tilted in the sample."""
 
     @property
+    def takes_discrete(self) -> bool:
+        """Whether outcomes may have discrete parts, and bounds that synthetic values keep."""
+
+    @property
     def clustered(self) -> bool:
         """Whether the PSUs of a design have effects, drawn afresh in every simulated dataset
         (methods 3, clusters); see ``psu_codes``."""
@@ -94,6 +99,12 @@ class Model(Protocol):
     @property
     def stan(self) -> StanProgramSpec | None:
         """Its Stan program, if it has one."""
+
+    def of(self, design: PublicDesign) -> "Model":
+        """The form that the model has for a design, itself unless it has several: what meets a
+        design takes this. Of its result it is the same again.
+
+        Raises ``InputError`` for a design that no form is made for."""
 
     def prepare(self) -> None:
         """Compile its program, if it runs one and unless that is done; raises ``InputError`` where
@@ -199,13 +210,27 @@ class ModelBase(ABC):
     tilted: ClassVar[bool] = False
     clustered: ClassVar[bool] = False
     compiled: ClassVar[bool] = False
+    #: Whether outcomes may have discrete parts, and bounds that synthetic values keep.
+    takes_discrete: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name, option in self.options.items():
-            check_option(name, option, getattr(self, name))
+            value = getattr(self, name)
+            check_option(name, option, value)
+            if isinstance(value, list):
+                object.__setattr__(self, name, tuple(value))  # the dataclass is frozen
         check_priors(self.name, self.default_priors, self.priors)
         priors = MappingProxyType({**self.default_priors, **self.priors})
-        object.__setattr__(self, "priors", priors)  # the dataclass is frozen
+        object.__setattr__(self, "priors", priors)
+
+    @property
+    def changed_priors(self) -> dict[str, float]:
+        """Those that are not the defaults."""
+        return {
+            name: value
+            for name, value in self.priors.items()
+            if value != self.default_priors[name]
+        }
 
     @property
     @abstractmethod
@@ -231,6 +256,10 @@ class ModelBase(ABC):
     def stan(self) -> StanProgramSpec | None:
         """No Stan program."""
         return None
+
+    def of(self, design: PublicDesign) -> "Model":
+        """Itself, for any design that it takes."""
+        return self
 
     def prepare(self) -> None:  # noqa: B027  # most models have nothing to compile
         """Nothing to do."""
@@ -332,8 +361,26 @@ def psu_codes(model: Model, design: PublicDesign) -> IntArray | None:
     return design.psu if model.clustered and design.design_effect is None else None
 
 
+def discrete_or_bounded(design: PublicDesign) -> tuple[Outcome, ...]:
+    """Outcomes with a discrete part, or bounds that synthetic values are to keep."""
+    return tuple(
+        outcome
+        for outcome in design.outcomes
+        if outcome.is_discrete or outcome.lower is not None or outcome.upper is not None
+    )
+
+
 def require(model: Model, design: PublicDesign) -> None:
-    """Raises ``InputError`` if the design lacks something that the model needs."""
+    """Raises ``InputError`` if the design lacks something that the model needs, or has outcomes
+    that it does not take."""
+    special = discrete_or_bounded(design)
+    if special and not model.takes_discrete:
+        what = special[0].kind if special[0].is_discrete else "bounded"
+        raise InputError(
+            f"The model {model.name!r} takes continuous outcomes without bounds, and "
+            f"{special[0].name!r} is {what}: use the model 'fbs' or 'fbp' in the form that its "
+            "method of(design) gives."
+        )
     if "population_size" in model.requires and design.population_size is None:
         raise InputError(
             f"The model {model.name!r} needs the public population size: set population_size in "

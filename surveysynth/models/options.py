@@ -43,7 +43,26 @@ class WholeNumber:
         return type(value) is int and self.least <= value <= self.most
 
 
-Option = Choice | WholeNumber
+@dataclass(frozen=True)
+class ColumnNames:
+    """An option that is a list of names of columns, or None for what the model does unasked."""
+
+    default: tuple[str, ...] | None
+
+    @property
+    def words(self) -> str:
+        """What is allowed, for messages."""
+        return "a list of names of public columns"
+
+    def allows(self, value: Any) -> bool:
+        """Whether it is such a list, each name once."""
+        if value is None:
+            return True
+        names = isinstance(value, tuple | list) and all(isinstance(name, str) for name in value)
+        return names and len(set(value)) == len(value)
+
+
+Option = Choice | WholeNumber | ColumnNames
 
 
 def check_option(name: str, option: Option, value: Any) -> None:

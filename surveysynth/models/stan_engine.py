@@ -4,7 +4,7 @@
 else as in the model. What runs the program is a backend: CmdStan, or PyStan for development.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import ClassVar
 
@@ -17,6 +17,7 @@ from surveysynth.models.base import DensityModel
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.backends import StanBackend, default_backend
 from surveysynth.sampling.stan.source import StanSource
+from surveysynth.survey.survey import PublicDesign
 
 #: The hierarchical priors of the package's models make NUTS diverge at Stan's own 0.8 (methods 4).
 ADAPT_DELTA = 0.99
@@ -55,6 +56,7 @@ class StanEngine:
     identified = _of_model("identified")
     tilted = _of_model("tilted")
     clustered = _of_model("clustered")
+    takes_discrete = _of_model("takes_discrete")
     datasets_per_draw = _of_model("datasets_per_draw")
     stan = _of_model("stan")
     records = _of_model("records")
@@ -76,6 +78,11 @@ class StanEngine:
             raise InputError(
                 f"The model {self.name!r} has no Stan program: use the engine 'embedded'."
             )
+
+    def of(self, design: PublicDesign) -> "StanEngine":
+        """The engine of the form that the model has for a design."""
+        model = self.model.of(design)
+        return self if model is self.model else replace(self, model=model)  # type: ignore[arg-type]
 
     @property
     def source(self) -> StanSource:

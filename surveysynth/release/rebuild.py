@@ -80,7 +80,7 @@ def rebuild(
     say(stages.READING)
     design = _design_of(spec, source, int(content["records_dropped"]))
     statistics = NoisyStatistics.from_dict(content["statistics"])
-    model, mechanism = model_of(spec), mechanism_of(spec)
+    model, mechanism = model_of(spec).of(design), mechanism_of(spec)
     streams = Streams(int(content["seed"]))
     say(stages.POSTERIOR)
     draws, _ = posterior_draws(

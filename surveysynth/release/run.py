@@ -102,16 +102,17 @@ def release(
     )
     streams = Streams(seed)
     spec = load_spec(spec_path)
-    model, mechanism = engine_of(spec, model_of(spec)), mechanism_of(spec)
-    if model.compiled:
-        say(stages.COMPILING)
-        model.prepare()
+    chosen, mechanism = engine_of(spec, model_of(spec)), mechanism_of(spec)
     say(stages.READING)
     survey = read_survey(spec)
     if spec.privacy.strict:
         # What follows the noise can be made again from published files, which are in this order.
         survey = survey.in_order(public_order(survey.design))
+    model = chosen.of(survey.design)
     refuse_clusters(survey.design, model)
+    if model.compiled:
+        say(stages.COMPILING)
+        model.prepare()
     facts = facts_of(spec, survey.design, mechanism, model, test=seed is not None)
     entry = ledger_entry(spec, model=method_name(spec.synthesizer.model), test=facts.test)
     released = mechanism.run(

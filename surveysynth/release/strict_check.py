@@ -58,7 +58,8 @@ def check_strict(
     if out is not None:
         own = (TABLE_NAME, FIGURE_NAME)
         target = plan_folder(Path(out), overwrite=overwrite, own=own, marker=own[0], what=_WHAT)
-    model, design = model_of(spec), read_design(spec)
+    design = read_design(spec)
+    model = model_of(spec).of(design)
     refuse_clusters(design, model)
     expected = Expectation(spec, design, model)
     lines = [

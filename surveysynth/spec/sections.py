@@ -24,7 +24,7 @@ from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import COUNT, MEAN, STATISTICS
 from surveysynth.models import get_model, model_names, registered
-from surveysynth.models.options import Choice, Option
+from surveysynth.models.options import Choice, ColumnNames, Option
 from surveysynth.report.formats import format_names
 from surveysynth.spec.flags import FlagChoice, check_flags
 from surveysynth.survey.checks import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT
@@ -142,12 +142,15 @@ def _type_of(option: Option) -> Any:
     """What pydantic makes of a model's option."""
     if isinstance(option, Choice):
         return Literal[option.choices]
+    if isinstance(option, ColumnNames):
+        return Names | None
     return Annotated[int, Field(ge=option.least, le=option.most)]
 
 
-#: Each model's own options, by their keys in ``[synthesizer]``, with the model.
-_OPTIONS = {
-    key: (model.name, option) for model in registered() for key, option in model.options.items()
+#: The models' own options, by their keys in ``[synthesizer]``, and the models that take each.
+_OPTIONS = {key: option for model in registered() for key, option in model.options.items()}
+_OWNERS = {
+    key: tuple(model.name for model in registered() if key in model.options) for key in _OPTIONS
 }
 if TYPE_CHECKING:
     _WithOptions = Section
@@ -155,7 +158,7 @@ else:
     _WithOptions = create_model(
         "_WithOptions",
         __base__=Section,
-        **{key: (_type_of(option), option.default) for key, (_, option) in _OPTIONS.items()},
+        **{key: (_type_of(option), option.default) for key, option in _OPTIONS.items()},
     )
 
 
@@ -207,11 +210,12 @@ class SynthesizerSection(_WithOptions):
         """What the model takes: outcomes, options and priors.
 
         A program's priors are in the file that declares it."""
-        for key, (owner, option) in _OPTIONS.items():
+        for key, option in _OPTIONS.items():
             value = getattr(self, key)
-            if self.model != owner and value != option.default:
+            if self.model not in _OWNERS[key] and value != option.default:
                 shown = f"{value!r} is" if isinstance(value, str) else "this is"
-                raise ValueError(f"{key}: {shown} for model = {owner!r}; leave it out.")
+                owners = " or ".join(map(repr, _OWNERS[key]))
+                raise ValueError(f"{key}: {shown} for model = {owners}; leave it out.")
         if self.is_program:
             return
         try:
@@ -242,7 +246,7 @@ class SynthesizerSection(_WithOptions):
     @property
     def options(self) -> dict[str, Any]:
         """The model's own options, given or not."""
-        owned = (key for key, (owner, _) in _OPTIONS.items() if owner == self.model)
+        owned = (key for key, owners in _OWNERS.items() if self.model in owners)
         return {key: getattr(self, key) for key in owned}
 
     @property
@@ -255,7 +259,7 @@ class SynthesizerSection(_WithOptions):
         """The same with another model, whose options and priors are its defaults."""
         if name == self.model:
             return self
-        options = {key: option.default for key, (_, option) in _OPTIONS.items()}
+        options = {key: option.default for key, option in _OPTIONS.items()}
         return self.model_copy(update={"model": name, "priors": {}, "engine": "auto", **options})
 
     @property

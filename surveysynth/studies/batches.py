@@ -122,9 +122,10 @@ class SynthesisTask(Work):
         from surveysynth.mechanisms.pseudo_posterior.run import run_batch
 
         settings = self._widest()
+        model = self.model.of(next(iter(surveys.values())).design)
         databases = [
             Database(
-                self.model.records(survey.design, survey.confidential),
+                model.records(survey.design, survey.confidential),
                 survey.design.n,
                 survey.confidential.outcome,
                 survey.design.frame,
@@ -132,7 +133,7 @@ class SynthesisTask(Work):
             for survey in surveys.values()
         ]
         rng = self.study.generator(*self.key, number)
-        results = run_batch(self.model, databases, settings, rng)
+        results = run_batch(model, databases, settings, rng)
         released: dict[int, tuple[PublicDesign, PrivateDraws]] = {}
         for (sample, survey), result in zip(surveys.items(), results, strict=True):
             if isinstance(result, RefusedError):

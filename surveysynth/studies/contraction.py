@@ -138,9 +138,9 @@ def _batch(
     from surveysynth.mechanisms.pseudo_posterior.run import run_batch
     from surveysynth.models import get_model
 
-    model: Model = get_model(source.model)
     found = []
     surveys = [source.draw(n, seed, number) for number in numbers]
+    model: Model = get_model(source.model).of(surveys[0].design)
     data = [
         Database(model.records(each.design, each.confidential), n, each.confidential.outcome)
         for each in surveys

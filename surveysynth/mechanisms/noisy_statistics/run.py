@@ -109,7 +109,7 @@ def required_design(
 
     Raises ``InputError`` for a model without such statistics, and for a design that leaves too
     few records for its residuals: by public inputs, before anything is spent."""
-    implied_sample(model)
+    implied_sample(model.of(design))
     require(model, design)
     noise = noise_design(model, design, settings)
     public = _public_sums(model, design, noise.basis, noise.psu_weight)

@@ -91,6 +91,7 @@ def check(
 
     Raises ``InputError`` if the model or the risk measure lacks a public input that it needs.
     """
+    model = model.of(design)
     require(model, design)
     require_pattern(settings.measure, design.frame)
     if not settings.private:

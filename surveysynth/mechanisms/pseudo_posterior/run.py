@@ -231,6 +231,7 @@ def run(
     5.4
     """
     require_pattern(settings.measure, design.frame)
+    model = model.of(design)
     records = model.records(design, confidential)
     database = Database(records, design.n, confidential.outcome, design.frame)
     (result,) = run_batch(model, [database], settings, rng, progress)

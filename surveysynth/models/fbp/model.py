@@ -14,11 +14,14 @@ from types import MappingProxyType
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.models.base import Simulated, SimulationKind, psu_codes, require
+from surveysynth.errors import InputError
+from surveysynth.models.base import Model, Simulated, SimulationKind, psu_codes, require
 from surveysynth.models.fbp import density
 from surveysynth.models.fbp.clustered import ClusteredGibbs
 from surveysynth.models.fbp.sampler import Gibbs
-from surveysynth.models.options import Choice
+from surveysynth.models.general_location.choice import general_form
+from surveysynth.models.general_location.model import OWN_PRIORS, GeneralFBP
+from surveysynth.models.options import Choice, ColumnNames
 from surveysynth.models.parts import log_lik, psu_effects
 from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats
 from surveysynth.models.parts.gaussian_model import GaussianModel
@@ -35,10 +38,11 @@ class FBP(GaussianModel):
     """The population synthesizer.
 
     smoothing: "default" weights a cell of X by 1/E(pi | x); "outcome" is the paper's form, which
-    leaves out x k_x and biases strata that differ in outcome.
+    leaves out x k_x and biases strata that differ in outcome. covariance_by: as of FBS.
     """
 
     smoothing: str = "default"
+    covariance_by: tuple[str, ...] | None = ()
 
     name = "fbp"
     title = "FBP (fully Bayes model for the population)"
@@ -47,7 +51,10 @@ class FBP(GaussianModel):
     clustered = True
     stan = density.STAN
     options = MappingProxyType(
-        {"smoothing": Choice("default", ("default", "outcome"))}
+        {
+            "smoothing": Choice("default", ("default", "outcome")),
+            "covariance_by": ColumnNames(()),
+        }
     )
     default_priors = MappingProxyType(
         {
@@ -56,8 +63,22 @@ class FBP(GaussianModel):
             "residual_scale": 1.0,
             "psu_scale": 10.0,
             "lkj": 6.0,
+            "coefficient_scale": 10.0,
+            **OWN_PRIORS,
         }
     )
+
+    def of(self, design: PublicDesign) -> Model:
+        """Itself, or its general form where the design needs that.
+
+        Raises ``InputError`` for smoothing "outcome" there, which is the paper's for one amount."""
+        general = general_form(GeneralFBP, design, self.covariance_by, self.changed_priors)
+        if general is not None and self.smoothing == "outcome":
+            raise InputError(
+                "smoothing: 'outcome' is the paper's form for one continuous outcome without "
+                "bounds and without covariance_by; leave it out."
+            )
+        return general or self
 
     def records(self, design: PublicDesign, confidential: Confidential) -> GaussianRecords:
         """z (n, 2): the transformed outcome and log pi~ = log(N / (n w))."""

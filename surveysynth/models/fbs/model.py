@@ -14,10 +14,13 @@ from types import MappingProxyType
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.models.base import Simulated, SimulationKind, psu_codes
+from surveysynth.models.base import Model, Simulated, SimulationKind, psu_codes
 from surveysynth.models.fbs import density
 from surveysynth.models.fbs.clustered import ClusteredGibbs
 from surveysynth.models.fbs.sampler import Gibbs
+from surveysynth.models.general_location.choice import general_form
+from surveysynth.models.general_location.model import OWN_PRIORS, GeneralFBS
+from surveysynth.models.options import ColumnNames
 from surveysynth.models.parts import log_lik, psu_effects
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.models.parts.gaussian_model import GaussianModel
@@ -31,16 +34,34 @@ from surveysynth.survey.survey import PublicDesign
 
 @dataclass(frozen=True)
 class FBS(GaussianModel):
-    """The sample synthesizer: z (n, p + 1), transformed outcomes, then the log weight."""
+    """The sample synthesizer: z (n, p + 1), transformed outcomes, then the log weight.
+
+    covariance_by: public columns by whose groups the residual spread differs, None for the finest
+    groups of the by columns; with any, or outcomes with a discrete part or bounds, it takes the
+    form of a general location model (``of``).
+    """
+
+    covariance_by: tuple[str, ...] | None = ()
 
     name = "fbs"
     title = "FBS (fully Bayes model for the observed sample)"
     requires = frozenset({"weight"})
     clustered = True
     stan = density.STAN
+    options = MappingProxyType({"covariance_by": ColumnNames(())})
     default_priors = MappingProxyType(
-        {"coefficient_scale": 10.0, "residual_scale": 10.0, "psu_scale": 10.0, "lkj": 6.0}
+        {
+            "coefficient_scale": 10.0,
+            "residual_scale": 10.0,
+            "psu_scale": 10.0,
+            "lkj": 6.0,
+            **OWN_PRIORS,
+        }
     )
+
+    def of(self, design: PublicDesign) -> Model:
+        """Itself, or its general form where the design needs that."""
+        return general_form(GeneralFBS, design, self.covariance_by, self.changed_priors) or self
 
     def sample(
         self,

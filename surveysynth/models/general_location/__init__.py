@@ -1,0 +1,1 @@
+"""The general location model: outcomes with discrete parts, and residual spread by group."""

@@ -1,0 +1,114 @@
+"""Groups of records that share their residual spread, by public columns alone.
+
+The rule is public: it looks at levels and at numbers of records, which are part of the design.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from surveysynth._support.messages import listing, nearest
+from surveysynth._support.types import IntArray
+from surveysynth.errors import InputError
+from surveysynth.survey.survey import PublicDesign
+
+#: A group of its own has at least so many records.
+LEAST_RECORDS = 50
+
+
+@dataclass(frozen=True)
+class CovarianceGroups:
+    """``cell`` (G,): the group of each cell of X, from 0 on; ``labels``: of each group the levels
+    that it was made of, fewer than ``names`` where small ones were pooled, none for the rest."""
+
+    names: tuple[str, ...]
+    cell: IntArray
+    labels: tuple[tuple[str, ...], ...]
+
+    @property
+    def count(self) -> int:
+        """How many groups there are."""
+        return len(self.labels)
+
+
+def covariance_groups(
+    design: PublicDesign, names: Sequence[str], least: int = LEAST_RECORDS
+) -> CovarianceGroups:
+    """Groups of the cells of X by the levels of public columns.
+
+    Every combination of levels with at least ``least`` records is a group. The records of smaller
+    ones are pooled by the names but the last, then by those but the last two, and so on; what is
+    left at the end is one group, and where that is small too it joins the smallest of the others.
+
+    Parameters
+    ----------
+    design
+        The public half of a survey.
+    names
+        Columns of its frame, in order; the last is given up first.
+    least
+        Records of a group.
+
+    Returns
+    -------
+    CovarianceGroups
+        One group for ``names = ()``.
+
+    Raises
+    ------
+    InputError
+        For a column that is not public, or that records with equal rows of X differ in.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> from surveysynth.models.general_location.groups import covariance_groups
+    >>> groups = covariance_groups(ss.example_survey(n=400).design, ["field", "gender"])
+    >>> groups.labels[0], groups.count < 16
+    (('Biology', 'F'), True)
+    """
+    names = tuple(names)
+    cell = design.matrix.cell
+    levels = pd.DataFrame({name: _of_cells(design, name) for name in names})
+    size = np.bincount(cell, minlength=design.matrix.x_cells.shape[0])
+    group = np.full(size.size, -1)
+    labels: list[tuple[str, ...]] = []
+    for kept in range(len(names), 0, -1):
+        waiting = np.flatnonzero(group < 0)
+        pooled = levels.iloc[waiting].groupby(list(names[:kept]), sort=True)
+        for label, index in pooled.indices.items():
+            cells = waiting[index]
+            if size[cells].sum() >= least:
+                group[cells] = len(labels)
+                labels.append(label if isinstance(label, tuple) else (str(label),))
+    rest = group < 0
+    if rest.any():
+        if labels and size[rest].sum() < least:
+            records = np.bincount(group[~rest], weights=size[~rest])
+            group[rest] = int(np.argmin(records))
+        else:
+            group[rest] = len(labels)
+            labels.append(())
+    return CovarianceGroups(names, group.astype(np.int64), tuple(labels))
+
+
+def _of_cells(design: PublicDesign, name: str) -> "pd.Series[str]":
+    """The level of a column in each cell of X."""
+    if name not in design.frame:
+        known = tuple(map(str, design.frame))
+        raise InputError(
+            f"covariance_by: {name!r} is not among the public columns of the survey "
+            f"({listing(known) or 'none'}).{nearest(name, known)}"
+        )
+    column = design.frame[name].astype("str").to_numpy()
+    cell = design.matrix.cell
+    of_cell = np.empty(design.matrix.x_cells.shape[0], dtype=object)
+    of_cell[cell] = column
+    if not np.array_equal(of_cell[cell], column):
+        raise InputError(
+            f"covariance_by: records with equal predictors ({design.matrix.formula}) differ in "
+            f"{name!r}; name columns that the predictors tell apart, such as those of by."
+        )
+    return pd.Series(of_cell, dtype="str")

@@ -1,0 +1,264 @@
+"""The general location model (Olkin and Tate 1961; Schafer 1997, ch. 9), as a chain (methods 3).
+
+    d_j | x, earlier d        multinomial logit
+    z_j | x, d, earlier z     N(u b_j + z_earlier f_jg, s_jg^2), of the records at no spike
+    log w | x, d, z           the same form, all records
+
+d_j is the discrete part of an outcome, z_j its amount, g a group of public rows. It is what FBS and
+FBP are where an outcome has a discrete part or bounds, or residual spread is by groups. FBP's form
+samples the same distribution and releases the population that it implies.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import ClassVar
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth.models.base import ModelBase, Simulated, SimulationKind, require
+from surveysynth.models.general_location import likelihood
+from surveysynth.models.general_location.groups import CovarianceGroups, covariance_groups
+from surveysynth.models.general_location.layout import WEIGHT, Layout
+from surveysynth.models.general_location.records import GeneralRecords
+from surveysynth.models.general_location.sampler import Gibbs
+from surveysynth.models.general_location.simulate import Simulation, columns_of
+from surveysynth.models.general_location.stats import GeneralStats, compress
+from surveysynth.models.parts.sweeps import run_sweeps
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.streams import Streams
+from surveysynth.survey.survey import Confidential, PublicDesign
+
+#: Constants of its priors that the papers' models have no use for.
+OWN_PRIORS = MappingProxyType({"logit_sd": 2.5, "slope_scale": 1.0, "pooling_df": 20.0})
+#: A guess of theta has residual SDs of the log weight as other models' guesses do.
+_WEIGHT_SD = 0.5
+
+
+@dataclass(frozen=True)
+class GeneralLocation(ModelBase):
+    """What both forms share. covariance_by: names of public columns whose combinations are the
+    groups, empty for none."""
+
+    covariance_by: tuple[str, ...] = ()
+
+    default_priors = MappingProxyType(
+        {"coefficient_scale": 10.0, "residual_scale": 10.0, **OWN_PRIORS}
+    )
+    batched = True
+    common_random_numbers = True
+    takes_discrete = True
+
+    #: What the form describes, for its title.
+    words: ClassVar[str] = ""
+
+    @property
+    def title(self) -> str:
+        """Its name in words, with the form."""
+        by = f", residual spread by {' and '.join(self.covariance_by)}" if self.grouped else ""
+        return f"{self.words} as a general location model{by}"
+
+    @property
+    def grouped(self) -> bool:
+        """Whether variances and slopes differ by group."""
+        return bool(self.covariance_by)
+
+    def of(self, design: PublicDesign) -> "GeneralLocation":
+        """Itself, without groups where the design has but one."""
+        if self.grouped and self._groups(design).count == 1:
+            return replace(self, covariance_by=())
+        return self
+
+    def _groups(self, design: PublicDesign) -> CovarianceGroups:
+        return covariance_groups(design, self.covariance_by)
+
+    # --- records ------------------------------------------------------------------------------
+
+    def records(self, design: PublicDesign, confidential: Confidential) -> GeneralRecords:
+        """Discrete parts, transformed amounts at no spike, and the log weight.
+
+        Raises ``InputError`` for a design that lacks what the model ``requires``.
+        """
+        require(self, design)
+        n = confidential.outcome.shape[0]
+        values = np.zeros((n, len(design.outcomes)))
+        category = np.zeros(values.shape, dtype=np.int64)
+        for j, outcome in enumerate(design.outcomes):
+            given = confidential.outcome[:, j]
+            category[:, j] = outcome.category(given) if outcome.is_discrete else 0
+            if outcome.is_amount:
+                amount = category[:, j] == 0
+                values[amount, j] = outcome.transform.forward(given[amount])
+        if confidential.sampling_weight is not None:
+            values = np.column_stack([values, np.log(confidential.sampling_weight)])
+        return self.records_from_simulated(design, Simulated(values, category))
+
+    def records_from_simulated(
+        self, design: PublicDesign, simulated: Simulated
+    ) -> GeneralRecords:
+        """Records of a dataset that is already on the model's scale."""
+        layout = Layout.of(design, self.grouped)
+        groups = self._groups(design)
+        category = simulated.category
+        if category is None:
+            category = np.zeros((simulated.z.shape[0], len(design.outcomes)), dtype=np.int64)
+        return GeneralRecords(
+            layout=layout,
+            x_cells=design.matrix.x_cells,
+            cell=design.matrix.cell,
+            category=category,
+            z=columns_of(layout, category, simulated.z),
+            group_of_cell=groups.cell,
+            groups=groups.count,
+        )
+
+    def compress(self, records: GeneralRecords, risk_weights: FloatArray) -> GeneralStats:
+        """Weighted sufficient statistics (methods 4)."""
+        return compress(records, risk_weights)
+
+    # --- posterior ----------------------------------------------------------------------------
+
+    def sample(
+        self,
+        stats: GeneralStats,
+        plan: SamplingPlan,
+        rng: np.random.Generator | Sequence[np.random.Generator],
+    ) -> Theta:
+        """Gibbs draws, leading axes (databases, chains, draws): of each part by its name, the
+        position of its outcome from 1 on or "weight": logit_* (P, C - 1), coefficients_* (C,),
+        variance_* (groups,), coefficient_scale_* (); with groups pooled_scale_* and pooled_df_* (),
+        slopes_* (groups, k) and slope_scale_* ()."""
+        streams = Streams.of(rng, stats.databases, plan.chains)
+        return run_sweeps(Gibbs(stats, self.priors, streams), plan)
+
+    def monitored(self, theta: Theta) -> dict[str, FloatArray]:
+        """Coefficients of all parts, what groups add to slopes, log residual SDs."""
+        matrices = {"logit": "logit_", "slopes": "slopes_"}
+        monitored = {
+            group: _joined([v.reshape(*v.shape[:-2], -1) for v in _of_parts(theta, prefix)])
+            for group, prefix in matrices.items()
+        }
+        monitored["coefficients"] = _joined(_of_parts(theta, "coefficients_"))
+        monitored["log_residual_sd"] = 0.5 * np.log(_joined(_of_parts(theta, "variance_")))
+        return {group: values for group, values in monitored.items() if values.size}
+
+    def log_lik_blocks(
+        self, theta: Theta, records: GeneralRecords
+    ) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Streams unweighted log-likelihoods, (rows, (S, rows)): the sum of a record's parts."""
+        return likelihood.log_lik_blocks(theta, records)
+
+    def log_scales(self, theta: Theta) -> FloatArray:
+        """Log residual SD of each regression (S, J): the mean of their logs over groups."""
+        variances = _of_parts(theta, "variance_")
+        if not variances:
+            return super().log_scales(theta)
+        return np.stack([0.5 * np.log(v).mean(-1) for v in variances], axis=-1)
+
+    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
+        """Other residual SDs, those of all groups by one factor; everything else stays."""
+        factor = np.exp(2.0 * (log_scales - self.log_scales(theta)))
+        names = _names(theta, "variance_")
+        moved = {name: theta[name] * factor[:, j, None] for j, name in enumerate(names)}
+        return {**theta, **moved}
+
+    # --- simulation ---------------------------------------------------------------------------
+
+    def _simulation(self, theta: Theta, design: PublicDesign) -> Simulation:
+        layout = Layout.of(design, self.grouped)
+        return Simulation(theta, design, layout, self._groups(design).cell)
+
+    def simulate(
+        self,
+        theta: Theta,
+        design: PublicDesign,
+        rng: np.random.Generator,
+        kind: SimulationKind = "release",
+    ) -> Simulated:
+        """Categories, amounts and log weight of n records, both kinds the same; amounts of an
+        outcome with bounds are drawn from the normal distribution cut there."""
+        return self._simulation(theta, design).sample(rng)
+
+    def smooth_weight(
+        self, theta: Theta, design: PublicDesign, simulated: Simulated
+    ) -> FloatArray:
+        """E(w | x, d*, z*) (n,); ones for a survey without weights."""
+        if design.weight_name is None:
+            return np.ones(design.n)
+        return np.exp(self._simulation(theta, design).mean_log_weight(simulated))
+
+    def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
+        """Residual SD ``spread`` of each amount and 0.5 of the log weight, correlated by -0.5 with
+        them; equally many records in every category, which is a guess for want of a better."""
+        layout, groups = Layout.of(design, self.grouped), self._groups(design).count
+        theta: Theta = {
+            f"logit_{part.name}": np.zeros((part.columns.size, part.own.size))
+            for part in layout.logits
+        }
+        amounts = sum(layout.amounts)
+        for part in layout.regressions:
+            core, sd = np.zeros(part.width), spread
+            if part.outcome is None:
+                sd = _WEIGHT_SD
+                if amounts:
+                    sd *= np.sqrt(0.75)
+                    core[part.columns.size :] = -0.5 * _WEIGHT_SD / (spread * np.sqrt(amounts))
+            theta[f"coefficients_{part.name}"] = core
+            theta[f"variance_{part.name}"] = np.full(groups, sd * sd)
+            if self.grouped and part.earlier.size:
+                theta[f"slopes_{part.name}"] = np.zeros((groups, part.earlier.size))
+        return theta
+
+
+@dataclass(frozen=True)
+class GeneralFBS(GeneralLocation):
+    """FBS for any outcomes, with a weight or without: the sample as it is, with weights smoothed
+    given all outcomes."""
+
+    name = "fbs"
+    words = "FBS (fully Bayes model for the observed sample)"
+
+
+@dataclass(frozen=True)
+class GeneralFBP(GeneralLocation):
+    """FBP for one outcome: the same distribution of the sample, with the same priors, of which the
+    population that it implies is released, each cell of X with one weight."""
+
+    name = "fbp"
+    words = "FBP (fully Bayes model for the population)"
+    requires = frozenset({"weight", "population_size", "one_outcome"})
+    tilted = True
+
+    def simulate(
+        self,
+        theta: Theta,
+        design: PublicDesign,
+        rng: np.random.Generator,
+        kind: SimulationKind = "release",
+    ) -> Simulated:
+        """n records of the population, or as the sample would have them."""
+        simulation = self._simulation(theta, design)
+        return simulation.population(rng) if kind == "release" else simulation.sample(rng)
+
+    def smooth_weight(
+        self, theta: Theta, design: PublicDesign, simulated: Simulated
+    ) -> FloatArray:
+        """E(w | x) in the sample (n,), constant in a cell of X."""
+        of_cell = np.exp(self._simulation(theta, design).cell_log_weight())
+        return np.asarray(of_cell[design.matrix.cell], dtype=np.float64)
+
+
+def _names(theta: Theta, prefix: str) -> list[str]:
+    """Parameters with a prefix in the order of their parts: outcomes by position, the weight."""
+    parts = {name.removeprefix(prefix) for name in theta if name.startswith(prefix)}
+    outcomes = sorted(int(part) for part in parts - {WEIGHT})
+    return [prefix + str(outcome) for outcome in outcomes] + [prefix + WEIGHT] * (WEIGHT in parts)
+
+
+def _of_parts(theta: Theta, prefix: str) -> list[FloatArray]:
+    return [theta[name] for name in _names(theta, prefix)]
+
+
+def _joined(parts: list[FloatArray]) -> FloatArray:
+    return np.concatenate(parts, axis=-1) if parts else np.empty(0)

@@ -1,0 +1,226 @@
+"""Simulated records of the general location model, of the sample and of the population.
+
+The sample is a chain: d in the order listed, amounts in the order listed, the log weight. With one
+outcome the population is the sample tilted by E(w | d, z, x) (methods 3):
+
+    p(d | x) ∝ p_s(d | x) M_d,   z | d ~ N(m + f s^2, s^2),   log w | d, z ~ N(m_w + s_w^2, s_w^2)
+
+with M_d the mean of exp(x b_w + e(d) c + f z + s_w^2/2) over z given d. Its sum over d is
+E_s(w | x), the weight of a cell. Amounts of an outcome with bounds are drawn from the normal
+distribution cut there, and M_d is the mean over that.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_ndtr, ndtri_exp
+
+from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth.models.base import Simulated
+from surveysynth.models.general_location.layout import Layout, RegressionPart
+from surveysynth.models.parts import logit
+from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.survey import PublicDesign
+
+
+@dataclass(frozen=True, repr=False)
+class Simulation:
+    """One draw theta (no leading axes) on the cells of a design, group_of_cell (G,)."""
+
+    theta: Theta
+    design: PublicDesign
+    layout: Layout
+    group_of_cell: IntArray
+
+    def sample(self, rng: np.random.Generator) -> Simulated:
+        """n records as the sample would have them."""
+        cell = self.design.matrix.cell
+        category = np.zeros((cell.size, len(self.layout.categories)), dtype=np.int64)
+        for part in self.layout.logits:
+            rows = self._tilde(cell, category)[:, part.columns]
+            log_mass = logit.log_shares(rows @ self.theta[f"logit_{part.name}"])
+            category[:, part.outcome] = drawn(log_mass, rng)
+        return self._with_amounts(category, rng, tilt=False)
+
+    def population(self, rng: np.random.Generator) -> Simulated:
+        """n records of the population, one outcome."""
+        cell = self.design.matrix.cell
+        category = np.zeros((cell.size, 1), dtype=np.int64)
+        if self.layout.logits:
+            log_mass = self._tilted_log_mass()[cell]
+            category[:, 0] = drawn(log_mass - logsumexp(log_mass)[:, None], rng)
+        return self._with_amounts(category, rng, tilt=True)
+
+    def mean_log_weight(self, simulated: Simulated) -> FloatArray:
+        """log E(w | x, d, z) (n,) of a record of the sample."""
+        part = self.layout.regressions[-1]
+        assert simulated.category is not None  # a simulation of this model has them
+        mean, variance = self._moments(part, simulated.category, self._columns(simulated))
+        return np.asarray(mean + 0.5 * variance, dtype=np.float64)
+
+    def cell_log_weight(self) -> FloatArray:
+        """log E(w | x) (G,) of each cell, one outcome."""
+        return logsumexp(self._tilted_log_mass())
+
+    # ----------------------------------------------------------------------------------------
+
+    def _tilde(self, cell: IntArray, category: IntArray) -> FloatArray:
+        return self.layout.tilde(self.design.matrix.x_cells[cell], category)
+
+    def _columns(self, simulated: Simulated) -> FloatArray:
+        """z (n, q) of this package of amounts and log weight, zero where absent."""
+        assert simulated.category is not None  # a simulation of this model has them
+        return columns_of(self.layout, simulated.category, simulated.z)
+
+    def _moments(
+        self, part: RegressionPart, category: IntArray, z: FloatArray, cell: IntArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Means and variances (r,) of a column of z given the categories and earlier columns."""
+        cell = self.design.matrix.cell if cell is None else cell
+        group = self.group_of_cell[cell]
+        core = self.theta[f"coefficients_{part.name}"]
+        rows = self._tilde(cell, category)[:, part.columns]
+        mean = rows @ core[: part.columns.size]
+        slopes = self._slopes(part)[group]
+        mean = mean + (z[:, part.earlier] * slopes).sum(-1)
+        return mean, self.theta[f"variance_{part.name}"][group]
+
+    def _slopes(self, part: RegressionPart) -> FloatArray:
+        """Slopes (groups, k) on earlier columns of z."""
+        slopes = self.theta[f"coefficients_{part.name}"][part.columns.size :]
+        groups = self.theta[f"variance_{part.name}"].shape[0]
+        added = self.theta.get(f"slopes_{part.name}", np.zeros((groups, 1)))
+        return np.asarray(slopes + added, dtype=np.float64)
+
+    def _with_amounts(
+        self, category: IntArray, rng: np.random.Generator, *, tilt: bool
+    ) -> Simulated:
+        layout, n = self.layout, category.shape[0]
+        z = np.zeros((n, layout.q))
+        present = layout.present(category)
+        for part in layout.regressions:
+            mean, variance = self._moments(part, category, z)
+            if tilt:
+                mean = mean + self._tilt(part) * variance
+            values = cut_normal(mean, np.sqrt(variance), self._ends(part), rng)
+            z[:, part.position] = np.where(present[:, part.position], values, 0.0)
+        full = np.zeros((n, len(layout.amounts) + int(layout.weighted)))
+        full[:, layout.amount_outcomes] = z[:, : layout.amount_outcomes.size]
+        if layout.weighted:
+            full[:, -1] = z[:, -1]
+        return Simulated(full, category)
+
+    def _ends(self, part: RegressionPart) -> tuple[float, float]:
+        if part.outcome is None:
+            return -np.inf, np.inf
+        return ends(self.design.outcomes[part.outcome])
+
+    def _tilt(self, part: RegressionPart) -> FloatArray:
+        """The slope (n,) of log w on a column of z in the records' groups; 1 on itself."""
+        cell = self.design.matrix.cell
+        if part.outcome is None:
+            return np.ones(cell.size)
+        slopes = self._slopes(self.layout.regressions[-1])[:, part.position]
+        return np.asarray(slopes[self.group_of_cell[cell]], dtype=np.float64)
+
+    def _tilted_log_mass(self) -> FloatArray:
+        """log of p_s(d | x) M_d (G, C) by cell and category of the one outcome."""
+        layout, size = self.layout, self.group_of_cell.size
+        cells = np.arange(size)
+        x = self.design.matrix.x_cells
+        count = layout.categories[0]
+        log_mass = np.zeros((size, 1))
+        for part in layout.logits:
+            log_mass = logit.log_shares(x @ self.theta[f"logit_{part.name}"])
+        weight = layout.regressions[-1]
+        columns = []
+        for c in range(count):
+            category = np.full((size, 1), c)
+            zero = np.zeros((size, layout.q))
+            log_w, variance = self._moments(weight, category, zero, cells)
+            log_w = log_w + 0.5 * variance
+            if layout.amounts[0] and c == 0:
+                amount = layout.regressions[0]
+                mean, variance = self._moments(amount, category, zero, cells)
+                slope = self._slopes(weight)[self.group_of_cell, 0]
+                log_w = log_w + cut_log_mean_exp(
+                    slope, mean, np.sqrt(variance), self._ends(amount)
+                )
+            columns.append(log_mass[:, c] + log_w)
+        return np.stack(columns, axis=1)
+
+
+def columns_of(layout: Layout, category: IntArray, values: FloatArray) -> FloatArray:
+    """z (n, q), amounts and the log weight, of values (n, p or p + 1) on the model's scale, one
+    column an outcome; zero where an amount is absent."""
+    chosen = [*layout.amount_outcomes, *([values.shape[1] - 1] if layout.weighted else [])]
+    z = values[:, chosen]
+    return np.where(layout.present(category), z, 0.0)
+
+
+def ends(outcome: Outcome) -> tuple[float, float]:
+    """Where amounts of an outcome end, on the scale of its transform."""
+
+    def transformed(end: float | None, missing: float) -> float:
+        if end is None:
+            return missing
+        with np.errstate(divide="ignore", invalid="ignore"):  # the log of zero, or of less
+            value = float(outcome.transform.forward(np.array([end]))[0])
+        return missing if np.isnan(value) else value
+
+    return transformed(outcome.lower, -np.inf), transformed(outcome.upper, np.inf)
+
+
+def drawn(log_mass: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Categories (n,) with log probabilities (n, C)."""
+    total = np.cumsum(np.exp(log_mass), axis=1)[:, :-1]
+    uniform = rng.random((log_mass.shape[0], 1))
+    return np.asarray((uniform > total).sum(1), dtype=np.int64)
+
+
+def cut_normal(
+    mean: FloatArray, sd: FloatArray, ends: tuple[float, float], rng: np.random.Generator
+) -> FloatArray:
+    """Draws (n,) from N(mean, sd^2) cut at the ends, by the inverse distribution function."""
+    if ends == (-np.inf, np.inf):
+        return np.asarray(mean + sd * rng.standard_normal(mean.shape), dtype=np.float64)
+    low, high = ((end - mean) / sd for end in ends)
+    # From the tail where the interval lies: there no digits are lost.
+    flip = low > 0
+    low, high = np.where(flip, -high, low), np.where(flip, -low, high)
+    log_low, log_high = log_ndtr(low), log_ndtr(high)
+    with np.errstate(divide="ignore"):
+        ratio = -np.expm1(log_low - log_high)
+        inside = log_high + np.log1p(-rng.random(mean.shape) * ratio)
+    standard = np.clip(ndtri_exp(inside), low, high)
+    drawn = mean + sd * np.where(flip, -standard, standard)
+    return np.clip(drawn, *ends)
+
+
+def cut_log_mean_exp(
+    slope: FloatArray, mean: FloatArray, sd: FloatArray, ends: tuple[float, float]
+) -> FloatArray:
+    """log E exp(slope z) of z ~ N(mean, sd^2) cut at the ends."""
+    plain = slope * mean + 0.5 * (slope * sd) ** 2
+    if ends == (-np.inf, np.inf):
+        return np.asarray(plain, dtype=np.float64)
+    before, after = (
+        log_interval(*((end - centre) / sd for end in ends))
+        for centre in (mean, mean + slope * sd * sd)
+    )
+    return np.asarray(plain + after - before, dtype=np.float64)
+
+
+def log_interval(low: FloatArray, high: FloatArray) -> FloatArray:
+    """log of the standard normal mass between low and high."""
+    flip = low > 0
+    low, high = np.where(flip, -high, low), np.where(flip, -low, high)
+    below, above = log_ndtr(low), log_ndtr(high)
+    return np.asarray(above + np.log(-np.expm1(below - above)), dtype=np.float64)
+
+
+def logsumexp(values: FloatArray) -> FloatArray:
+    """log of the sum of exp over the last axis."""
+    largest = values.max(-1)
+    total = np.exp(values - largest[..., None]).sum(-1)
+    return np.asarray(largest + np.log(total), dtype=np.float64)

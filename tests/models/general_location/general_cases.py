@@ -1,0 +1,137 @@
+"""Designs, parameters and records for tests of the general location model."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from surveysynth._support.types import FloatArray, Theta
+from surveysynth.models.base import Simulated
+from surveysynth.models.general_location.layout import Layout
+from surveysynth.models.general_location.model import GeneralFBP, GeneralFBS, GeneralLocation
+from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.survey import Confidential, PublicDesign
+from surveysynth.survey.transforms import Transform
+from tests.models.model_designs import make_design
+
+PLAIN = Transform("identity")
+BENEFIT = Outcome("benefit", "semicontinuous", transform=PLAIN, spikes=(0.0,))
+CAPPED = Outcome("capped", "semicontinuous", transform=PLAIN, spikes=(0.0, 3.0))
+WORK = Outcome("work", "categorical", levels=("none", "part", "full"))
+SICK = Outcome("sick", "binary")
+INCOME = Outcome("income", transform=PLAIN)
+#: One of each kind.
+ALL = (BENEFIT, WORK, INCOME, SICK, CAPPED)
+BY = ("region", "sex")
+
+
+def general_design(
+    n: int, outcomes: Sequence[Outcome], regions: int = 3, seed: int = 1, weighted: bool = True
+) -> PublicDesign:
+    """Main effects of region and sex; cells of unequal size."""
+    rng = np.random.default_rng([seed, regions])
+    region, sex = rng.integers(0, regions, n), rng.integers(0, 2, n)
+    region = np.minimum(region, rng.integers(0, regions, n))
+    region[: 2 * regions], sex[: 2 * regions] = np.divmod(np.arange(2 * regions), 2)
+    pairs = np.array([(r, s) for r in range(regions) for s in range(2)])
+    dummies = pairs[:, :1] == np.arange(1, regions)
+    x = np.column_stack([np.ones(2 * regions), dummies, pairs[:, 1]]).astype(float)
+    frame = pd.DataFrame({"region": region.astype(str), "sex": sex.astype(str)})
+    return replace(
+        make_design(x, region * 2 + sex),
+        frame=frame,
+        by=BY,
+        levels={name: tuple(sorted(set(frame[name]))) for name in BY},
+        outcomes=tuple(outcomes),
+        weight_name="w" if weighted else None,
+    )
+
+
+def model_for(by: Sequence[str] = (), form: str = "fbs", **priors: float) -> GeneralLocation:
+    """The general form, its groups as they are asked for."""
+    kind = GeneralFBS if form == "fbs" else GeneralFBP
+    return kind(tuple(by), priors=priors)
+
+
+def layout_of(model: GeneralLocation, design: PublicDesign) -> Layout:
+    return Layout.of(design, model.grouped)
+
+
+def random_theta(
+    model: GeneralLocation, design: PublicDesign, draws: int, seed: int = 50, size: float = 0.4
+) -> Theta:
+    """draws of arbitrary parameters, those of likelihood and simulation alone."""
+    rng = np.random.default_rng(seed)
+    layout, groups = layout_of(model, design), model._groups(design).count
+    theta: Theta = {}
+    for part in layout.logits:
+        shape = (draws, part.columns.size, part.own.size)
+        theta[f"logit_{part.name}"] = 2.0 * size * rng.standard_normal(shape)
+    for regression in layout.regressions:
+        name = regression.name
+        theta[f"coefficients_{name}"] = size * rng.standard_normal((draws, regression.width))
+        theta[f"variance_{name}"] = np.exp(rng.uniform(-1.0, 0.5, (draws, groups)))
+        if model.grouped and regression.earlier.size:
+            shape = (draws, groups, regression.earlier.size)
+            theta[f"slopes_{name}"] = 0.3 * size * rng.standard_normal(shape)
+    return theta
+
+
+def draw(theta: Theta, index: int) -> Theta:
+    return {name: values[index] for name, values in theta.items()}
+
+
+def confidential_of(design: PublicDesign, simulated: Simulated) -> Confidential:
+    """The survey whose records a simulated dataset is."""
+    weight = None if design.weight_name is None else np.exp(simulated.z[:, -1])
+    return Confidential(simulated.outcomes(design), weight)
+
+
+def direct_log_lik(
+    model: GeneralLocation, theta: Theta, design: PublicDesign, survey: Confidential
+) -> FloatArray:
+    """Of one draw (n,): record by record, outcome by outcome, from its definition."""
+    x = design.matrix.x_cells[design.matrix.cell]
+    groups = model._groups(design).cell[design.matrix.cell]
+    result = np.zeros(design.n)
+    for i in range(design.n):
+        category = [
+            int(outcome.category(survey.outcome[i : i + 1, j])[0]) if outcome.is_discrete else 0
+            for j, outcome in enumerate(design.outcomes)
+        ]
+
+        def indicators(outcomes: Sequence[int], category: list[int] = category) -> list[float]:
+            return [
+                float(category[j] == c)
+                for j in outcomes
+                for c in range(1, design.outcomes[j].categories)
+            ]
+
+        for j, outcome in enumerate(design.outcomes):
+            if outcome.is_discrete:
+                row = np.array([*x[i], *indicators(range(j))])
+                eta = np.append(0.0, row @ theta[f"logit_{j + 1}"])
+                result[i] += eta[category[j]] - np.log(np.exp(eta).sum())
+        earlier: list[float] = []
+        places = [j for j, outcome in enumerate(design.outcomes) if outcome.is_amount]
+        columns: list[tuple[str, int | None]] = [(str(j + 1), j) for j in places]
+        if survey.sampling_weight is not None:
+            columns.append(("weight", None))
+        for name, j in columns:
+            if j is None:
+                assert survey.sampling_weight is not None
+                value, here = float(np.log(survey.sampling_weight[i])), True
+            else:
+                here = category[j] == 0
+                value = float(survey.outcome[i, j]) if here else 0.0
+            others = [k for k in range(len(design.outcomes)) if k != j]
+            core = theta[f"coefficients_{name}"].copy()
+            if f"slopes_{name}" in theta and earlier:
+                core[-len(earlier) :] += theta[f"slopes_{name}"][groups[i]]
+            mean = np.array([*x[i], *indicators(others), *earlier]) @ core
+            variance = theta[f"variance_{name}"][groups[i]]
+            if here:
+                result[i] -= 0.5 * (np.log(2 * np.pi * variance) + (value - mean) ** 2 / variance)
+            earlier.append(value)
+    return result

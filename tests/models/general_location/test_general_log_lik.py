@@ -1,0 +1,88 @@
+"""Log-likelihoods of the general location model: each record's by its definition, outcome by
+outcome; and that they are those of a distribution: over its sample space they integrate to one."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from surveysynth.models.base import Simulated
+from surveysynth.models.general_location.likelihood import Chain
+from tests.models.general_location.general_cases import (
+    ALL,
+    BENEFIT,
+    BY,
+    INCOME,
+    SICK,
+    WORK,
+    confidential_of,
+    direct_log_lik,
+    draw,
+    general_design,
+    layout_of,
+    model_for,
+    random_theta,
+)
+
+CASES = {
+    "all kinds": (ALL, (), True),
+    "all kinds by group": (ALL, BY, True),
+    "continuous by group": ((INCOME,), ("region",), True),
+    "no weight": ((BENEFIT, SICK, INCOME), (), False),
+    "categories alone": ((WORK, SICK), (), False),
+    "a binary outcome and the weight": ((SICK,), BY, True),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("n", [90, 700])  # few records a block, and many: both ways to compute
+def test_log_lik_of_each_record_is_its_definition(name: str, n: int) -> None:
+    outcomes, by, weighted = CASES[name]
+    design = general_design(n, outcomes, weighted=weighted)
+    model = model_for(by)
+    theta = random_theta(model, design, 3)
+    simulated = model.simulate(draw(theta, 0), design, np.random.default_rng(4))
+    survey = confidential_of(design, simulated)
+    found = np.full((3, n), np.nan)
+    for rows, values in model.log_lik_blocks(theta, model.records(design, survey)):
+        assert np.isnan(found[:, rows]).all()
+        found[:, rows] = values
+    for s in range(3):
+        expected = direct_log_lik(model, draw(theta, s), design, survey)
+        np.testing.assert_allclose(found[s], expected, rtol=1e-10, atol=1e-10)
+
+
+def test_log_lik_integrates_to_one() -> None:
+    """Two-part benefit, binary outcome, weight: sums over categories, quadrature of the rest."""
+    design = general_design(6, (BENEFIT, SICK))
+    model = model_for()
+    theta = random_theta(model, design, 1)
+    points, weights = np.polynomial.legendre.leggauss(60)
+    grid, weights = 9.0 * points, 9.0 * weights
+    total = np.zeros(6)
+    for category in product((0, 1), repeat=2):
+        amounts = grid if category[0] == 0 else np.zeros(1)
+        of_amount = weights if category[0] == 0 else np.ones(1)
+        for z, a in zip(amounts, of_amount, strict=True):
+            for log_w, b in zip(grid, weights, strict=True):
+                simulated = Simulated(np.tile([z, 0.0, log_w], (6, 1)), np.tile(category, (6, 1)))
+                records = model.records_from_simulated(design, simulated)
+                for rows, values in model.log_lik_blocks(theta, records):
+                    total[rows] += a * b * np.exp(values[0])
+    np.testing.assert_allclose(total, 1.0, atol=1e-6)
+
+
+def test_the_implied_normal_law_of_a_block_is_that_of_its_regressions() -> None:
+    design = general_design(300, (BENEFIT, INCOME, SICK))
+    model = model_for(("region",))
+    theta, layout = random_theta(model, design, 2), layout_of(model, design)
+    chain = Chain.of(theta, layout, 1, np.arange(3))
+    coefficients, covariance = chain.normal()
+    rng = np.random.default_rng(3)
+    row, z = rng.standard_normal(layout.width), rng.standard_normal((1, 3))
+    form = chain.form(row[None], z)
+    for s in range(2):
+        deviation = z[0] - row @ coefficients[s]
+        log_density = -0.5 * deviation @ np.linalg.solve(covariance[s], deviation)
+        log_density -= 0.5 * np.linalg.slogdet(2 * np.pi * covariance[s])[1]
+        np.testing.assert_allclose(form.constant[s, 0], log_density)
