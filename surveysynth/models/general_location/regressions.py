@@ -126,6 +126,20 @@ class RegressionBlocks:
             )  # fmt: skip
             self.variance = scale * scale
 
+    def log_variance_prior(self, step: FloatArray | float) -> FloatArray:
+        """Log prior (B, g) of each log variance, ``step`` added to it, up to a constant."""
+        log_variance = np.log(self.variance) + step
+        if not self.grouped:
+            return _half_t(0.5 * log_variance, self.priors["residual_scale"])
+        half = 0.5 * self.nu[:, None]
+        ratio = self.s_0[:, None] ** 2 * np.exp(-log_variance)
+        return np.asarray(-half * (log_variance + ratio), dtype=np.float64)
+
+    def log_pooled_prior(self, step: FloatArray | float) -> FloatArray:
+        """Log prior (B,) of log s_0 and all log variances about it, when ``step`` is added to
+        these and half of it to log s_0, up to a constant."""
+        return _half_t(np.log(self.s_0) + 0.5 * step, self.priors["residual_scale"])
+
     # --- coefficients -----------------------------------------------------------------------
 
     def _coefficients(self, i: int) -> None:

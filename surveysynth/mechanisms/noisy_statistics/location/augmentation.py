@@ -244,7 +244,10 @@ class LocationAugmentation:
         there = self.target.shape.patterns[number]
         centre, spread = self.target.centre[there], self.target.spread[there]
         about = (coefficients - self.target.ones[:, None] * centre) / spread
-        return target.link @ about, sigma / (spread[:, None] * spread)
+        scaled = sigma / (spread[:, None] * spread)
+        largest = np.einsum("...qq->...q", scaled).max(-1)[..., None, None]
+        # Far below all noise: no chain strays to where a covariance has lost its digits.
+        return target.link @ about, scaled + (1e-10 + 1e-11 * largest) * np.eye(there.sum())
 
     def _slices(self, i: int, p: int, law: Law) -> tuple[FloatArray, FloatArray]:
         """xi and eta of a pattern by elliptical slices, from its T and W."""
