@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from surveysynth.sampling.plan import SamplingPlan
     from surveysynth.spec.build import read_survey
     from surveysynth.spec.spec import load_spec
+    from surveysynth.survey.outcome import Outcome
     from surveysynth.survey.survey import Confidential, PublicDesign, Survey
     from surveysynth.survey.transforms import Transform
 
@@ -69,6 +70,7 @@ __all__ = [
     "Lipschitz",
     "MechanismSettings",
     "NoRisk",
+    "Outcome",
     "OwnRisk",
     "Pairwise",
     "PrivateDraws",
@@ -129,6 +131,7 @@ _SOURCES = {
     "Lipschitz": ("mechanisms.pseudo_posterior.risk", "Lipschitz"),
     "MechanismSettings": ("mechanisms.pseudo_posterior.settings", "MechanismSettings"),
     "NoRisk": ("mechanisms.pseudo_posterior.risk", "NoRisk"),
+    "Outcome": ("survey.outcome", "Outcome"),
     "OwnRisk": ("mechanisms.pseudo_posterior.risk", "OwnRisk"),
     "Pairwise": ("mechanisms.pseudo_posterior.risk", "Pairwise"),
     "PrivateDraws": ("mechanisms.base", "PrivateDraws"),

@@ -239,7 +239,7 @@ def test_tables_by_other_columns_of_the_model(
         ({"model": "fbz"}, r"'fbz'.*Did you mean 'fb"),
         ({"model": "fbp"}, "population_size"),
         ({"statistics": "maen"}, r"tables.statistics.*'maen'.*Did you mean 'mean'"),
-        ({"statistics": "proportion"}, "outcome of 0 and 1"),
+        ({"statistics": "proportion"}, "of 0 and 1"),
         ({"level": 95.0}, "tables.level: expected a number less than 1"),
         ({"linearisation": "ratio"}, "'ratio' needs survey.population_size"),
         ({"m": 0}, "privacy.m"),

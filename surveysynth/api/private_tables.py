@@ -179,6 +179,7 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     from surveysynth.release.folder.microdata import public_order
     from surveysynth.spec.in_memory import SOURCE
     from surveysynth.survey.checks import check_binary
+    from surveysynth.survey.outcome import zero_one
 
     design, confidential = survey.design, survey.confidential
     known = (*map(str, design.frame), *design.outcome_names, str(design.weight_name))
@@ -188,10 +189,9 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
                 f"{SOURCE}: labels.{name}: there is no column {name!r}.{nearest(name, known)}"
             )
     for statistic in spec.binary_statistics:
-        for column, name in enumerate(design.outcome_names):
-            check_binary(
-                confidential.outcome[:, column], name, design.transforms[column], statistic, SOURCE
-            )
+        for column in zero_one(design.outcomes):
+            outcome = design.outcomes[column]
+            check_binary(confidential.outcome[:, column], outcome, statistic, SOURCE)
     orders = {name: tuple(label.levels) for name, label in spec.labels.items() if label.levels}
     margins = {name: spec.margin_label(name) for name in spec.tables.by}
     chosen = Survey(design.with_by(spec.tables.by, orders, margins), confidential)

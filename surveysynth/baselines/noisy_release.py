@@ -98,6 +98,8 @@ def noisy_release(
 ) -> NoisyRelease:
     """Release weighted counts, totals and means of all cells and margins with noise.
 
+    Binary outcomes are 0 and 1; categorical ones are left out, which the statement says.
+
     The budget is divided equally among the sums that are needed (counts, and the total of each
     outcome) and among the margin sets, or among these by ``set_shares``; a record is in one row of
     each set. Random numbers come from the operating system, through OpenDP.
@@ -169,10 +171,15 @@ def _release(
         (statistic, outcome): _table(domains, statistic, sums, outcome)
         for statistic in statistics
         for outcome in (
-            design.outcome_names if statistic_of(statistic).needs_outcome else [None]
+            _numeric(survey) if statistic_of(statistic).needs_outcome else [None]
         )
     }
     return NoisyRelease(tables, spent, _statement(survey, bounds, float(epsilon), kinds))
+
+
+def _numeric(survey: "Survey") -> tuple[str, ...]:
+    """The outcomes that have a mean: amounts, and binary ones as 0 and 1."""
+    return tuple(each.name for each in survey.design.outcomes if each.kind != "categorical")
 
 
 def _kinds(
@@ -186,7 +193,7 @@ def _kinds(
         )
     if survey.confidential.sampling_weight is None:
         raise InputError("noisy tables of a survey need sampling weights; give weight.")
-    outcomes: Sequence[str] = survey.design.outcome_names
+    outcomes: Sequence[str] = _numeric(survey)
     if not any(statistic_of(each).needs_outcome for each in statistics):
         outcomes = ()
     named: dict[str, tuple[float, float] | None] = {"weight": bounds.weight}
@@ -335,5 +342,13 @@ def _statement(
         "whole numbers; means are ratios of noisy sums. The guarantee is for the point estimates. "
         "noise_se is computed from public numbers and noisy estimates; it leaves out sampling "
         "error, of which nothing is released. Clipping biases estimates where values lie outside "
-        "the bounds. Other releases from this survey add to epsilon."
+        f"the bounds.{_left_out(survey)} Other releases from this survey add to epsilon."
     )
+
+
+def _left_out(survey: "Survey") -> str:
+    """A note on the outcomes that have no mean."""
+    names = [each.name for each in survey.design.outcomes if each.kind == "categorical"]
+    if not names:
+        return ""
+    return f" Categorical outcomes have no total and no mean and are left out: {', '.join(names)}."

@@ -12,11 +12,13 @@ from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
+from surveysynth._support.messages import listing
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.extremes import Sensitivity, of_means, of_totals, of_weights
 from surveysynth.estimation.margins import sums_by_row
+from surveysynth.survey.outcome import Outcome, OutcomeKind, zero_one
 
 __all__ = [
     "COUNT",
@@ -113,6 +115,10 @@ class Statistic:
         False for a statistic of the weights alone, which has one table whatever the outcomes.
     binary
         Whether the outcome must be 0 or 1 and enter its model as it is.
+    kinds
+        Of the outcomes that it is of; a table of one leaves the others out.
+    instead
+        For outcomes of another kind, what is of them, for messages.
     rounding
         For readers.
     margins
@@ -142,6 +148,8 @@ class Statistic:
     r: Program
     needs_outcome: bool = True
     binary: bool = False
+    kinds: tuple[OutcomeKind, ...] = ("continuous", "semicontinuous")
+    instead: str = ""
     rounding: Rounding = "digits"
     margins: Literal["sums", "means", "neither"] = "neither"
     least_for_se: int = 2
@@ -176,6 +184,30 @@ class Statistic:
     def is_count(self) -> bool:
         """Whether it is a number of units, the whole of which may be known."""
         return self.additive and not self.needs_outcome
+
+    def columns(self, outcomes: Sequence[Outcome]) -> tuple[int | None, ...]:
+        """The columns of the outcomes that it is of: None for a statistic of none, empty where
+        it suits none of them."""
+        if not self.needs_outcome:
+            return (None,)
+        if self.binary:
+            return zero_one(outcomes)
+        return tuple(j for j, outcome in enumerate(outcomes) if outcome.kind in self.kinds)
+
+    def misfit(self, outcomes: Sequence[Outcome]) -> str:
+        """Why it suits none of the outcomes, with the remedy."""
+        got = ", ".join(f"{outcome.name} {outcome.kind}" for outcome in outcomes)
+        if self.binary:
+            transforms = listing([o.transform.kind for o in outcomes if o.kind == "continuous"])
+            also = f", transform {transforms}" if transforms else ""
+            return (
+                f"{self.name!r} needs an outcome of kind 'binary', or of 0 and 1 with "
+                f"synthesizer.transform = 'identity', got {got}{also}."
+            )
+        return (
+            f"{self.name!r} is of outcomes that are {' or '.join(self.kinds)}, got {got}."
+            f"{self.instead}"
+        )
 
 
 def expansion(
@@ -214,6 +246,12 @@ _PYTHON_MEAN = Program(
 _R_MEAN = Program(
     ("value <- sum((w * y)[inside]) / sum(w[inside])",),
     ("u <- w * inside * (y - value) / sum(w[inside])",),
+)
+
+#: What tables say of outcomes that are no amounts.
+_OF_LEVELS = (
+    " Of a binary outcome 'proportion' is the share of its last level; shares of the levels of a "
+    "categorical one ('share') are not built yet; what works for every outcome: 'count'."
 )
 
 COUNT = Statistic(
@@ -256,6 +294,7 @@ TOTAL = Statistic(
         ("u <- w * y * inside",),
         ("u <- w * (y * inside - value / POPULATION)",),
     ),
+    instead=_OF_LEVELS,
     rounding="whole",
     margins="sums",
     least_for_se=1,
@@ -270,6 +309,7 @@ MEAN = Statistic(
     linearise=average,
     python=_PYTHON_MEAN,
     r=_R_MEAN,
+    instead=_OF_LEVELS,
     margins="means",
     of_sums=_mean_of_sums,
     sensitivity=of_means,
@@ -283,6 +323,7 @@ PROPORTION = Statistic(
     python=_PYTHON_MEAN,
     r=_R_MEAN,
     binary=True,
+    kinds=("binary",),
     rounding="percent",
     margins="means",
     limits=(0.0, 1.0),
@@ -311,10 +352,11 @@ def values_of(statistic: Statistic, outcome: FloatArray | None, n: int) -> Float
     return np.ones(n) if outcome is None or not statistic.needs_outcome else outcome
 
 
-def table_keys(statistics: Sequence[str], n_outcomes: int) -> tuple[tuple[str, int | None], ...]:
-    """Every table: statistic and column of the outcomes, None for a statistic of none."""
+def table_keys(
+    statistics: Sequence[str], outcomes: Sequence[Outcome]
+) -> tuple[tuple[str, int | None], ...]:
+    """Every table: statistic and column of the outcomes that it suits, None for a statistic of
+    none."""
     return tuple(
-        (name, column)
-        for name in statistics
-        for column in (range(n_outcomes) if statistic_of(name).needs_outcome else (None,))
+        (name, column) for name in statistics for column in statistic_of(name).columns(outcomes)
     )

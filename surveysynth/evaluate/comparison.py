@@ -13,6 +13,7 @@ from zlib import crc32
 import numpy as np
 import pandas as pd
 
+from surveysynth._support.messages import raise_problems
 from surveysynth._support.progress import NOISY_TABLES, synthesizer_stage
 from surveysynth.baselines.sensitivity import Rule
 from surveysynth.errors import InputError, RefusedError
@@ -30,6 +31,7 @@ from surveysynth.evaluate.methods import (
 from surveysynth.evaluate.noise import IMPOSSIBLE_FLAG, Noise
 from surveysynth.evaluate.synthesizers import Key, ModelRun, run_synthesizer
 from surveysynth.spec.mechanisms import with_noisy_statistics, with_pseudo_posterior
+from surveysynth.spec.outcomes import kind_problems
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.noisy_statistics.accounting import Budget
@@ -238,8 +240,12 @@ class _Made:
 
 
 def _with_model(spec: "Spec", name: str) -> "Spec":
-    """The specification with another model, its options as if they had not been given."""
-    return spec.model_copy(update={"synthesizer": spec.synthesizer.with_model(name)})
+    """The specification with another model, its options as if they had not been given.
+
+    Raises ``InputError`` for kinds of outcomes that it does not take."""
+    synthesizer = spec.synthesizer.with_model(name)
+    raise_problems(str(spec.path), kind_problems(synthesizer, spec.declared))
+    return spec.model_copy(update={"synthesizer": synthesizer})
 
 
 def _with_rmse(

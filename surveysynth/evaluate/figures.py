@@ -19,7 +19,7 @@ from surveysynth.report.style import (
     outcome_axis,
     violin,
 )
-from surveysynth.survey.transforms import Transform
+from surveysynth.survey.outcome import Outcome
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -105,10 +105,17 @@ def risk_weights(comparison: "Comparison") -> "Figure":
     return figure
 
 
+def amounts_of(comparison: "Comparison") -> tuple[int, ...]:
+    """Columns of the outcomes that have values on a continuous scale."""
+    outcomes = comparison.survey.design.outcomes
+    return tuple(column for column, outcome in enumerate(outcomes) if outcome.is_amount)
+
+
 def outcome_against_weight(comparison: "Comparison", column: int) -> "Figure":
-    """Outcome and weight: confidential, synthesised, and with the smoothed weights released."""
+    """An amount and the weight: confidential, synthesised, and with the smoothed weights released.
+    Values at spikes are left out."""
     survey, runs = comparison.survey, comparison.runs
-    transform = survey.design.transforms[column]
+    outcome = survey.design.outcomes[column]
     figure = new_figure(8.6, 0.8 + 2.55 * len(runs))
     panels = figure.subplots(len(runs), 3, squeeze=False, sharex=True, sharey=True)
     confidential = survey.confidential
@@ -123,7 +130,7 @@ def outcome_against_weight(comparison: "Comparison", column: int) -> "Figure":
             (row[1], data.variance_outcome, data.variance_weight, colour, "synthesised"),
             (row[2], data.outcome, data.weight, colour, "smoothed"),
         ):
-            z = _on_axis(transform, y[:, column])
+            z = _on_axis(outcome, y[:, column])
             ends.append(z[np.isfinite(z)])
             _points(panel, z, np.log10(w), shade)
             own = words if words == "Confidential" else f"{label_of(method)}, {words}"
@@ -132,7 +139,7 @@ def outcome_against_weight(comparison: "Comparison", column: int) -> "Figure":
     low, high = style.spread(np.concatenate(ends))
     label = labels_of(comparison.spec).titled_with_unit(survey.design.outcome_names[column])
     for panel in panels[-1]:
-        outcome_axis(panel.xaxis, transform, low, high)
+        outcome_axis(panel.xaxis, outcome.transform, low, high)
         panel.set_xlabel(label)
     for panel in panels.ravel():
         panel.set_xlim(low, high)
@@ -142,18 +149,20 @@ def outcome_against_weight(comparison: "Comparison", column: int) -> "Figure":
 
 
 def densities(comparison: "Comparison") -> "Figure":
-    """Weighted densities of every outcome: the confidential sample and each synthesizer."""
+    """Weighted densities of every amount: the confidential sample and each synthesizer. Values at
+    spikes are left out."""
     survey, runs = comparison.survey, comparison.runs
-    names = survey.design.outcome_names
-    figure = new_figure(7.6, 0.8 + 2.6 * len(names))
-    panels = figure.subplots(len(names), 1, squeeze=False)[:, 0]
+    columns = amounts_of(comparison)
+    figure = new_figure(7.6, 0.8 + 2.6 * len(columns))
+    panels = figure.subplots(len(columns), 1, squeeze=False)[:, 0]
     weight = survey.confidential.sampling_weight
-    for column, (panel, name) in enumerate(zip(panels, names, strict=True)):
-        transform = survey.design.transforms[column]
-        z = _on_axis(transform, survey.confidential.outcome[:, column])
+    for panel, column in zip(panels, columns, strict=True):
+        outcome = survey.design.outcomes[column]
+        name, transform = outcome.name, outcome.transform
+        z = _on_axis(outcome, survey.confidential.outcome[:, column])
         curves = {"sample": (z, weight)}
         for method, run in runs.items():
-            curves[method] = _on_axis(transform, run.dataset.outcome[:, column]), run.dataset.weight
+            curves[method] = _on_axis(outcome, run.dataset.outcome[:, column]), run.dataset.weight
         low, high = style.spread(np.concatenate([z[np.isfinite(z)] for z, _ in curves.values()]))
         grid = np.linspace(low, high, 400)
         for number, (method, (z, w)) in enumerate(curves.items()):
@@ -196,10 +205,12 @@ def _target_line(panel: Any, run: "ModelRun") -> None:
     )  # fmt: skip
 
 
-def _on_axis(transform: Transform, outcome: FloatArray) -> FloatArray:
-    """Transformed values; what rounding has put outside the transform's domain is not finite."""
+def _on_axis(outcome: Outcome, values: FloatArray) -> FloatArray:
+    """Transformed values (n,); not finite are those at spikes, and what rounding has put outside
+    the transform's domain."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return transform.forward(outcome)
+        transformed = outcome.transform.forward(values)
+    return np.where(outcome.regular(values), transformed, np.nan)
 
 
 def _density(z: FloatArray, weight: FloatArray | None, grid: FloatArray) -> FloatArray:

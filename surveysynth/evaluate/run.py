@@ -158,9 +158,11 @@ def make_pictures(comparison: "Comparison") -> "list[Picture]":
         ),
         *bounds,
     ]  # fmt: skip
-    if not comparison.runs:
+    amounts = plots.amounts_of(comparison)
+    if not (comparison.runs and amounts):
         return made
-    for column, name in enumerate(comparison.survey.design.outcome_names):
+    for column in amounts:
+        name = comparison.survey.design.outcome_names[column]
         made.append(
             picture(
                 f"outcome_against_weight_{column + 1}", f"Outcome and survey weight: {name}",

@@ -13,7 +13,7 @@ from surveysynth.errors import InputError
 from surveysynth.models.options import Option, check_option, check_priors
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.program import StanProgramSpec
-from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.outcome import OutcomeKind, needs_general_form
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 SimulationKind = Literal["release", "sample"]
@@ -204,6 +204,8 @@ class ModelBase(ABC):
     options: ClassVar[Mapping[str, Option]] = MappingProxyType({})
     #: Whether the outcome is a count, which enters as it is, without a transform.
     takes_count: ClassVar[bool] = False
+    #: Of outcomes that a specification may give it; with more than one, also with bounds.
+    kinds: ClassVar[tuple[OutcomeKind, ...]] = ("continuous",)
     batched: ClassVar[bool] = False
     common_random_numbers: ClassVar[bool] = False
     identified: ClassVar[bool] = True
@@ -361,24 +363,15 @@ def psu_codes(model: Model, design: PublicDesign) -> IntArray | None:
     return design.psu if model.clustered and design.design_effect is None else None
 
 
-def discrete_or_bounded(design: PublicDesign) -> tuple[Outcome, ...]:
-    """Outcomes with a discrete part, or bounds that synthetic values are to keep."""
-    return tuple(
-        outcome
-        for outcome in design.outcomes
-        if outcome.is_discrete or outcome.lower is not None or outcome.upper is not None
-    )
-
-
 def require(model: Model, design: PublicDesign) -> None:
     """Raises ``InputError`` if the design lacks something that the model needs, or has outcomes
     that it does not take."""
-    special = discrete_or_bounded(design)
-    if special and not model.takes_discrete:
-        what = special[0].kind if special[0].is_discrete else "bounded"
+    if needs_general_form(design.outcomes) and not model.takes_discrete:
+        special = next(outcome for outcome in design.outcomes if not outcome.is_plain)
+        what = special.kind if special.is_discrete else "bounded"
         raise InputError(
             f"The model {model.name!r} takes continuous outcomes without bounds, and "
-            f"{special[0].name!r} is {what}: use the model 'fbs' or 'fbp' in the form that its "
+            f"{special.name!r} is {what}: use the model 'fbs' or 'fbp' in the form that its "
             "method of(design) gives."
         )
     if "population_size" in model.requires and design.population_size is None:

@@ -46,6 +46,10 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
         f"Model: {spec.synthesizer.model}, predictors {design.matrix.formula}, "
         f"{design.matrix.n_columns} columns, {len(design.matrix.x_cells):,} distinct rows."
     )
+    lines += [
+        f"Outcome: {each.model_words} ({each.public_words or each.kind})."
+        for each in design.outcomes
+    ]
     privacy = spec.privacy
     if privacy.risk in ("count", "pairwise"):
         same = ", ".join(privacy.pattern) or "none, all records together"

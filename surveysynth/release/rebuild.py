@@ -149,7 +149,7 @@ def _design_of(spec: Spec, source: Path, dropped: int) -> PublicDesign:
     design = public_design(
         frame,
         roles,
-        synthesizer.transforms,
+        spec.declared,
         predictors=synthesizer.predictors,
         lonely_psu=section.lonely_psu,
         population_size=section.population_size,

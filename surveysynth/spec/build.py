@@ -48,7 +48,7 @@ def read_survey(spec: "Spec") -> "Survey":
     section, synthesizer, tables = spec.survey, spec.synthesizer, spec.tables
     return Survey.from_frame(
         table.read(roles.needed),
-        outcome=synthesizer.outcome,
+        outcomes=spec.declared,
         weight=section.weight,
         by=tables.by,
         strata=section.strata,
@@ -58,7 +58,6 @@ def read_survey(spec: "Spec") -> "Survey":
         design_effect=section.design_effect,
         population_size=section.population_size,
         predictors=synthesizer.predictors,
-        transforms=synthesizer.transforms,
         public_columns=section.public_columns,
         missing=section.missing,
         level_order=_level_order(spec),
@@ -91,7 +90,7 @@ def read_design(spec: "Spec") -> "PublicDesign":
     return public_design(
         frame,
         roles,
-        synthesizer.transforms,
+        spec.declared,
         predictors=synthesizer.predictors,
         lonely_psu=section.lonely_psu,
         population_size=section.population_size,
@@ -157,7 +156,8 @@ def model_of(spec: "Spec") -> "Model":
 
 def model_options(spec: "Spec") -> dict[str, Any]:
     """What a specification says of its registered model, besides the name."""
-    return {"priors": dict(spec.synthesizer.priors), **spec.synthesizer.options}
+    synthesizer = spec.synthesizer
+    return {"priors": dict(synthesizer.priors), **synthesizer.options}
 
 
 def engine_of(spec: "Spec", model: "Model") -> "Model":

@@ -1,6 +1,6 @@
 """The specification of a survey that is in memory: what a file would say, without the file."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +8,8 @@ import numpy as np
 
 from surveysynth.errors import InputError
 from surveysynth.spec.spec import Spec, validate_spec
+from surveysynth.survey.outcome import Outcome, needs_general_form
+from surveysynth.survey.transforms import Transform
 
 if TYPE_CHECKING:
     from surveysynth.survey.survey import PublicDesign
@@ -33,21 +35,53 @@ def spec_of_survey(design: "PublicDesign", sections: Sections) -> Spec:
     """
     given = {name: _plain(dict(keys)) for name, keys in sections.items()}
     _refuse_settled(given)
-    kinds = [transform.kind for transform in design.transforms]
-    own = {
+    own: dict[str, dict[str, Any]] = {
         "survey": _survey(design),
         "synthesizer": {
             "outcome": list(design.outcome_names),
             "predictors": design.matrix.formula,
-            "transform": kinds,
-            "transform_scale": [float(each.scale) for each in design.transforms],
-            "transform_shift": [float(each.shift) for each in design.transforms],
         },
         "privacy": {},
         "tables": {},
     }
+    if needs_general_form(design.outcomes):
+        moments = given.get("outcomes", {})
+        own["outcomes"] = {
+            each.name: {**moments.get(each.name, {}), **_section(each)} for each in design.outcomes
+        }
+        # A section of its own says more than what was given of the same name.
+        given = {**given, "outcomes": {**moments, **own["outcomes"]}}
+    else:
+        own["synthesizer"].update(_transforms(design.transforms))
     content = {**given, **{name: {**keys, **given.get(name, {})} for name, keys in own.items()}}
     return validate_spec({**content, "path": Path(NO_FILE)}, SOURCE)
+
+
+def _transforms(transforms: Sequence[Transform]) -> dict[str, Any]:
+    """The keys of [synthesizer], where every outcome is continuous."""
+    return {
+        "transform": [each.kind for each in transforms],
+        "transform_scale": [float(each.scale) for each in transforms],
+        "transform_shift": [float(each.shift) for each in transforms],
+        "transform_power": [float(each.power) for each in transforms],
+    }
+
+
+def _section(outcome: Outcome) -> dict[str, Any]:
+    """[outcomes.NAME] but for centre and spread."""
+    keys: dict[str, Any] = {"kind": outcome.kind, "levels": list(outcome.levels)}
+    if outcome.is_amount:
+        transform = outcome.transform
+        keys = {
+            "kind": outcome.kind,
+            "transform": transform.kind,
+            "scale": float(transform.scale),
+            "shift": float(transform.shift),
+            "power": float(transform.power),
+            "spikes": list(outcome.spikes),
+        }
+    ends = {"lower": outcome.lower, "upper": outcome.upper}
+    return {**keys, **{key: float(end) for key, end in ends.items() if end is not None}}
 
 
 def _survey(design: "PublicDesign") -> dict[str, Any]:
@@ -75,6 +109,13 @@ def _refuse_settled(given: Mapping[str, Mapping[str, Any]]) -> None:
         if settled:
             raise InputError(
                 f"{section}.{settled[0]}: the survey settles this; give it to Survey.from_frame."
+            )
+    for name, keys in given.get("outcomes", {}).items():
+        settled = [key for key in keys if key not in ("centre", "spread")]
+        if settled:
+            raise InputError(
+                f"outcomes.{name}.{settled[0]}: the survey settles this; give it to "
+                "Survey.from_frame."
             )
 
 

@@ -1,32 +1,63 @@
 """``[outcomes.<name>]``: what is publicly known of an outcome, and of the weight."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from surveysynth._support.messages import listing, nearest
+from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
+from surveysynth.models import get_model, registered
 from surveysynth.spec.privacy import PrivacySection
-from surveysynth.spec.sections import Section, SurveySection, SynthesizerSection, built
+from surveysynth.spec.sections import Name, Section, SurveySection, SynthesizerSection
+from surveysynth.survey.outcome import Outcome, OutcomeKind, needs_general_form
+from surveysynth.survey.transforms import Transform, TransformKind
 
 #: The section of the sampling weight, whatever its column is called.
 WEIGHT = "weight"
-PLANNED_KINDS = ("semicontinuous", "binary", "categorical")
 #: No log of a sampling weight is as large: a weight of 5e8 would be.
 LARGE_LOG = 20.0
+#: Keys of a transform, here and in [synthesizer].
+_OF_TRANSFORM = {
+    "transform": "transform",
+    "scale": "transform_scale",
+    "shift": "transform_shift",
+    "power": "transform_power",
+}
+_OF_MOMENTS = ("centre", "spread")
+
+
+def _as_texts(value: Any) -> Any:
+    """A list as a tuple; codes may be written as whole numbers."""
+    if not isinstance(value, list | tuple):
+        return value
+    return tuple(str(each) if type(each) is int else each for each in value)
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 class OutcomeSection(Section):
-    """``[outcomes.<name>]``: kind, and a declared centre and spread, from public sources.
+    """``[outcomes.<name>]``: kind, transform, spikes, bounds and levels, from public sources.
 
-    centre: a typical value in the outcome's own units; spread: a typical SD on the scale of its
-    transform. In ``[outcomes.weight]`` both are of the log weight. Only noisy statistics use them;
-    they cost accuracy where they are wrong, never privacy.
+    What does not belong together is told by ``Outcome``. centre: a typical value in the outcome's
+    own units; spread: a typical SD on the scale of its transform. In ``[outcomes.weight]`` both are
+    of the log weight. Only noisy statistics use them; they cost accuracy where they are wrong,
+    never privacy.
     """
 
-    kind: Annotated[Literal["continuous"], built(PLANNED_KINDS, "'continuous'")] = "continuous"
+    kind: Literal[OutcomeKind, "count"] = "continuous"
+    transform: TransformKind | None = None
+    scale: float | None = None
+    power: float | None = None
+    shift: float | None = None
+    spikes: Annotated[tuple[float, ...], BeforeValidator(_as_tuple)] = ()
+    lower: float | None = None
+    upper: float | None = None
+    levels: Annotated[tuple[Name, ...], BeforeValidator(_as_texts)] = ()
     centre: float | None = None
     spread: Annotated[float, Field(gt=0)] | None = None
 
@@ -34,30 +65,173 @@ class OutcomeSection(Section):
 Outcomes = Mapping[str, OutcomeSection]
 
 
-def outcome_problems(synthesizer: SynthesizerSection, outcomes: Outcomes) -> list[str]:
-    """Sections of outcomes that the file does not name, or centres that cannot be."""
+def declared_outcome(
+    name: str, synthesizer: SynthesizerSection, sections: Outcomes
+) -> Outcome:
+    """The outcome that both places declare; raises ``InputError`` that names section and key."""
+    section = sections.get(name, OutcomeSection())
+    if section.kind in ("binary", "categorical"):
+        given = [key for key in (*_OF_TRANSFORM, *_OF_MOMENTS) if key in section.model_fields_set]
+        if given:
+            raise InputError(
+                f"outcomes.{name}.{given[0]}: this is for amounts, got kind {section.kind!r}."
+            )
+        transform = Transform("identity")
+    else:
+        transform = _transform(name, synthesizer, section)
+    kind: OutcomeKind = "continuous" if section.kind == "count" else section.kind
+    return Outcome(
+        name,
+        kind,
+        transform,
+        section.spikes,
+        section.lower,
+        section.upper,
+        section.levels,
+    )
+
+
+def _transform(
+    name: str, synthesizer: SynthesizerSection, section: OutcomeSection
+) -> Transform:
+    """Of an amount: each constant from its own section, or else from [synthesizer]."""
+    position = synthesizer.outcome.index(name)
+    constants: dict[str, Any] = {}
+    for key, elsewhere in _OF_TRANSFORM.items():
+        values = getattr(synthesizer, elsewhere)
+        there = values[position] if len(values) > 1 else values[0]
+        here = getattr(section, key)
+        both = here is not None and elsewhere in synthesizer.model_fields_set
+        if both and here != there:
+            raise InputError(
+                f"outcomes.{name}.{key} is {here!r} and synthesizer.{elsewhere} {there!r}: they "
+                "say the same thing and must agree; leave one out."
+            )
+        constants[key] = there if here is None else here
+    if section.transform is None and "transform" not in synthesizer.model_fields_set:
+        if not synthesizer.is_program and get_model(synthesizer.model).takes_count:
+            constants["transform"] = "identity"
+        elif section.scale is not None or section.power is not None:
+            constants["transform"] = "yeo_johnson"  # of the defaults the one with these constants
+    try:
+        return Transform(
+            constants["transform"], constants["scale"], constants["shift"], constants["power"]
+        )
+    except InputError as error:
+        word, _, rest = str(error).partition(" ")
+        key = word.removeprefix("transform_")
+        own = getattr(section, key, None) is not None
+        where = f"outcomes.{name}.{key}" if own else f"synthesizer: {word}"
+        raise InputError(f"{where} {rest}") from None
+
+
+def outcome_problems(
+    survey: SurveySection, synthesizer: SynthesizerSection, sections: Outcomes
+) -> list[str]:
+    """What cannot be in sections of outcomes, or not with this model or sample."""
+    problems = _section_problems(synthesizer, sections)
+    declared = []
+    for name in synthesizer.outcome:
+        try:
+            declared.append(declared_outcome(name, synthesizer, sections))
+        except InputError as error:
+            problems.append(str(error))
+    if problems:
+        return problems
+    for outcome in declared:
+        centre = sections[outcome.name].centre if outcome.name in sections else None
+        if centre is not None and outcome.transform.violations(np.array([centre])):
+            problems.append(
+                f"outcomes.{outcome.name}.centre: expected a typical value in the outcome's own "
+                f"units, which {outcome.transform.describe(outcome.name)} is defined at, got "
+                f"{centre!r}."
+            )
+    problems += count_problems(synthesizer, sections)
+    problems += kind_problems(synthesizer, declared)
+    general = needs_general_form(declared) or bool(synthesizer.grouping)
+    if general and survey.psu is not None and survey.design_effect is None:
+        problems.append(
+            "survey.psu: with discrete outcomes, bounds or a spread by groups the model has no "
+            "effects of primary sampling units. Declare survey.design_effect, the public factor by "
+            "which they raise variances, or leave psu out where the sample is one-stage."
+        )
+    return problems
+
+
+def _section_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> list[str]:
+    """Sections that the file does not name, and what one of them cannot hold by itself."""
     problems = []
     known = (*synthesizer.outcome, WEIGHT)
-    for name in outcomes:
+    for name in sections:
         if name not in known:
             problems.append(
                 f"outcomes.{name}: synthesizer.outcome does not name it.{nearest(name, known)} "
                 f"Known: {listing(known)}."
             )
-    for name, transform in zip(synthesizer.outcome, synthesizer.transforms, strict=True):
-        centre = outcomes[name].centre if name in outcomes else None
-        if centre is not None and transform.violations(np.array([centre])):
+    weight = sections.get(WEIGHT)
+    if weight is not None:
+        own = {*_OF_MOMENTS} | ({"kind"} if weight.kind == "continuous" else set())
+        other = sorted(weight.model_fields_set - own)
+        if WEIGHT in synthesizer.outcome or other:
+            key = f".{other[0]}" if other else ""
             problems.append(
-                f"outcomes.{name}.centre: expected a typical value in the outcome's own units, "
-                f"which {transform.describe(name)} is defined at, got {centre!r}."
+                f"outcomes.{WEIGHT}{key}: this section is of the sampling weight and takes centre "
+                "and spread of its logarithm; an outcome of that name has to be renamed."
             )
-    weight = outcomes.get(WEIGHT)
-    if weight is not None and weight.centre is not None and abs(weight.centre) > LARGE_LOG:
+        elif weight.centre is not None and abs(weight.centre) > LARGE_LOG:
+            problems.append(
+                f"outcomes.weight.centre: expected a typical log weight, got {weight.centre!r}; if "
+                "that is a weight, give its logarithm."
+            )
+    kinds = {name: sections[name].kind for name in synthesizer.outcome if name in sections}
+    levelled = [name for name, kind in kinds.items() if kind in ("binary", "categorical")]
+    lists = [key for key in _OF_TRANSFORM.values() if len(getattr(synthesizer, key)) > 1]
+    if levelled and lists:
         problems.append(
-            f"outcomes.weight.centre: expected a typical log weight, got {weight.centre!r}; if "
-            "that is a weight, give its logarithm."
+            f"synthesizer.{lists[0]}: a list is of amounts, and {listing(levelled)} has none; give "
+            "each amount its own in [outcomes.NAME]."
         )
     return problems
+
+
+def kind_problems(synthesizer: SynthesizerSection, declared: Sequence[Outcome]) -> list[str]:
+    """Kinds of outcomes and bounds that the model does not take."""
+    kinds: tuple[str, ...] = ("continuous",)
+    if not synthesizer.is_program:
+        kinds = get_model(synthesizer.model).kinds
+    problems = []
+    for outcome in declared:
+        where = f"outcomes.{outcome.name}"
+        if outcome.kind not in kinds:
+            problems.append(
+                f"{where}.kind: model {synthesizer.model!r} takes {' and '.join(kinds)} outcomes, "
+                f"got {outcome.kind!r}; {_able(lambda able, kind=outcome.kind: kind in able)}."
+            )
+        elif not outcome.is_plain and len(kinds) == 1:
+            key = "upper" if outcome.lower is None else "lower"
+            problems.append(
+                f"{where}.{key}: model {synthesizer.model!r} knows no bounds; "
+                f"{_able(lambda able: len(able) > 1)}."
+            )
+    return problems
+
+
+def _able(holds: Any) -> str:
+    """The models whose kinds of outcomes satisfy a condition, as a remedy."""
+    return "use model = " + " or ".join(repr(m.name) for m in registered() if holds(m.kinds))
+
+
+def count_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> list[str]:
+    """Outcomes declared as counts for a model that takes none."""
+    if not synthesizer.is_program and get_model(synthesizer.model).takes_count:
+        return []
+    able = " or ".join(repr(model.name) for model in registered() if model.takes_count)
+    return [
+        f"outcomes.{name}.kind: a count is the one outcome of model = {able}, got model "
+        f"{synthesizer.model!r}."
+        for name in synthesizer.outcome
+        if name in sections and sections[name].kind == "count"
+    ]
 
 
 def strict_problems(
@@ -71,7 +245,7 @@ def strict_problems(
 ) -> list[str]:
     """What noisy statistics need, or have no use for; ``public``: names of public columns;
     ``whole``: the data are a population, whose size is then known."""
-    problems = []
+    problems = _not_built(synthesizer, outcomes)
     for key in ("engine", "inference"):
         if (given := getattr(synthesizer, key)) in ("cmdstan", "paper"):
             problems.append(
@@ -79,6 +253,8 @@ def strict_problems(
             )
     for name in synthesizer.outcome:
         section = outcomes.get(name, OutcomeSection())
+        if section.kind in ("binary", "categorical"):
+            continue
         missing = [key for key in ("centre", "spread") if getattr(section, key) is None]
         if missing:
             problems.append(
@@ -98,5 +274,26 @@ def strict_problems(
         problems.append(
             f"privacy.protect: expected 'record' or a public column, got {privacy.protect!r}."
             f"{nearest(privacy.protect, public)} Name it in survey.public_columns too."
+        )
+    return problems
+
+
+def _not_built(synthesizer: SynthesizerSection, sections: Outcomes) -> list[str]:
+    """Outcomes that noisy statistics cannot take yet."""
+    problems = []
+    for name in synthesizer.outcome:
+        outcome = declared_outcome(name, synthesizer, sections)
+        if not outcome.is_plain:
+            key = "kind" if outcome.is_discrete else "upper" if outcome.lower is None else "lower"
+            what = repr(outcome.kind) if outcome.is_discrete else "a bound"
+            problems.append(
+                f"outcomes.{name}.{key}: {what} is not built yet for mechanism = "
+                "'noisy_statistics'; what works now: 'continuous' outcomes without bounds, or "
+                "mechanism = 'pseudo_posterior'."
+            )
+    if synthesizer.grouping:
+        problems.append(
+            "synthesizer.covariance_by: this is not built yet for mechanism = 'noisy_statistics'; "
+            "what works now: leave it out, or mechanism = 'pseudo_posterior'."
         )
     return problems

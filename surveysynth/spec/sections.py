@@ -28,7 +28,7 @@ from surveysynth.models.options import Choice, ColumnNames, Option
 from surveysynth.report.formats import format_names
 from surveysynth.spec.flags import FlagChoice, check_flags
 from surveysynth.survey.checks import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT
-from surveysynth.survey.transforms import Transform, TransformKind
+from surveysynth.survey.transforms import TransformKind
 
 T = TypeVar("T")
 
@@ -174,6 +174,7 @@ class SynthesizerSection(_WithOptions):
     transform: OneOrMoreKinds = ("log",)
     transform_scale: OneOrMoreNumbers = (1.0,)
     transform_shift: OneOrMoreNumbers = (0.0,)
+    transform_power: OneOrMoreNumbers = (0.5,)
     engine: Literal["auto", "embedded", "cmdstan"] = "auto"
     inference: Literal["debiased", "paper"] = "debiased"
     chains: Annotated[int, Field(ge=MIN_CHAINS, le=1000)] = 4
@@ -193,17 +194,13 @@ class SynthesizerSection(_WithOptions):
                 "engine: a Stan program of your own has no embedded sampler; leave engine out."
             )
         self._check_model()
-        for key in ("transform", "transform_scale", "transform_shift"):
+        for key in ("transform", "transform_scale", "transform_shift", "transform_power"):
             given = len(getattr(self, key))
             if given not in (1, len(self.outcome)):
                 raise ValueError(
                     f"{key}: expected one value or a list as long as outcome "
                     f"({len(self.outcome)}), got {given} values."
                 )
-        try:
-            _ = self.transforms
-        except InputError as error:
-            raise ValueError(str(error)) from None
         return self
 
     def _check_model(self) -> None:
@@ -250,6 +247,12 @@ class SynthesizerSection(_WithOptions):
         return {key: getattr(self, key) for key in owned}
 
     @property
+    def grouping(self) -> tuple[str, ...] | None:
+        """Columns of ``covariance_by``; empty for a model that has one residual covariance."""
+        groups: tuple[str, ...] | None = self.options.get("covariance_by", ())
+        return groups
+
+    @property
     def requires(self) -> frozenset[str]:
         """What the model needs of a survey, as far as it is known: a program says it in its own
         file."""
@@ -259,29 +262,13 @@ class SynthesizerSection(_WithOptions):
         """The same with another model, whose options and priors are its defaults."""
         if name == self.model:
             return self
-        options = {key: option.default for key, option in _OPTIONS.items()}
-        return self.model_copy(update={"model": name, "priors": {}, "engine": "auto", **options})
-
-    @property
-    def transforms(self) -> tuple[Transform, ...]:
-        """One transform per outcome; single values are repeated. A count has none."""
-        count = len(self.outcome)
-        kinds = self.transform
-        if "transform" not in self.model_fields_set and not self.is_program:
-            kinds = ("identity",) if get_model(self.model).takes_count else kinds
-
-        def spread(values: tuple[T, ...]) -> tuple[T, ...]:
-            return values * count if len(values) == 1 else values
-
-        return tuple(
-            Transform(kind, scale, shift)
-            for kind, scale, shift in zip(
-                spread(kinds),
-                spread(self.transform_scale),
-                spread(self.transform_shift),
-                strict=True,
-            )
-        )
+        kept = {
+            key: getattr(self, key)
+            if {name, self.model} <= set(_OWNERS[key])
+            else option.default
+            for key, option in _OPTIONS.items()
+        }
+        return self.model_copy(update={"model": name, "priors": {}, "engine": "auto", **kept})
 
 
 class TablesSection(Section):

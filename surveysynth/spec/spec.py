@@ -5,7 +5,6 @@ expected, what was got (a specification is public, so values may be shown) and t
 name. All mistakes of a file are listed together.
 """
 
-import re
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,7 +17,13 @@ from pydantic_core import ErrorDetails
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import STATISTICS
-from surveysynth.spec.outcomes import OutcomeSection, outcome_problems, strict_problems
+from surveysynth.spec.outcomes import (
+    WEIGHT,
+    OutcomeSection,
+    declared_outcome,
+    outcome_problems,
+    strict_problems,
+)
 from surveysynth.spec.privacy import PrivacySection
 from surveysynth.spec.sections import (
     LabelSection,
@@ -27,6 +32,9 @@ from surveysynth.spec.sections import (
     TablesSection,
 )
 from surveysynth.spec.study import StudySection
+from surveysynth.spec.wording import expected, nearest_choice, shown, where_of
+from surveysynth.survey.outcome import Outcome, needs_general_form
+from surveysynth.survey.transforms import Transform
 
 _SECTIONS: dict[str, type[BaseModel]] = {
     "survey": SurveySection,
@@ -38,27 +46,6 @@ _SECTIONS: dict[str, type[BaseModel]] = {
 
 #: Sections with a section for each name in them.
 _BY_NAME: dict[str, type[BaseModel]] = {"labels": LabelSection, "outcomes": OutcomeSection}
-
-_TYPE_WORDS = {
-    "string_type": "a text in quotes",
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "int_parsing_size": "a whole number of usual size",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "tuple_type": "a list",
-    "dict_type": "a table of keys",
-    "model_type": "a section of keys",
-    "model_attributes_type": "a section of keys",
-    "finite_number": "a finite number",
-}
-
-_LIMIT_WORDS = {
-    "greater_than": ("gt", "a number greater than"),
-    "greater_than_equal": ("ge", "a number not less than"),
-    "less_than": ("lt", "a number less than"),
-    "less_than_equal": ("le", "a number not greater than"),
-}
 
 
 class Spec(BaseModel):
@@ -78,6 +65,20 @@ class Spec(BaseModel):
     study: StudySection | None = None
     path: Path
 
+    @model_validator(mode="before")
+    @classmethod
+    def _outcomes_by_their_sections(cls, given: Any) -> Any:
+        """Where the synthesizer names no outcome, the sections of outcomes do, in their order."""
+        if not isinstance(given, Mapping):
+            return given
+        sections, synthesizer = given.get("outcomes"), given.get("synthesizer", {})
+        if not (isinstance(sections, Mapping) and isinstance(synthesizer, Mapping)):
+            return given
+        names = [name for name in sections if name != WEIGHT]
+        if not names or "outcome" in synthesizer:
+            return given
+        return {**given, "synthesizer": {**synthesizer, "outcome": names}}
+
     @model_validator(mode="after")
     def _agree(self) -> "Spec":
         synthesizer = self.synthesizer
@@ -88,16 +89,11 @@ class Spec(BaseModel):
                 f"privacy.m: {self.privacy.m} draws cannot be released out of chains x draws = "
                 f"{kept}; lower m or raise synthesizer.draws."
             )
-        not_identity = [t.kind for t in synthesizer.transforms if t.kind != "identity"]
-        problems += [
-            f"tables.statistics: {name!r} needs an outcome of 0 and 1 and "
-            f"synthesizer.transform = 'identity', got transform {not_identity[0]!r}."
-            for name in self.binary_statistics
-            if not_identity
-        ]
         problems += self._pattern_problems()
-        problems += outcome_problems(synthesizer, self.outcomes)
-        if self.privacy.strict:
+        problems += self._group_problems()
+        wrong = outcome_problems(self.survey, synthesizer, self.outcomes)
+        problems += wrong or self._statistic_problems()
+        if not wrong and self.privacy.strict:
             problems += strict_problems(
                 self.survey, synthesizer, self.privacy, self.outcomes, self.public_names,
                 whole=self.study is not None,
@@ -142,6 +138,12 @@ class Spec(BaseModel):
             problems.append(
                 "survey.lonely_psu: the samples of a study have no lonely PSU; leave it out."
             )
+        with suppress(InputError):  # what is wrong with an outcome is told by itself
+            if needs_general_form(self.declared) or synthesizer.grouping:
+                problems.append(
+                    "outcomes: studies take continuous outcomes without bounds and one residual "
+                    "covariance; other kinds are not built yet."
+                )
         if synthesizer.is_program or synthesizer.engine == "cmdstan":
             problems.append(
                 "synthesizer: studies run on the embedded samplers; name a model that has one, "
@@ -175,17 +177,54 @@ class Spec(BaseModel):
             if name not in public
         ]
 
+    def _group_problems(self) -> list[str]:
+        """Columns that a spread by groups may not be by."""
+        allowed = dict.fromkeys((*self.tables.by, *self._predictors))
+        return [
+            f"synthesizer.covariance_by: {name!r} is not among the columns of the tables and the "
+            f"predictors ({listing(tuple(allowed)) or 'none'}).{nearest(name, allowed)}"
+            for name in self.synthesizer.grouping or ()
+            if name not in allowed
+        ]
+
+    def _statistic_problems(self) -> list[str]:
+        """Statistics that none of the outcomes has."""
+        return [
+            f"tables.statistics: {STATISTICS[name].misfit(self.declared)}"
+            for name in self.tables.statistics
+            if not STATISTICS[name].columns(self.declared)
+        ]
+
+    @property
+    def declared(self) -> tuple[Outcome, ...]:
+        """What is publicly known of each outcome."""
+        return tuple(
+            declared_outcome(name, self.synthesizer, self.outcomes)
+            for name in self.synthesizer.outcome
+        )
+
+    @property
+    def transforms(self) -> tuple[Transform, ...]:
+        """Of each outcome."""
+        return tuple(outcome.transform for outcome in self.declared)
+
+    @property
+    def _predictors(self) -> tuple[str, ...]:
+        """Raw columns of the formula, or where none is given, the strata; by columns apart."""
+        formula, strata = self.synthesizer.predictors, self.survey.strata
+        if formula is None:
+            return () if strata is None else (strata,)
+        from surveysynth.survey.formula import parse_formula
+
+        with suppress(InputError):  # what is wrong with a formula is told where it is read
+            return parse_formula(formula).variables
+        return ()
+
     @property
     def public_names(self) -> tuple[str, ...]:
         """Columns that are public by their part: by, strata, psu, predictors, public_columns."""
         design = [name for name in (self.survey.strata, self.survey.psu) if name is not None]
-        predictors: tuple[str, ...] = ()
-        if self.synthesizer.predictors is not None:
-            from surveysynth.survey.formula import parse_formula
-
-            with suppress(InputError):  # what is wrong with a formula is told where it is read
-                predictors = parse_formula(self.synthesizer.predictors).variables
-        return (*self.tables.by, *design, *predictors, *self.survey.public_columns)
+        return (*self.tables.by, *design, *self._predictors, *self.survey.public_columns)
 
     @property
     def data_path(self) -> Path:
@@ -292,7 +331,7 @@ def _read_text(path: Path) -> str:
 def _describe(details: ErrorDetails) -> list[str]:
     """One line per mistake, in the reader's words."""
     kind, location = details["type"], details["loc"]
-    where = _where(location)
+    where = where_of(location)
     context: Mapping[str, Any] = details.get("ctx", {})
     if kind == "value_error":
         lines = str(context["error"]).split("\n")
@@ -302,35 +341,8 @@ def _describe(details: ErrorDetails) -> list[str]:
     if kind == "missing":
         what = "section" if len(location) == 1 else "key"
         return [f"{where}: missing; this {what} is required."]
-    hint = _nearest_choice(details["input"], context) if kind == "literal_error" else ""
-    return [f"{where}: expected {_expected(kind, context)}, got {_shown(details['input'])}.{hint}"]
-
-
-def _nearest_choice(value: Any, context: Mapping[str, Any]) -> str:
-    choices = re.findall(r"'([^']*)'", str(context["expected"]))
-    return nearest(value, choices) if isinstance(value, str) else ""
-
-
-def _expected(kind: str, context: Mapping[str, Any]) -> str:
-    if kind == "literal_error":
-        return f"one of {context['expected']}".replace("one of 1", "1")
-    if kind in _LIMIT_WORDS:
-        key, words = _LIMIT_WORDS[kind]
-        return f"{words} {context[key]:g}"
-    if kind in ("too_short", "string_too_short"):
-        return "at least one entry" if kind == "too_short" else "a text that is not empty"
-    return _TYPE_WORDS.get(kind, "another value")
-
-
-def _where(location: tuple[int | str, ...]) -> str:
-    """``section.key[3]`` (entries counted from 1), as the reader would write it."""
-    where = ""
-    for part in location:
-        if isinstance(part, int):
-            where += f"[{part + 1}]"
-        elif part != "[key]":
-            where += f".{part}" if where else str(part)
-    return where
+    hint = nearest_choice(details["input"], context) if kind == "literal_error" else ""
+    return [f"{where}: expected {expected(kind, context)}, got {shown(details['input'])}.{hint}"]
 
 
 def _known_keys(location: tuple[int | str, ...]) -> str:
@@ -347,17 +359,3 @@ def _known_keys(location: tuple[int | str, ...]) -> str:
     if owners:
         hint = f" It belongs in [{owners[0]}]."
     return f"{hint} Known in [{section}]: {listing(tuple(model.model_fields), limit=40)}."
-
-
-def _shown(value: Any, limit: int = 60) -> str:
-    """A value as the reader wrote it, about; long ones are cut."""
-    if isinstance(value, dict):
-        return "a table of keys"
-    if isinstance(value, list | tuple):
-        return "a list" if value else "an empty list"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int) and abs(value) >= 10**limit:
-        return "a very large number"
-    text = repr(value) if isinstance(value, str | int | float) else str(value)
-    return text if len(text) <= limit else text[:limit] + "..."

@@ -27,6 +27,7 @@ from surveysynth.studies.designs import WEIGHT, SamplingDesign
 from surveysynth.studies.measures import SAMPLE
 from surveysynth.studies.population import Population, paper_population, superpopulation
 from surveysynth.studies.strict import StrictSettings, is_strict
+from surveysynth.survey.outcome import outcomes_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -246,7 +247,8 @@ class CoverageStudy:
 
     def table_keys(self) -> tuple[Key, ...]:
         """Statistics with the column of the outcome that they are of."""
-        return table_keys(self.statistics, len(self.population.outcome))
+        outcomes = outcomes_of(self.population.outcome, self.population.transforms)
+        return table_keys(self.statistics, outcomes)
 
     def truth(self) -> "pd.DataFrame":
         """Every cell of the population itself: statistic, outcome, row, truth."""

@@ -21,6 +21,7 @@ from surveysynth.studies.population import Population
 from surveysynth.studies.strict import StrictSettings
 from surveysynth.survey.checks import Roles, check_binary, check_outcome, check_roles
 from surveysynth.survey.files import open_table
+from surveysynth.survey.outcome import zero_one
 from surveysynth.survey.records import Records, read_records
 from surveysynth.survey.survey import make_roles
 
@@ -117,7 +118,7 @@ def read_population(spec: "Spec") -> Population:
     _check_values(spec, records, source)
     return Population(
         _frame(records, reading), roles.outcomes, roles.by, roles.strata, size, roles.psu,
-        synthesizer.transforms, synthesizer.predictors,
+        tuple(each.transform for each in spec.declared), synthesizer.predictors,
     )  # fmt: skip
 
 
@@ -128,12 +129,13 @@ def _check_values(spec: "Spec", records: Records, source: str) -> None:
             f"{source}: survey.population_size is {declared:,.0f}, but the data of a study are "
             f"the whole population, {records.n:,} units; leave population_size out."
         )
-    for name, transform in zip(
-        spec.synthesizer.outcome, spec.synthesizer.transforms, strict=True
-    ):
-        check_outcome(records.numbers[name], name, transform, source)
+    outcomes = spec.declared
+    for outcome in outcomes:
+        check_outcome(records.numbers[outcome.name], outcome, source)
+    for position in zero_one(outcomes) or range(len(outcomes)):
         for statistic in spec.binary_statistics:
-            check_binary(records.numbers[name], name, transform, statistic, source)
+            outcome = outcomes[position]
+            check_binary(records.numbers[outcome.name], outcome, statistic, source)
 
 
 def _frame(records: Records, roles: Roles) -> "pd.DataFrame":

@@ -14,13 +14,48 @@ from surveysynth.survey.checks import (
     check_varying,
     check_weight,
 )
+from surveysynth.survey.outcome import Outcome, outcomes_of, zero_one
 from surveysynth.survey.records import Records
 from surveysynth.survey.transforms import Transform
 
 
+def declared_outcomes(
+    names: str | Sequence[str] | None,
+    outcomes: Outcome | Sequence[Outcome] | None,
+    transforms: Transform | Sequence[Transform] | None,
+) -> tuple[Outcome, ...]:
+    """Outcomes as they are declared, or continuous ones of names and transforms.
+
+    Raises ``InputError`` unless it is one or the other.
+    """
+    if (names is None) == (outcomes is None):
+        raise InputError(
+            "outcome: expected names as outcome, with transforms, or Outcome objects as outcomes: "
+            "one of them."
+        )
+    if outcomes is not None:
+        declared = (outcomes,) if isinstance(outcomes, Outcome) else tuple(outcomes)
+        other = next((each for each in declared if not isinstance(each, Outcome)), None)
+        if other is not None:
+            raise InputError(
+                f"outcomes: expected Outcome objects, got {type(other).__name__}; names go in "
+                "outcome."
+            )
+        if transforms is not None:
+            raise InputError("transforms: every Outcome has its own; leave transforms out.")
+        return declared
+    each = (names,) if isinstance(names, str) else tuple(names or ())
+    given = Transform() if transforms is None else transforms
+    several = (given,) * len(each) if isinstance(given, Transform) else tuple(given)
+    if len(several) != len(each):
+        raise InputError(
+            f"transforms: expected one or as many as outcomes ({len(each)}), got {len(several)}."
+        )
+    return outcomes_of(each, several)
+
+
 def check_settings(
     roles: Roles,
-    transforms: tuple[Transform, ...],
     lonely_psu: str,
     missing: str,
     statistics: Sequence[str],
@@ -33,11 +68,6 @@ def check_settings(
         )
     if missing not in ("fail", "drop"):
         raise InputError(f"missing must be 'fail' or 'drop', got {missing!r}.")
-    if len(transforms) != len(roles.outcomes):
-        raise InputError(
-            f"transforms: expected one or as many as outcomes ({len(roles.outcomes)}), got "
-            f"{len(transforms)}."
-        )
     if statistics and roles.weight is None:
         raise InputError(
             f"{source}: the tables of a survey need the column of sampling weights; give weight."
@@ -47,25 +77,28 @@ def check_settings(
 def check_values(
     records: Records,
     roles: Roles,
-    transforms: tuple[Transform, ...],
+    outcomes: Sequence[Outcome],
     binary_for: Sequence[str],
     source: str,
 ) -> None:
-    """Raise ``InputError`` for outcome or weight values that the methods cannot take."""
+    """Raise ``InputError`` for outcome or weight values that the methods cannot take.
+
+    binary_for: statistics that need 0 and 1.
+    """
     if roles.weight is not None:
         check_weight(records.numbers[roles.weight], roles.weight, source)
-    for name, transform in zip(roles.outcomes, transforms, strict=True):
-        check_outcome(records.numbers[name], name, transform, source)
+    for outcome in outcomes:
+        check_outcome(records.numbers[outcome.name], outcome, source)
+    for position in zero_one(outcomes) or range(len(outcomes)):
+        outcome = outcomes[position]
         for statistic in binary_for:
-            check_binary(records.numbers[name], name, transform, statistic, source)
+            check_binary(records.numbers[outcome.name], outcome, statistic, source)
 
 
-def check_varying_values(
-    records: Records, roles: Roles, transforms: tuple[Transform, ...], source: str
-) -> None:
+def check_varying_values(records: Records, outcomes: Sequence[Outcome], source: str) -> None:
     """Raise ``InputError`` for outcomes that do not vary, from which nothing is learned."""
-    for name, transform in zip(roles.outcomes, transforms, strict=True):
-        check_varying(records.numbers[name], name, transform, source)
+    for outcome in outcomes:
+        check_varying(records.numbers[outcome.name], outcome, source)
 
 
 def public_size(size: float | None, n: int, source: str) -> float | None:

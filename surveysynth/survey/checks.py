@@ -12,15 +12,10 @@ from surveysynth._support.messages import listing, nearest, raise_problems, reco
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.survey.columns import TextColumn
-from surveysynth.survey.design_matrix import DesignMatrix, least_squares_residuals, within_groups
-from surveysynth.survey.transforms import Transform
+from surveysynth.survey.outcome import Outcome
 
 #: More levels than this in a by variable is taken for a mistake (an identifier, an amount).
 MAX_LEVELS = 200
-#: Residual standard deviation of log weight given X at or below which the weight is known from X.
-MIN_WEIGHT_SD = 0.01
-#: The same for an outcome, as a share of its standard deviation (and absolute on a log scale).
-MIN_OUTCOME_SHARE = 0.01
 #: A declared design effect of clustering is at most the size of a PSU, about.
 MAX_DESIGN_EFFECT = 1000
 EFFECT_WITHOUT_PSU = (
@@ -163,23 +158,36 @@ def check_weight(weight: FloatArray, name: str, source: str) -> None:
         )
 
 
-def check_outcome(outcome: FloatArray, name: str, transform: Transform, source: str) -> None:
-    """Raise ``InputError`` for values that are infinite or outside the domain of the transform."""
-    infinite = int(np.count_nonzero(np.isinf(outcome)))
+def check_outcome(values: FloatArray, outcome: Outcome, source: str) -> None:
+    """Raise ``InputError`` for amounts that are infinite, outside declared bounds, or outside the
+    domain of the transform. Levels are checked where they are read."""
+    if not outcome.is_amount:
+        return
+    name, transform = outcome.name, outcome.transform
+    infinite = int(np.count_nonzero(np.isinf(values)))
     if infinite:
         raise InputError(
             f"{source}: outcome {name!r}: {records(infinite)} with an infinite value; expected "
             "finite numbers."
         )
-    outside = transform.violations(outcome)
+    beyond = int(np.count_nonzero(outcome.outside(values)))
+    if beyond:
+        raise InputError(
+            f"{source}: outcome {name!r}: {records(beyond)} outside what is declared "
+            f"({outcome.public_words}); correct them, or declare bounds that hold for everyone "
+            "(a top code is a spike)."
+        )
+    regular = values[outcome.regular(values)]
+    outside = transform.violations(regular)
     if outside:
         raise InputError(
             f"{source}: outcome {name!r}: {records(outside)} where {transform.describe(name)} does "
             "not exist (the argument is zero or negative); set a public transform_shift large "
-            "enough, or transform = 'asinh' with a public transform_scale."
+            "enough, transform = 'asinh' or 'yeo_johnson' with a public scale, or, where values "
+            "pile up at zero, kind = 'semicontinuous' with spikes = [0]."
         )
     with np.errstate(over="ignore"):
-        transformed = transform.forward(outcome)
+        transformed = transform.forward(regular)
     if not np.isfinite(transformed).all():
         raise InputError(
             f"{source}: outcome {name!r}: values become infinite under {transform.describe(name)}; "
@@ -187,129 +195,46 @@ def check_outcome(outcome: FloatArray, name: str, transform: Transform, source: 
         )
 
 
-def check_varying(outcome: FloatArray, name: str, transform: Transform, source: str) -> None:
-    """Raise ``InputError`` for an outcome, checked as above, that is constant."""
-    transformed = transform.forward(outcome)
+def check_varying(values: FloatArray, outcome: Outcome, source: str) -> None:
+    """Raise ``InputError`` for an outcome, checked as above, that is constant.
+
+    A level or a spike without records is fine: its coefficients keep their prior.
+    """
+    what = f"{source}: outcome {outcome.name!r}"
+    if not outcome.is_amount:
+        if np.ptp(values) == 0:
+            raise InputError(
+                f"{what} has one and the same level in every record; nothing can be modelled. "
+                "Choose another outcome."
+            )
+        return
+    regular = values[outcome.regular(values)]
+    if regular.size == 0:
+        raise InputError(
+            f"{what} lies at its spikes in every record, so that no amount can be modelled. "
+            "Declare other spikes, or make it binary."
+        )
+    transformed = outcome.transform.forward(regular)
     spread = float(np.ptp(transformed))
     if spread <= 1e-9 * max(1.0, float(np.abs(transformed).max())):
         raise InputError(
-            f"{source}: outcome {name!r} is constant after its transform; nothing can be modelled. "
-            "Choose another outcome (or another transform_scale)."
+            f"{what} is constant after its transform{' but for its spikes' * bool(outcome.spikes)};"
+            " nothing can be modelled. Choose another outcome (or another transform_scale)."
         )
 
 
-def check_binary(
-    outcome: FloatArray, name: str, transform: Transform, statistic: str, source: str
-) -> None:
+def check_binary(values: FloatArray, outcome: Outcome, statistic: str, source: str) -> None:
     """Raise ``InputError`` unless the outcome is 0/1, as a statistic needs, and untransformed."""
-    other = int(np.count_nonzero((outcome != 0) & (outcome != 1)))
+    other = int(np.count_nonzero((values != 0) & (values != 1)))
     if other:
         raise InputError(
-            f"{source}: the statistic {statistic!r} needs an outcome of 0 and 1; {name!r} has "
-            f"{records(other)} with another value."
+            f"{source}: the statistic {statistic!r} needs an outcome of 0 and 1; {outcome.name!r} "
+            f"has {records(other)} with another value."
         )
-    if transform.kind != "identity":
+    if outcome.transform.kind != "identity":
         raise InputError(
-            f"{source}: the statistic {statistic!r} needs transform = 'identity' for {name!r}, got "
-            f"{transform.kind!r}."
-        )
-
-
-def check_not_determined(
-    matrix: DesignMatrix,
-    transformed: FloatArray,
-    log_weight: FloatArray | None,
-    roles: Roles,
-    kinds: Sequence[str],
-    source: str,
-) -> None:
-    """Raise ``InputError`` when an outcome or the weight is (nearly) a function of the rest.
-
-    ``transformed``: (n, p) outcomes on the model scale; ``log_weight``: (n,). Such a column has a
-    residual scale near 0, where the density and with it the bound have no limit (methods 1).
-    """
-    parts = [transformed] if log_weight is None else [transformed, log_weight[:, None]]
-    values = np.hstack(parts)
-    residuals = least_squares_residuals(matrix, values)
-    freedom = max(matrix.n - matrix.n_columns, 0)
-    if freedom == 0:
-        raise InputError(
-            f"{source}: the predictors {matrix.formula!r} have as many columns as there are "
-            f"records ({matrix.n:,}), so nothing is left to model; use fewer predictors."
-        )
-    scale = np.sqrt((residuals**2).sum(axis=0) / freedom)
-    total = values.std(axis=0)
-    for k, name in enumerate(roles.outcomes):
-        on_log = kinds[k] == "log"
-        if scale[k] < MIN_OUTCOME_SHARE * total[k] or (on_log and scale[k] < MIN_OUTCOME_SHARE):
-            raise InputError(
-                f"{source}: outcome {name!r} is (nearly) a function of the predictors "
-                f"{matrix.formula!r}; a residual spread near zero has no bound. Leave out the "
-                "predictors that determine it."
-            )
-    if log_weight is not None and scale[-1] < MIN_WEIGHT_SD:
-        raise InputError(
-            f"{source}: weight {roles.weight!r} is (nearly) a function of the predictors "
-            f"{matrix.formula!r}, so the public columns tell it and no finite bound protects it. "
-            "Such weights are to be declared public, which this version cannot take yet: ask for "
-            "that, or leave out the predictors that determine the weight."
-        )
-    _check_apart(residuals, roles, source)
-
-
-def check_not_determined_within(
-    matrix: DesignMatrix,
-    psu: IntArray,
-    transformed: FloatArray,
-    log_weight: FloatArray | None,
-    roles: Roles,
-    source: str,
-) -> None:
-    """Raise ``InputError`` when an outcome or the weight is (nearly) a function of X and the PSU.
-
-    Arrays as in ``check_not_determined``; psu (n,) codes 0..C-1. The likelihood of a record is
-    that given the effect of its PSU, so that it has no bound where both determine the record.
-    """
-    units = int(psu.max()) + 1
-    remedy = (
-        "Declare design_effect, with which the model has no effects of units, or leave out psu if "
-        "the sample is one-stage."
-    )
-    parts = [transformed] if log_weight is None else [transformed, log_weight[:, None]]
-    values = np.hstack(parts)
-    inside, centred = within_groups(matrix, values, psu)
-    freedom = matrix.n - units - inside.n_columns
-    if freedom <= 0:
-        raise InputError(
-            f"{source}: psu {roles.psu!r} has {units:,} units for {matrix.n:,} records, so that "
-            f"their effects leave nothing to model within units. {remedy}"
-        )
-    residuals = least_squares_residuals(inside, centred)
-    scale, total = np.sqrt((residuals**2).sum(axis=0) / freedom), values.std(axis=0)
-    for k, name in enumerate(roles.confidential):
-        weight = name == roles.weight
-        if scale[k] < (MIN_WEIGHT_SD if weight else MIN_OUTCOME_SHARE * total[k]):
-            what = f"weight {name!r}" if weight else f"outcome {name!r}"
-            raise InputError(
-                f"{source}: {what} is (nearly) a function of the predictors {matrix.formula!r} and "
-                f"the units of psu {roles.psu!r}; a residual spread near zero has no bound. "
-                f"{remedy}"
-            )
-    _check_apart(residuals, roles, source)
-
-
-def _check_apart(residuals: FloatArray, roles: Roles, source: str) -> None:
-    """Raise ``InputError`` when one column of residuals is (nearly) a combination of the others."""
-    length = np.sqrt((residuals**2).sum(axis=0))
-    unit = residuals / length
-    correlation = unit.T @ unit
-    singular = bool(np.linalg.eigvalsh(correlation).min() < 1e-10)
-    # 1 / diag(inverse) is the share of a column's variance that the others leave unexplained.
-    if singular or 1.0 / np.diag(np.linalg.inv(correlation)).max() < MIN_OUTCOME_SHARE**2:
-        names = listing(roles.confidential)
-        raise InputError(
-            f"{source}: among {names} one column is (nearly) a function of the others and the "
-            "predictors; leave out an outcome, since it carries nothing of its own."
+            f"{source}: the statistic {statistic!r} needs transform = 'identity' for "
+            f"{outcome.name!r}, got {outcome.transform.kind!r}."
         )
 
 

@@ -20,6 +20,7 @@ import pyarrow.compute
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.survey.formula import natural_order
+from surveysynth.survey.outcome import Outcome
 
 #: Words that stand for a missing number in files of other programs (compared without case).
 MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "."})
@@ -157,6 +158,36 @@ def _as_number(value: Any) -> float | None:
         return float(value)
     except (ValueError, OverflowError):
         return None
+
+
+#: Words for 0 and 1 in the cells of a binary outcome without levels (compared without case).
+_TRUTH = {"false": 0.0, "true": 1.0}
+
+
+def level_column(series: "pd.Series[Any]", outcome: Outcome) -> NumberColumn:
+    """A column of levels as their positions, NaN where missing; ``wrong``: cells with something
+    that is not among the levels of the outcome.
+
+    The usual words for missing are that unless they are levels. Without levels of its own a binary
+    outcome is 0 and 1, or true and false. Raises ``InputError`` as ``text_column`` does.
+    """
+    text = text_column(series, outcome.name)
+    found = [_position(level, outcome) for level in text.levels]
+    positions = np.array([*(-1.0 if each is None else each for each in found), np.nan])
+    values = positions[text.codes]
+    return NumberColumn(values, int(np.count_nonzero(values < 0)))
+
+
+def _position(text: str, outcome: Outcome) -> float | None:
+    """That of the level written in a cell: NaN where it says missing, None where it is another."""
+    if text in outcome.levels:
+        return float(outcome.levels.index(text))
+    if text.strip().casefold() in MISSING_WORDS:
+        return math.nan
+    if outcome.is_labelled:
+        return None
+    number = _TRUTH.get(text.strip().casefold(), _as_number(text))
+    return number if number in (0.0, 1.0) else None
 
 
 def looks_numeric(series: "pd.Series[Any]") -> bool:

@@ -12,10 +12,11 @@ semicontinuous outcome 0 where it lies at no spike, else 1 + the position of the
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
+from surveysynth._support.messages import listing, nearest
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.survey.transforms import Transform
@@ -37,7 +38,7 @@ class Outcome:
     kind
         "continuous", "semicontinuous", "binary" or "categorical".
     transform
-        Of the values that are amounts; not used by binary and categorical outcomes.
+        Of the values that are amounts; binary and categorical outcomes have none (the identity).
     spikes
         Points where values of a semicontinuous outcome pile up.
     lower, upper
@@ -48,13 +49,13 @@ class Outcome:
     Raises
     ------
     InputError
-        For parts that do not belong together.
+        For parts that do not belong together; it names outcomes.NAME and the part.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from surveysynth.survey.outcome import Outcome
-    >>> benefit = Outcome("benefit", "semicontinuous", spikes=(0.0,))
+    >>> import surveysynth as ss
+    >>> benefit = ss.Outcome("benefit", "semicontinuous", spikes=(0.0,))
     >>> benefit.category(np.array([0.0, 250.0]))
     array([1, 0])
     """
@@ -68,33 +69,53 @@ class Outcome:
     levels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        # The dataclass is frozen. Lists are as good as tuples, and zero has one sign.
+        settled: dict[str, Any] = {"spikes": tuple(each + 0.0 for each in self.spikes)}
+        settled["levels"] = tuple(self.levels)
         if self.kind == "binary" and not self.levels:
-            object.__setattr__(self, "levels", BINARY_LEVELS)  # the dataclass is frozen
-        problem = self._problem()
-        if problem:
-            raise InputError(f"outcomes.{self.name}: {problem}")
+            settled["levels"] = BINARY_LEVELS
+        if self.kind in ("binary", "categorical"):
+            settled["transform"] = Transform("identity")
+        for part, value in settled.items():
+            object.__setattr__(self, part, value)
+        for part, text in self._problems():
+            raise InputError(f"outcomes.{self.name}.{part}: {text}")
 
-    def _problem(self) -> str:
-        """What does not belong together, or nothing."""
-        bounds = [bound for bound in (self.lower, self.upper) if bound is not None]
-        points = [*self.spikes, *bounds]
+    def _problems(self) -> list[tuple[str, str]]:
+        """Parts that do not belong together, and why."""
+        if self.kind not in get_args(OutcomeKind):
+            known = get_args(OutcomeKind)
+            hint = nearest(str(self.kind), known)
+            return [("kind", f"expected one of {listing(known)}, got {self.kind!r}.{hint}")]
+        bounds = {"lower": self.lower, "upper": self.upper}
+        ends = [end for end in bounds.values() if end is not None]
         wanted = {"binary": 2, "categorical": max(2, len(self.levels))}.get(self.kind, 0)
-        checks = (
-            (bool(self.spikes) == (self.kind == "semicontinuous"),
-             "spikes, points where values pile up such as [0], belong to kind 'semicontinuous', "
+        checks = [
+            ("spikes", bool(self.spikes) == (self.kind == "semicontinuous"),
+             "points where values pile up, such as [0], belong to kind 'semicontinuous', "
              f"which needs them; got kind {self.kind!r} with {len(self.spikes)}."),
-            (len(self.levels) == wanted,
-             f"levels belong to kinds 'binary' (two) and 'categorical' (two or more); got kind "
+            ("spikes", bool(np.isfinite(self.spikes).all()), "expected finite numbers."),
+            ("spikes", len(set(self.spikes)) == len(self.spikes), "every spike may occur once."),
+            ("levels", len(self.levels) == wanted,
+             "they belong to kinds 'binary' (two) and 'categorical' (two or more); got kind "
              f"{self.kind!r} with {len(self.levels)}."),
-            (len(set(self.spikes)) == len(self.spikes), "every spike may occur once."),
-            (len(set(self.levels)) == len(self.levels), "every level may occur once."),
-            (self.is_amount or not bounds,
-             f"lower and upper are for amounts, got kind {self.kind!r}."),
-            (bool(np.isfinite(points).all()), "spikes, lower and upper must be finite numbers."),
-            (len(bounds) < 2 or bounds[0] < bounds[1],
-             f"lower must be below upper, got {self.lower!r} and {self.upper!r}."),
-        )  # fmt: skip
-        return next((text for holds, text in checks if not holds), "")
+            ("levels", all(isinstance(level, str) and level.strip() for level in self.levels),
+             "expected texts that are not empty."),
+            ("levels", len(set(self.levels)) == len(self.levels), "every level may occur once."),
+            *((key, self.is_amount, f"this is for amounts, got kind {self.kind!r}.")
+              for key, end in bounds.items() if end is not None),
+            *((key, bool(np.isfinite(end)), "expected a finite number.")
+              for key, end in bounds.items() if end is not None),
+            ("lower", len(ends) < 2 or ends[0] < ends[1],
+             f"it must be below upper, got {self.lower!r} and {self.upper!r}."),
+        ]  # fmt: skip
+        found = [(part, text) for part, holds, text in checks if not holds]
+        return found or [
+            (key, f"{self.transform.describe(self.name)} is not defined at {end!r}; declare a "
+             "bound where it is, or none.")
+            for key, end in bounds.items()
+            if end is not None and self.transform.violations(np.array([end]))
+        ]  # fmt: skip
 
     @property
     def is_amount(self) -> bool:
@@ -105,6 +126,16 @@ class Outcome:
     def is_discrete(self) -> bool:
         """Whether it has a discrete part."""
         return self.kind != "continuous"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is continuous without bounds, as every outcome of the papers."""
+        return not self.is_discrete and self.lower is None and self.upper is None
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether its values have names, which files show in their place."""
+        return not self.is_amount and self.levels != BINARY_LEVELS
 
     @property
     def categories(self) -> int:
@@ -136,6 +167,12 @@ class Outcome:
         """Names of the levels (n,) of values (n,) of a categorical or binary outcome."""
         return np.array(self.levels, dtype=object)[values.astype(np.int64)]
 
+    def regular(self, values: FloatArray) -> BoolArray:
+        """Which values (n,) are amounts at no spike, on which the transform acts."""
+        if not self.is_amount:
+            return np.zeros(values.shape, dtype=bool)
+        return np.asarray(self.category(values) == 0, dtype=bool)
+
     def outside(self, values: FloatArray) -> BoolArray:
         """Which amounts (n,) lie at no spike and outside lower and upper."""
         result = np.zeros(values.shape, dtype=bool)
@@ -143,7 +180,46 @@ class Outcome:
             result |= values < self.lower
         if self.upper is not None:
             result |= values > self.upper
-        return np.asarray(result & (self.category(values) == 0), dtype=bool)
+        return np.asarray(result & self.regular(values), dtype=bool)
+
+    @property
+    def model_words(self) -> str:
+        """Its values on the model's scale: "salary, as log(salary)"."""
+        formula = self.transform.describe(self.name)
+        return self.name if formula == self.name else f"{self.name}, as {formula}"
+
+    @property
+    def public_words(self) -> str:
+        """What is declared of it besides its transform; empty for a plain continuous outcome."""
+        if self.is_plain:
+            return ""
+        if not self.is_amount:
+            levels = ", ".join(self.levels)
+            return f"{self.kind}: {levels}"
+        parts: list[str] = [self.kind]
+        if self.spikes:
+            parts.append("spikes at " + ", ".join(f"{spike:,.10g}" for spike in self.spikes))
+        ends = (("from", self.lower), ("to", self.upper))
+        bounds = " ".join(f"{word} {end:,.10g}" for word, end in ends if end is not None)
+        return ", ".join([*parts, *([bounds] if bounds else [])])
+
+    @property
+    def words(self) -> str:
+        """All that is publicly known of it in a line: "benefit, as log(benefit) (..)"."""
+        return f"{self.model_words} ({self.public_words})" if self.public_words else (
+            self.model_words
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready: what a release says of it; bounds and transform of amounts alone."""
+        facts: dict[str, Any] = {"kind": self.kind}
+        if not self.is_amount:
+            return {**facts, "levels": list(self.levels)}
+        facts["transform"] = self.transform.describe(self.name)
+        if self.spikes:
+            facts["spikes"] = list(self.spikes)
+        ends = {"lower": self.lower, "upper": self.upper}
+        return {**facts, **{key: end for key, end in ends.items() if end is not None}}
 
 
 def outcomes_of(
@@ -152,3 +228,19 @@ def outcomes_of(
     """Continuous outcomes, one a transform."""
     pairs = zip(names, transforms, strict=True)
     return tuple(Outcome(name, transform=transform) for name, transform in pairs)
+
+
+def needs_general_form(outcomes: Sequence[Outcome]) -> bool:
+    """Whether some outcome has a discrete part or bounds, which the papers' models do not know."""
+    return not all(outcome.is_plain for outcome in outcomes)
+
+
+def zero_one(outcomes: Sequence[Outcome]) -> tuple[int, ...]:
+    """Positions of the outcomes that are 0 and 1: the binary ones, or where there is none, the
+    continuous ones without a transform, which may be."""
+    binary = tuple(j for j, each in enumerate(outcomes) if each.kind == "binary")
+    return binary or tuple(
+        j
+        for j, each in enumerate(outcomes)
+        if each.kind == "continuous" and each.transform.kind == "identity"
+    )

@@ -13,7 +13,7 @@ from surveysynth.survey.checks import Roles, check_by_levels, check_strata, samp
 from surveysynth.survey.columns import TextColumn, text_column
 from surveysynth.survey.design_matrix import DesignMatrix, build_design_matrix
 from surveysynth.survey.formula import parse_formula
-from surveysynth.survey.outcome import Outcome, outcomes_of
+from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.records import Records, read_records
 from surveysynth.survey.transforms import Transform
 
@@ -48,7 +48,7 @@ class PublicDesign:
     population_size
         The public N, or None.
     outcomes
-        What is publicly known of each outcome: name, kind, transform.
+        What is publicly known of each outcome: name, kind, transform, spikes, bounds, levels.
     weight_name
         Column of the sampling weight; its name is public.
     public_columns
@@ -125,16 +125,12 @@ class PublicDesign:
         ]
         units = self.psu_name and f"{self.psu_name} ({_count(self.psu)})"
         effect = f", design effect {self.design_effect:g}" if self.design_effect else ""
-        outcomes = [
-            name if transform.describe(name) == name else f"{name}, as {transform.describe(name)}"
-            for name, transform in zip(self.outcome_names, self.transforms, strict=True)
-        ]
         parts = {
             "by": ", ".join(by),
             "strata": self.strata_name and f"{self.strata_name} ({_count(self.strata)})",
             "PSUs": units and units + effect,
             "fpc": self.fpc_name,
-            "outcome": "; ".join(outcomes),
+            "outcome": "; ".join(outcome.words for outcome in self.outcomes),
             "weight": self.weight_name,
             "model": f"~ {self.matrix.formula}",
             "public": ", ".join(self.public_columns),
@@ -212,7 +208,7 @@ class PublicDesign:
 def public_design(
     frame: pd.DataFrame,
     roles: Roles,
-    transforms: tuple[Transform, ...],
+    outcomes: tuple[Outcome, ...],
     *,
     predictors: str | None,
     lonely_psu: str,
@@ -228,7 +224,7 @@ def public_design(
     records = read_records(frame, replace(roles, outcomes=(), weight=None), missing, source)
     size = public_size(population_size, records.n, source)
     return build_public_design(
-        records, roles, transforms, predictors, lonely_psu, size, orders, source, design_effect
+        records, roles, outcomes, predictors, lonely_psu, size, orders, source, design_effect
     )
 
 
@@ -250,7 +246,7 @@ def make_roles(
 def build_public_design(
     records: Records,
     roles: Roles,
-    transforms: tuple[Transform, ...],
+    outcomes: tuple[Outcome, ...],
     formula: str | None,
     lonely_psu: str,
     population_size: float | None,
@@ -279,7 +275,7 @@ def build_public_design(
         fpc=fpc,
         lonely_psu=lonely_psu,
         population_size=population_size,
-        outcomes=outcomes_of(roles.outcomes, transforms),
+        outcomes=outcomes,
         weight_name=roles.weight,
         public_columns=roles.public_columns,
         predictors=parse_formula(matrix.formula).variables,

@@ -1,17 +1,24 @@
 """Columns of a frame as codes and numbers, with blank cells found and dealt with."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from surveysynth._support.messages import raise_problems, records
+from surveysynth._support.messages import listing, raise_problems, records
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.errors import InputError
 from surveysynth.survey.checks import MAX_LEVELS, Roles
-from surveysynth.survey.columns import TextColumn, looks_numeric, number_column, text_column
+from surveysynth.survey.columns import (
+    TextColumn,
+    level_column,
+    looks_numeric,
+    number_column,
+    text_column,
+)
+from surveysynth.survey.outcome import Outcome
 
 
 @dataclass(frozen=True)
@@ -35,15 +42,23 @@ class Records:
         return pd.DataFrame(data, index=pd.RangeIndex(self.n))
 
 
-def read_records(frame: pd.DataFrame, roles: Roles, missing: str, source: str) -> Records:
+def read_records(
+    frame: pd.DataFrame,
+    roles: Roles,
+    missing: str,
+    source: str,
+    outcomes: Sequence[Outcome] = (),
+) -> Records:
     """Read the columns that have a part; raises ``InputError`` for cells that cannot be read.
 
+    ``outcomes``: those of which more is declared than a name; levels become their positions.
     ``missing``: "fail" reports blank cells by column, "drop" leaves those records out and counts
     them. Blank cells of ``public_columns`` without another part stay as they are.
     """
     text: dict[str, TextColumn] = {}
     numbers: dict[str, FloatArray] = {}
     problems: list[str] = []
+    levelled = {outcome.name: outcome for outcome in outcomes if not outcome.is_amount}
     numeric = {*roles.confidential, *([roles.fpc] if roles.fpc is not None else [])}
     numeric |= {
         name for name in roles.predictors if name not in roles.text and looks_numeric(frame[name])
@@ -52,7 +67,9 @@ def read_records(frame: pd.DataFrame, roles: Roles, missing: str, source: str) -
         if name in roles.text or name not in numeric:
             text[name] = text_column(frame[name], name)
         # fpc is arithmetic even where the same column also labels strata.
-        if name in numeric:
+        if name in levelled:
+            numbers[name] = _levels(frame[name], levelled[name], source)
+        elif name in numeric:
             column = number_column(frame[name], name)
             numbers[name] = column.values
             if column.wrong:
@@ -71,6 +88,18 @@ def read_records(frame: pd.DataFrame, roles: Roles, missing: str, source: str) -
         )
     _check_predictors(kept, roles, source)
     return kept
+
+
+def _levels(column: "pd.Series[Any]", outcome: Outcome, source: str) -> FloatArray:
+    """Positions (n,) of levels; raises ``InputError`` for cells that hold none of them."""
+    read = level_column(column, outcome)
+    if read.wrong:
+        raise InputError(
+            f"{source}: outcome {outcome.name!r}: {records(read.wrong)} with a value that is not "
+            f"among its levels, {listing(outcome.levels)}. List every level in "
+            f"outcomes.{outcome.name}.levels, in order, or correct these records."
+        )
+    return read.values
 
 
 def _blank_rows(

@@ -18,15 +18,16 @@ from surveysynth.survey.arguments import (
     check_settings,
     check_values,
     check_varying_values,
+    declared_outcomes,
     public_size,
 )
-from surveysynth.survey.checks import (
-    Roles,
-    check_by_levels,
+from surveysynth.survey.checks import Roles, check_by_levels, check_roles
+from surveysynth.survey.determined import (
+    check_chain_not_determined,
     check_not_determined,
     check_not_determined_within,
-    check_roles,
 )
+from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.public_design import (
     PublicDesign,
     build_public_design,
@@ -49,7 +50,7 @@ class Confidential:
     Parameters
     ----------
     outcome
-        (n, p) in original units.
+        (n, p) in original units; of binary and categorical outcomes the position of the level.
     sampling_weight
         (n,), or None for a survey without weights.
 
@@ -114,7 +115,8 @@ class Survey:
         cls,
         frame: pd.DataFrame,
         *,
-        outcome: str | Sequence[str],
+        outcome: str | Sequence[str] | None = None,
+        outcomes: Outcome | Sequence[Outcome] | None = None,
         weight: str | None = None,
         by: str | Sequence[str] = (),
         strata: str | None = None,
@@ -124,7 +126,7 @@ class Survey:
         design_effect: float | None = None,
         population_size: float | None = None,
         predictors: str | None = None,
-        transforms: Transform | Sequence[Transform] = Transform(),  # noqa: B008  (frozen)
+        transforms: Transform | Sequence[Transform] | None = None,
         public_columns: Sequence[str] = (),
         missing: str = "fail",
         level_order: Mapping[str, Sequence[str]] | None = None,
@@ -141,7 +143,9 @@ class Survey:
         frame
             One row a record. Codes may be text, numbers or categories, and are read as text.
         outcome
-            Confidential column of numbers, or several.
+            Confidential column of numbers, or several: continuous outcomes, with ``transforms``.
+        outcomes
+            In its place, what is publicly known of each: kind, transform, spikes, bounds, levels.
         weight
             Confidential column of sampling weights; tables need one.
         by
@@ -162,7 +166,7 @@ class Survey:
             Formula over public columns; None for the default of methods 3: strata, by columns,
             and their interactions where every cell has 20 records.
         transforms
-            What is modelled of each outcome; one stands for all.
+            What is modelled of each outcome; one stands for all, the log if none is given.
         public_columns
             Further columns to ship with synthetic data.
         missing
@@ -211,24 +215,24 @@ class Survey:
           weight    weight
           model     ~ region
         """
-        outcomes = (outcome,) if isinstance(outcome, str) else tuple(outcome)
+        declared = declared_outcomes(outcome, outcomes, transforms)
+        names = tuple(each.name for each in declared)
         columns = (by,) if isinstance(by, str) else tuple(by)
         roles = make_roles(
-            outcomes, weight, columns, strata, psu, fpc, predictors, tuple(public_columns)
+            names, weight, columns, strata, psu, fpc, predictors, tuple(public_columns)
         )
-        each = (transforms,) * len(outcomes) if isinstance(transforms, Transform) else transforms
-        check_settings(roles, tuple(each), lonely_psu, missing, statistics, source)
+        check_settings(roles, lonely_psu, missing, statistics, source)
         check_roles(roles, _column_names(frame, source), source)
-        records = read_records(frame, roles, missing, source)
+        records = read_records(frame, roles, missing, source, declared)
         orders = {name: tuple(order) for name, order in (level_order or {}).items() if order}
         check_by_levels(records.text, roles.by, orders, margin_labels or {}, source)
-        check_values(records, roles, tuple(each), binary_for, source)
+        check_values(records, roles, declared, binary_for, source)
         if refuse_degenerate:
-            check_varying_values(records, roles, tuple(each), source)
+            check_varying_values(records, declared, source)
         n_public = public_size(population_size, records.n, source)
         check_design_effect(design_effect, psu)
         design = build_public_design(
-            records, roles, tuple(each), predictors, lonely_psu, n_public, orders, source,
+            records, roles, declared, predictors, lonely_psu, n_public, orders, source,
             design_effect,
         )  # fmt: skip
         confidential = _confidential(records, roles)
@@ -265,11 +269,16 @@ def _check_determined(
     design: PublicDesign, confidential: Confidential, roles: Roles, source: str
 ) -> None:
     """Raise ``InputError`` where X or the PSUs tell an outcome or the weight."""
+    weight = confidential.sampling_weight
+    log_weight = None if weight is None else np.log(weight)
+    if any(outcome.is_discrete for outcome in design.outcomes):
+        check_chain_not_determined(
+            design.matrix, design.outcomes, confidential.outcome, log_weight, roles, source
+        )
+        return
     pairs = zip(design.transforms, confidential.outcome.T, strict=True)
     transformed = np.stack([transform.forward(values) for transform, values in pairs], axis=1)
     kinds = [transform.kind for transform in design.transforms]
-    weight = confidential.sampling_weight
-    log_weight = None if weight is None else np.log(weight)
     check_not_determined(design.matrix, transformed, log_weight, roles, kinds, source)
     if design.psu is not None and design.design_effect is None:
         # The model is to have effects of the units.

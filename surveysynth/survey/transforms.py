@@ -64,7 +64,7 @@ class Transform:
         if not np.isfinite(self.shift):
             raise InputError(f"transform_shift must be a finite number, got {self.shift!r}.")
         if self.kind == "log" and self.scale != 1.0:
-            raise InputError("transform_scale is for the other transforms; 'log' takes a shift.")
+            raise InputError("transform_scale is for 'asinh' and the others; 'log' takes a shift.")
         if not POWERS[0] <= self.power <= POWERS[1]:
             raise InputError(f"transform_power must lie between 0 and 2, got {self.power!r}.")
         if self.kind != "yeo_johnson" and self.power != 0.5:

@@ -36,7 +36,8 @@ def stand_in_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> tuple[PrivateDraws, ConfidentialFit]:
         guess = model.prior_guess(design, 0.5)
         theta = {name: np.repeat(value[None], settings.m, axis=0) for name, value in guess.items()}
-        theta["beta"] = theta["beta"] + 0.1 * rng.standard_normal(theta["beta"].shape)
+        first = next(iter(theta))  # coefficients of whatever model
+        theta[first] = theta[first] + 0.1 * rng.standard_normal(theta[first].shape)
         ones = np.ones(design.n)
         fit = ConfidentialFit(
             risk_weights=ones,

@@ -104,7 +104,7 @@ def test_minimal_spec_has_the_defaults_of_the_contract() -> None:
                 assert value == written[key], key
     assert spec.data_path == Path("folder/survey.csv")
     assert spec.synthesizer.outcome == ("salary",)
-    assert spec.synthesizer.transforms == (Transform("log"),)
+    assert spec.transforms == (Transform("log"),)
     assert spec.margin_label("field") == "All"
 
 
@@ -146,7 +146,7 @@ def test_lists_of_outcomes_and_transforms() -> None:
     text = MINIMAL.replace(
         '"salary"', '["salary", "tax"]\ntransform = ["log", "asinh"]\ntransform_scale = [1, 500]'
     )
-    assert parse_spec(text).synthesizer.transforms == (
+    assert parse_spec(text).transforms == (
         Transform("log"),
         Transform("asinh", scale=500),
     )
@@ -156,7 +156,7 @@ def test_lists_of_outcomes_and_transforms() -> None:
 @pytest.mark.parametrize("model", ["poisson", "negative_binomial"])
 def test_a_count_enters_as_it_is(model: str, extra: str) -> None:
     spec = parse_spec(with_key("synthesizer", f"model = {model!r}{extra}"))
-    assert spec.synthesizer.transforms == (Transform("identity"),)
+    assert spec.transforms == (Transform("identity"),)
 
 
 def test_risk_measures_take_their_keys() -> None:
@@ -498,7 +498,7 @@ def test_any_values_give_a_spec_or_a_plain_input_error(entries: list[tuple[str, 
     except InputError as error:
         assert_plain(str(error))
     else:
-        assert len(spec.synthesizer.transforms) == len(spec.synthesizer.outcome)
+        assert len(spec.transforms) == len(spec.synthesizer.outcome)
         assert spec.privacy.epsilon > 0
         assert spec.privacy.m >= 1
         assert spec.study is None or spec.study.n >= 2

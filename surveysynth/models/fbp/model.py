@@ -49,6 +49,7 @@ class FBP(GaussianModel):
     requires = frozenset({"weight", "population_size", "one_outcome"})
     tilted = True
     clustered = True
+    kinds = ("continuous", "semicontinuous", "binary")
     stan = density.STAN
     options = MappingProxyType(
         {

@@ -47,6 +47,7 @@ class FBS(GaussianModel):
     title = "FBS (fully Bayes model for the observed sample)"
     requires = frozenset({"weight"})
     clustered = True
+    kinds = ("continuous", "semicontinuous", "binary", "categorical")
     stan = density.STAN
     options = MappingProxyType({"covariance_by": ColumnNames(())})
     default_priors = MappingProxyType(

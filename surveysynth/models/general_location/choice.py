@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from surveysynth.errors import InputError
-from surveysynth.models.base import discrete_or_bounded, require
+from surveysynth.models.base import require
 from surveysynth.models.general_location.groups import covariance_groups
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.survey.survey import PublicDesign
@@ -30,7 +30,7 @@ def general_form(
         names = () if clustered else design.by
     if names and covariance_groups(design, names).count == 1:
         names = ()
-    special = discrete_or_bounded(design)
+    special = [outcome for outcome in design.outcomes if not outcome.is_plain]
     if not (names or special):
         return None
     if clustered:

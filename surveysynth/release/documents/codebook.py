@@ -11,6 +11,7 @@ from surveysynth.release.folder.microdata import (
     public_column_names,
     synthetic_column_names,
 )
+from surveysynth.survey.outcome import Outcome
 
 if TYPE_CHECKING:
     from surveysynth.survey.survey import PublicDesign
@@ -98,9 +99,8 @@ def _synthetic_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
         if design.population_size is not None:
             meaning += "; sums to the public population size"
     else:
-        transform = design.transforms[design.outcome_names.index(base)]
-        meaning = f"synthetic value, drawn from a model of {transform.describe(base)}"
-    return {
+        meaning = _meaning(design.outcomes[design.outcome_names.index(base)])
+    column: dict[str, Any] = {
         "name": name,
         "title": labels.title(base),
         "meaning": meaning,
@@ -109,6 +109,30 @@ def _synthetic_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
         "type": "number",
         "unit": labels.of(base).unit,
     }
+    return column if is_weight else {**column, **_of_kind(facts, base)}
+
+
+def _meaning(outcome: Outcome) -> str:
+    if not outcome.is_amount:
+        return "synthetic value, drawn from a model of its levels"
+    amount = f"drawn from a model of {outcome.transform.describe(outcome.name)}"
+    if not outcome.spikes:
+        return f"synthetic value, {amount}"
+    spikes = " or ".join(f"{spike:.10g}" for spike in outcome.spikes)
+    return f"synthetic value: exactly {spikes}, or an amount {amount}"
+
+
+def _of_kind(facts: ReleaseFacts, name: str) -> dict[str, Any]:
+    """Type of a synthetic outcome, its levels, and all that is declared of it."""
+    outcome = facts.design.outcomes[facts.design.outcome_names.index(name)]
+    found: dict[str, Any] = {"declared": outcome.as_dict()}
+    if not outcome.is_amount:
+        found["type"] = "text" if outcome.is_labelled else "integer"
+    if outcome.is_labelled:
+        found["levels"] = [
+            {"code": code, "label": facts.labels.level(name, code)} for code in outcome.levels
+        ]
+    return found
 
 
 def _variance_pair(facts: ReleaseFacts, *, separate_pair: bool) -> dict[str, Any]:

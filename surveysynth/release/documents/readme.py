@@ -162,10 +162,27 @@ def _columns(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
         ),
         *(
             f"- **{plain(name)}** ({plain(facts.labels.titled_with_unit(name))}): synthetic"
+            f"{_declared(facts.design, name)}"
             for name in synthetic
         ),
     ]
     return ["## Columns of the microdata", "\n".join(rows)]
+
+
+def _declared(design: PublicDesign, name: str) -> str:
+    """Kind, levels, spikes and bounds of an outcome, where it is more than an amount."""
+    words = {each.name: each.public_words for each in design.outcomes}
+    found = words.get(name.removesuffix(VARIANCE_SUFFIX), "")
+    return f"; {plain(found)}" if found else ""
+
+
+def _indicators(facts: ReleaseFacts) -> list[str]:
+    """What y stands for, where a proportion is of a level that has a name."""
+    binary = [each for each in facts.design.outcomes if each.kind == "binary" and each.is_labelled]
+    if not binary or not facts.spec.binary_statistics:
+        return []
+    where = "; ".join(f"of **{plain(o.name)}** where it is {plain(o.levels[-1])}" for o in binary)
+    return [f"For a proportion y is 1 for the last level and 0 for the other: {where}."]
 
 
 def _weighting(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
@@ -202,6 +219,7 @@ def _weighting(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
         f"all n_h {strata}, inside the cell or not, where {linearised}, "
         f"u = w d (y - mean) / N_d for a mean.{clusters}{pair if separate_pair else ''}"
         f"{lonely if has_lonely_stratum(design) else ''}",
+        *_indicators(facts),
         *filter(None, (statistic_of(each).explanation for each in facts.spec.tables.statistics)),
         *_clusters(facts),
     ]

@@ -4,6 +4,7 @@ The programs are text for the data user, who needs pandas and NumPy, or R alone.
 compare the results with the published table.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,7 +31,8 @@ class ExampleSetting:
     cell: codes of the by-columns that the row is restricted to; codes: columns to read as text;
     variance_pair: outcome and weight that variances are taken from, None where they are the same;
     rule: the linearisation; psu: where variances are by PSU; public: columns of the public rows
-    where datasets combine by the law of total variance, None where by partial synthesis.
+    where datasets combine by the law of total variance, None where by partial synthesis; level:
+    the one whose share it is, None where y is the outcome itself.
     """
 
     statistic: str
@@ -47,12 +49,16 @@ class ExampleSetting:
     parquet: bool
     design_effect: float | None = None
     public: tuple[str, ...] | None = None
+    level: str | None = None
 
     @property
     def codes(self) -> list[str]:
         """Columns of codes that the program reads, each once."""
         design = [name for name in (self.strata, self.psu) if name is not None]
-        return list(dict.fromkeys([*self.cell, *design, *(self.public or ())]))
+        levelled = []
+        if self.level is not None:
+            levelled = [self.outcome, *(self.variance_pair or ())[:1]]
+        return list(dict.fromkeys([*self.cell, *design, *(self.public or ()), *levelled]))
 
 
 @dataclass(frozen=True)
@@ -155,7 +161,18 @@ def _setting(
         public=tuple(written(name) for name in public_row_columns(design))
         if facts.mechanism.combining == "total_variance"
         else None,
+        level=_level(table, design, written),
     )
+
+
+def _level(
+    table: ReleaseTable, design: "PublicDesign", written: Callable[[str], str]
+) -> str | None:
+    """The level whose share a table has; None for the other statistics, and for 0 and 1."""
+    declared = next((each for each in design.outcomes if each.name == table.outcome), None)
+    if declared is None or not declared.is_labelled:
+        return None
+    return written(declared.levels[-1])
 
 
 def literal(value: Any) -> str:
@@ -188,6 +205,8 @@ def _header(setting: ExampleSetting) -> list[str]:
     if setting.variance_pair:
         pair = ", ".join(map(literal, setting.variance_pair))
         lines.append(f"VARIANCE_OUTCOME, VARIANCE_WEIGHT = {pair}")
+    if setting.level is not None:
+        lines.append(f"LEVEL = {literal(setting.level)}  # whose share it is")
     if setting.public is not None:
         lines.append(f"PUBLIC = {literal(list(setting.public))}")
     lines.append(f"CODES = {literal(setting.codes)}")
@@ -210,10 +229,15 @@ def _reading(setting: ExampleSetting) -> list[str]:
             "        keep_default_na=False,",
             "    )",
         ]
-    pair = ", VARIANCE_OUTCOME, VARIANCE_WEIGHT" if setting.variance_pair else ""
-    fraction = ", FRACTION" if setting.fraction else ""
+    numbers = ["OUTCOME", "WEIGHT"]
+    if setting.variance_pair:
+        numbers += ["VARIANCE_OUTCOME", "VARIANCE_WEIGHT"]
+    if setting.level is not None:  # these are codes
+        numbers = [name for name in numbers if not name.endswith("OUTCOME")]
+    if setting.fraction:
+        numbers.append("FRACTION")
     return [
-        f"NUMBERS = [OUTCOME, WEIGHT{pair}{fraction}]",
+        f"NUMBERS = [{', '.join(numbers)}]",
         "",
         "",
         "def read(path):",
@@ -253,6 +277,11 @@ def _variance(setting: ExampleSetting) -> list[str]:
     return [*lines, f"    return {factor}total", "", ""]
 
 
+def _y(setting: ExampleSetting, column: str) -> str:
+    """The outcome, or 1 where it has the level and 0 elsewhere."""
+    return f"data[{column}]" if setting.level is None else f"1.0 * (data[{column}] == LEVEL)"
+
+
 def _estimate(setting: ExampleSetting) -> list[str]:
     program = statistic_of(setting.statistic).python
     lines = [
@@ -260,13 +289,13 @@ def _estimate(setting: ExampleSetting) -> list[str]:
         "    inside = pd.Series(True, index=data.index)",
         "    for column, code in CELL.items():",
         "        inside &= data[column] == code",
-        "    y, w = data[OUTCOME], data[WEIGHT]",
+        f"    y, w = {_y(setting, 'OUTCOME')}, data[WEIGHT]",
         *(f"    {line}" for line in program.estimate),
     ]
     if setting.variance_pair:
         lines += [
             "    published = value",
-            "    y, w = data[VARIANCE_OUTCOME], data[VARIANCE_WEIGHT]",
+            f"    y, w = {_y(setting, 'VARIANCE_OUTCOME')}, data[VARIANCE_WEIGHT]",
             *(f"    {line}" for line in program.estimate),
         ]
     returned = "published" if setting.variance_pair else "value"

@@ -37,6 +37,7 @@ def _header(setting: ExampleSetting) -> list[str]:
     if setting.variance_pair:
         names += zip(("VARIANCE_OUTCOME", "VARIANCE_WEIGHT"), setting.variance_pair, strict=True)
     names += [("STRATA", setting.strata), ("PSU", setting.psu), ("FRACTION", setting.fraction)]
+    names.append(("LEVEL", setting.level))
     lines += [f"{name} <- {r_text(value)}" for name, value in names if value is not None]
     if setting.public is not None:
         lines.append(f"PUBLIC <- {_vector(list(setting.public))}")
@@ -88,20 +89,25 @@ def _variance(setting: ExampleSetting) -> list[str]:
     return [*lines, f"  {factor}total", "}", ""]
 
 
+def _y(setting: ExampleSetting, column: str) -> str:
+    """The outcome, or 1 where it has the level and 0 elsewhere."""
+    return f"data[[{column}]]" if setting.level is None else f"1 * (data[[{column}]] == LEVEL)"
+
+
 def _estimate(setting: ExampleSetting) -> list[str]:
     program = statistic_of(setting.statistic).r
     lines = [
         "estimate <- function(data) {",
         "  inside <- rep(TRUE, nrow(data))",
         "  for (column in names(CELL)) inside <- inside & data[[column]] == CELL[[column]]",
-        "  y <- data[[OUTCOME]]",
+        f"  y <- {_y(setting, 'OUTCOME')}",
         "  w <- data[[WEIGHT]]",
         *(f"  {line}" for line in program.estimate),
     ]
     if setting.variance_pair:
         lines += [
             "  published <- value",
-            "  y <- data[[VARIANCE_OUTCOME]]",
+            f"  y <- {_y(setting, 'VARIANCE_OUTCOME')}",
             "  w <- data[[VARIANCE_WEIGHT]]",
             *(f"  {line}" for line in program.estimate),
         ]

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surveysynth._support.types import IntArray
+from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.release.writers.csv import MicrodataFormat, write_records
+from surveysynth.survey.outcome import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +61,14 @@ def synthetic_column_names(design: "PublicDesign", *, separate_pair: bool) -> tu
     return names
 
 
+def as_known(outcome: Outcome, values: FloatArray) -> "np.ndarray[Any, np.dtype[Any]]":
+    """Values (n,) of an outcome as a person knows them: labels of levels, 0 and 1 as whole numbers,
+    amounts as they are, and zero without a sign."""
+    if outcome.is_labelled:
+        return outcome.labels(values)
+    return values + 0.0 if outcome.is_amount else values.astype(np.int64)
+
+
 def file_name(draw: int, replicate: int, file_format: MicrodataFormat) -> str:
     """``draw_01_rep_01.csv``; both numbers count from 1."""
     return f"draw_{draw:02d}_rep_{replicate:02d}.{file_format}"
@@ -82,17 +91,24 @@ class MicrodataWriter:
     def write(self, dataset: "SyntheticDataset") -> Path:
         """Write a dataset and return its path."""
         separate = dataset.separate_pair
-        columns = [dataset.outcome, dataset.weight[:, None]]
+        columns = self._columns(dataset.outcome, dataset.weight)
         if separate:
-            columns += [dataset.variance_outcome, dataset.variance_weight[:, None]]
-        values = np.concatenate(columns, axis=1)[self._order]
+            columns += self._columns(dataset.variance_outcome, dataset.variance_weight)
         frame = self._public.copy()
         names = synthetic_column_names(self._design, separate_pair=separate)
-        for index, name in enumerate(names):
-            frame[name] = values[:, index]
+        for name, column in zip(names, columns, strict=True):
+            frame[name] = column
         path = self._folder / file_name(dataset.draw, dataset.replicate, self._format)
         write_records(frame, path, self._format)
         return path
+
+
+    def _columns(
+        self, outcome: FloatArray, weight: FloatArray
+    ) -> "list[np.ndarray[Any, np.dtype[Any]]]":
+        """Outcomes (n, p) and weight (n,) as they are written, column by column."""
+        pairs = zip(self._design.outcomes, outcome[self._order].T, strict=True)
+        return [*(as_known(declared, values) for declared, values in pairs), weight[self._order]]
 
 
 def public_order(design: "PublicDesign") -> IntArray:

@@ -66,8 +66,13 @@ class Release:
         """(draw, replicate) of every dataset; both count from 1."""
         return tuple(self._files)
 
-    def dataset(self, draw: int, replicate: int = 1) -> "pd.DataFrame":
+    def dataset(
+        self, draw: int, replicate: int = 1, *, positions: bool = False
+    ) -> "pd.DataFrame":
         """One synthetic dataset with the columns of the codebook; codes are text.
+
+        ``positions``: synthetic outcomes with levels as the positions of these, from 0 on, in the
+        order of the codebook: numbers as models and estimates take them.
 
         Raises ``InputError`` if there is no such dataset or its file is missing.
         """
@@ -80,7 +85,14 @@ class Release:
             )
         path = self.folder / self._files[draw, replicate]
         text = [c["name"] for c in self.codebook["columns"] if "levels" in c or c["type"] == "text"]
-        return _read_records(path, text)
+        frame = _read_records(path, text)
+        if not positions:
+            return frame
+        for column in self.codebook["columns"]:
+            if column["source"] == "synthetic" and "levels" in column:
+                codes = [level["code"] for level in column["levels"]]
+                frame[column["name"]] = _positions(frame[column["name"]], codes, path)
+        return frame
 
     def datasets(self) -> Iterator[tuple[int, int, "pd.DataFrame"]]:
         """Draw, replicate and frame of every dataset, one at a time."""
@@ -187,6 +199,15 @@ def _read_records(path: Path, text: list[str]) -> "pd.DataFrame":
     except ValueError:
         raise _damaged(path) from None
     return frame.assign(**{str(name): values for name, values in numbers.items()})
+
+
+def _positions(column: "pd.Series[str]", codes: list[str], path: Path) -> "pd.Series[float]":
+    """Positions among the codes of a codebook."""
+    position = {code: float(index) for index, code in enumerate(codes)}
+    found = column.map(position)
+    if found.isna().any():
+        raise _damaged(path)
+    return found
 
 
 def _read_csv(path: Path) -> "pd.DataFrame":

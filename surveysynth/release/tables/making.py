@@ -32,7 +32,7 @@ def domains_of(spec: "Spec", design: "PublicDesign") -> Domains:
 
 def keys_of(spec: "Spec") -> tuple[Key, ...]:
     """Every table that a specification asks for, in its order."""
-    return table_keys(spec.tables.statistics, len(spec.synthesizer.outcome))
+    return table_keys(spec.tables.statistics, spec.declared)
 
 
 def estimates_for(
@@ -91,9 +91,24 @@ def _table(
         domains.table,
         numbers,
         level=level,
-        notes=_notes(spec, design, statistic),
+        notes=[*_level_note(spec, design, key), *_notes(spec, design, statistic)],
         flags=policy_of(spec.tables.flags, spec.tables.flag_action),
     )
+
+
+def _level_note(spec: "Spec", design: "PublicDesign", key: Key) -> list[str]:
+    """Whose share a proportion is, where levels have names."""
+    statistic, column = key
+    if column is None or not statistic_of(statistic).binary:
+        return []
+    outcome = design.outcomes[column]
+    if not outcome.is_labelled:
+        return []
+    level = outcome.levels[-1]
+    label = spec.labels[outcome.name].levels.get(level, level) if outcome.name in spec.labels else (
+        level
+    )
+    return [f"Of all with a value of {outcome.name}, the share of {label!r}."]
 
 
 def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:

@@ -1,0 +1,251 @@
+"""Releases of outcomes of every kind, from synthetic datasets made by hand. Truth: the arrays that
+they were made from, their weighted means worked out here, and the programs of the README."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from surveysynth.inference import published as published_module
+from surveysynth.inference.synthesis import SyntheticDataset
+from surveysynth.release.folder.microdata import public_order
+from surveysynth.release.folder.reading import read_release
+from surveysynth.release.preview import preview_lines
+from surveysynth.release.run import release
+from surveysynth.spec.build import model_of, read_design
+from surveysynth.spec.spec import load_spec
+from tests.release.documents.test_readme_programs import assert_recomputes, program_of
+from tests.surveys import small_survey
+
+pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
+
+MakeSpec = Callable[..., Path]
+YES = "=ja, \"`x`\""
+SECTIONS = f"""
+[outcomes.salary]
+upper = 1e9
+[outcomes.benefit]
+kind = "semicontinuous"
+spikes = [0, 5000]
+transform = "yeo_johnson"
+scale = 1000
+[outcomes.works]
+kind = "binary"
+levels = ["nein", '{YES}']
+[outcomes.employed]
+kind = "binary"
+[outcomes.sector]
+kind = "categorical"
+levels = [3, 1, "none"]
+"""
+NAMES = ("salary", "benefit", "works", "employed", "sector")
+
+
+def frame_of() -> pd.DataFrame:
+    rng = np.random.default_rng(8)
+    frame = small_survey()
+    n = len(frame)
+    return frame.assign(
+        benefit=np.where(rng.random(n) < 0.5, 0.0, rng.uniform(100.0, 4_000.0, n)),
+        works=rng.choice(["nein", YES], n),
+        sector=rng.choice(["1", "none"], n),
+    )
+
+
+def datasets_by_hand(n: int, *, pair: bool) -> dict[tuple[int, int], SyntheticDataset]:
+    """Twelve datasets: 3 draws of 4; zeros of either sign, spikes, positions of levels."""
+    rng = np.random.default_rng(2)
+    made = {}
+
+    def outcome() -> np.ndarray[Any, Any]:
+        benefit = np.where(rng.random(n) < 0.4, 0.0, rng.uniform(1.0, 9.0, n))
+        benefit[:3] = [-0.0, 5_000.0, 1.25]
+        positions = [rng.integers(0, levels, n) for levels in (2, 2, 3)]
+        columns = [np.exp(rng.normal(10, 0.4, n)), benefit, *positions]
+        return np.stack([column.astype(float) for column in columns], axis=1)
+
+    for draw in range(1, 4):
+        for replicate in range(1, 5):
+            values, weight = outcome(), rng.uniform(50.0, 150.0, n)
+            data = SyntheticDataset(draw, replicate, values, weight, values, weight)
+            if pair:
+                data = replace(data, variance_outcome=outcome(), variance_weight=weight[::-1])
+            made[draw, replicate] = data
+    return made
+
+
+@pytest.fixture
+def by_hand(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """In the place of the model's datasets those above."""
+
+    def install(*, pair: bool = False) -> dict[tuple[int, int], SyntheticDataset]:
+        made = datasets_by_hand(len(frame_of()), pair=pair)
+
+        def synthesise(*_: Any, **__: Any) -> Iterator[SyntheticDataset]:
+            yield from made.values()
+
+        monkeypatch.setattr(published_module, "synthesise", synthesise)
+        return made
+
+    return install
+
+
+def spec_of(make_spec: MakeSpec, sections: str = SECTIONS, **lines: str) -> Path:
+    path = make_spec(frame_of(), **lines)
+    text = path.read_text(encoding="utf-8").replace('outcome = "salary"\n', "")
+    path.write_text(text + sections, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("data", ["survey.csv", "survey.parquet"])
+@pytest.mark.parametrize("pair", [False, True])
+def test_microdata_have_outcomes_as_a_person_knows_them(
+    make_spec: MakeSpec, tmp_path: Path, by_hand: Callable[..., Any], data: str, pair: bool
+) -> None:
+    made = by_hand(pair=pair)
+    spec = spec_of(make_spec, data=data, tables='statistics = ["count", "proportion"]')
+    release(spec, tmp_path / "out")
+    read = read_release(tmp_path / "out")
+    order = public_order(read_design(load_spec(spec)))
+    for key, dataset in made.items():
+        frame = read.dataset(*key)
+        first = dataset.outcome[order]
+        np.testing.assert_array_equal(frame["salary"], first[:, 0])
+        np.testing.assert_array_equal(frame["benefit"], first[:, 1])
+        assert frame["works"].tolist() == [["nein", YES][int(each)] for each in first[:, 2]]
+        assert frame["employed"].dtype.kind == "i"
+        assert frame["sector"].tolist() == [["3", "1", "none"][int(each)] for each in first[:, 4]]
+        back = read.dataset(*key, positions=True)
+        np.testing.assert_array_equal(back[list(NAMES)], first)
+        np.testing.assert_array_equal(back["weight"], dataset.weight[order])
+        if pair:
+            columns = [f"{name}_for_variance" for name in NAMES]
+            np.testing.assert_array_equal(back[columns], dataset.variance_outcome[order])
+
+
+def test_zeros_are_written_as_zero(
+    make_spec: MakeSpec, tmp_path: Path, by_hand: Callable[..., Any]
+) -> None:
+    by_hand()
+    release(spec_of(make_spec), tmp_path / "out")
+    path = tmp_path / "out" / "release" / "microdata" / "draw_01_rep_01.csv"
+    texts = pd.read_csv(path, dtype=str, keep_default_na=False)
+    assert {"0", "5000", "1.25"} <= set(texts["benefit"])
+    assert not any(text.startswith("-") for text in texts["benefit"])
+    assert set(texts["employed"]) == {"0", "1"}
+    assert set(texts["sector"]) == {"3", "1", "none"}
+    assert set(texts["works"]) == {"nein", f"'{YES}"}  # no formula for a spreadsheet
+
+
+def test_tables_are_of_the_outcomes_that_they_suit(
+    make_spec: MakeSpec, tmp_path: Path, by_hand: Callable[..., Any]
+) -> None:
+    made = by_hand()
+    every = 'statistics = ["count", "total", "mean", "proportion"]'
+    release(spec_of(make_spec, tables=every), tmp_path / "out")
+    tables = read_release(tmp_path / "out").tables
+    assert "outcome" not in tables["counts"]
+    for name in ("means", "totals"):
+        assert tables[name]["outcome"].unique().tolist() == ["salary", "benefit"]
+    shares = tables["proportions"]
+    assert shares["outcome"].unique().tolist() == ["works", "employed"]
+    for column, name in ((2, "works"), (3, "employed")):
+        by_draw = [
+            np.mean([np.average(data.outcome[:, column], weights=data.weight)
+                     for key, data in made.items() if key[0] == draw])
+            for draw in (1, 2, 3)
+        ]  # fmt: skip
+        whole = shares[(shares["outcome"] == name) & (shares["field"] == "All")
+                       & (shares["gender"] == "All")]  # fmt: skip
+        assert whole["estimate"].item() == pytest.approx(np.mean(by_draw), rel=1e-12)
+    html = (tmp_path / "out" / "release" / "tables" / "proportions.html").read_text()
+    assert "the share of" in html
+
+
+def test_the_files_say_what_is_declared(
+    make_spec: MakeSpec, tmp_path: Path, by_hand: Callable[..., Any]
+) -> None:
+    by_hand(pair=True)
+    labels = '[labels.works]\nlevels = { nein = "Not at work" }\n'
+    spec = spec_of(make_spec, SECTIONS + labels, tables='statistics = ["proportion"]')
+    release(spec, tmp_path / "out")
+    folder = tmp_path / "out" / "release"
+    columns = {c["name"]: c for c in json.loads((folder / "codebook.json").read_text())["columns"]}
+    assert columns["benefit"]["declared"] == {
+        "kind": "semicontinuous",
+        "transform": "yeo_johnson(benefit/1000, power 0.5)",
+        "spikes": [0.0, 5000.0],
+    }
+    assert "exactly 0 or 5000" in columns["benefit"]["meaning"]
+    assert columns["salary"]["declared"]["upper"] == 1e9
+    for name in ("works", "works_for_variance"):
+        assert columns[name]["type"] == "text"
+        assert columns[name]["levels"] == [
+            {"code": "nein", "label": "Not at work"}, {"code": YES, "label": YES},
+        ]  # fmt: skip
+    assert columns["employed"]["type"] == "integer"
+    assert columns["employed"]["declared"] == {"kind": "binary", "levels": ["0", "1"]}
+    privacy = json.loads((folder / "privacy.json").read_text())
+    declared = privacy["settings"]["declared_outcomes"]
+    assert list(declared) == list(NAMES)
+    assert declared["sector"] == {"kind": "categorical", "levels": ["3", "1", "none"]}
+    (kinds,) = [each for each in privacy["assumptions"] if "kinds of outcomes" in each]
+    for words in ("benefit (semicontinuous, spikes at 0, 5,000)", "sector (categorical: 3, 1, none",
+                  "salary (continuous, to 1,000,000,000)"):  # fmt: skip
+        assert words in kinds
+    (transforms,) = [each for each in privacy["assumptions"] if "transforms" in each]
+    assert transforms.endswith("log(salary), yeo_johnson(benefit/1000, power 0.5)")
+    readme = (folder / "README.md").read_text()
+    assert "synthetic; categorical: 3, 1, none" in readme
+    assert "y is 1 for the last level" in readme
+
+
+@pytest.mark.parametrize("pair", [False, True])
+@pytest.mark.parametrize(
+    ("statistic", "data"),
+    [("proportion", "survey.csv"), ("proportion", "survey.parquet"), ("count", "survey.csv"),
+     ("mean", "survey.csv")],
+)  # fmt: skip
+def test_programs_recompute_shares_of_levels(
+    make_spec: MakeSpec, tmp_path: Path, by_hand: Callable[..., Any], statistic: str, data: str,
+    pair: bool,
+) -> None:  # fmt: skip
+    by_hand(pair=pair)
+    spec = spec_of(make_spec, data=data, tables=f'statistics = ["{statistic}"]')
+    release(spec, tmp_path / "out")
+    folder = tmp_path / "out" / "release"
+    assert_recomputes(folder, r=not data.endswith("parquet"))
+    for language in ("python", "r"):
+        assert ("LEVEL" in program_of(folder, language)) == (statistic == "proportion")
+
+
+def test_a_program_that_took_the_other_level_would_not_agree(
+    make_spec: MakeSpec, tmp_path: Path, by_hand: Callable[..., Any]
+) -> None:
+    by_hand()
+    release(spec_of(make_spec, tables='statistics = ["proportion"]'), tmp_path / "out")
+    folder = tmp_path / "out" / "release"
+    readme = folder / "README.md"
+    text = readme.read_text()
+    line = next(each for each in text.splitlines() if each.startswith("LEVEL = "))
+    readme.write_text(text.replace(line, "LEVEL = 'nein'"))
+    with pytest.raises(AssertionError):
+        assert_recomputes(folder, r=False)
+
+
+def test_check_prints_kinds_and_public_constants(make_spec: MakeSpec) -> None:
+    spec = load_spec(spec_of(make_spec))
+    lines = preview_lines(spec, read_design(spec), model_of(spec))
+    for words in (
+        "Outcome: salary, as log(salary) (continuous, to 1,000,000,000).",
+        "Outcome: benefit, as yeo_johnson(benefit/1000, power 0.5) "
+        "(semicontinuous, spikes at 0, 5,000).",
+        "Outcome: employed (binary: 0, 1).",
+        "Outcome: sector (categorical: 3, 1, none).",
+    ):
+        assert words in lines

@@ -1,0 +1,364 @@
+"""Sections of outcomes: what they mean, each mistake in the reader's words, and every combination.
+
+Truth: ``Outcome`` and ``Transform`` built by hand from the same keys."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surveysynth.errors import InputError
+from surveysynth.spec.build import model_options
+from surveysynth.spec.in_memory import spec_of_survey
+from surveysynth.spec.spec import Spec, parse_spec
+from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.survey import Survey
+from surveysynth.survey.transforms import Transform
+from tests.surveys import small_survey
+
+HEAD = """
+[survey]
+data = "survey.csv"
+weight = "w"
+{survey}
+[synthesizer]
+{synthesizer}
+[tables]
+by = ["region"]
+statistics = {statistics}
+[privacy]
+{privacy}
+"""
+
+
+def text_of(
+    sections: str, *, survey: str = "", synthesizer: str = "", statistics: str = '["count"]',
+    privacy: str = "",
+) -> str:  # fmt: skip
+    head = HEAD.format(
+        survey=survey, synthesizer=synthesizer, statistics=statistics, privacy=privacy
+    )
+    return head + sections
+
+
+def refusal(sections: str, **more: str) -> str:
+    with pytest.raises(InputError) as caught:
+        parse_spec(text_of(sections, **more))
+    return str(caught.value)
+
+
+EVERY_KIND = """
+[outcomes.income]
+kind = "semicontinuous"
+spikes = [0, 150000]
+transform = "yeo_johnson"
+scale = 10000
+power = 0.4
+upper = 149999.5
+[outcomes.weight]
+centre = 4.0
+spread = 0.5
+[outcomes.works]
+kind = "binary"
+levels = ["no", "yes"]
+[outcomes.degree]
+kind = "categorical"
+levels = [1, 2, "none"]
+[outcomes.smokes]
+kind = "binary"
+[outcomes.hours]
+transform = "identity"
+scale = 10
+lower = 0
+"""
+
+
+def test_sections_name_the_outcomes_in_their_order() -> None:
+    declared = parse_spec(text_of(EVERY_KIND)).declared
+    yeo_johnson = Transform("yeo_johnson", scale=10_000.0, power=0.4)
+    assert declared == (
+        Outcome("income", "semicontinuous", yeo_johnson, (0.0, 150_000.0), upper=149_999.5),
+        Outcome("works", "binary", levels=("no", "yes")),
+        Outcome("degree", "categorical", levels=("1", "2", "none")),
+        Outcome("smokes", "binary"),
+        Outcome("hours", "continuous", Transform("identity", scale=10.0), lower=0.0),
+    )
+    assert declared[3].levels == ("0", "1")
+
+
+def test_a_list_settles_the_order_and_may_name_more() -> None:
+    sections = "[outcomes.works]\nkind = 'binary'\n[outcomes.pay]\ncentre = 3.0"
+    listed = "outcome = ['pay', 'works', 'rent']\ntransform = 'asinh'\ntransform_scale = 5"
+    asinh = Transform("asinh", scale=5.0)
+    assert parse_spec(text_of(sections, synthesizer=listed)).declared == (
+        Outcome("pay", transform=asinh),
+        Outcome("works", "binary"),
+        Outcome("rent", transform=asinh),
+    )
+    assert "outcomes.works" in refusal(sections, synthesizer="outcome = 'pay'")
+
+
+def test_the_synthesizer_may_be_left_out_altogether() -> None:
+    text = text_of("[outcomes.pay]\n").replace("[synthesizer]\n", "")
+    assert parse_spec(text).declared == (Outcome("pay"),)
+    assert "synthesizer: missing" in refusal("").replace("synthesizer.outcome: ", "synthesizer: ")
+
+
+@pytest.mark.parametrize(
+    ("keys", "transform"),
+    [
+        ("", Transform("log")),
+        ("shift = 2", Transform("log", shift=2.0)),
+        ("scale = 10", Transform("yeo_johnson", scale=10.0)),
+        ("power = 1.5", Transform("yeo_johnson", power=1.5)),
+        ("transform = 'asinh'\nscale = 10", Transform("asinh", scale=10.0)),
+    ],
+)
+def test_transforms_of_a_section(keys: str, transform: Transform) -> None:
+    assert parse_spec(text_of(f"[outcomes.pay]\n{keys}")).transforms == (transform,)
+
+
+def test_yeo_johnson_in_the_short_form() -> None:
+    short = "outcome = 'pay'\ntransform = 'yeo_johnson'\ntransform_scale = 10\ntransform_power = .3"
+    expected = Transform("yeo_johnson", scale=10.0, power=0.3)
+    assert parse_spec(text_of("", synthesizer=short.replace(".3", "0.3"))).transforms == (expected,)
+
+
+@pytest.mark.parametrize(("key", "here", "there"), [
+    ("transform", "'log'", "'asinh'"), ("scale", "10.0", "20.0"), ("shift", "1.0", "2.0"),
+    ("power", "0.5", "0.6"),
+])  # fmt: skip
+def test_a_key_in_both_places_must_agree(key: str, here: str, there: str) -> None:
+    elsewhere = "transform" if key == "transform" else f"transform_{key}"
+    # A scale or a power needs a transform that takes it.
+    kind = {"scale": "asinh", "power": "yeo_johnson"}.get(key, "log")
+    section = f"[outcomes.pay]\n{key} = {here}\n"
+    section += "" if key == "transform" else f"transform = '{kind}'\n"
+    text = refusal(section, synthesizer=f"{elsewhere} = {there}")
+    assert f"outcomes.pay.{key} is {here}" in text
+    assert f"synthesizer.{elsewhere} {there}" in text
+    assert parse_spec(text_of(section, synthesizer=f"{elsewhere} = {here}")).declared
+
+
+@pytest.mark.parametrize(
+    ("keys", "parts"),
+    [
+        ("kind = 'semicontinuous'", ["outcomes.y.spikes", "needs them"]),
+        ("spikes = [0]", ["outcomes.y.spikes", "semicontinuous"]),
+        ("kind = 'binry'", ["outcomes.y.kind", "Did you mean 'binary'"]),
+        ("kind = 'categorical'", ["outcomes.y.levels"]),
+        ("kind = 'categorical'\nlevels = ['a', '']", ["outcomes.y.levels[2]", "not empty"]),
+        ("kind = 'categorical'\nlevels = ['a', ' ']", ["outcomes.y.levels", "not empty"]),
+        ("kind = 'categorical'\nlevels = ['a', 2.5]", ["outcomes.y.levels[2]", "a text"]),
+        ("kind = 'categorical'\nlevels = ['1', 1]", ["outcomes.y.levels", "once"]),
+        ("kind = 'binary'\nlevels = ['a']", ["outcomes.y.levels", "(two)"]),
+        ("kind = 'binary'\ntransform = 'log'", ["outcomes.y.transform", "amounts"]),
+        ("kind = 'binary'\nupper = 1", ["outcomes.y.upper", "amounts"]),
+        ("kind = 'binary'\ncentre = 0.5", ["outcomes.y.centre", "amounts"]),
+        ("kind = 'count'", ["outcomes.y.kind", "'poisson'", "'fbs'"]),
+        ("lower = 0", ["outcomes.y.lower", "log(y)", "not defined"]),
+        ("lower = -3\nshift = 3", ["outcomes.y.lower", "not defined"]),
+        ("lower = 3\nupper = 2", ["outcomes.y.lower", "below upper"]),
+        ("upper = inf", ["outcomes.y.upper", "finite"]),
+        ("kind = 'semicontinuous'\nspikes = [nan]", ["outcomes.y.spikes[1]", "finite"]),
+        ("kind = 'semicontinuous'\nspikes = 0", ["outcomes.y.spikes", "a list"]),
+        ("transform = 'log'\nscale = 2", ["outcomes.y.scale", "'log' takes a shift"]),
+        ("transform = 'log'\npower = 1", ["outcomes.y.power", "yeo_johnson"]),
+        ("power = 3", ["outcomes.y.power", "between 0 and 2"]),
+        ("scale = 0", ["outcomes.y.scale", "positive"]),
+        ("transform = 'asinh'\nshift = 1", ["outcomes.y.shift", "'log'"]),
+        ("centre = -1", ["outcomes.y.centre", "log(y)"]),
+        ("transform_scale = 1", ["outcomes.y.transform_scale", "belongs in [synthesizer]"]),
+    ],
+)
+def test_each_mistake_names_its_section_and_key(keys: str, parts: list[str]) -> None:
+    text = refusal(f"[outcomes.y]\n{keys}")
+    for part in parts:
+        assert part in text
+
+
+def test_the_section_of_the_weight_is_of_the_weight() -> None:
+    for keys in ("kind = 'binary'", "transform = 'log'", "levels = ['a', 'b']"):
+        text = refusal(f"[outcomes.y]\n[outcomes.weight]\n{keys}")
+        assert "outcomes.weight." in text
+        assert "renamed" in text
+    assert "renamed" in refusal("[outcomes.weight]\ncentre = 1", synthesizer="outcome = 'weight'")
+
+
+@pytest.mark.parametrize(
+    ("model", "keys", "remedy"),
+    [
+        ("fbp", "kind = 'categorical'\nlevels = ['a', 'b']", "use model = 'fbs'."),
+        ("normal", "kind = 'binary'", "use model = 'fbs' or 'fbp'."),
+        ("normal_mixture", "kind = 'semicontinuous'\nspikes = [0]", "'fbs' or 'fbp'"),
+        ("poisson", "kind = 'semicontinuous'\nspikes = [0]", "'fbs' or 'fbp'"),
+        ("normal", "upper = 9", "outcomes.y.upper: model 'normal' knows no bounds"),
+        ("own.toml", "kind = 'binary'", "use model = 'fbs' or 'fbp'."),
+    ],
+)
+def test_models_take_the_kinds_that_they_declare(model: str, keys: str, remedy: str) -> None:
+    size = "population_size = 1000"
+    text = refusal(f"[outcomes.y]\n{keys}", synthesizer=f"model = '{model}'", survey=size)
+    assert "outcomes.y." in text
+    assert remedy in text
+    assert parse_spec(text_of(f"[outcomes.y]\n{keys}", survey=size)).synthesizer.model == "fbs"
+
+
+def test_a_count_is_declared_as_one() -> None:
+    text = text_of("[outcomes.visits]\nkind = 'count'", synthesizer="model = 'poisson'")
+    assert parse_spec(text).declared == (Outcome("visits", transform=Transform("identity")),)
+
+
+def test_units_have_effects_only_where_every_outcome_is_an_amount() -> None:
+    psu = "psu = 'school'"
+    for keys in ("kind = 'binary'", "upper = 9"):
+        text = refusal(f"[outcomes.y]\n{keys}", survey=psu)
+        assert "survey.psu" in text
+        assert "design_effect" in text
+        assert parse_spec(text_of(f"[outcomes.y]\n{keys}", survey=f"{psu}\ndesign_effect = 2.0"))
+    assert parse_spec(text_of("[outcomes.y]", survey=psu))
+
+
+def test_a_list_of_transforms_is_of_amounts() -> None:
+    sections = "[outcomes.y]\n[outcomes.works]\nkind = 'binary'"
+    text = refusal(sections, synthesizer="transform = ['log', 'identity']")
+    assert "synthesizer.transform" in text
+    assert "'works'" in text
+
+
+def test_noisy_statistics_say_what_works_now() -> None:
+    strict = "mechanism = 'noisy_statistics'"
+    for keys, key in (("kind = 'binary'", "kind"), ("upper = 9\ncentre=3\nspread=1.0", "upper")):
+        text = refusal(f"[outcomes.y]\n{keys}", privacy=strict, survey="population_size = 1000")
+        assert f"outcomes.y.{key}" in text
+        assert "not built yet" in text
+        assert "pseudo_posterior" in text
+
+
+def test_studies_take_continuous_outcomes() -> None:
+    text = text_of("[outcomes.y]\nkind = 'binary'\n[study]\n").replace('weight = "w"', "")
+    with pytest.raises(InputError, match="studies take continuous outcomes"):
+        parse_spec(text)
+
+
+ONE_OF_EACH = (
+    "[outcomes.pay]\n[outcomes.works]\nkind = 'binary'\n"
+    "[outcomes.degree]\nkind = 'categorical'\nlevels = ['a', 'b']\n"
+)
+
+
+def test_each_statistic_is_of_the_outcomes_that_it_suits() -> None:
+    from surveysynth.release.tables.making import keys_of
+
+    every = '["count", "total", "mean", "proportion"]'
+    assert keys_of(parse_spec(text_of(ONE_OF_EACH, statistics=every))) == (
+        ("count", None), ("total", 0), ("mean", 0), ("proportion", 1),
+    )  # fmt: skip
+    old = "[outcomes.works]\ntransform = 'identity'\n[outcomes.pay]"
+    spec = parse_spec(text_of(old, statistics='["mean", "proportion"]'))
+    assert keys_of(spec) == (("mean", 0), ("mean", 1), ("proportion", 0))
+
+
+@pytest.mark.parametrize(
+    ("sections", "statistic", "parts"),
+    [
+        ("[outcomes.d]\nkind='categorical'\nlevels=['a','b']", "mean", ["'mean'", "'share'"]),
+        ("[outcomes.d]\nkind='categorical'\nlevels=['a','b']", "total", ["'share'", "'count'"]),
+        ("[outcomes.d]\nkind='binary'", "mean", ["'proportion'", "d binary"]),
+        ("[outcomes.d]\nkind='categorical'\nlevels=['a','b']", "proportion", ["'binary'"]),
+        ("[outcomes.d]\nkind='semicontinuous'\nspikes=[0]\ntransform='identity'", "proportion",
+         ["'binary'", "semicontinuous"]),
+    ],
+)  # fmt: skip
+def test_a_statistic_that_suits_no_outcome(
+    sections: str, statistic: str, parts: list[str]
+) -> None:
+    text = refusal(sections, statistics=f'["{statistic}"]')
+    assert "tables.statistics" in text
+    for part in parts:
+        assert part in text
+
+
+def test_a_spread_by_groups_is_of_models_that_have_one() -> None:
+    groups = "covariance_by = ['region', 'age']\npredictors = 'region + age'"
+    assert "covariance_by" in refusal("[outcomes.y]", synthesizer=f"model = 'normal'\n{groups}")
+    spec = parse_spec(text_of("[outcomes.y]", synthesizer=groups))
+    assert model_options(spec)["covariance_by"] == ("region", "age")
+    other = parse_spec(text_of("[outcomes.y]", synthesizer="model = 'normal'"))
+    assert "covariance_by" not in model_options(other)
+    paper = parse_spec(text_of("[outcomes.y]", synthesizer="covariance_by = []"))
+    assert model_options(paper)["covariance_by"] == ()
+    text = refusal("[outcomes.y]", synthesizer="covariance_by = ['regoin']")
+    assert "synthesizer.covariance_by: 'regoin'" in text
+    assert "Did you mean 'region'" in text
+    assert "'w'" in refusal("[outcomes.y]", synthesizer="covariance_by = ['w']")
+    assert "'a' is repeated" in refusal("[outcomes.y]", synthesizer="covariance_by = ['a', 'a']")
+    assert "survey.psu" in refusal("[outcomes.y]", synthesizer=groups, survey="psu = 'school'")
+
+
+def test_a_survey_in_memory_says_the_same() -> None:
+    frame = small_survey().assign(benefit=lambda f: f["salary"].where(f["gender"] == "m", 0.0))
+    asinh = Transform("asinh", scale=1e4)
+    outcomes = (
+        Outcome("benefit", "semicontinuous", asinh, (0.0,), lower=-1.0, upper=1e9),
+        Outcome("employed", "binary"),
+        Outcome("salary"),
+    )
+    survey = Survey.from_frame(frame, outcomes=outcomes, weight="weight", by="field")
+    assert survey.design.outcomes == outcomes
+    sections = {"tables": {"by": ["field"]}}
+    assert spec_of_survey(survey.design, sections).declared == outcomes
+    plain = Survey.from_frame(
+        frame, outcome="salary", weight="weight", by="field",
+        transforms=Transform("yeo_johnson", scale=1e4, power=0.3),
+    )  # fmt: skip
+    assert spec_of_survey(plain.design, sections).declared == plain.design.outcomes
+    with pytest.raises(InputError, match=r"outcomes.salary.kind: the survey settles this"):
+        spec_of_survey(survey.design, {**sections, "outcomes": {"salary": {"kind": "binary"}}})
+
+
+WORDS = st.sampled_from(["a", "b", "yes", "0", "1", ""])
+NUMBERS = st.one_of(st.integers(-5, 5), st.floats(-1e3, 1e3), st.sampled_from([0, 1e300]))
+KEYS = {
+    "kind": st.sampled_from(
+        ["continuous", "semicontinuous", "binary", "categorical", "count", "kind"]
+    ).map(repr),
+    "transform": st.sampled_from(["log", "identity", "asinh", "yeo_johnson", "sqrt"]).map(repr),
+    "scale": NUMBERS, "power": NUMBERS, "shift": NUMBERS, "lower": NUMBERS, "upper": NUMBERS,
+    "centre": NUMBERS, "spread": NUMBERS,
+    "spikes": st.lists(NUMBERS, max_size=3),
+    "levels": st.lists(st.one_of(WORDS, st.integers(0, 2)), max_size=4),
+}  # fmt: skip
+
+
+@st.composite
+def sections_of(draw: Any) -> dict[str, Any]:
+    names = draw(st.lists(st.sampled_from(sorted(KEYS)), unique=True, max_size=5))
+    return {name: draw(KEYS[name]) for name in names}
+
+
+@given(st.lists(sections_of(), min_size=1, max_size=3), st.sampled_from(["fbs", "fbp", "normal"]))
+@settings(deadline=None, max_examples=300)
+def test_any_sections_give_a_spec_or_an_error_that_names_section_and_key(
+    given_sections: list[dict[str, Any]], model: str
+) -> None:
+    text = ""
+    for number, keys in enumerate(given_sections):
+        text += f"[outcomes.y{number}]\n"
+        text += "".join(f"{key} = {value}\n" for key, value in keys.items())
+    text = text_of(text, synthesizer=f"model = '{model}'", survey="population_size = 1000")
+    try:
+        spec = parse_spec(text)
+    except InputError as error:
+        lines = str(error).splitlines()
+        for line in lines[1:] if len(lines) > 1 else lines:
+            named = "outcomes.y" in line or "takes one outcome" in line
+            assert named, line
+    else:
+        assert isinstance(spec, Spec)
+        for outcome, keys in zip(spec.declared, given_sections, strict=True):
+            assert outcome.kind == str(keys.get("kind", "'continuous'")).strip("'")
+            assert len(outcome.spikes) == len(keys.get("spikes", []))
+            for end in ("lower", "upper"):
+                assert getattr(outcome, end) == keys.get(end)
