@@ -142,7 +142,7 @@ def tables(
         built, design, survey.confidential, of_mechanism, say, seeded=test
     )
     facts, estimates = private_estimates(facts, built, released.draws, of_synthesis, say)
-    return PrivateTables.of(facts, release_tables(spec, design, estimates))
+    return PrivateTables.of(facts, release_tables(facts.spec, design, estimates))
 
 
 def _names(given: str | Sequence[str]) -> list[str]:

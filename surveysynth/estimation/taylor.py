@@ -287,7 +287,7 @@ def _squares(
     n_psus = design.psus_in_stratum[pairs.group_stratum]
     n_without = n_psus - np.bincount(pairs.group)  # PSUs of the stratum with no record in the row
     value = pairs.by_pair(linearised)
-    if outside is not None:
+    if outside is not None and pairs.record is not None:  # a record alone has all its weight there
         rest = outside.psu_weight[pairs.psu] - pairs.by_pair(outside.weight)
         value = value - outside.centre[pairs.row] * rest
     mean = pairs.by_group(value)

@@ -80,7 +80,7 @@ def run_synthesizer(
 def frames(spec: "Spec", design: "PublicDesign", estimates: Estimates) -> dict[Key, pd.DataFrame]:
     """Tables as a release has them, without degrees of freedom; n before the numbers, the flag
     after."""
-    made = release_tables(spec, design, estimates)
+    made = release_tables(spec.for_records(design.n), design, estimates)
     tables = [table for of_statistic in made.values() for table in of_statistic]
     return {(table.statistic, table.outcome): _columns(table.frame) for table in tables}
 

@@ -76,7 +76,7 @@ class Expectation:
     def __init__(self, spec: "Spec", design: "PublicDesign", model: Model) -> None:
         from surveysynth.spec.build import noisy_settings_of
 
-        self.spec, self.design, self.model = spec, design, model
+        self.spec, self.design, self.model = spec.for_records(design.n), design, model
         self.settings: NoisySettings = noisy_settings_of(spec)
         self.noise, self.columns = required_design(model, design, self.settings)
         self.domains: Domains = domains_of(spec, design)

@@ -93,7 +93,7 @@ def row_label(domains: Domains, labels: Labels, row: int) -> str:
 
 
 def _published_lines(spec: "Spec", domains: Domains) -> list[str]:
-    tables, privacy = spec.tables, spec.privacy
+    tables, privacy = spec.tables, spec.privacy.for_records(int(domains.n[0]))
     formats = (*tables.formats, *tables.figures)
     names = [f"{folder}/{name}" for folder, name, _ in table_files(tables.statistics, formats)]
     datasets = privacy.m * privacy.replicates_per_draw

@@ -90,7 +90,7 @@ def rebuild(
     say(stages.SYNTHESIS)
     estimates = synthetic_estimates(facts, model, draws, streams.synthesis, None)
     say(stages.DOCUMENTS)
-    tables = release_tables(spec, design, estimates)
+    tables = release_tables(facts.spec, design, estimates)
     with staged_folder(target, "rebuilt tables") as folder:
         files.write_tables(facts, tables, folder)
         made = [f"{place}/{name}" for place, name in _files_of(spec)]

@@ -214,7 +214,7 @@ def facts_of(
     from surveysynth.release.facts import ReleaseFacts, labels_of
 
     return ReleaseFacts(
-        spec=spec,
+        spec=spec.for_records(design.n),
         design=design,
         mechanism=mechanism,
         statement=mechanism.statement(model, design, test=test),

@@ -185,8 +185,11 @@ def mechanism_of(spec: "Spec") -> "Mechanism":
 
 def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
     """The settings of noisy statistics, all public; ``changes`` of a comparison or study."""
-    from surveysynth.mechanisms.noisy_statistics.settings import Declared, NoisySettings
-    from surveysynth.sampling.plan import SamplingPlan
+    from surveysynth.mechanisms.noisy_statistics.settings import (
+        NOISY_PLAN,
+        Declared,
+        NoisySettings,
+    )
     from surveysynth.spec.outcomes import WEIGHT
 
     synthesizer, privacy = spec.synthesizer, spec.privacy
@@ -194,7 +197,6 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
         name: Declared(section.centre, section.spread)
         for name, section in spec.outcomes.items()
     }
-    plan = SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws)
     given = {
         "budget": privacy.budget,
         "declared": {name: declared[name] for name in synthesizer.outcome if name in declared},
@@ -202,7 +204,7 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
         "m": privacy.m,
         "radius": (privacy.radius or 0.0) if privacy.strict else 0.0,
         "protect": privacy.protect,
-        "plan": plan,
+        "plan": synthesizer.plan(NOISY_PLAN),
     }
     return NoisySettings(**{**given, **changes})
 

@@ -16,7 +16,12 @@ DEFAULT_DELTA = 1e-6
 
 #: Other defaults of noisy statistics: after the noise any number of datasets is free, and the ball
 #: that records are clipped to has a radius that goes with the number of outcomes.
-_NOISY_DEFAULTS = {"m": 20, "replicates_per_draw": 10, "radius": None}
+_NOISY_DEFAULTS = {"m": 20, "radius": None}
+#: Datasets of each draw of noisy statistics, where the file says nothing: as many, but no more
+#: records in all datasets, and one in any case. What datasets of a draw differ by is taken off the
+#: variance for any number of them (strict 3); few make it, and intervals with it, less certain.
+MOST_REPLICATES = 10
+MOST_SIMULATED = 100_000_000
 #: The variance between so few draws would have hardly any degrees of freedom.
 LEAST_DRAWS = 10
 
@@ -25,7 +30,8 @@ class PrivacySection(Section):
     """``[privacy]``: the target epsilon and how it is reached (methods 2, strict).
 
     radius: of the balls of count-based risks, relative, or of the ball that records are clipped to
-    by noisy statistics, in spreads; None where it is not given.
+    by noisy statistics, in spreads; None where it is not given. replicates_per_draw: of noisy
+    statistics, where it is not given, that of a survey of few records (``for_records``).
     """
 
     mechanism: Literal["pseudo_posterior", "noisy_statistics"] = "pseudo_posterior"
@@ -73,7 +79,18 @@ class PrivacySection(Section):
             self._check_pseudo_posterior()
         return self
 
+    def for_records(self, n: int) -> "PrivacySection":
+        """The section for a survey of n records: fewer datasets of each draw where these are very
+        many, unless their number is given."""
+        if not self.strict or "replicates_per_draw" in self.model_fields_set:
+            return self
+        replicates = max(1, min(MOST_REPLICATES, MOST_SIMULATED // (self.m * n)))
+        return self.model_copy(update={"replicates_per_draw": replicates})
+
     def _check_strict(self) -> None:
+        if "replicates_per_draw" not in self.model_fields_set:
+            # A frozen model has no other way to a default that depends on another key.
+            object.__setattr__(self, "replicates_per_draw", MOST_REPLICATES)
         given = self._not_default(self._pseudo_posterior_keys)
         if given:
             raise ValueError(

@@ -6,6 +6,7 @@ contract names and that no code stands behind yet.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -26,6 +27,7 @@ from surveysynth.estimation.statistics import COUNT, MEAN, STATISTICS
 from surveysynth.models import get_model, model_names, registered
 from surveysynth.models.options import Choice, ColumnNames, Option
 from surveysynth.report.formats import format_names
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.flags import FlagChoice, check_flags
 from surveysynth.survey.checks import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT
 from surveysynth.survey.transforms import TransformKind
@@ -177,6 +179,7 @@ class SynthesizerSection(_WithOptions):
     transform_power: OneOrMoreNumbers = (0.5,)
     engine: Literal["auto", "embedded", "cmdstan"] = "auto"
     inference: Literal["debiased", "paper"] = "debiased"
+    # Of these, defaults are the mechanism's (``plan``).
     chains: Annotated[int, Field(ge=MIN_CHAINS, le=1000)] = 4
     draws: Annotated[int, Field(ge=MIN_DRAWS, le=MAX_DRAWS)] = 250
     warmup: Annotated[int, Field(ge=MIN_DRAWS, le=MAX_DRAWS)] = 250
@@ -186,6 +189,11 @@ class SynthesizerSection(_WithOptions):
     def is_program(self) -> bool:
         """Whether the model is a Stan program of the caller's own, declared in a toml file."""
         return self.model.lower().endswith(".toml")
+
+    def plan(self, default: SamplingPlan) -> SamplingPlan:
+        """Chains, warm-up and draws as given, those of a mechanism's default for the rest."""
+        given = self.model_fields_set & {"chains", "warmup", "draws"}
+        return replace(default, **{key: getattr(self, key) for key in given})
 
     @model_validator(mode="after")
     def _agree(self) -> "SynthesizerSection":

@@ -17,6 +17,8 @@ from pydantic_core import ErrorDetails
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import STATISTICS
+from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.outcomes import (
     WEIGHT,
     OutcomeSection,
@@ -79,11 +81,20 @@ class Spec(BaseModel):
             return given
         return {**given, "synthesizer": {**synthesizer, "outcome": names}}
 
+    @property
+    def plan(self) -> SamplingPlan:
+        """The size of a fit under the mechanism."""
+        return self.synthesizer.plan(NOISY_PLAN if self.privacy.strict else SamplingPlan())
+
+    def for_records(self, n: int) -> "Spec":
+        """The specification with the settings that depend on the number of records."""
+        return self.model_copy(update={"privacy": self.privacy.for_records(n)})
+
     @model_validator(mode="after")
     def _agree(self) -> "Spec":
         synthesizer = self.synthesizer
         problems = self._survey_problems() if self.study is None else self._study_problems()
-        kept = synthesizer.chains * synthesizer.draws
+        kept = self.plan.kept
         if self.privacy.m > kept:
             problems.append(
                 f"privacy.m: {self.privacy.m} draws cannot be released out of chains x draws = "
@@ -153,7 +164,7 @@ class Spec(BaseModel):
             problems.append(
                 "privacy.risk: a study compares methods at one epsilon, and 'none' has none."
             )
-        kept = synthesizer.chains * synthesizer.draws
+        kept = self.plan.kept
         if max(study.draws, default=1) > kept:
             problems.append(
                 f"study.draws: {max(study.draws)} draws cannot be released out of chains x draws "

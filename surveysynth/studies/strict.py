@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 from surveysynth.errors import InputError
 from surveysynth.evaluate.methods import GAUSSIAN, NOISY
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.settings import RECORD, Declared, NoisySettings
+from surveysynth.mechanisms.noisy_statistics.settings import (
+    NOISY_PLAN,
+    RECORD,
+    Declared,
+    NoisySettings,
+)
 from surveysynth.sampling.plan import SamplingPlan
 
 if TYPE_CHECKING:
@@ -40,7 +45,7 @@ class StrictSettings:
     replicates_per_draw: int = 10
     radius: float = 0.0
     protect: str = RECORD
-    plan: SamplingPlan = field(default_factory=SamplingPlan)
+    plan: SamplingPlan = NOISY_PLAN
 
     def at(self, epsilon: float) -> NoisySettings:
         """The settings of a release at this epsilon."""

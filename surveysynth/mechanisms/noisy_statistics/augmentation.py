@@ -4,11 +4,13 @@
     T | theta ~ N(A'X~ B, G (x) Sigma),  W | theta ~ Wishart(n - r, Sigma), independent
     T~ = T + E,  Q~ = W + T'G^-1 T + F
 
-after Bernstein and Sheldon (2018, 2019), in units of z. Three moves, each of which leaves the
+after Bernstein and Sheldon (2018, 2019), in units of z. Four moves, each of which leaves the
 posterior of (theta, T, W) invariant:
 
 - B and T together given Sigma, W and the rest of theta: but for Q~ they are jointly normal. Drawn
   in turn they would creep wherever the noise exceeds what the records tell.
+- B, T, W and Sigma together (``shifting``): where records are many the noise of T leaves more open
+  of W than Sigma does, and of Sigma than W does.
 - W given T, Sigma (``wishart``).
 - Sigma with the standardised residuals of T and W fixed: the counterpart of Sigma given T and W,
   which creeps likewise (interweaving, Yu & Meng 2011).
@@ -16,35 +18,46 @@ posterior of (theta, T, W) invariant:
 With theta given T and W, the model's own sweep, they make up a Gibbs sampler.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.mechanisms.noisy_statistics.elliptical import TRIES, slice_angle
+from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.noisy_statistics.moments import (
     NoisySums,
     PublicSums,
     check_freedom,
     rank,
 )
+from surveysynth.mechanisms.noisy_statistics.rescaling import (
+    LogCovariancePrior,
+    RescaledNoise,
+    rescaled_covariance,
+)
+from surveysynth.mechanisms.noisy_statistics.shifting import (
+    Ellipse,
+    square_weights,
+    squares_on_ellipse,
+)
+from surveysynth.mechanisms.noisy_statistics.slices import (
+    Chains,
+    shrinking,
+    shrinking_angles,
+    slice_step,
+)
 from surveysynth.mechanisms.noisy_statistics.wishart import (
     NoisyScatter,
     NormalScatter,
-    noise_log_density,
+    log_wishart_over_normal,
 )
 from surveysynth.models.parts.gaussian import GaussianStats, PsuStats
-from surveysynth.sampling import primitives
 from surveysynth.sampling.streams import Streams
-from surveysynth.sampling.unconstrained import (
-    CorrelationRoot,
-    correlation_of,
-    unconstrained_correlation,
-)
 
-#: Least share of a column's declared variance that chains start from as its residual variance.
+#: Least share of a column's declared variance that chains start from as its residual variance, if
+#: noise does not leave even less open.
 LEAST_START = 0.05
+#: Tries on an ellipse: a bracket of angles shrinks by a third a try, 40 reach 1e-7 of a turn.
+TRIES = 40
 #: Tries of a slice of Sigma. Where more were needed the noise is small beside the records, and the
 #: model's own sweep moves Sigma well enough: a chain whose tries run out stays.
 RESCALE_TRIES = 12
@@ -113,15 +126,17 @@ class NoisyTarget:
             **{name: np.repeat(part, chains, axis=0) for name, part in parts.items()},
         )
 
-    def start(self, spread: FloatArray, inflation: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def start(self, spread: FloatArray) -> tuple[FloatArray, FloatArray]:
         """T (B, r, q) and W (B, q, q) to start from: T~ shrunk as for coefficients of the size of
-        the ``spread`` (q,), W with no eigenvalue too small, times ``inflation`` (B,)."""
+        the ``spread`` (q,), W with no eigenvalue too small."""
         sd = self.cross_sd / spread
         signal = (self.lam**2 + self.lam)[:, :, None]
         cross = self.cross * signal / (signal + sd * sd)
         scatter = (self.squares - self.explained(cross)) / (spread[:, None] * spread)
         values, vectors = np.linalg.eigh(scatter)
-        values = np.maximum(values, LEAST_START * self.df[:, None]) * inflation[:, None]
+        noise = float((self.squares_sd / (spread[:, None] * spread)).max())
+        least = np.minimum(LEAST_START * self.df, noise)
+        values = np.maximum(values, least[:, None])
         scatter = (vectors * values[:, None]) @ vectors.swapaxes(-1, -2)
         return cross, scatter * spread[:, None] * spread
 
@@ -165,12 +180,16 @@ class Augmentation:
         self.target, self.rng = target, rng
         self.batch, self.r, self.q = target.cross.shape
         self.p = target.link.shape[2]
-        inflation = np.exp(0.3 * rng.standard_normal((self.batch,), 0))
-        self.cross, self.scatter = target.start(spread, inflation)
         # Of a log variance, what noise and sampling leave open at the declared spread: public.
         noise = np.diag(target.squares_sd) / spread**2
-        width = 4.0 * (noise.max() + np.sqrt(2.0 * target.df)) / target.df
-        self.width = np.clip(width, 0.05, 4.0)
+        open_sd = (noise.max() + np.sqrt(2.0 * target.df)) / target.df
+        self.width = np.clip(4.0 * open_sd, 0.05, 4.0)
+        # Overdispersed starts, but on the scale of what is open: from hundreds of SDs away, where
+        # records are very many, chains would not arrive.
+        inflation = np.exp(np.minimum(2.0 * open_sd, 0.3) * rng.standard_normal((self.batch,), 0))
+        self.cross, scatter = target.start(spread)
+        self.scatter = scatter * inflation[:, None, None]
+        self.reference = scatter / target.df[:, None, None]
 
     def statistics(self) -> GaussianStats:
         """What the models' samplers read."""
@@ -180,18 +199,36 @@ class Augmentation:
         """Random numbers of the next c sweeps."""
         b, r, p, q, rng = self.batch, self.r, self.p, self.q, self.rng
         half = q * (q + 1) // 2
-        self.n_coefficients = rng.standard_normal((c, b, q * p), 1)
-        self.n_cross = rng.standard_normal((c, b, r, q), 1)
+        self.n_coefficients = rng.standard_normal((c, 2, b, q * p), 2)
+        self.n_cross = rng.standard_normal((c, 2, b, r, q), 2)
         self.n_scatter = rng.standard_normal((c, 2, b, half), 2)
-        self.u_level = rng.random((c, 3, b), 2)
-        self.u_angle = rng.random((c, 3, TRIES, b), 3)
-        self.u_root = rng.random((c, half, 2, b), 3)
-        self.u_slice = rng.random((c, half, RESCALE_TRIES, b), 3)
+        self.u_level = rng.random((c, 4, b), 2)
+        self.angles = shrinking_angles(rng.random((c, 4, b, TRIES), 2))
+        self.u_slice = rng.random((c, half, b), 2)
+        low = -rng.random((c, half, b), 2)
+        uniforms = rng.random((c, half, b, RESCALE_TRIES), 2)
+        self.shifts = self.width[:, None] * shrinking(low, low + 1.0, uniforms)
 
     def draw_coefficients(
         self, i: int, coefficients: FloatArray, covariance: FloatArray, prior: CoefficientPrior
     ) -> FloatArray:
-        """B and T given all else: an elliptical slice, new B (B, p, q).
+        """B and T given all else: an elliptical slice, new B (B, p, q)."""
+        target = self.target
+        beta, cross = self._ellipse(i, 0, coefficients, covariance, prior)
+        cos, sin = self._angle(i, cross, covariance)
+        self.cross = cross[0] + cos * cross[1] + sin * cross[2]
+        return target.about_zero(beta[0] + cos * beta[1] + sin * beta[2])
+
+    def _ellipse(
+        self,
+        i: int,
+        move: int,
+        coefficients: FloatArray,
+        covariance: FloatArray,
+        prior: CoefficientPrior,
+    ) -> tuple[list[FloatArray], list[FloatArray]]:
+        """Middle, along and across of B (about the centre) and of T, by the normal that they have
+        but for Q~.
 
         In columns N that make both Sigma (tau) and the noise (1) diagonal every row of T and T~ is
         independent: T~_kj given B ~ N(lam_k (link B N)_kj, lam_k tau_j + 1).
@@ -201,19 +238,20 @@ class Augmentation:
         tau, turn, back = _joint_axes(covariance, target.cross_sd)
         signal = lam * tau[:, None, :]
         observed = target.cross @ turn
-        middle, drawn = self._normal_coefficients(i, prior, signal, observed, turn)
-        held = signal / (signal + 1.0) * observed
-        means = [(lam * (target.link @ b @ turn) / (signal + 1.0)) + held for b in (middle, drawn)]
-        noise = np.sqrt(signal / (signal + 1.0)) * self.n_cross[i]
-        now = target.about_centre(coefficients)
+        normals = self.n_coefficients[i, move]
+        middle, drawn = self._normal_coefficients(normals, prior, signal, observed, turn)
+        share = 1.0 / (signal + 1.0)
+        link = lam * target.link
+        held = signal * share * observed
+        means = [share * (link @ (part @ turn)) + held for part in (middle, drawn)]
+        noise = np.sqrt(signal * share) * self.n_cross[i, move]
+        beta = [middle, target.about_centre(coefficients) - middle, drawn - middle]
         cross = [means[0], self.cross @ turn - means[0], means[1] + noise - means[0]]
-        cos, sin = self._angle(i, [part @ back for part in cross], covariance)
-        self.cross = (cross[0] + cos * cross[1] + sin * cross[2]) @ back
-        return target.about_zero(middle + cos * (now - middle) + sin * (drawn - middle))
+        return beta, [part @ back for part in cross]
 
     def _normal_coefficients(
         self,
-        i: int,
+        normals: FloatArray,
         prior: CoefficientPrior,
         signal: FloatArray,
         observed: FloatArray,
@@ -232,10 +270,8 @@ class Augmentation:
         mean = target.about_centre(prior.mean).swapaxes(-1, -2).reshape(b, q * p, 1)
         total = prior.precision.reshape(b, q * p, q * p) @ mean
         total = total + (turn @ linear).reshape(b, q * p, 1)
-        root = np.linalg.cholesky(precision)
-        white = np.linalg.solve(root, total)
-        both = np.concatenate([white, white + self.n_coefficients[i][..., None]], axis=2)
-        solved = np.linalg.solve(root.swapaxes(-1, -2), both)
+        noise = np.linalg.cholesky(precision) @ normals[..., None]
+        solved = np.linalg.solve(precision, np.concatenate([total, total + noise], axis=2))
         first, second = (solved[..., j].reshape(b, q, p).swapaxes(-1, -2) for j in range(2))
         return first, second
 
@@ -247,26 +283,55 @@ class Augmentation:
         W goes with T, by as much as its mean given T and Q~ moves: Q~ then speaks as with W
         integrated out, but for the ratio of the Wishart to its normal approximation.
         """
-        target, scatter = self.target, self.scatter
-        scaled = [part / np.sqrt(target.lam)[:, :, None] for part in cross]
-        pairs = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
-        products = np.stack([_symmetric_product(scaled[a], scaled[c]) for a, c in pairs], axis=1)
+        target, scatter, q = self.target, self.scatter, self.q
         normal = NormalScatter.of(target.df, covariance, target.squares_sd)
         now = target.squares - target.explained(self.cross)
+        # Squares less T'G^-1 T on the ellipse.
+        terms = -squares_on_ellipse(cross, target.lam)
+        terms[:, 0] += target.squares
+        from_expected, from_now = terms.copy(), terms
+        from_expected[:, 0] -= normal.expected
+        from_now[:, 0] -= now
+        moved = normal.moved(from_now)
+        moved[:, 0] += scatter
+        white = normal.whitened_noise(from_expected)
+        half = white.shape[2]
+        parts = [white, normal.whitened(moved).reshape(*white.shape[:2], -1)]
+        whole = np.concatenate(parts, axis=2)
 
-        def observed(which: IntArray | slice, cos: FloatArray, sin: FloatArray) -> FloatArray:
-            weights = [np.ones_like(cos), 2 * cos, 2 * sin, cos * cos, 2 * cos * sin, sin * sin]
-            explained = np.einsum("cb,bcij->bij", np.stack(weights), products[which])
-            return np.asarray(target.squares[which] - explained, dtype=np.float64)
+        def log_ratio(which: Chains, angle: FloatArray) -> FloatArray:
+            both = square_weights(angle) @ whole[which]
+            points = both[..., half:].reshape(*angle.shape, q, q)
+            ratio = log_wishart_over_normal(points, target.df[which])
+            return np.asarray(ratio - 0.5 * (both[..., :half] ** 2).sum(-1), dtype=np.float64)
 
-        def log_ratio(which: IntArray, cos: FloatArray, sin: FloatArray) -> FloatArray:
-            there = observed(which, cos, sin)
-            moved = scatter[which] + normal.moved(there - now[which], which)
-            return normal.log_marginal(there, which) + normal.log_wishart_over_normal(moved, which)
+        angle = slice_step(log_ratio, self.u_level[i, 0], self.angles[i, 0])
+        cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
+        w = square_weights(angle[:, None])
+        self.scatter = (w @ moved.reshape(*moved.shape[:2], -1)).reshape(scatter.shape)
+        return cos[:, :, None], sin[:, :, None]
 
-        cos, sin = slice_angle(log_ratio, self.u_level[i, 0], self.u_angle[i, 0])
-        self.scatter = scatter + normal.moved(observed(slice(None), cos, sin) - now)
-        return cos[:, None, None], sin[:, None, None]
+    def shift(
+        self,
+        i: int,
+        coefficients: FloatArray,
+        covariance: FloatArray,
+        prior: CoefficientPrior,
+        log_prior: LogCovariancePrior,
+    ) -> tuple[FloatArray, FloatArray]:
+        """B, T, W and Sigma together (``shifting``): new B (B, p, q) and Sigma (B, q, q).
+
+        prior: of B given the rest of theta and ``reference`` in place of Sigma.
+        """
+        target = self.target
+        beta, cross = self._ellipse(i, 1, coefficients, self.reference, prior)
+        beta[0] = target.about_zero(beta[0])
+        ellipse = Ellipse.of(target, beta, cross, self.cross, self.scatter)
+        angle = ellipse.angle(
+            self.reference, covariance, log_prior, self.u_level[i, 3], self.angles[i, 3]
+        )
+        return_beta, self.cross, self.scatter, new = ellipse.at(angle, covariance)
+        return return_beta, new
 
     def draw_scatter(self, i: int, covariance: FloatArray) -> None:
         """W given T and Sigma."""
@@ -275,7 +340,7 @@ class Augmentation:
         noisy = NoisyScatter(target.df, covariance, observed, target.squares_sd)
         for j, draw in enumerate((noisy.draw_by_normal, noisy.draw_by_bartlett)):
             self.scatter = draw(
-                self.scatter, self.n_scatter[i, j], self.u_level[i, 1 + j], self.u_angle[i, 1 + j]
+                self.scatter, self.n_scatter[i, j], self.u_level[i, 1 + j], self.angles[i, 1 + j]
             )
 
     def rescale(
@@ -283,78 +348,19 @@ class Augmentation:
         i: int,
         coefficients: FloatArray,
         covariance: FloatArray,
-        log_prior: Callable[[FloatArray, FloatArray], FloatArray],
+        log_prior: LogCovariancePrior,
     ) -> FloatArray:
-        """Sigma with B and the standardised residuals of T and W fixed: new Sigma (B, q, q).
-
-        A slice of each log SD, then of each canonical partial correlation (``unconstrained``);
-        residuals go with g = L_new L_old^-1, L the Cholesky factor of Sigma. ``log_prior``: of
-        Sigma given B, to (B,), for B and a root of Sigma.
-        """
-        target, q = self.target, self.q
+        """Sigma with B and the standardised residuals of T and W fixed (``rescaling``): new Sigma
+        (B, q, q)."""
+        target = self.target
         mean = target.lam[:, :, None] * (target.link @ target.about_centre(coefficients))
-        move = _Rescaling(target, mean, self.cross - mean, self.scatter)
-        inverse = np.linalg.inv(np.linalg.cholesky(covariance))
-        power = np.arange(q - 1.0, -1.0, -1.0)
-
-        def root_at(point: FloatArray) -> tuple[FloatArray, FloatArray]:
-            """L at (log SDs, unconstrained correlation) (B, q(q+1)/2), and the log Jacobian."""
-            correlation = CorrelationRoot.from_unconstrained(point[:, q:], q)
-            root = np.exp(point[:, :q])[:, :, None] * correlation.root
-            log_jacobian = (q + 1.0) * point[:, :q].sum(-1) + correlation.log_jacobian
-            return root, log_jacobian + correlation.log_diagonal @ power
-
-        sd, root = correlation_of(covariance)
-        point = np.concatenate([np.log(sd), unconstrained_correlation(root)], axis=1)
-        for j in range(point.shape[1]):
-
-            def log_density(value: FloatArray, point: FloatArray = point, j: int = j) -> FloatArray:
-                there = point.copy()
-                there[:, j] = value
-                with np.errstate(all="ignore"):
-                    new, log_jacobian = root_at(there)
-                    result = log_prior(coefficients, new) + log_jacobian
-                    result = result + move.log_density(new @ inverse)
-                return np.where(np.isfinite(result), result, -np.inf)
-
-            lower = point[:, j] - self.width * self.u_root[i, j, 0]
-            moved = primitives.slice_sample(
-                log_density, point[:, j], lower, lower + self.width,
-                self.u_root[i, j, 1], self.u_slice[i, j],
-            )  # fmt: skip
-            point = np.concatenate([point[:, :j], moved[:, None], point[:, j + 1 :]], axis=1)
-        new = root_at(point)[0]
-        g = new @ inverse
-        self.cross = mean + move.residual @ g.swapaxes(-1, -2)
-        self.scatter = g @ self.scatter @ g.swapaxes(-1, -2)
-        return _square(new)
-
-
-class _Rescaling:
-    """Density of the noise when the residuals of T and the root of W are multiplied by g."""
-
-    def __init__(
-        self, target: NoisyTarget, mean: FloatArray, residual: FloatArray, scatter: FloatArray
-    ) -> None:
-        self.residual, self.squares_sd = residual, target.squares_sd
-        gap = target.cross - mean
-        self.precision = target.cross_sd**-2
-        self.with_gap = gap.swapaxes(-1, -2) @ residual
-        self.own = residual.swapaxes(-1, -2) @ residual
-        whitened = residual / target.lam[:, :, None]
-        self.with_mean = whitened.swapaxes(-1, -2) @ mean
-        self.total = scatter + whitened.swapaxes(-1, -2) @ residual
-        self.rest = target.squares - target.explained(mean)
-
-    def log_density(self, g: FloatArray) -> FloatArray:
-        """At g (B, q, q)."""
-        linear = (g * self.with_gap).sum(-1) @ self.precision
-        quadratic = ((g @ self.own) * g).sum(-1) @ self.precision
-        mixed = g @ self.with_mean
-        gap = self.rest - mixed - mixed.swapaxes(-1, -2) - g @ self.total @ g.swapaxes(-1, -2)
-        return np.asarray(
-            linear - 0.5 * quadratic + noise_log_density(gap, self.squares_sd), dtype=np.float64
+        density = RescaledNoise(target, mean, self.cross - mean, self.scatter)
+        new, g = rescaled_covariance(
+            coefficients, covariance, log_prior, density, self.u_slice[i], self.shifts[i]
         )
+        self.cross = mean + density.residual @ g.swapaxes(-1, -2)
+        self.scatter = g @ self.scatter @ g.swapaxes(-1, -2)
+        return new
 
 
 def _joint_axes(
@@ -388,12 +394,3 @@ def _constant(public: PublicSums, inverse: FloatArray) -> FloatArray:
 def _repeated_sums(public: PublicSums, chains: int) -> PublicSums:
     values = vars(public).items()
     return PublicSums(**{name: np.repeat(value, chains, axis=0) for name, value in values})
-
-
-def _symmetric_product(a: FloatArray, c: FloatArray) -> FloatArray:
-    product = a.swapaxes(-1, -2) @ c
-    return np.asarray(0.5 * (product + product.swapaxes(-1, -2)), dtype=np.float64)
-
-
-def _square(root: FloatArray) -> FloatArray:
-    return np.asarray(root @ root.swapaxes(-1, -2), dtype=np.float64)

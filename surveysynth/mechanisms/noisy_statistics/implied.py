@@ -14,6 +14,7 @@ import numpy as np
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.augmentation import CoefficientPrior
+from surveysynth.mechanisms.noisy_statistics.slices import Chains
 from surveysynth.models.base import Model
 from surveysynth.models.fbp import clustered as fbp_clustered
 from surveysynth.models.fbp.sampler import Gibbs
@@ -45,9 +46,11 @@ class ImpliedSample(Protocol):
     def prior(self) -> CoefficientPrior:
         """Normal prior of B given Sigma and the rest of theta."""
 
-    def log_covariance_prior(self, coefficients: FloatArray, root: FloatArray) -> FloatArray:
-        """Log prior (B,) of Sigma, up to a constant, given B (B, p, q) and the rest of theta; root
-        (B, q, q) is its Cholesky factor."""
+    def log_covariance_prior(
+        self, which: Chains, coefficients: FloatArray, root: FloatArray
+    ) -> FloatArray:
+        """Log prior (b, t) of Sigma, up to a constant, given B (b, t, p, q) and the rest of theta
+        of these chains, for Cholesky factors (b, t, q, q) of Sigma; axes t may be one."""
 
     def assign(self, coefficients: FloatArray, covariance: FloatArray) -> None:
         """Writes B and Sigma into the sampler."""
@@ -84,15 +87,17 @@ class ImpliedFBS:
         mean = np.zeros((b, k + size, q))
         return CoefficientPrior(mean, _precision(_hierarchical(s.coefficients), effects, size))
 
-    def log_covariance_prior(self, coefficients: FloatArray, root: FloatArray) -> FloatArray:
+    def log_covariance_prior(
+        self, which: Chains, coefficients: FloatArray, root: FloatArray
+    ) -> FloatArray:
         """Of Sigma given B and all else."""
         sd = np.sqrt((root * root).sum(-1))
         half_t = primitives.half_t_log_density(sd, *self.residual_prior).sum(-1)
         log_sd = np.log(sd).sum(-1)
-        log_root = np.log(np.einsum("bkk->bk", root)).sum(-1)
+        log_root = np.log(np.einsum("...kk->...k", root)).sum(-1)
         # Sigma = D Omega D: D has q further powers, of the volume of Sigma.
         result: FloatArray = half_t + 2.0 * (self.lkj - 1.0) * (log_root - log_sd)
-        result -= sd.shape[1] * log_sd
+        result -= sd.shape[-1] * log_sd
         return result
 
     def assign(self, coefficients: FloatArray, covariance: FloatArray) -> None:
@@ -141,24 +146,29 @@ class ImpliedNormal:
         turned = _turned_precision(own, s.weight.coefficients[:, 0])
         return CoefficientPrior(np.zeros((b, k, 2)), turned)
 
-    def log_covariance_prior(self, coefficients: FloatArray, root: FloatArray) -> FloatArray:
+    def log_covariance_prior(
+        self, which: Chains, coefficients: FloatArray, root: FloatArray
+    ) -> FloatArray:
         """Of Sigma given B and all else."""
         s = self.sampler
         slope, sd = _regressions(root)
         result = np.zeros(slope.shape)
-        for each, scale in zip(sd.T, self.scales, strict=False):
-            result += primitives.half_t_log_density(each, HALF_T_DF, scale) - np.log(each)
+        for j in range(sd.shape[-1]):
+            each = sd[..., j]
+            half_t = primitives.half_t_log_density(each, HALF_T_DF, self.scales[j])
+            result += half_t - np.log(each)
         if s.weight is None:
             return result
         gamma = self._gamma(coefficients, slope)
         squares = slope * slope + (gamma * gamma).sum(-1)
         # Sigma has the volume v_y d(slope) d(v_y) d(v_w).
-        result -= 0.5 * s.weight.prior_precision * squares + 2.0 * np.log(sd[:, 0])
-        return result
+        own = 0.5 * s.weight.prior_precision * squares + 2.0 * np.log(sd[..., 0])
+        return np.asarray(result - own, dtype=np.float64)
 
     @staticmethod
     def _gamma(coefficients: FloatArray, slope: FloatArray) -> FloatArray:
-        return coefficients[:, :, 1] - slope[:, None] * coefficients[:, :, 0]
+        gamma = coefficients[..., 1] - slope[..., None] * coefficients[..., 0]
+        return np.asarray(gamma, dtype=np.float64)
 
     def assign(self, coefficients: FloatArray, covariance: FloatArray) -> None:
         """New B and Sigma."""
@@ -217,19 +227,21 @@ class ImpliedFBP:
         own = _precision(blocks, s.psu.covariance if self.clustered else None, size)
         return CoefficientPrior(mean @ _turn(slope), _turned_precision(own, slope))
 
-    def log_covariance_prior(self, coefficients: FloatArray, root: FloatArray) -> FloatArray:
+    def log_covariance_prior(
+        self, which: Chains, coefficients: FloatArray, root: FloatArray
+    ) -> FloatArray:
         """Of Sigma given B and all else."""
         s = self.sampler
         slope, sd = _regressions(root)
         own = coefficients @ _turn(-slope)
-        population = own[:, : s.k] - self._shift(slope, sd * sd)
-        result = -0.5 * ((population**2).sum(1) @ self.precisions + self.precisions[1] * slope**2)
+        population = own[:, :, : s.k] - self._shift(slope, sd * sd, which)
+        result = -0.5 * ((population**2).sum(2) @ self.precisions + self.precisions[1] * slope**2)
         half_t = primitives.half_t_log_density(sd, 1.0, self.residual_scale)
         # Sigma has the volume v_y d(k_y) d(v_y) d(v_pi).
-        result += (half_t - np.log(sd)).sum(-1) - 2.0 * np.log(sd[:, 0])
+        result = result + (half_t - np.log(sd)).sum(-1) - 2.0 * np.log(sd[..., 0])
         if self.clustered:
-            effects = own[:, s.k :]
-            inverse = np.linalg.inv(s.psu.covariance)
+            effects = own[:, :, s.k :]
+            inverse = np.linalg.inv(s.psu.covariance)[which][:, None]
             result -= 0.5 * ((effects @ inverse) * effects).sum((-1, -2))
         return np.asarray(result, dtype=np.float64)
 
@@ -246,16 +258,19 @@ class ImpliedFBP:
         if self.clustered:
             s.effects = own[:, s.k :] + self._mean_effect(slope)[:, None]
 
-    def _mean_effect(self, slope: FloatArray) -> FloatArray:
-        tilt = np.stack([slope, np.ones_like(slope)], axis=1)
-        return np.asarray(np.einsum("bij,bj->bi", self.sampler.psu.covariance, tilt))
+    def _mean_effect(self, slope: FloatArray, which: Chains = slice(None)) -> FloatArray:
+        tilt = np.stack([slope, np.ones_like(slope)], axis=-1)
+        return np.asarray(np.einsum("bij,b...j->b...i", self.sampler.psu.covariance[which], tilt))
 
-    def _shift(self, slope: FloatArray, variance: FloatArray) -> FloatArray:
-        """o e (B, K, 2): what selection adds to beta and k_x."""
-        offset = variance * np.stack([slope, np.ones_like(slope)], axis=1)
+    def _shift(
+        self, slope: FloatArray, variance: FloatArray, which: Chains = slice(None)
+    ) -> FloatArray:
+        """o e (b, ..., K, 2): what selection adds to beta and k_x."""
+        offset = variance * np.stack([slope, np.ones_like(slope)], axis=-1)
         if self.clustered:
-            offset = offset + self._mean_effect(slope)
-        return self.ones[:, :, None] * offset[:, None, :]
+            offset = offset + self._mean_effect(slope, which)
+        ones = self.ones[which].reshape(len(offset), *(1,) * (offset.ndim - 2), -1, 1)
+        return np.asarray(ones * offset[..., None, :], dtype=np.float64)
 
 
 _IMPLIED: Mapping[str, Callable[..., ImpliedSample]] = {
@@ -304,10 +319,10 @@ def _precision(blocks: FloatArray, effects: FloatArray | None, size: int) -> Flo
 
 
 def _turn(slope: FloatArray) -> FloatArray:
-    """(B, 2, 2): (y, v - slope y) times this is (y, v); of -slope, its inverse."""
-    result = np.zeros((slope.shape[0], 2, 2))
-    result[:, 0, 0] = result[:, 1, 1] = 1.0
-    result[:, 0, 1] = slope
+    """(..., 2, 2): (y, v - slope y) times this is (y, v); of -slope, its inverse."""
+    result = np.zeros((*slope.shape, 2, 2))
+    result[..., 0, 0] = result[..., 1, 1] = 1.0
+    result[..., 0, 1] = slope
     return result
 
 
@@ -328,10 +343,12 @@ def _root(covariance: FloatArray) -> FloatArray:
 
 
 def _regressions(root: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Slope (B,) of the second column on the first, zero without one, and residual SDs (B, q),
-    from the Cholesky factor (B, q, q) of Sigma."""
-    sd = np.einsum("bkk->bk", root)
-    slope = root[:, -1, 0] / root[:, 0, 0] if root.shape[1] > 1 else np.zeros(root.shape[0])
+    """Slope (...) of the second column on the first, zero without one, and residual SDs (..., q),
+    from the Cholesky factor (..., q, q) of Sigma."""
+    sd = np.einsum("...kk->...k", root)
+    if root.shape[-1] == 1:
+        return np.zeros(root.shape[:-2]), sd
+    slope = root[..., -1, 0] / root[..., 0, 0]
     return slope, sd
 
 

@@ -29,23 +29,39 @@ def sample_noisy(
 ) -> Theta:
     """Draws as of ``model.sample``, leading axes (databases, chains, draws).
 
-    ``thin``: sweeps a draw, in the warm-up as after it. Raises ``InputError`` for a model without
+    ``thin``: rounds a draw, in the warm-up as after it. Raises ``InputError`` for a model without
     such statistics, and where n - r <= q + 1 leaves the posterior without a proper residual.
     """
+    sweeps = noisy_sweeps(model, noisy, public, plan.chains, rng)
+    sweeps.thin = thin
+    return run_sweeps(sweeps, plan)
+
+
+def noisy_sweeps(
+    model: Any,
+    noisy: NoisySums,
+    public: PublicSums,
+    chains: int,
+    rng: np.random.Generator | Sequence[np.random.Generator],
+) -> "NoisySweeps":
+    """Chains at their starts, ``chains`` of each database; raises ``InputError`` likewise."""
     build = implied_sample(model)
     moments.check(noisy, public)
-    streams = Streams.of(rng, noisy.cross.shape[0], plan.chains)
-    target = NoisyTarget.of(noisy, public, plan.chains)
+    streams = Streams.of(rng, noisy.cross.shape[0], chains)
+    target = NoisyTarget.of(noisy, public, chains)
     augmentation = Augmentation(target, noisy.spread, streams)
     implied = build(augmentation.statistics(), model.priors, streams)
-    return run_sweeps(NoisySweeps(implied, augmentation, thin), plan)
+    return NoisySweeps(implied, augmentation)
 
 
 class NoisySweeps:
-    """``thin`` rounds of the model's sweep and the three moves of the augmentation."""
+    """``thin`` rounds of the model's sweep and the moves of the augmentation; ``rounds``: so far.
 
-    def __init__(self, implied: ImpliedSample, augmentation: Augmentation, thin: int) -> None:
-        self.implied, self.augmentation, self.thin = implied, augmentation, thin
+    They stay where a run has left them, and the next one goes on from there.
+    """
+
+    def __init__(self, implied: ImpliedSample, augmentation: Augmentation) -> None:
+        self.implied, self.augmentation, self.thin = implied, augmentation, 1
         self.rounds = 0
 
     def state(self) -> Theta:
@@ -57,7 +73,11 @@ class NoisySweeps:
 
     def sweep(self, i: int) -> None:
         """``thin`` rounds."""
-        for _ in range(self.thin):
+        self.go(self.thin)
+
+    def go(self, rounds: int) -> None:
+        """Rounds of which nothing is kept."""
+        for _ in range(rounds):
             i = self.rounds % SWEEPS_AT_ONCE
             if i == 0:
                 self.implied.sampler.draw_random_numbers(SWEEPS_AT_ONCE)
@@ -67,11 +87,16 @@ class NoisySweeps:
 
     def _round(self, i: int) -> None:
         implied, data = self.implied, self.augmentation
+        # The model's sweep first: Sigma is then near what T and W say, wherever it started.
+        implied.sampler.sweep(i)
         coefficients, covariance = implied.moments()
         coefficients = data.draw_coefficients(i, coefficients, covariance, implied.prior())
+        implied.assign(coefficients, data.reference)
+        coefficients, covariance = data.shift(
+            i, coefficients, covariance, implied.prior(), implied.log_covariance_prior
+        )
         implied.assign(coefficients, covariance)
         covariance = data.rescale(i, coefficients, covariance, implied.log_covariance_prior)
         implied.assign(coefficients, covariance)
         data.draw_scatter(i, covariance)
         implied.observe(data.statistics())
-        implied.sampler.sweep(i)

@@ -6,7 +6,8 @@ that has such statistics, at no further cost.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,22 +24,23 @@ from surveysynth.mechanisms.noisy_statistics.moments import (
     rank,
 )
 from surveysynth.mechanisms.noisy_statistics.noise import NoiseSource
-from surveysynth.mechanisms.noisy_statistics.posterior import sample_noisy
+from surveysynth.mechanisms.noisy_statistics.posterior import NoisySweeps, noisy_sweeps
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.mechanisms.noisy_statistics.statistics import NoisyStatistics, noisy_statistics
 from surveysynth.models.base import Model, psu_codes, require
+from surveysynth.models.parts.sweeps import run_sweeps
 from surveysynth.sampling.convergence import check_convergence
 from surveysynth.survey.survey import Confidential, PublicDesign
 
-#: Sweeps between kept draws: first, and after each fit that has not converged. Nothing but time
-#: is spent by a further fit.
-THINNINGS = (4, 16, 64)
+#: Rounds between kept draws: at first, and whenever a fit that has not converged goes on, with all
+#: that it has run so far as its warm-up. Nothing but time is spent by going on.
+THINNINGS = (1, 2, 4, 16, 64, 256)
 
 
 @dataclass(frozen=True)
 class PosteriorRecord:
     """How the draws came about, all of it public: largest R-hat and smallest effective sample size
-    by group of parameters, and sweeps between kept draws."""
+    by group of parameters, and rounds between kept draws."""
 
     r_hat: Mapping[str, float]
     ess: Mapping[str, float]
@@ -165,29 +167,49 @@ def posterior_batch(
     """``posterior_draws`` of many releases side by side: draws, or why there are none.
 
     Their numbers of columns of X and of PSUs must be the same, and their settings. Fits that have
-    not converged are run again, longer, without the others.
+    not converged go on; what a fit gives does not depend on the others.
     """
     implied_sample(model)  # refuses a model without such statistics
-    results: list[tuple[PrivateDraws, PosteriorRecord] | RefusedError | None]
-    results = [None] * len(releases)
-    waiting = list(range(len(releases)))
+    results: dict[int, tuple[PrivateDraws, PosteriorRecord] | RefusedError] = {}
+    # Where most fits are done the others are better off alone: they come to the same place, since
+    # each has random numbers of its own.
+    begun = [deepcopy(rng) for rng in rngs]
+    members = waiting = list(range(len(releases)))
+    sweeps = _chains(model, releases, settings, rngs)
+    plan = settings.plan
     for thinning in THINNINGS:
-        parts = [_moments(model, *releases[i]) for i in waiting]
-        theta = sample_noisy(
-            model,
-            NoisyMoments.stacked([moments for moments, _ in parts]),
-            PublicSums.stacked([sums for _, sums in parts]),
-            settings.plan,
-            [rngs[i] for i in waiting],
-            thin=thinning,
-        )
-        for place, i in enumerate(waiting):
-            own = {name: values[place] for name, values in theta.items()}
+        if 2 * len(waiting) <= len(members):
+            members, rounds = waiting, sweeps.rounds
+            sweeps = _chains(
+                model, [releases[i] for i in members], settings, [begun[i] for i in members]
+            )
+            sweeps.go(rounds)
+        sweeps.thin = thinning
+        theta = run_sweeps(sweeps, plan)
+        plan = replace(plan, warmup=0)
+        for i in waiting:
+            own = {name: values[members.index(i)] for name, values in theta.items()}
             results[i] = _judged(model, own, settings, thinning)
         waiting = [i for i in waiting if isinstance(results[i], RefusedError)]
         if not waiting:
             break
-    return [each for each in results if each is not None]
+    return [results[i] for i in range(len(releases))]
+
+
+def _chains(
+    model: Model,
+    releases: Sequence[tuple[PublicDesign, NoisyStatistics]],
+    settings: NoisySettings,
+    rngs: Sequence[np.random.Generator],
+) -> NoisySweeps:
+    parts = [_moments(model, *each) for each in releases]
+    return noisy_sweeps(
+        model,
+        NoisyMoments.stacked([moments for moments, _ in parts]),
+        PublicSums.stacked([sums for _, sums in parts]),
+        settings.plan.chains,
+        rngs,
+    )
 
 
 def _moments(

@@ -19,6 +19,11 @@ from surveysynth.survey.survey import PublicDesign
 
 #: Neighbours differ in one record; else in the records of a unit of a public column.
 RECORD = "record"
+#: Chains stand side by side, and a round of 32 takes little longer than one of 4: many short chains
+#: then. They are nearly independent from the first kept draw on, after a warm-up of ten to twenty
+#: times the autocorrelation time that fits of one stage have; a split R-hat of 1.05 asks each half
+#: chain for ten times it. Fits of several stages, or under much noise, go on for longer (``run``).
+NOISY_PLAN = SamplingPlan(chains=32, warmup=40, draws=60)
 #: SD of log weights about their centre, where nothing is declared.
 WEIGHT_SPREAD = 0.6
 
@@ -51,7 +56,7 @@ class NoisySettings:
     protect
         "record", or the public column whose units are protected as a whole.
     plan
-        Size of a fit.
+        Size of a fit at first; one that has not converged goes on.
 
     Raises
     ------
@@ -65,7 +70,7 @@ class NoisySettings:
     m: int = 20
     radius: float = 0.0
     protect: str = RECORD
-    plan: SamplingPlan = field(default_factory=SamplingPlan)
+    plan: SamplingPlan = NOISY_PLAN
 
     def __post_init__(self) -> None:
         if not isinstance(self.m, int) or self.m < 1:

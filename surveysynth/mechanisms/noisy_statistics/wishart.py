@@ -9,11 +9,12 @@ normal: near singularity, or where the noise says next to nothing.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.mechanisms.noisy_statistics.elliptical import slice_angle
+from surveysynth.mechanisms.noisy_statistics.slices import Chains, slice_step
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,23 +27,23 @@ class NoisyScatter:
     noise_sd: FloatArray
 
     def draw_by_normal(
-        self, scatter: FloatArray, normals: FloatArray, level: FloatArray, uniforms: FloatArray
+        self, scatter: FloatArray, normals: FloatArray, level: FloatArray, angles: FloatArray
     ) -> FloatArray:
         """The slice about the normal approximation: W (B, q, q), normals (B, q(q+1)/2), level (B,),
-        uniforms (tries, B)."""
+        angles (B, tries)."""
         approximation = NormalScatter.of(self.df, self.covariance, self.noise_sd)
         middle = approximation.mean(self.observed)
-        along, across = scatter - middle, approximation.noise(normals)
-        parts = [middle, along, across]
+        parts = [middle, scatter - middle, approximation.noise(normals)]
+        white = approximation.whitened(np.stack(parts, axis=1))
 
-        def log_ratio(which: IntArray, cos: FloatArray, sin: FloatArray) -> FloatArray:
-            points = _on_ellipse([part[which] for part in parts], cos, sin)
-            return approximation.log_wishart_over_normal(points, which)
+        def log_ratio(which: Chains, angle: FloatArray) -> FloatArray:
+            points = on_ellipse(white[which], angle)
+            return log_wishart_over_normal(points, self.df[which])
 
-        return _on_ellipse(parts, *slice_angle(log_ratio, level, uniforms))
+        return _moved(parts, slice_step(log_ratio, level, angles))
 
     def draw_by_bartlett(
-        self, scatter: FloatArray, normals: FloatArray, level: FloatArray, uniforms: FloatArray
+        self, scatter: FloatArray, normals: FloatArray, level: FloatArray, angles: FloatArray
     ) -> FloatArray:
         """The slice in Bartlett's coordinates; arguments as above.
 
@@ -50,30 +51,29 @@ class NoisyScatter:
         N(c, 1) at its mode c covers.
         """
         q = scatter.shape[-1]
-        row, column = np.tril_indices(q)
+        row, column = _lower(q)
         index = np.arange(q)
         left = self.df[:, None] - index - 1.0
-        middle = np.zeros_like(scatter)
-        middle[:, index, index] = np.sqrt(np.maximum(left, 0.0))
+        mode = np.sqrt(np.maximum(left, 0.0))
+        middle, across = np.zeros_like(scatter), np.zeros_like(scatter)
+        middle[:, index, index] = mode
+        across[:, row, column] = normals
         root = np.linalg.cholesky(self.covariance)
         along = np.linalg.solve(root, np.linalg.cholesky(scatter)) - middle
-        across = np.zeros_like(scatter)
-        across[:, row, column] = normals
-        weight = _noise_weight(self.noise_sd)
+        parts = [root @ part for part in (middle, along, across)]
+        diagonals = np.stack([np.einsum("bii->bi", x) for x in (middle, along, across)], axis=1)
+        roots, weight = np.stack(parts, axis=1), _noise_weight(self.noise_sd)
 
-        def log_ratio(which: IntArray, cos: FloatArray, sin: FloatArray) -> FloatArray:
-            ellipse = [part[which] for part in (middle, along, across)]
-            bartlett = _on_ellipse(ellipse, cos, sin)
-            diagonal = np.einsum("bii->bi", bartlett)
-            gap = self.observed[which] - _square(root[which] @ bartlett)
+        def log_ratio(which: Chains, angle: FloatArray) -> FloatArray:
+            diagonal = _weights(angle) @ diagonals[which]
+            gap = self.observed[which][:, None] - _square(on_ellipse(roots[which], angle))
             with np.errstate(invalid="ignore", divide="ignore"):
-                chi = left[which] * np.log(diagonal)
-            chi -= diagonal * ellipse[0][:, index, index]
-            result = chi.sum(-1) - 0.5 * (weight * gap * gap).sum((-1, -2))
+                chi = left[which][:, None] * np.log(diagonal)
+            chi -= diagonal * mode[which][:, None]
+            result = chi.sum(-1) - 0.5 * _total(weight * gap * gap)
             return np.where((diagonal > 0).all(-1), result, -np.inf)
 
-        angle = slice_angle(log_ratio, level, uniforms)
-        return _square(root @ _on_ellipse([middle, along, across], *angle))
+        return _square(_moved(parts, slice_step(log_ratio, level, angles)))
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,7 +85,6 @@ class NormalScatter:
     inverse root of C + F; whitening (B, q, q) the inverse root of Sigma.
     """
 
-    df: FloatArray
     expected: FloatArray
     gain: FloatArray
     posterior_root: FloatArray
@@ -95,7 +94,7 @@ class NormalScatter:
     @classmethod
     def of(cls, df: FloatArray, covariance: FloatArray, noise_sd: FloatArray) -> "NormalScatter":
         """For df (B,), Sigma (B, q, q) and the SDs (q, q) of the noise."""
-        row, column = np.tril_indices(noise_sd.shape[0])
+        row, column = _lower(noise_sd.shape[0])
         s = covariance
         own = s[:, row[:, None], row] * s[:, column[:, None], column]
         own = df[:, None, None] * (own + s[:, row[:, None], column] * s[:, column[:, None], row])
@@ -105,7 +104,6 @@ class NormalScatter:
         values = np.maximum(values, 0.0)[:, None]
         share, axes, into = values / (1.0 + values), sd[:, None] * vectors, vectors / sd[:, None]
         return cls(
-            df=df,
             expected=df[:, None, None] * s,
             gain=(axes * share) @ into.swapaxes(-1, -2),
             posterior_root=axes * np.sqrt(share),
@@ -115,40 +113,81 @@ class NormalScatter:
 
     def mean(self, observed: FloatArray) -> FloatArray:
         """Mean of W given W~ (B, q, q)."""
-        return self.expected + self.moved(observed - self.expected)
+        return self.expected + self.moved((observed - self.expected)[:, None])[:, 0]
 
-    def moved(self, change: FloatArray, which: IntArray | slice = slice(None)) -> FloatArray:
-        """By how much the mean moves with W~ (b, q, q)."""
-        return _unfolded(np.einsum("bij,bj->bi", self.gain[which], _folded(change)))
+    def moved(self, changes: FloatArray) -> FloatArray:
+        """By how much the mean moves with W~ (B, c, q, q)."""
+        return _unfolded(_folded(changes) @ self.gain.swapaxes(-1, -2))
 
     def noise(self, normals: FloatArray) -> FloatArray:
         """W less its mean, from standard normals (B, half)."""
-        return _unfolded(np.einsum("bij,bj->bi", self.posterior_root, normals))
+        return _unfolded((self.posterior_root @ normals[:, :, None])[:, :, 0])
 
-    def log_marginal(self, observed: FloatArray, which: IntArray) -> FloatArray:
-        """Log density (b,), up to a constant, of W~ (b, q, q)."""
-        gap = _folded(observed - self.expected[which])
-        white = np.einsum("bij,bj->bi", self.marginal_whitening[which], gap)
-        return np.asarray(-0.5 * (white * white).sum(-1), dtype=np.float64)
+    def whitened_noise(self, changes: FloatArray) -> FloatArray:
+        """Changes of W~ (B, c, q, q) in units of its noise and of C: (B, c, half)."""
+        white = _folded(changes) @ self.marginal_whitening.swapaxes(-1, -2)
+        return np.asarray(white, dtype=np.float64)
 
-    def log_wishart_over_normal(self, scatter: FloatArray, which: IntArray) -> FloatArray:
-        """log Wishart less log normal (b,), up to a constant, at W (b, q, q); -inf where W is not
-        positive definite."""
-        whitening, df = self.whitening[which], self.df[which]
-        q = scatter.shape[-1]
-        values = np.linalg.eigvalsh(whitening @ scatter @ whitening.swapaxes(-1, -2))
-        result = np.full(df.shape, -np.inf)
-        inside = values[:, 0] > 0
-        v, d = values[inside], df[inside, None]
-        terms = 0.5 * (d - q - 1.0) * np.log(v) - 0.5 * v + (v - d) ** 2 / (4.0 * d)
-        result[inside] = terms.sum(-1)
-        return result
+    def whitened(self, scatters: FloatArray) -> FloatArray:
+        """W (B, c, q, q) where Sigma is I."""
+        root = self.whitening[:, None]
+        return np.asarray(root @ scatters @ root.swapaxes(-1, -2), dtype=np.float64)
+
+
+def log_wishart_over_normal(scatter: FloatArray, df: FloatArray) -> FloatArray:
+    """log Wishart(df, I) less log N(df I, C) (b, t), up to a constant, at W (b, t, q, q); -inf
+    where W is not positive definite. df (b,)."""
+    q = scatter.shape[-1]
+    index, d = np.arange(q), df[:, None]
+    trace = np.einsum("btii->bt", scatter)
+    gap = scatter.copy()
+    gap[..., index, index] -= d[..., None]
+    result = 0.5 * (d - q - 1.0) * _log_det(scatter) - 0.5 * trace + _total(gap * gap) / (4.0 * d)
+    return np.asarray(result, dtype=np.float64)
 
 
 def noise_log_density(gap: FloatArray, noise_sd: FloatArray) -> FloatArray:
     """Log density, up to a constant, of symmetric noise ``gap`` (..., q, q): (...)."""
-    result: FloatArray = -0.5 * (_noise_weight(noise_sd) * gap * gap).sum((-1, -2))
+    return -0.5 * _total(_noise_weight(noise_sd) * gap * gap)
+
+
+def on_ellipse(parts: FloatArray, angle: FloatArray) -> FloatArray:
+    """Matrices (b, t, q, q) at angles (b, t) of the ellipse of middle, along and across
+    (b, 3, q, q)."""
+    flat = _weights(angle) @ parts.reshape(*parts.shape[:2], -1)
+    return np.asarray(flat.reshape(*angle.shape, *parts.shape[2:]), dtype=np.float64)
+
+
+def _weights(angle: FloatArray) -> FloatArray:
+    result = np.empty((*angle.shape, 3))
+    result[..., 0], result[..., 1], result[..., 2] = 1.0, np.cos(angle), np.sin(angle)
     return result
+
+
+def _moved(parts: list[FloatArray], angle: FloatArray) -> FloatArray:
+    middle, along, across = parts
+    return middle + np.cos(angle)[:, None, None] * along + np.sin(angle)[:, None, None] * across
+
+
+def _log_det(matrix: FloatArray) -> FloatArray:
+    """Of symmetric matrices (..., q, q); -inf where they are not positive definite. By elimination
+    over all at once: LAPACK takes longer to begin with so small ones, and stops at the first that
+    has no root."""
+    rest, result = matrix, np.zeros(matrix.shape[:-2])
+    for _ in range(matrix.shape[-1]):
+        pivot = rest[..., 0, 0]
+        positive = pivot > 0
+        pivot = np.where(positive, pivot, 1.0)
+        result = np.where(positive, result + np.log(pivot), -np.inf)
+        column = rest[..., 1:, 0]
+        taken = column[..., :, None] * (column / pivot[..., None])[..., None, :]
+        rest = rest[..., 1:, 1:] - taken
+    return result
+
+
+def _total(values: FloatArray) -> FloatArray:
+    """Sums (...) over matrices (..., q, q)."""
+    return np.asarray(values.sum((-1, -2)), dtype=np.float64)
 
 
 def _noise_weight(noise_sd: FloatArray) -> FloatArray:
@@ -157,21 +196,26 @@ def _noise_weight(noise_sd: FloatArray) -> FloatArray:
     return weight
 
 
-def _on_ellipse(parts: list[FloatArray], cos: FloatArray, sin: FloatArray) -> FloatArray:
-    middle, along, across = parts
-    return middle + cos[:, None, None] * along + sin[:, None, None] * across
+# Kept for each size: to make it takes longer than to use it.
+@lru_cache(maxsize=16)
+def _lower(q: int) -> tuple[IntArray, IntArray]:
+    """Rows and columns (q(q+1)/2,) of the lower entries of a q x q matrix."""
+    row, column = np.tril_indices(q)
+    row.setflags(write=False)
+    column.setflags(write=False)
+    return row, column
 
 
 def _folded(matrix: FloatArray) -> FloatArray:
     """Lower entries (..., q(q+1)/2)."""
-    row, column = np.tril_indices(matrix.shape[-1])
+    row, column = _lower(matrix.shape[-1])
     return matrix[..., row, column]
 
 
 def _unfolded(values: FloatArray) -> FloatArray:
     """The symmetric matrices (..., q, q) with these lower entries."""
     q = int(np.sqrt(2 * values.shape[-1]))
-    row, column = np.tril_indices(q)
+    row, column = _lower(q)
     result = np.empty((*values.shape[:-1], q, q))
     result[..., row, column] = result[..., column, row] = values
     return result

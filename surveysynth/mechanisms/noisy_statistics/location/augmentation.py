@@ -301,7 +301,7 @@ class LocationAugmentation:
         """W once more (B, G, q, q); blocks that are not looked at stay as they are."""
         (_, fresh), (level, angle) = self.normals[p], self.uniforms[p]
         target, q = law.target, law.target.q
-        used = target.used.reshape(-1)
+        used = target.used.reshape(-1) & _regular(scatter)
         noisy = NoisyScatter(
             law.df.reshape(-1)[used], sigma.reshape(-1, q, q)[used], observed[used],
             target.squares_sd,
@@ -343,6 +343,13 @@ class LocationAugmentation:
         by_row = link.swapaxes(-1, -2) @ gram @ link
         total = target.totals(counts) * target.used
         return total, by_row * used, full_cross * used, full * used
+
+
+def _regular(scatter: FloatArray) -> BoolArray:
+    """Which W (b, q, q) have a root in digits; others are left to the next sweep."""
+    size = np.sqrt(np.maximum(np.einsum("bqq->bq", scatter), 1e-300))
+    values = np.linalg.eigvalsh(scatter / (size[:, :, None] * size[:, None, :]))
+    return np.asarray(values[:, 0] > 1e-12)
 
 
 def difference(new: FloatArray, old: FloatArray) -> FloatArray:
