@@ -159,7 +159,8 @@ def release(
         For unusable input and existing targets.
     RefusedError
         When a release would not hold what it states. Nothing is written then, nor on any other
-        exception.
+        exception, but for the ledger and the noisy numbers of a run of noisy statistics, from which
+        the same specification and data go on at no further cost.
 
     Examples
     --------

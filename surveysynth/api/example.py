@@ -86,4 +86,5 @@ def example_survey(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Survey:
         by=("field", "gender"),
         population_size=published_cells().size,
         transforms=Transform("log"),
+        refuse_degenerate=False,  # for either mechanism
     )

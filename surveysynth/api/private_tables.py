@@ -1,6 +1,7 @@
 """Private tables of a survey in one call."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -182,6 +183,12 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     from surveysynth.survey.outcome import zero_one
 
     design, confidential = survey.design, survey.confidential
+    if spec.privacy.strict and survey.refused_degenerate:
+        raise InputError(
+            f"{SOURCE}: mechanism = 'noisy_statistics' answers on every valid survey, but this one "
+            "would have been refused if its outcomes or weights did not vary, so that it tells of "
+            "them by being there; make it with Survey.from_frame(.., refuse_degenerate=False)."
+        )
     known = (*map(str, design.frame), *design.outcome_names, str(design.weight_name))
     for name in spec.labels:
         if name not in known:
@@ -194,7 +201,7 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
             check_binary(confidential.outcome[:, column], outcome, statistic, SOURCE)
     orders = {name: tuple(label.levels) for name, label in spec.labels.items() if label.levels}
     margins = {name: spec.margin_label(name) for name in spec.tables.by}
-    chosen = Survey(design.with_by(spec.tables.by, orders, margins), confidential)
+    chosen = replace(survey, design=design.with_by(spec.tables.by, orders, margins))
     # As in a release, whose numbers can be made again from its files.
     return chosen.in_order(public_order(chosen.design)) if spec.privacy.strict else chosen
 

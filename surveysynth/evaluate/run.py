@@ -97,10 +97,11 @@ def write_comparison(
         say(stages.WRITING)
         entries = [
             ledger_entry(
-                run.spec, model=method_name(run.spec.synthesizer.model), test=test, released=False
+                run.spec, survey.design, model=method_name(run.spec.synthesizer.model), test=test,
+                released=False,
             )
             for run in comparison.runs.values()
-        ]
+        ]  # fmt: skip
         everything = publish_folder(folder, target, entries)
     return ComparisonResult(target, comparison, summarise(everything, file_sha256(spec.data_path)))
 

@@ -98,6 +98,16 @@ class Released:
     by_record: Mapping[str, Any] = field(default_factory=dict)
 
 
+class NoiseKeeper(Protocol):
+    """Who is told of noise as soon as it is drawn, before anything follows from it."""
+
+    def earlier(self) -> Mapping[str, Any] | None:
+        """Noisy numbers of an earlier run that was not released, to go on from; None: draw."""
+
+    def keep(self, statistics: Mapping[str, Any]) -> None:
+        """Records noisy numbers that were drawn, JSON-ready."""
+
+
 class Mechanism(Protocol):
     """A mechanism with its settings: all of it public but what ``run`` is given."""
 
@@ -134,8 +144,10 @@ class Mechanism(Protocol):
         progress: Progress | None = None,
         *,
         seeded: bool = False,
+        keeper: NoiseKeeper | None = None,
     ) -> Released:
-        """What may be published, and what stays. ``seeded``: a test, which rng makes again."""
+        """What may be published, and what stays. ``seeded``: a test, which rng makes again;
+        ``keeper``: of noise that a mechanism draws before all else."""
 
     def statement(self, model: Model, design: PublicDesign, *, test: bool = False) -> Statement:
         """The guarantee in words."""

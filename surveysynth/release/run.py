@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surveysynth._support import progress as stages
-from surveysynth.errors import InputError
+from surveysynth.errors import InputError, SurveySynthError
 from surveysynth.estimation.clusters import clusters_of, refuse_clusters
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.release.folder.bundle import Staging, plan_bundle, publish, staged
+from surveysynth.release.folder.drawn import DrawnNoise, purpose_of
 from surveysynth.release.folder.ledger import LedgerEntry, LedgerSummary, file_sha256, summarise
 from surveysynth.release.folder.microdata import public_order
 from surveysynth.release.tables.making import estimates_for, release_tables
@@ -78,7 +79,9 @@ def release(
         For unusable input and existing targets.
     RefusedError
         When a release would not hold what it states. Nothing is written then, nor on any other
-        exception.
+        exception, but for one thing: from the moment that noisy statistics have drawn their noise
+        the confidential folder has the run in its ledger and the noisy numbers, from which the
+        same specification and data go on at no further cost.
 
     Examples
     --------
@@ -114,14 +117,22 @@ def release(
         say(stages.COMPILING)
         model.prepare()
     facts = facts_of(spec, survey.design, mechanism, model, test=seed is not None)
-    entry = ledger_entry(spec, model=method_name(spec.synthesizer.model), test=facts.test)
-    released = mechanism.run(
-        model, survey.design, survey.confidential, streams.mechanism, say, seeded=facts.test
-    )
-    with staged(plan) as staging:
-        tables = _write(facts, model, released, staging, streams, say)
-        say(stages.WRITING)
-        entries = publish(plan, staging, entry)
+    method = method_name(spec.synthesizer.model)
+    entry = ledger_entry(spec, survey.design, model=method, test=facts.test)
+    drawn = DrawnNoise(plan, entry, purpose_of(spec, entry))
+    try:
+        released = mechanism.run(
+            model, survey.design, survey.confidential, streams.mechanism, say,
+            seeded=facts.test, keeper=None if facts.test else drawn,
+        )  # fmt: skip
+        with staged(plan) as staging:
+            tables = _write(facts, model, released, staging, streams, say)
+            say(stages.WRITING)
+            entries = publish(plan, staging, drawn.entry)
+    except SurveySynthError as error:
+        if drawn.used:
+            raise type(error)(f"{error} {drawn.advice}") from None
+        raise
     summary = summarise(entries, entry.data_sha256)
     return ReleaseResult(plan.out, plan.confidential, tables, facts.warnings, summary)
 
@@ -225,10 +236,12 @@ def facts_of(
     )
 
 
-def ledger_entry(spec: "Spec", *, model: str, test: bool, released: bool = True) -> LedgerEntry:
+def ledger_entry(
+    spec: "Spec", design: "PublicDesign", *, model: str, test: bool, released: bool = True
+) -> LedgerEntry:
     """The record of one run of the mechanism; ``released`` is false for comparisons."""
     from surveysynth.release.documents.privacy_file import library_versions
-    from surveysynth.spec.build import mechanism_of
+    from surveysynth.spec.build import mechanism_of, noisy_settings_of
 
     settings, privacy = mechanism_of(spec).settings, spec.privacy
     return LedgerEntry(
@@ -243,6 +256,8 @@ def ledger_entry(spec: "Spec", *, model: str, test: bool, released: bool = True)
         released=released,
         rho=privacy.budget.rho if privacy.strict else None,
         delta=privacy.delta if privacy.strict else None,
+        protect=privacy.protect,
+        unit_size=noisy_settings_of(spec).unit_size(design) if privacy.strict else 1,
     )
 
 

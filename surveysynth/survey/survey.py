@@ -5,7 +5,7 @@ takes only a ``PublicDesign`` cannot publish one (methods 1).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -91,6 +91,9 @@ class Survey:
         The public half.
     confidential
         The other, which only a mechanism may see.
+    refused_degenerate
+        Whether values that do not vary would have been refused: that there is a survey then tells
+        of its values, and noisy statistics refuse it.
 
     Examples
     --------
@@ -106,6 +109,7 @@ class Survey:
 
     design: PublicDesign
     confidential: Confidential
+    refused_degenerate: bool = False
 
     def __repr__(self) -> str:
         return f"Survey{repr(self.design).removeprefix('PublicDesign')}"
@@ -238,14 +242,14 @@ class Survey:
         confidential = _confidential(records, roles)
         if refuse_degenerate:
             _check_determined(design, confidential, roles, source)
-        return cls(design, confidential)
+        return cls(design, confidential, refuse_degenerate)
 
     def in_order(self, order: IntArray) -> "Survey":
         """The same records in another order (n,)."""
         weight = self.confidential.sampling_weight
         outcome = self.confidential.outcome[order]
         taken = Confidential(outcome, None if weight is None else weight[order])
-        return Survey(self.design.in_order(order), taken)
+        return replace(self, design=self.design.in_order(order), confidential=taken)
 
 
 def _column_names(frame: Any, source: str) -> tuple[str, ...]:

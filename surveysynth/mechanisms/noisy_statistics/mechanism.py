@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from surveysynth.mechanisms.base import Combining, Progress, Released
+from surveysynth._support import progress as stages
+from surveysynth.mechanisms.base import Combining, NoiseKeeper, Progress, Released
 from surveysynth.mechanisms.noisy_statistics import run as mechanism
 from surveysynth.mechanisms.noisy_statistics.noise import NoiseSource, SeededNoise, SystemNoise
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE, strict_statement
+from surveysynth.mechanisms.noisy_statistics.statistics import NoisyStatistics
 from surveysynth.mechanisms.statement import Statement
 from surveysynth.models.base import Model
 from surveysynth.survey.survey import Confidential, PublicDesign
@@ -46,26 +48,46 @@ class NoisyStatisticsMechanism:
         progress: Progress | None = None,
         *,
         seeded: bool = False,
+        keeper: NoiseKeeper | None = None,
     ) -> Released:
         """Statistics with noise of the operating system, and draws; ``rng`` serves the draws, and
-        in a test the noise as well."""
+        in a test the noise as well. ``keeper`` has the statistics before draws begin."""
+        say = progress or (lambda stage: None)
         source: NoiseSource = SeededNoise(rng.spawn(1)[0]) if seeded else SystemNoise()
-        made = mechanism.run(
-            model, design, confidential, self.settings, rng, progress, source=source
-        )
+        say(stages.NOISE)
+        statistics = self._statistics(model, design, confidential, source, keeper)
+        say(stages.POSTERIOR)
+        draws, record = mechanism.posterior_draws(model, design, statistics, self.settings, rng)
         published = {
-            "statistics": made.statistics.to_dict(),
+            "statistics": statistics.to_dict(),
             "posterior": {
-                "r_hat": dict(made.record.r_hat),
-                "ess": dict(made.record.ess),
-                "sweeps_between_draws": made.record.thinning,
+                "r_hat": dict(record.r_hat),
+                "ess": dict(record.ess),
+                "sweeps_between_draws": record.thinning,
             },
         }
         realised = {
             "records": design.n,
             "clipped_records": mechanism.clipped(design, confidential, self.settings),
         }
-        return Released(made.draws, {STATISTICS_NAME: published}, realised)
+        return Released(draws, {STATISTICS_NAME: published}, realised)
+
+    def _statistics(
+        self,
+        model: Model,
+        design: PublicDesign,
+        confidential: Confidential,
+        source: NoiseSource,
+        keeper: NoiseKeeper | None,
+    ) -> NoisyStatistics:
+        """Those that the keeper has of an earlier run, or new ones, which it is told of."""
+        earlier = None if keeper is None else keeper.earlier()
+        if earlier is not None:
+            return NoisyStatistics.from_dict(earlier)
+        made = mechanism.release_statistics(model, design, confidential, self.settings, source)
+        if keeper is not None:
+            keeper.keep(made.to_dict())
+        return made
 
     def statement(self, model: Model, design: PublicDesign, *, test: bool = False) -> Statement:
         """The guarantee in words."""

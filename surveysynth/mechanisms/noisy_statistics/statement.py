@@ -96,9 +96,9 @@ def _not_covered(design: PublicDesign, settings: NoisySettings) -> tuple[str, ..
         )
     items += [
         "Other releases from the same survey: their rhos add up, and so does that of a run that "
-        "was refused after its noise was drawn, because its Markov chains did not converge. An "
-        "asymptotic epsilon of the pseudo-posterior mechanism is another currency and is never "
-        "added to rho.",
+        "was refused or stopped after its noise was drawn, unless this release went on from its "
+        "noisy numbers. An asymptotic epsilon of the pseudo-posterior mechanism is another "
+        "currency and is never added to rho.",
         "The choice of the constants, the model and the tables, if it was made by looking at these "
         "outcomes or weights.",
         "How long the computation took, and other traces of it outside the published files.",

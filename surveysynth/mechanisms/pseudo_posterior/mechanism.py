@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from surveysynth.mechanisms.base import Combining, Progress, Released
+from surveysynth.mechanisms.base import Combining, NoiseKeeper, Progress, Released
 from surveysynth.mechanisms.pseudo_posterior import run as mechanism
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
@@ -54,8 +54,9 @@ class PseudoPosterior:
         progress: Progress | None = None,
         *,
         seeded: bool = False,
+        keeper: NoiseKeeper | None = None,
     ) -> Released:
-        """See ``run.run``, whose record of the fit stays confidential."""
+        """See ``run.run``, whose record of the fit stays confidential. It draws no noise."""
         private, fit = mechanism.run(model, design, confidential, self.settings, rng, progress)
         settings = self.settings
         target = {"target_epsilon": settings.epsilon, "target_bound": settings.target_bound}

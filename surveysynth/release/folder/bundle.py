@@ -19,15 +19,19 @@ from surveysynth.release.folder.ledger import LEDGER_NAME, LedgerEntry, merge, r
 RELEASE = "release"
 CONFIDENTIAL = "confidential"
 EARLIER = "earlier_runs"
+#: Noisy numbers of runs that were not released (``drawn``).
+DRAWN = "drawn_noise"
+PARTIAL_LEDGER = f".{LEDGER_NAME}.partial"
 PRIVATE_MODE = 0o700
 
 REALISED_NAME = "realised.json"
 RECORDS_STEM = "records"
 PRIVACY_NAME = "privacy.json"
 
-_OWN_NAMES = frozenset(
-    {LEDGER_NAME, EARLIER, REALISED_NAME, f"{RECORDS_STEM}.csv", f"{RECORDS_STEM}.parquet"}
-)
+_OF_UNRELEASED = frozenset({LEDGER_NAME, PARTIAL_LEDGER, DRAWN})
+_OWN_NAMES = _OF_UNRELEASED | {
+    EARLIER, REALISED_NAME, f"{RECORDS_STEM}.csv", f"{RECORDS_STEM}.parquet"
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -41,9 +45,14 @@ class BundlePlan:
     confidential: Path
 
     @property
+    def inside(self) -> Path:
+        """Where confidential results are unless the caller named another folder."""
+        return self.out / CONFIDENTIAL
+
+    @property
     def confidential_inside(self) -> bool:
         """Whether the confidential folder travels with the release folder."""
-        return self.confidential == self.out / CONFIDENTIAL
+        return self.confidential == self.inside
 
 
 @dataclass(frozen=True)
@@ -86,7 +95,7 @@ def _refuse_nesting(plan: BundlePlan) -> None:
 
 
 def _check_out(out: Path, *, overwrite: bool) -> None:
-    if not out.exists():
+    if not out.exists() or _is_unreleased(out):
         return
     if not overwrite:
         raise InputError(
@@ -101,6 +110,14 @@ def _check_out(out: Path, *, overwrite: bool) -> None:
             f"the folder {out} holds something else than a release, so --overwrite does not "
             "replace it; name another."
         )
+
+
+def _is_unreleased(out: Path) -> bool:
+    """Whether a folder holds nothing but the record of runs that were not released."""
+    inside = out / CONFIDENTIAL
+    if not inside.is_dir() or {entry.name for entry in out.iterdir()} != {CONFIDENTIAL}:
+        return False
+    return {entry.name for entry in inside.iterdir()} <= _OF_UNRELEASED
 
 
 def _check_confidential(folder: Path) -> None:
@@ -209,7 +226,7 @@ def publish_folder(
 
     The ledger of a folder that is replaced is carried over.
     """
-    with _locked(target):
+    with locked(target):
         everything = merge(read_ledger(target / LEDGER_NAME), entries)
         text = "".join(each.line() for each in everything)
         (folder / LEDGER_NAME).write_text(text, encoding="utf-8")
@@ -230,12 +247,13 @@ def publish(plan: BundlePlan, staging: Staging, entry: LedgerEntry) -> list[Ledg
     Returns all entries of the ledger, this run's last. Results of earlier runs move to
     ``earlier_runs/`` of the confidential folder; ledgers are merged, never lost.
     """
-    with _locked(plan.confidential):
-        previous = [plan.confidential, plan.out / CONFIDENTIAL]
+    with locked(plan.confidential):
+        previous = [plan.confidential, plan.inside]
         folders = [folder for folder in dict.fromkeys(previous) if folder.is_dir()]
         entries = merge(*(read_ledger(folder / LEDGER_NAME) for folder in folders), [entry])
         for folder in folders:
             _keep_earlier(folder, staging.confidential)
+            _keep_drawn(folder, staging.confidential, released=entry.run)
         ledger = staging.confidential / LEDGER_NAME
         ledger.write_text("".join(each.line() for each in entries), encoding="utf-8")
         out = staging.release.parent
@@ -249,7 +267,7 @@ def publish(plan: BundlePlan, staging: Staging, entry: LedgerEntry) -> list[Ledg
 
 
 @contextmanager
-def _locked(confidential: Path) -> Iterator[None]:
+def locked(confidential: Path) -> Iterator[None]:
     """Keep two runs from reading the same ledger and each losing the other's entry."""
     existing = next(parent for parent in confidential.parents if parent.exists())
     try:
@@ -269,7 +287,7 @@ def _keep_earlier(folder: Path, staged_confidential: Path) -> None:
     """Carry what earlier runs left in ``folder`` over, as hard links where possible."""
     archive = staged_confidential / EARLIER
     kept = sorted((folder / EARLIER).iterdir()) if (folder / EARLIER).is_dir() else []
-    results = [path for path in folder.iterdir() if path.name not in (LEDGER_NAME, EARLIER)]
+    results = [path for path in folder.iterdir() if path.name not in _OF_UNRELEASED | {EARLIER}]
     for earlier in [*(sorted(run.iterdir()) for run in kept), results]:
         if earlier:
             archive.mkdir(mode=PRIVATE_MODE, exist_ok=True)
@@ -278,6 +296,15 @@ def _keep_earlier(folder: Path, staged_confidential: Path) -> None:
             target.mkdir(mode=PRIVATE_MODE)
             for path in earlier:
                 _link_or_copy(path, target / path.name)
+
+
+def _keep_drawn(folder: Path, staged_confidential: Path, *, released: str) -> None:
+    """Carry noise over that was drawn by other runs than the one that is being released."""
+    kept = (folder / DRAWN).glob("*.json") if (folder / DRAWN).is_dir() else ()
+    for path in kept:
+        if path.stem != released:
+            (staged_confidential / DRAWN).mkdir(mode=PRIVATE_MODE, exist_ok=True)
+            _link_or_copy(path, staged_confidential / DRAWN / path.name)
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,10 +16,11 @@ from typing import Any
 
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import epsilon_of
+from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 
 LEDGER_NAME = "ledger.jsonl"
 #: Of an entry of noisy statistics alone.
-_OF_STRICT = ("rho", "delta")
+_OF_STRICT = ("rho", "delta", "protect", "unit_size")
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class LedgerEntry:
 
     rho: of noisy statistics, whose epsilon is that of (epsilon, delta); None for the asymptotic
     epsilon of the pseudo-posterior. These are two currencies, and never added to each other.
+    protect: "record" or the public column whose units rho protects, of up to ``unit_size`` records;
+    entries of before this was written protect records.
 
     ``test`` marks a run with a stated seed, whose files must not be published; ``released`` is
     false for a comparison, which shows confidential estimates and releases nothing; ``date`` is
@@ -47,6 +50,8 @@ class LedgerEntry:
     released: bool = True
     rho: float | None = None
     delta: float | None = None
+    protect: str = RECORD
+    unit_size: int = 1
 
     def line(self) -> str:
         """The entry as one line of JSON."""
@@ -59,7 +64,13 @@ class LedgerEntry:
 @dataclass(frozen=True)
 class LedgerSummary:
     """What the runs on one data file add up to; ``epsilon`` and ``rho`` count those that may be
-    published, each of its own mechanism."""
+    published, each of its own mechanism.
+
+    rho is of single records: a run that protects a unit protects each of its records, at no larger
+    rho, and counts in full. ``unit_rho`` is of the units of a column, by column. It is a total for
+    them only if it has all ``strict_runs`` (``whole_units``): a run that protects records protects
+    a unit of k of them at k^2 times its rho, with a k that only its own data tell.
+    """
 
     epsilon: float
     runs: int
@@ -71,6 +82,8 @@ class LedgerSummary:
     strict_runs: int = 0
     strict_epsilon: float = 0.0
     delta: float = 0.0
+    unit_rho: Mapping[str, float] = field(default_factory=dict)
+    whole_units: str | None = None
 
     def sentences(self) -> list[str]:
         """For the person who ran the command: public settings only, nothing realised."""
@@ -85,10 +98,18 @@ class LedgerSummary:
             )
         lines = [f"Ledger: {total}."] if self.runs or not self.strict_runs else []
         if self.strict_runs:
+            whom = f" for units of {self.whole_units!r}" if self.whole_units else ""
             lines.append(
-                f"Ledger: total rho of noisy statistics spent on this data so far: {self.rho:.6g} "
-                f"in {_runs(self.strict_runs)} (epsilon {self.strict_epsilon:.4g} at delta "
-                f"{self.delta:.3g})."
+                f"Ledger: total rho of noisy statistics spent on this data so far{whom}: "
+                f"{self.rho:.6g} in {_runs(self.strict_runs)} (epsilon {self.strict_epsilon:.4g} "
+                f"at delta {self.delta:.3g})."
+            )
+        if self.unit_rho and not self.whole_units:
+            some = ", ".join(f"{name!r} {rho:.6g}" for name, rho in self.unit_rho.items())
+            lines.append(
+                "Ledger: that total is for single records. Some of these runs protect units as a "
+                f"whole (rho by column: {some}); the others protect a unit of k records at k^2 "
+                "times their rho only, so that there is no total for units."
             )
         if self.strict_runs and self.runs:
             lines.append(
@@ -143,7 +164,7 @@ def read_ledger(path: Path) -> list[LedgerEntry]:
 
 def _entry(record: Any) -> LedgerEntry:
     entry = LedgerEntry(**record)
-    for value in (entry.epsilon, entry.rho, entry.delta):
+    for value in (entry.epsilon, entry.rho, entry.delta, entry.unit_size):
         if value is not None:
             float(value)
     return entry
@@ -162,7 +183,13 @@ def summarise(entries: Sequence[LedgerEntry], data_sha256: str) -> LedgerSummary
     public = [entry for entry in released if not entry.test]
     counted = [entry for entry in public if entry.rho is None]
     strict = [entry for entry in public if entry.rho is not None]
-    rho = math.fsum(entry.rho for entry in strict if entry.rho is not None)
+    rho = _total_rho(strict)
+    units = sorted({entry.protect for entry in strict})
+    by_unit = {
+        unit: _total_rho([entry for entry in strict if entry.protect == unit])
+        for unit in units
+        if unit != RECORD
+    }
     delta = min((entry.delta for entry in strict if entry.delta is not None), default=0.0)
     return LedgerSummary(
         epsilon=sum(entry.epsilon for entry in counted if entry.epsilon is not None),
@@ -175,4 +202,11 @@ def summarise(entries: Sequence[LedgerEntry], data_sha256: str) -> LedgerSummary
         strict_runs=len(strict),
         strict_epsilon=epsilon_of(rho, delta) if strict else 0.0,
         delta=delta,
+        unit_rho=by_unit,
+        whole_units=units[0] if by_unit and len(units) == 1 else None,
     )
+
+
+def _total_rho(entries: Sequence[LedgerEntry]) -> float:
+    """Rhos of one unit of protection add up, whatever one saw of the other releases."""
+    return math.fsum(entry.rho for entry in entries if entry.rho is not None)

@@ -1,0 +1,119 @@
+"""Noise that is drawn and not released yet: its rho is spent, whatever comes next.
+
+As soon as the noise is drawn the run stands in the ledger, and the noisy numbers beside it. Should
+the run then be refused or stopped, the next one with the same data and specification goes on from
+the same numbers, as the same run: nothing is counted twice, and never too little.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from surveysynth.errors import InputError
+from surveysynth.release.folder.bundle import DRAWN, PRIVATE_MODE, BundlePlan, locked
+from surveysynth.release.folder.ledger import LEDGER_NAME, LedgerEntry, merge, read_ledger
+
+if TYPE_CHECKING:
+    from surveysynth.spec.spec import Spec
+
+#: What may change between the noise and another attempt: how long chains run, and no more.
+_OF_CHAINS = {"chains", "draws", "warmup"}
+
+
+@dataclass
+class DrawnNoise:
+    """What a mechanism asks for noise drawn earlier, and tells of its own.
+
+    ``entry`` is the run in the ledger; ``used`` whether noise has been drawn for it.
+    """
+
+    plan: BundlePlan
+    entry: LedgerEntry
+    purpose: str
+    used: bool = False
+
+    def earlier(self) -> Mapping[str, Any] | None:
+        """Noisy numbers of a run of this purpose that was not released, whose place in the ledger
+        this run then takes; None without any."""
+        for path in _files(self.plan):
+            kept = _read(path)
+            if kept["purpose"] == self.purpose:
+                self.entry = replace(self.entry, run=path.stem)
+                self._record()
+                statistics: Mapping[str, Any] = kept["statistics"]
+                return statistics
+        return None
+
+    def keep(self, statistics: Mapping[str, Any]) -> None:
+        """Records the run and its noisy numbers; raises ``InputError`` where that fails, so that
+        nobody sees what came of them."""
+        self._record(json.dumps({"purpose": self.purpose, "statistics": statistics}))
+
+    def _record(self, statistics: str | None = None) -> None:
+        """The run in the ledger, then its noisy numbers, if they are new."""
+        folder = self.plan.confidential
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with locked(folder):
+                folder.mkdir(mode=PRIVATE_MODE, exist_ok=True)
+                entries = merge(read_ledger(folder / LEDGER_NAME), [self.entry])
+                _write(folder / LEDGER_NAME, "".join(each.line() for each in entries))
+            if statistics is not None:
+                _write(folder / DRAWN / f"{self.entry.run}.json", statistics)
+        except OSError as error:
+            raise InputError(
+                f"the run could not be recorded in {folder}: "
+                f"{error.strerror or 'no reason given'}; nothing was released."
+            ) from None
+        self.used = True
+
+    @property
+    def advice(self) -> str:
+        """What to do after a run that was not released."""
+        return (
+            "Its noise is drawn and its rho spent: the run stands in "
+            f"{self.plan.confidential / LEDGER_NAME}, and the noisy numbers are kept there. "
+            "Release the same specification and data again, to the same folders: that goes on "
+            "from these numbers and costs nothing more. Longer chains may help (draws and warmup "
+            "in [synthesizer]); any other change draws new noise, whose rho adds up."
+        )
+
+
+def purpose_of(spec: "Spec", entry: LedgerEntry) -> str:
+    """What noise was drawn for: a hash of the data, the version and the specification, but for how
+    long chains run."""
+    content = spec.model_dump(mode="json", exclude={"path": True, "synthesizer": _OF_CHAINS})
+    whole = [entry.data_sha256, entry.version, content]
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+
+
+def _files(plan: BundlePlan) -> Iterator[Path]:
+    for folder in dict.fromkeys([plan.confidential, plan.inside]):
+        if (folder / DRAWN).is_dir():
+            yield from sorted((folder / DRAWN).glob("*.json"))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return {"purpose": str(kept["purpose"]), "statistics": dict(kept["statistics"])}
+    except (ValueError, TypeError, KeyError):
+        raise InputError(
+            f"{path} is not as a run writes it: its noisy numbers are lost, and their rho stays "
+            "spent. Move the file away; another run draws new noise."
+        ) from None
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all, and through to the disk."""
+    path.parent.mkdir(mode=PRIVATE_MODE, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")  # PARTIAL_LEDGER, of the ledger
+    with partial.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(partial, path)
