@@ -71,10 +71,15 @@ class NoisySettings:
     radius: float = 0.0
     protect: str = RECORD
     plan: SamplingPlan = NOISY_PLAN
+    count_share: float = 1.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.m, int) or self.m < 1:
             raise InputError(f"m must be a whole number of at least 1, got {self.m!r}.")
+        if not (math.isfinite(self.count_share) and self.count_share > 0):
+            raise InputError(
+                f"count_share must be a finite number above 0, got {self.count_share!r}."
+            )
 
     @property
     def epsilon(self) -> float:
@@ -97,7 +102,10 @@ class NoisySettings:
         Raises ``InputError`` where a centre or spread is missing.
         """
         centres, spreads = [], []
-        for name, transform in zip(design.outcome_names, design.transforms, strict=True):
+        for outcome in design.outcomes:
+            if not outcome.is_amount:
+                continue  # categories are counted
+            name, transform = outcome.name, outcome.transform
             given = self.declared.get(name, Declared())
             if given.centre is None or given.spread is None:
                 raise InputError(

@@ -68,9 +68,15 @@ def _guarantee(
     )
 
 
+def column_names(design: PublicDesign) -> list[str]:
+    """Columns with a centre and a spread: amounts, and the log weight."""
+    amounts = [outcome.name for outcome in design.outcomes if outcome.is_amount]
+    return [*amounts, *(["log weight"] if design.weight_name else [])]
+
+
 def _constants(design: PublicDesign, settings: NoisySettings) -> tuple[str, ...]:
     clipping = settings.clipping(design)
-    names = [*design.outcome_names, *(["log weight"] if design.weight_name else [])]
+    names = column_names(design)
     scales = "; ".join(
         f"{name}: {centre:.6g} and {spread:.6g}"
         for name, centre, spread in zip(

@@ -17,12 +17,12 @@ which the posterior given the rest is exact.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
-from surveysynth.mechanisms.noisy_statistics.elliptical import TRIES
 from surveysynth.mechanisms.noisy_statistics.location.counts import (
     exchanged,
     start_counts,
@@ -31,6 +31,7 @@ from surveysynth.mechanisms.noisy_statistics.location.counts import (
 from surveysynth.mechanisms.noisy_statistics.location.latent import Law, PatternTarget
 from surveysynth.mechanisms.noisy_statistics.location.shape import LocationShape
 from surveysynth.mechanisms.noisy_statistics.location.statistics import LocationStatistics
+from surveysynth.mechanisms.noisy_statistics.slices import shrinking_angles
 from surveysynth.mechanisms.noisy_statistics.wishart import NoisyScatter
 from surveysynth.models.general_location.stats import BlockMoments
 from surveysynth.sampling.streams import Streams
@@ -38,6 +39,8 @@ from surveysynth.sampling.streams import Streams
 #: A block is looked at if its noisy number of records passes what its moments need by so many SDs
 #: of the noise: the unknown number then does so, but for a chance of less than 1e-6.
 CERTAIN_SDS = 5.0
+#: Tries of a slice.
+TRIES = 40
 #: Least share of a column's declared variance that chains start from as its residual variance.
 LEAST_START = 0.05
 
@@ -232,10 +235,13 @@ class LocationAugmentation:
     def finish(self, i: int) -> None:
         """T and W from xi and eta, and W once more."""
         for p, ((law, sigma), (xi, eta)) in enumerate(zip(self.laws, self.held, strict=True)):
-            self.cross[p] = law.cross_at(xi)
-            observed = law.observed(self.cross[p])
-            scatter = law.scatter_at(observed, eta)
-            self.scatter[p] = self._by_bartlett(i, p, law, observed, scatter, sigma)
+            used = law.target.used[..., None, None]
+            cross = law.cross_at(xi)
+            observed = law.observed(cross)
+            scatter = self._by_bartlett(i, p, law, observed, law.scatter_at(observed, eta), sigma)
+            # What is not looked at must not stray to where numbers end.
+            self.cross[p] = np.where(used, cross, 0.0)
+            self.scatter[p] = np.where(used, scatter, np.eye(law.target.q))
 
     def _in_units(
         self, number: int, target: PatternTarget, coefficients: FloatArray, sigma: FloatArray
@@ -247,7 +253,8 @@ class LocationAugmentation:
         scaled = sigma / (spread[:, None] * spread)
         largest = np.einsum("...qq->...q", scaled).max(-1)[..., None, None]
         # Far below all noise: no chain strays to where a covariance has lost its digits.
-        return target.link @ about, scaled + (1e-10 + 1e-11 * largest) * np.eye(there.sum())
+        floor = (1e-10 + 1e-11 * largest) * np.eye(int(there.sum()))
+        return target.link @ about, scaled + floor
 
     def _slices(self, i: int, p: int, law: Law) -> tuple[FloatArray, FloatArray]:
         """xi and eta of a pattern by elliptical slices, from its T and W."""
@@ -312,7 +319,7 @@ class LocationAugmentation:
                 scatter[used],
                 fresh[i, 1].reshape(-1, fresh.shape[-1])[used],
                 level[i, 2].reshape(-1)[used],
-                angle[i, 2].reshape(TRIES, -1)[:, used],
+                shrinking_angles(angle[i, 2].reshape(TRIES, -1).T[used]),
             )
         return moved.reshape(*target.used.shape, q, q)
 
@@ -347,9 +354,13 @@ class LocationAugmentation:
 
 def _regular(scatter: FloatArray) -> BoolArray:
     """Which W (b, q, q) have a root in digits; others are left to the next sweep."""
-    size = np.sqrt(np.maximum(np.einsum("bqq->bq", scatter), 1e-300))
+    diagonal = np.einsum("bqq->bq", scatter)
+    with np.errstate(invalid="ignore"):
+        sound = np.isfinite(scatter).all((-1, -2)) & (diagonal > 1e-100).all(-1)
+    scatter = np.where(sound[:, None, None], scatter, np.eye(scatter.shape[-1]))
+    size = np.sqrt(np.einsum("bqq->bq", scatter))
     values = np.linalg.eigvalsh(scatter / (size[:, :, None] * size[:, None, :]))
-    return np.asarray(values[:, 0] > 1e-12)
+    return np.asarray(sound & (values[:, 0] > 1e-12))
 
 
 def difference(new: FloatArray, old: FloatArray) -> FloatArray:
@@ -362,7 +373,7 @@ def difference(new: FloatArray, old: FloatArray) -> FloatArray:
 def _chosen(accept: BoolArray, new: Law, old: Law) -> Law:
     """By block (B, G) one law or the other."""
 
-    def of(name: str) -> FloatArray:
+    def of(name: str) -> Any:
         values = getattr(new, name), getattr(old, name)
         where = accept.reshape(*accept.shape, *(1,) * (values[0].ndim - 2))
         return np.where(where, *values)
@@ -373,7 +384,7 @@ def _chosen(accept: BoolArray, new: Law, old: Law) -> Law:
     )  # fmt: skip
     flat = accept.reshape(-1)
 
-    def of_scatter(name: str) -> FloatArray:
+    def of_scatter(name: str) -> Any:
         values = getattr(new.scatter, name), getattr(old.scatter, name)
         return np.where(flat.reshape(-1, *(1,) * (values[0].ndim - 1)), *values)
 

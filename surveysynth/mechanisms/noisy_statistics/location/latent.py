@@ -9,7 +9,8 @@ T and W are held as standard normals: xi, from which T follows given n, theta an
 which W follows given T and Q~ by the normal approximation of the Wishart times the noise
 (``wishart``). What is left of the target is
 
-    N(T~; G M, G (x) Sigma + sigma^2 I) N(Q~ - T'G^+T; df Sigma, C + F) Wishart(W) / N(W; df Sigma, C)
+    N(T~; G M, G (x) Sigma + sigma^2 I) N(Q~ - T'G^+T; df Sigma, C + F)
+        Wishart(W; df, Sigma) / N(W; df Sigma, C)
 
 which changes little with xi, eta, or n. Axes without a record carry noise alone: their xi is
 nothing but a random number.
@@ -22,7 +23,10 @@ from scipy import sparse
 from scipy.special import multigammaln
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
-from surveysynth.mechanisms.noisy_statistics.wishart import NormalScatter
+from surveysynth.mechanisms.noisy_statistics.wishart import (
+    NormalScatter,
+    log_wishart_over_normal,
+)
 
 #: An axis of G that holds a smaller share of the largest holds no record.
 NO_SHARE = 1e-9
@@ -75,9 +79,10 @@ class PatternTarget:
 class Law:
     """T and W of a pattern given counts and theta, B chains and G groups.
 
-    middle M and sigma: of theta; lam (B, G, r) and vectors (B, G, r, r) of G, zeros for axes without records; s (B, G, q) and
-    turn (B, G, q, q) of Sigma; mean and sd (B, G, r, q) of T given T~ in these axes; df (B, G);
-    log_cross: log density (B, G) of T~. scatter: of B G problems one after another.
+    middle M and sigma: of theta; lam (B, G, r) and vectors (B, G, r, r) of G, zeros for axes
+    without records; turn (B, G, q, q): eigenvectors of Sigma; mean and sd (B, G, r, q) of T given
+    T~ in these axes; df (B, G); log_cross: log density (B, G) of T~; scatter: of B G problems one
+    after another.
     """
 
     target: PatternTarget
@@ -122,7 +127,7 @@ class Law:
             possible=possible,
             log_cross=-0.5 * log_cross.sum((-1, -2)),
             scatter=scatter,
-            log_constant=_log_constant(scatter, target.q).reshape(df.shape),
+            log_constant=_log_constant(scatter, sound, target.q),
         )  # fmt: skip
 
     def with_counts(self, counts: FloatArray) -> "Law":
@@ -174,10 +179,13 @@ class Law:
 
     def log_scatter(self, observed: FloatArray, scatter: FloatArray) -> FloatArray:
         """log N(Q~ - T'G^+T) + log Wishart(W) - log N(W), with what depends on df: (B, G)."""
-        every = np.arange(observed.shape[0])
-        result = self.scatter.log_marginal(observed, every)
-        result = result + self.scatter.log_wishart_over_normal(scatter, every)
-        return np.asarray(result.reshape(self.df.shape) + self.log_constant)
+        gap = (observed - self.scatter.expected)[:, None]
+        white = self.scatter.whitened_noise(gap)[:, 0]
+        ratio = log_wishart_over_normal(
+            self.scatter.whitened(scatter[:, None]), self.df.reshape(-1)
+        )[:, 0]
+        result = (ratio - 0.5 * (white * white).sum(-1)).reshape(self.df.shape)
+        return np.asarray(result + self.log_constant)
 
     def log_factor(self, xi: FloatArray, eta: FloatArray) -> FloatArray:
         """What is left of the target (B, G), -inf where it is impossible, 0 where unused."""
@@ -188,10 +196,11 @@ class Law:
         return np.where(self.target.used, value, 0.0)
 
 
-def _log_constant(scatter: NormalScatter, q: int) -> FloatArray:
-    """What ``NormalScatter`` leaves out of its densities and depends on df, (B G,)."""
-    df, half = scatter.df, 0.5 * q * (q + 1)
+def _log_constant(scatter: NormalScatter, df: FloatArray, q: int) -> FloatArray:
+    """What the densities of W leave out and depends on df (B, G)."""
     # Wishart over normal: |C| grows as df^(q(q+1)/2).
-    result = -0.5 * df * q * np.log(2.0) - multigammaln(0.5 * df, q) + 0.5 * half * np.log(df)
+    result = -0.5 * df * q * np.log(2.0) - multigammaln(0.5 * df, q)
+    result = result + 0.25 * q * (q + 1) * np.log(df)
     # The normal of Q~: -log|C + F|/2.
-    return np.asarray(result + np.linalg.slogdet(scatter.marginal_whitening)[1])
+    log_det = np.linalg.slogdet(scatter.marginal_whitening)[1]
+    return np.asarray(result + log_det.reshape(df.shape))

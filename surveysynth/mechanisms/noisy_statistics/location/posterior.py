@@ -10,13 +10,13 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.location.augmentation import (
+    TRIES,
     Laws,
     LocationAugmentation,
     LocationTarget,
     difference,
 )
 from surveysynth.mechanisms.noisy_statistics.location.reference import Reference
-from surveysynth.mechanisms.noisy_statistics.elliptical import TRIES
 from surveysynth.mechanisms.noisy_statistics.location.shape import LocationShape
 from surveysynth.models.general_location.layout import Layout, LogitPart
 from surveysynth.models.general_location.likelihood import Chain
@@ -131,8 +131,11 @@ class LocationSweeps:
         for _ in range(self.thin):
             i = self.rounds % SWEEPS_AT_ONCE
             if i == 0:
-                for block in (self.data, *self.logits, *self.regressions):
-                    block.draw_random_numbers(SWEEPS_AT_ONCE)
+                self.data.draw_random_numbers(SWEEPS_AT_ONCE)
+                for logit in self.logits:
+                    logit.draw_random_numbers(SWEEPS_AT_ONCE)
+                for regression in self.regressions:
+                    regression.draw_random_numbers(SWEEPS_AT_ONCE)
                 shape = SWEEPS_AT_ONCE, 2, len(self.regressions), self.batch
                 groups = self.target.shape.groups
                 self.n_scale = self.rng.standard_normal((*shape, groups), 3)

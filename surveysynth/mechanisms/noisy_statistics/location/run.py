@@ -4,14 +4,13 @@
 function of what it returns (``noisy_statistics.run``).
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from surveysynth._support.types import INTERNAL_SUFFIX, Theta
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
+from surveysynth.mechanisms.noisy_statistics.judged import PosteriorRecord, judged
 from surveysynth.mechanisms.noisy_statistics.location.augmentation import LocationTarget
 from surveysynth.mechanisms.noisy_statistics.location.posterior import LocationSweeps
 from surveysynth.mechanisms.noisy_statistics.location.shape import LocationShape
@@ -23,6 +22,7 @@ from surveysynth.mechanisms.noisy_statistics.location.statistics import (
 from surveysynth.mechanisms.noisy_statistics.noise import NoiseSource
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import require
+from surveysynth.models.general_location.groups import covariance_groups
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.parts.sweeps import run_sweeps
@@ -35,7 +35,7 @@ THINNINGS = (2, 8, 32, 128)
 
 def shape_of(model: GeneralLocation, design: PublicDesign) -> LocationShape:
     """The public table of a design."""
-    groups = model.groups(design)
+    groups = covariance_groups(design, model.covariance_by)
     return LocationShape(
         design.matrix.x_cells, groups.cell, design.outcomes, design.weight_name is not None
     )
@@ -84,33 +84,30 @@ def clipped(
         return int(np.count_nonzero((u * u).sum(axis=1) > clipping.radius**2))
 
 
-def draws_of(
+def posterior_draws(
     model: GeneralLocation,
     design: PublicDesign,
     statistics: LocationStatistics,
     settings: NoisySettings,
     rng: np.random.Generator,
-    converged: "Converged",
-) -> Theta:
-    """All kept draws (chains, draws, ...) of a fit that has converged, and the rounds between
-    them; raises the last ``RefusedError`` of ``converged`` where none has."""
+) -> tuple[PrivateDraws, PosteriorRecord]:
+    """m draws given the noisy statistics, and how they came about; chains that have not converged
+    go on. Raises ``RefusedError`` where they never do."""
     plan = settings.plan
-    layout = Layout.of(design, model.grouped)
     target = LocationTarget.of(
         shape_of(model, design), design.matrix.cell, [statistics], plan.chains
     )
-    sweeps = LocationSweeps(layout, target, model.priors, Streams((rng,), 1), THINNINGS[0])
-    refusal: RefusedError | None = None
+    layout, streams = Layout.of(design, model.grouped), Streams((rng,), 1)
+    sweeps = LocationSweeps(layout, target, model.priors, streams, THINNINGS[0])
+    # Every chain is a database of its own to the sampler.
+    plan = replace(plan, chains=1)
+    refusals = []
     for thinning in THINNINGS:
         sweeps.thin = thinning
-        # Every chain is a database of its own to the sampler: they come back as chains.
-        theta = {
-            name: values[:, 0] for name, values in run_sweeps(sweeps, replace(plan, chains=1)).items()
-        }
-        try:
-            return converged(theta, thinning)
-        except RefusedError as error:
-            refusal = error
+        theta = {name: values[:, 0] for name, values in run_sweeps(sweeps, plan).items()}
+        result = judged(model, theta, settings, thinning)
+        if not isinstance(result, RefusedError):
+            return result
+        refusals.append(result)
         plan = replace(plan, warmup=0)
-    assert refusal is not None  # there are thinnings
-    raise refusal
+    raise refusals[-1]

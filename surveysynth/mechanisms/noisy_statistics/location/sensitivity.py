@@ -5,20 +5,20 @@
 
     T_b = sum of a u',  Q_b = sum of u u'  over its records, of the columns of u that it has,
 
-and the count n_cd of every row (c, d). Entries of T get discrete Gaussian noise of variance s^2, the
-diagonal of Q 2 R^2 s^2, what is above it R^2 s^2, counts s^2 / k^2 with k^2 = share R^2. So
-rho = d^2 / (2 s^2) with d^2 the sum over blocks of |change of T|^2 + |change of Q|_F^2 / (2 R^2), and
-k^2 times the squared change of the counts.
+and the count n_cd of every row (c, d). Entries of T get discrete Gaussian noise of variance s^2,
+the diagonal of Q 2 R^2 s^2, what is above it R^2 s^2, counts s^2 / k^2 with k^2 = share R^2. So
+rho = d^2 / (2 s^2) with d^2 the sum over blocks of |change of T|^2 + |change of Q|_F^2 / (2 R^2),
+and k^2 times the squared change of the counts.
 
 **One record.** Its x stays; u and d become v and d'.
 
 - d' = d: d^2 <= 4 R^2, as for one block.
-- d' is another combination of the same block, a becomes a', s = a'a: the change of T has the squared
-  length |a|^2 |u|^2 + |a'|^2 |v|^2 - 2 s c, c = u'v, that of Q gives (|u|^4 + |v|^4 - 2 c^2)/(2 R^2).
-  With |a|, |a'| <= 1 and |u|, |v| <= R the sum is at most 3 R^2 - 2 s c - c^2/R^2, which is largest at
-  c = -s R^2: d^2 <= R^2 (3 + s^2) + 2 k^2.
-- d' lies in another block: T and Q lose |a|^2 |u|^2 + |u|^4/(2 R^2) <= 3 R^2/2 in one and gain as much
-  in the other, whatever columns they have: d^2 <= 3 R^2 + 2 k^2, the line above with s = 0.
+- d' is another combination of the same block, a becomes a', s = a'a: the change of T has the
+  squared length |a|^2 |u|^2 + |a'|^2 |v|^2 - 2 s c, c = u'v, and Q adds (|u|^4 + |v|^4 -
+  2 c^2)/(2 R^2). With |a|, |a'| <= 1 and |u|, |v| <= R the sum is at most 3 R^2 - 2 s c - c^2/R^2,
+  which is largest at c = -s R^2: d^2 <= R^2 (3 + s^2) + 2 k^2.
+- d' lies in another block: T and Q lose |a|^2 |u|^2 + |u|^4/(2 R^2) <= 3 R^2/2 in one and gain as
+  much in the other, whatever columns they have: d^2 <= 3 R^2 + 2 k^2, the line above with s = 0.
 
 Hence d^2 <= R^2 max(4, 3 + s^2 + 2 share) with the largest s^2 <= 1 over pairs of rows of one cell
 and pattern, both public and finite. Units of k records: k times d, by the triangle inequality.

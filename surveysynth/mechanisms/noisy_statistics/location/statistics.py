@@ -4,7 +4,7 @@ Total on every valid survey, as ``noisy_statistics.statistics`` is: sums are who
 nothing but the noisy numbers depends on a record.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
@@ -292,7 +292,7 @@ def _plain(value: Any) -> Any:
 
 def _check_shapes(given: LocationStatistics) -> None:
     """Raise ValueError unless arrays fit together and are finite."""
-    blocks: Sequence[int] = given.block_pattern
+    blocks = given.block_pattern.tolist()
     if not len(given.cross) == len(given.squares) == len(given.basis) == len(blocks):
         raise ValueError("every block has cross, squares and basis")
     for pattern, cross, squares, basis in zip(
