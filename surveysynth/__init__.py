@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from surveysynth import errors
     from surveysynth.api.commands import CheckResult, check, compare, release, study
+    from surveysynth.api.commands import release as run_release
     from surveysynth.api.example import example, example_survey
     from surveysynth.api.private_tables import tables
     from surveysynth.baselines.noisy_release import DeclaredBounds, noisy_release
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from surveysynth.models import get_model
     from surveysynth.release.folder.reading import Release, read_release
     from surveysynth.release.private_tables import PrivateTables
-    from surveysynth.release.run import release as run_release
     from surveysynth.sampling.plan import SamplingPlan
     from surveysynth.spec.build import read_survey
     from surveysynth.spec.spec import load_spec
@@ -172,7 +172,7 @@ _SOURCES = {
     "release": ("api.commands", "release"),
     "risk_utility_map": ("evaluate.risk_utility", "risk_utility_map"),
     "run_mechanism": ("mechanisms.pseudo_posterior.run", "run"),
-    "run_release": ("release.run", "release"),
+    "run_release": ("api.commands", "release"),
     "study": ("api.commands", "study"),
     "synthesise": ("inference.synthesis", "synthesise"),
     "t_interval": ("estimation.combining", "t_interval"),

@@ -133,6 +133,8 @@ def release(
         print(f"WARNING: {warning}")
     print(f"Release:      {result.out / 'release'}")
     print(f"Confidential: {result.confidential} (keep it from what is published)")
+    if result.adequacy is not None:
+        print(result.adequacy.sentence())
     print("\n".join(result.ledger.sentences()))
     print(f"Ledger: {result.confidential / LEDGER_NAME}; runs recorded elsewhere add up as well.")
 

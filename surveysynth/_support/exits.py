@@ -55,14 +55,14 @@ def _other(error: Exception, *, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
     _say(
-        f"this is a defect in surveysynth: {type(error).__name__} at {_place(error)}. Nothing was "
-        f"written. The message is not shown, since it may hold confidential values; "
+        f"this is a defect in surveysynth: {type(error).__name__} at {place_of(error)}. Nothing "
+        f"was written. The message is not shown, since it may hold confidential values; "
         f"{DEBUG_VARIABLE}=1 shows it."
     )
     return DEFECT
 
 
-def _place(error: Exception) -> str:
+def place_of(error: Exception) -> str:
     """File and line of the innermost frame of the package, relative to it."""
     package = Path(__file__).resolve().parents[1]
     frames = [

@@ -131,6 +131,8 @@ def release(
 ) -> ReleaseResult:
     """Run the mechanism on a survey and write its private tables and microdata.
 
+    The confidential folder also has ``adequacy.html``: the published rows beside the sample's.
+
     Parameters
     ----------
     spec
@@ -151,7 +153,8 @@ def release(
     Returns
     -------
     ReleaseResult
-        Where the files are, the tables, and what the ledger adds up to.
+        Where the files are, the tables, and what the ledger adds up to; ``adequacy.page``, the
+        confidential page that tells whether the model is adequate.
 
     Raises
     ------
@@ -175,9 +178,12 @@ def release(
     ...     sorted(path.name for path in (released.out / "release").iterdir())
     ['README.md', 'codebook.json', 'figures', 'microdata', 'privacy.json', 'tables']
     """
+    from surveysynth.evaluate.adequacy_report import AdequacyReport
+
     return run_release(
-        spec, out, confidential=confidential, overwrite=overwrite, seed=seed, progress=progress
-    )
+        spec, out, confidential=confidential, overwrite=overwrite, seed=seed, progress=progress,
+        beside=AdequacyReport(),
+    )  # fmt: skip
 
 
 def compare(

@@ -201,7 +201,7 @@ class Statistic:
             transforms = listing([o.transform.kind for o in outcomes if o.kind == "continuous"])
             also = f", transform {transforms}" if transforms else ""
             return (
-                f"{self.name!r} needs an outcome of kind 'binary', or of 0 and 1 with "
+                f"{self.name!r} needs an outcome of 0 and 1: of kind 'binary', or with "
                 f"synthesizer.transform = 'identity', got {got}{also}."
             )
         return (

@@ -29,6 +29,8 @@ from surveysynth.evaluate.methods import (
     synthesizers,
 )
 from surveysynth.evaluate.noise import IMPOSSIBLE_FLAG, Noise
+from surveysynth.evaluate.power_fit import power_fits
+from surveysynth.evaluate.sample import FAR, distances, without_flags
 from surveysynth.evaluate.synthesizers import Key, ModelRun, run_synthesizer
 from surveysynth.spec.mechanisms import with_noisy_statistics, with_pseudo_posterior
 from surveysynth.spec.outcomes import kind_problems
@@ -70,6 +72,11 @@ class Comparison:
         ran = {name: run.spec for name, run in self.runs.items()}
         return promises(self.spec, ran, self.methods, self.strict_budget)
 
+    @cached_property
+    def powers(self) -> pd.DataFrame:
+        """How each public power would fit each amount: ``power_fits``."""
+        return power_fits(self.spec, self.survey)
+
     @property
     def mixes_currencies(self) -> bool:
         """Whether an asymptotic epsilon stands beside an (epsilon, delta)."""
@@ -94,15 +101,18 @@ class Comparison:
     def summary(self) -> pd.DataFrame:
         """One row a statistic, outcome and method: medians over the rows of the table.
 
-        rmse; rmse_ratio, to the sample's SE; difference, |estimate - sample| in sample SEs;
-        se_ratio; impossible, the number of rows with an impossible value.
+        rmse; rmse_ratio, to the sample's SE; difference, |estimate - sample| in sample SEs, and
+        the largest; beyond: how many of the rows that are compared lie more than ``FAR`` from the
+        sample; se_ratio; impossible, the number of rows with an impossible value.
         """
         lines = []
         for (statistic, outcome), by_method in self.tables.items():
             sample = by_method[SAMPLE]
             reference = sample["se"].where(sample["se"] > 0)  # a public total has no error
             for method, table in by_method.items():
-                difference = (table["estimate"] - sample["estimate"]).abs()
+                distance = pd.Series(
+                    np.abs(distances(table["estimate"], sample["estimate"], sample["se"]))
+                )
                 lines.append(
                     {
                         "statistic": statistic,
@@ -110,7 +120,10 @@ class Comparison:
                         "method": method,
                         "rmse": table["rmse"].median(),
                         "rmse_ratio": (table["rmse"] / reference).median(),
-                        "difference": (difference / reference).median(),
+                        "difference": distance.median(),
+                        "largest": distance.max(),
+                        "beyond": int((distance > FAR).sum()),
+                        "compared": int(distance.count()),
                         "se_ratio": (table["se"] / reference).median(),
                         "impossible": int((table["flag"] == IMPOSSIBLE_FLAG).sum()),
                     }
@@ -140,7 +153,7 @@ def compare(
     """
     say = progress or (lambda stage: None)
     # Every row is compared, also where a release would withhold its estimate.
-    spec = spec.model_copy(update={"tables": spec.tables.model_copy(update={"flags": "none"})})
+    spec = without_flags(spec)
     chosen, order = synthesizers(spec, models, methods)
     if seed is not None and seed < 0:
         raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")

@@ -9,6 +9,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray
 from surveysynth.estimation.statistics import statistic_of
+from surveysynth.evaluate.distributions import Curve, outcome_row
 from surveysynth.release.facts import labels_of
 from surveysynth.report import style
 from surveysynth.report.style import (
@@ -149,40 +150,23 @@ def outcome_against_weight(comparison: "Comparison", column: int) -> "Figure":
 
 
 def densities(comparison: "Comparison") -> "Figure":
-    """Weighted densities of every amount: the confidential sample and each synthesizer. Values at
-    spikes are left out."""
+    """Weighted distributions of every outcome: the confidential sample and each synthesizer."""
     survey, runs = comparison.survey, comparison.runs
-    columns = amounts_of(comparison)
-    figure = new_figure(7.6, 0.8 + 2.6 * len(columns))
-    panels = figure.subplots(len(columns), 1, squeeze=False)[:, 0]
-    weight = survey.confidential.sampling_weight
-    for panel, column in zip(panels, columns, strict=True):
-        outcome = survey.design.outcomes[column]
-        name, transform = outcome.name, outcome.transform
-        z = _on_axis(outcome, survey.confidential.outcome[:, column])
-        curves = {"sample": (z, weight)}
+    outcomes, labels = survey.design.outcomes, labels_of(comparison.spec)
+    figure = new_figure(7.6, 0.8 + 2.6 * len(outcomes))
+    grid = figure.add_gridspec(len(outcomes), 3)
+    confidential = survey.confidential
+    for column, outcome in enumerate(outcomes):
+        curves = [
+            Curve("Confidential sample", colour_of("sample", ()), confidential.outcome[:, column],
+                  confidential.sampling_weight, strong=True)
+        ]  # fmt: skip
         for method, run in runs.items():
-            curves[method] = _on_axis(outcome, run.dataset.outcome[:, column]), run.dataset.weight
-        low, high = style.spread(np.concatenate([z[np.isfinite(z)] for z, _ in curves.values()]))
-        grid = np.linspace(low, high, 400)
-        for number, (method, (z, w)) in enumerate(curves.items()):
-            density = _density(z, w, grid)
+            data = run.dataset
             colour = colour_of(method, comparison.methods)
-            width = 2.6 if method == "sample" else 1.7
-            panel.plot(grid, density, color=colour, linewidth=width, solid_capstyle="round")
-            words = "Confidential sample" if method == "sample" else label_of(method)
-            top = 0.94 - 0.11 * number
-            panel.text(0.985, top, words, color=colour, transform=panel.transAxes, ha="right",
-                       fontweight="bold")  # fmt: skip
-        panel.set_xlim(low, high)
-        panel.set_ylim(bottom=0)
-        outcome_axis(panel.xaxis, transform, low, high)
-        panel.set_yticks([])
-        panel.spines["left"].set_visible(False)
-        label = labels_of(comparison.spec).titled_with_unit(name)
-        scale = "" if transform.kind == "identity" else f"; axis as {transform.describe(name)}"
-        panel.set_xlabel(f"{label}{scale}")
-        panel.set_title("Weighted density in the population (one synthetic dataset each)")
+            curves.append(Curve(label_of(method), colour, data.outcome[:, column], data.weight))
+        label = labels.titled_with_unit(outcome.name)
+        outcome_row(figure, grid, column, outcome, curves, label)
     return figure
 
 
@@ -211,17 +195,6 @@ def _on_axis(outcome: Outcome, values: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
         transformed = outcome.transform.forward(values)
     return np.where(outcome.regular(values), transformed, np.nan)
-
-
-def _density(z: FloatArray, weight: FloatArray | None, grid: FloatArray) -> FloatArray:
-    """Gaussian kernel density of weighted values on a grid (Scott's bandwidth)."""
-    from scipy.stats import gaussian_kde
-
-    usable = np.isfinite(z)
-    if np.ptp(z[usable]) == 0:
-        return np.zeros(grid.size)
-    weights = None if weight is None else weight[usable]
-    return np.asarray(gaussian_kde(z[usable], weights=weights)(grid))
 
 
 def _statistic_title(comparison: "Comparison", statistic: str, outcome: str | None) -> str:

@@ -1,7 +1,7 @@
 """The tables of a comparison that no model makes: the sample itself, and noise."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,8 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.combining import Combined, t_interval
 from surveysynth.estimation.statistics import COUNT, MEAN, TOTAL
 from surveysynth.evaluate.methods import CONSISTENT, LAPLACE
-from surveysynth.evaluate.synthesizers import Key, frames
+from surveysynth.evaluate.sample import sample_tables, sample_weight
+from surveysynth.evaluate.synthesizers import Key
 from surveysynth.mechanisms.noisy_statistics.noise import SeededNoise
 from surveysynth.release.tables.making import estimates_for
 from surveysynth.spec.build import noisy_settings_of
@@ -46,16 +47,8 @@ class Noise:
     weight: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
-        weight = self.survey.confidential.sampling_weight
-        if weight is None:
-            raise InputError("a comparison of survey tables needs sampling weights; give weight.")
-        self.weight = weight
-        # Its values are real, so that its variances are by PSU also where a design effect is
-        # declared.
-        by_psu = replace(self.survey.design, design_effect=None)
-        estimates = estimates_for(self.spec, by_psu)
-        estimates.add_alone(self.survey.confidential.outcome, weight)
-        self.sample = frames(self.spec, by_psu, estimates)
+        self.weight = sample_weight(self.survey)
+        self.sample = sample_tables(self.spec, self.survey)
 
     def laplace(
         self, sensitivity: Rule, rng: np.random.Generator

@@ -3,14 +3,12 @@
 The figures are part of the page; there is no script, font or style from elsewhere.
 """
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from surveysynth.baselines.laplace import REPLICATES
 from surveysynth.estimation.clusters import clusters_of
-from surveysynth.estimation.statistics import statistic_of
 from surveysynth.evaluate.comparison import Comparison
 from surveysynth.evaluate.methods import (
     CONSISTENT,
@@ -21,12 +19,15 @@ from surveysynth.evaluate.methods import (
     two_currencies,
 )
 from surveysynth.evaluate.noise import IMPOSSIBLE_FLAG
+from surveysynth.evaluate.pages import body_lines, heading_of
+from surveysynth.evaluate.power_report import power_section
+from surveysynth.evaluate.sample import FAR
 from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE
 from surveysynth.release.facts import labels_of, rounding_of
 from surveysynth.release.tables.labels import listed
-from surveysynth.release.tables.rounding import ABSENT
-from surveysynth.release.tables.stub import stub_heading, stub_rows
-from surveysynth.report.page import PAGE_CSS, Picture, figure_section
+from surveysynth.release.tables.rounding import ABSENT, show_ratio
+from surveysynth.release.tables.stub import stub_heading
+from surveysynth.report.page import Picture, bullets, figure_section, scrolled, whole_page
 from surveysynth.report.style import MARK, colour_of, label_of
 from surveysynth.spec.mechanisms import epsilon_of_spec
 
@@ -35,33 +36,27 @@ if TYPE_CHECKING:
 
 _SUMMARY = (
     ("rmse_ratio", "RMSE"),
-    ("difference", "Distance"),
     ("se_ratio", "SE"),
+    ("difference", "Distance"),
+    ("largest", "Largest distance"),
 )
 
 
 def render_report(comparison: Comparison, pictures: Sequence[Picture], *, test: bool) -> str:
     """The page as text; every label is escaped."""
     title = comparison.spec.tables.title or "Tables of a survey"
-    body = "\n".join(
+    return whole_page(
+        f"CONFIDENTIAL: what privacy costs, {title}",
+        MARK,
         [
-            f'<p class="banner">{escape(MARK)}</p>',
-            "<main>",
             f"<h1>What privacy costs: {escape(title)}</h1>",
             _facts(comparison, test=test),
             _summary(comparison),
             *(_table(comparison, *key) for key in comparison.tables),
             *(figure_section(each, f"{each.heading}. {MARK}") for each in pictures),
+            power_section(comparison.powers, labels_of(comparison.spec)),
             _notes(comparison),
-            "</main>",
-            f'<p class="banner end">{escape(MARK)}</p>',
-        ]
-    )
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>CONFIDENTIAL: what privacy costs, {escape(title)}</title>\n"
-        f"<style>{PAGE_CSS}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+        ],
     )
 
 
@@ -107,23 +102,25 @@ def _summary(comparison: Comparison) -> str:
     frame = comparison.summary()
     parts = [
         "<h2>In short</h2><p>Medians over cells and margins, in standard errors of the sample: "
-        "root mean squared error, distance from the sample's estimate, standard error. Impossible "
-        "are negative counts and the like, which noise can make.</p>"
+        "root mean squared error, standard error, distance from the sample's estimate; the largest "
+        f"distance, and how many rows lie beyond {FAR:g} standard errors. Impossible are negative "
+        "counts and the like, which noise can make.</p>"
     ]
     for (statistic, outcome), of_key in frame.groupby(
         ["statistic", "outcome"], dropna=False, sort=False
     ):
         name = outcome if isinstance(outcome, str) else None
         head = "".join(f"<th>{escape(words)}</th>" for _, words in _SUMMARY)
-        lines = [f"<tr><th>Method</th>{head}<th>Impossible</th></tr>"]
+        lines = [f"<tr><th>Method</th>{head}<th>Beyond {FAR:g} SE</th>"
+                 "<th>Impossible</th></tr>"]  # fmt: skip
         for record in of_key.to_dict("records"):
-            cells = "".join(f"<td>{_ratio(record[column])}</td>" for column, _ in _SUMMARY)
+            cells = "".join(f"<td>{show_ratio(record[column])}</td>" for column, _ in _SUMMARY)
             lines.append(
                 f"<tr>{_method_head(comparison, record['method'])}{cells}"
-                f"<td>{record['impossible'] or 'none'}</td></tr>"
+                f"<td>{_beyond(record)}</td><td>{record['impossible'] or 'none'}</td></tr>"
             )
-        caption = _heading(comparison, str(statistic), name)
-        parts.append(_scrolled(caption, lines[:1], lines[1:], "summary"))
+        caption = heading_of(labels_of(comparison.spec), str(statistic), name)
+        parts.append(scrolled(caption, lines[:1], lines[1:], "summary"))
     return "\n".join(parts)
 
 
@@ -136,38 +133,28 @@ def _table(comparison: Comparison, statistic: str, outcome: str | None) -> str:
     head = "".join(_method_head(comparison, name) for name in by_method)
     heading = escape(stub_heading(comparison.survey.design.by, labels))
     top = f"<tr><th>{heading}</th><th>Records</th>{head}</tr>"
-    lines, group = [], ""
     columns = {
         name: list(zip(table["estimate"], table["se"], table["flag"], strict=True))
         for name, table in by_method.items()
     }
-    for index, row in enumerate(stub_rows(sample, comparison.survey.design.by, labels)):
-        if row.group != group:
-            group = row.group
-            span = 2 + len(by_method)
-            lines.append(f'<tr class="group"><th colspan="{span}">{escape(group)}</th></tr>')
-        cells = []
+    cells = []
+    for index in range(len(sample)):
+        shown = []
         for of_method in columns.values():
             estimate, se, flag = of_method[index]
             mark = '<sup title="impossible value">!</sup>' if flag == IMPOSSIBLE_FLAG else ""
             shown_se = rounding.show(se, size=estimate)
-            cells.append(
-                f"<td>{rounding.show(estimate)}{mark}<span>({shown_se})</span></td>"
-                if shown_se != ABSENT
-                else f"<td>{rounding.show(estimate)}{mark}</td>"
-            )
-        kind = ' class="strong"' if row.strong else ""
-        indent = ' class="indent"' if row.indent else ""
-        n = f"{int(sample['n'].iloc[index]):,}"
-        lines.append(
-            f"<tr{kind}><th{indent}>{escape(row.label)}</th><td>{n}</td>{''.join(cells)}</tr>"
-        )
-    title = _heading(comparison, statistic, outcome)
+            error = f"<span>({shown_se})</span>" if shown_se != ABSENT else ""
+            shown.append(f"<td>{rounding.show(estimate)}{mark}{error}</td>")
+        cells.append("".join(shown))
+    by, span = comparison.survey.design.by, 2 + len(by_method)
+    lines = body_lines(sample, by, labels, cells, span)
+    title = heading_of(labels, statistic, outcome)
     caption = f"{title}: estimates, standard errors in brackets"
     note = ""
     if any((table["flag"] == IMPOSSIBLE_FLAG).any() for table in by_method.values()):
         note = '<p class="note">! Noise made a value that cannot be; it is shown as it came.</p>'
-    return f"<h2>{escape(title)}</h2>{_scrolled(caption, [top], lines, 'side')}{note}"
+    return f"<h2>{escape(title)}</h2>{scrolled(caption, [top], lines, 'side')}{note}"
 
 
 def _notes(comparison: Comparison) -> str:
@@ -214,8 +201,7 @@ def _notes(comparison: Comparison) -> str:
         "The sample has errors of its own, so a synthesizer that is nearer to the population than "
         "the sample is not rewarded here.",
     ]
-    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
-    return f"<h2>How to read this</h2><ul>{items}</ul>"
+    return f"<h2>How to read this</h2>{bullets(notes)}"
 
 
 def _noisy(comparison: Comparison) -> list[str]:
@@ -253,12 +239,11 @@ def _clusters(comparison: Comparison) -> list[str]:
     ]
 
 
-def _heading(comparison: Comparison, statistic: str, outcome: str | None) -> str:
-    kind = statistic_of(statistic)
-    words = f"{kind.title} (%)" if kind.percent else kind.title
-    if outcome is None:
-        return words
-    return f"{words}: {labels_of(comparison.spec).titled_with_unit(outcome)}"
+def _beyond(record: Mapping[Hashable, Any]) -> str:
+    """How many rows of a table lie far from the sample; of the sample itself nothing."""
+    if record["method"] == SAMPLE:
+        return ABSENT
+    return f"{record['beyond']} of {record['compared']}"
 
 
 def _method_head(comparison: Comparison, method: str) -> str:
@@ -266,23 +251,8 @@ def _method_head(comparison: Comparison, method: str) -> str:
     return f'<th><i style="background:{colour}"></i>{escape(label_of(method))}</th>'
 
 
-def _ratio(value: float) -> str:
-    if not math.isfinite(value):
-        return ABSENT
-    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
-    return f"{value:,.{digits}f}"
-
-
-def _scrolled(caption: str, head: Iterable[str], body: Iterable[str], kind: str) -> str:
-    """A table that scrolls sideways under its first column where the screen is narrow."""
-    return (
-        f'<div class="scroll"><table class="{kind}"><caption>{escape(caption)}</caption>'
-        f"<thead>{''.join(head)}</thead><tbody>{''.join(body)}</tbody></table></div>"
-    )
-
-
 def comparison_csv(frame: "pd.DataFrame") -> str:
-    """comparison.csv: unrounded, missing numbers empty."""
+    """A frame as csv: unrounded, missing numbers empty."""
     return str(frame.to_csv(index=False, lineterminator="\n"))
 
 

@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from surveysynth.report.page import Picture
 
 COMPARISON_NAME, FACTS_NAME, REPORT_NAME = "comparison.csv", "comparison.json", "report.html"
+SUMMARY_NAME, POWERS_NAME = "summary.csv", "powers.csv"
 FIGURES = "figures"
-_OWN = frozenset({COMPARISON_NAME, FACTS_NAME, REPORT_NAME, FIGURES, LEDGER_NAME})
+_OWN = frozenset(
+    {COMPARISON_NAME, SUMMARY_NAME, POWERS_NAME, FACTS_NAME, REPORT_NAME, FIGURES, LEDGER_NAME}
+)
 
 Progress = Callable[[str], None]
 
@@ -121,8 +124,12 @@ def _write(comparison: "Comparison", folder: Path, *, test: bool) -> None:
     (folder / FIGURES).mkdir()
     for picture in pictures:
         (folder / FIGURES / f"{picture.name}.png").write_bytes(picture.png)
-    csv = comparison_csv(comparison.frame())
-    (folder / COMPARISON_NAME).write_text(csv, encoding="utf-8")
+    for name, frame in (
+        (COMPARISON_NAME, comparison.frame()),
+        (SUMMARY_NAME, comparison.summary()),
+        (POWERS_NAME, comparison.powers),
+    ):
+        (folder / name).write_text(comparison_csv(frame), encoding="utf-8")
     write_json(facts_record(comparison, test=test), folder / FACTS_NAME)
     report = render_report(comparison, pictures, test=test)
     (folder / REPORT_NAME).write_text(report, encoding="utf-8")
@@ -159,14 +166,14 @@ def make_pictures(comparison: "Comparison") -> "list[Picture]":
         ),
         *bounds,
     ]  # fmt: skip
-    amounts = plots.amounts_of(comparison)
-    if not (comparison.runs and amounts):
+    if not comparison.runs:
         return made
-    for column in amounts:
+    for column in plots.amounts_of(comparison):
         name = comparison.survey.design.outcome_names[column]
         made.append(
             picture(
-                f"outcome_against_weight_{column + 1}", f"Outcome and survey weight: {name}",
+                f"outcome_against_weight_{column + 1}",
+                f"Outcome and survey weight: {name}",
                 "Confidential records, then a synthetic dataset with the weights that were drawn, "
                 "then with the smoothed weights that are released.",
                 plots.outcome_against_weight, column,
@@ -175,8 +182,8 @@ def make_pictures(comparison: "Comparison") -> "list[Picture]":
     made.append(
         picture(
             "densities", "Distribution of the outcome",
-            "Weighted densities: of the confidential sample, and of a synthetic dataset with its "
-            "smoothed weights.", plots.densities,
+            "Weighted by the survey weights: the confidential sample, and one synthetic dataset of "
+            "each synthesizer with its smoothed weights.", plots.densities,
         )
     )  # fmt: skip
     return made

@@ -1,17 +1,25 @@
 """From a specification file to a release folder: the one path that writes published files."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from surveysynth._support import progress as stages
+from surveysynth._support.exits import place_of
 from surveysynth.errors import InputError, SurveySynthError
 from surveysynth.estimation.clusters import clusters_of, refuse_clusters
 from surveysynth.estimation.estimates import Estimates
-from surveysynth.release.folder.bundle import Staging, plan_bundle, publish, staged
+from surveysynth.release.folder.bundle import (
+    ADEQUACY_PAGE,
+    BundlePlan,
+    Staging,
+    plan_bundle,
+    publish,
+    staged,
+)
 from surveysynth.release.folder.drawn import DrawnNoise, purpose_of
 from surveysynth.release.folder.ledger import LedgerEntry, LedgerSummary, file_sha256, summarise
 from surveysynth.release.folder.microdata import public_order
@@ -19,25 +27,71 @@ from surveysynth.release.tables.making import estimates_for, release_tables
 from surveysynth.release.tables.table import ReleaseTable
 
 if TYPE_CHECKING:
+    from surveysynth.inference.synthesis import SyntheticDataset
     from surveysynth.mechanisms.base import Mechanism, PrivateDraws, Released
     from surveysynth.models.base import Model
     from surveysynth.release.facts import ReleaseFacts
     from surveysynth.spec.spec import Spec
-    from surveysynth.survey.survey import PublicDesign
+    from surveysynth.survey.survey import PublicDesign, Survey
 
 Progress = Callable[[str], None]
 """Called with the name of each stage as it begins; never with anything computed from the data."""
 
 
+@dataclass(frozen=True, repr=False)
+class Adequacy:
+    """How far the tables lie from the sample: confidential, its counts included.
+
+    page: the file that shows it; rows: rows that are compared; beyond: those more than three
+    standard errors of the sample from it; problem: why there is no page, for the one who ran it.
+    """
+
+    page: Path | None
+    rows: int = 0
+    beyond: int = 0
+    problem: str = ""
+
+    def sentence(self) -> str:
+        """One line for the terminal of whoever ran the release, and for no other place."""
+        if self.page is None:
+            return f"CONFIDENTIAL: no adequacy report could be made ({self.problem})."
+        return (
+            f"CONFIDENTIAL: {self.beyond:,} of {self.rows:,} rows lie more than 3 standard errors "
+            f"from the sample: see {self.page}. Whether to publish after looking is a decision "
+            "that depends on the data; epsilon does not cover it."
+        )
+
+
+class Beside(Protocol):
+    """Looks at a release beside the confidential survey, for the confidential folder alone."""
+
+    def see(self, dataset: "SyntheticDataset") -> None:
+        """Every synthetic dataset, as it streams by."""
+
+    def write(
+        self,
+        facts: "ReleaseFacts",
+        survey: "Survey",
+        tables: Mapping[str, Sequence[ReleaseTable]],
+        released: "Released",
+        folder: Path,
+    ) -> tuple[int, int]:
+        """Files in the confidential folder; how many rows are compared, and how many lie far."""
+
+
 @dataclass(frozen=True)
 class ReleaseResult:
-    """Where the files are, the tables in them, and what the ledger adds up to (confidential)."""
+    """Where the files are, the tables in them, and what the ledger adds up to (confidential).
+
+    ``adequacy``: what a look beside the sample found, None where nobody looked.
+    """
 
     out: Path
     confidential: Path
     tables: Mapping[str, Sequence[ReleaseTable]]
     warnings: tuple[str, ...]
     ledger: LedgerSummary
+    adequacy: Adequacy | None = field(default=None, repr=False)
 
 
 def release(
@@ -48,6 +102,7 @@ def release(
     overwrite: bool = False,
     seed: int | None = None,
     progress: Progress | None = None,
+    beside: Beside | None = None,
 ) -> ReleaseResult:
     """Run the mechanism on a survey and write its private tables and microdata.
 
@@ -67,6 +122,8 @@ def release(
         test and not private. Without it, random numbers come from the operating system.
     progress
         Called with the name of each stage.
+    beside
+        Looks at the release beside the survey; nothing that is published depends on it.
 
     Returns
     -------
@@ -82,13 +139,6 @@ def release(
         exception, but for one thing: from the moment that noisy statistics have drawn their noise
         the confidential folder has the run in its ledger and the noisy numbers, from which the
         same specification and data go on at no further cost.
-
-    Examples
-    --------
-    >>> import surveysynth as ss
-    >>> ss.run_release("missing.toml", "out")
-    Traceback (most recent call last):
-    surveysynth.errors.InputError: there is no specification file missing.toml.
     """
     from surveysynth.spec.build import (
         engine_of,
@@ -126,7 +176,8 @@ def release(
             seeded=facts.test, keeper=None if facts.test else drawn,
         )  # fmt: skip
         with staged(plan) as staging:
-            tables = _write(facts, model, released, staging, streams, say)
+            facts, tables = _write(facts, model, released, staging, streams, say, beside)
+            adequacy = _adequacy(beside, facts, survey, tables, released, staging, plan)
             say(stages.WRITING)
             entries = publish(plan, staging, drawn.entry)
     except SurveySynthError as error:
@@ -134,7 +185,7 @@ def release(
             raise type(error)(f"{error} {drawn.advice}") from None
         raise
     summary = summarise(entries, entry.data_sha256)
-    return ReleaseResult(plan.out, plan.confidential, tables, facts.warnings, summary)
+    return ReleaseResult(plan.out, plan.confidential, tables, facts.warnings, summary, adequacy)
 
 
 def _write(
@@ -144,13 +195,15 @@ def _write(
     staging: Staging,
     streams: "Streams",
     say: Progress,
-) -> Mapping[str, Sequence[ReleaseTable]]:
+    beside: Beside | None,
+) -> "tuple[ReleaseFacts, Mapping[str, Sequence[ReleaseTable]]]":
     """Synthesise, estimate each dataset as it streams by, and fill the temporary folders."""
     from surveysynth.release import files
 
     facts, estimates = private_estimates(
-        facts, model, released.draws, streams.synthesis, say, staging.release
-    )
+        facts, model, released.draws, streams.synthesis, say, staging.release,
+        None if beside is None else beside.see,
+    )  # fmt: skip
     say(stages.DOCUMENTS)
     tables = release_tables(facts.spec, facts.design, estimates)
     files.write_tables(facts, tables, staging.release)
@@ -159,7 +212,27 @@ def _write(
     )
     files.write_published(facts, released.published, streams.entropy, staging.release)
     files.write_confidential(released, staging.confidential, facts.microdata_format)
-    return tables
+    return facts, tables
+
+
+def _adequacy(
+    beside: Beside | None,
+    facts: "ReleaseFacts",
+    survey: "Survey",
+    tables: Mapping[str, Sequence[ReleaseTable]],
+    released: "Released",
+    staging: Staging,
+    plan: BundlePlan,
+) -> Adequacy | None:
+    """What a look beside the sample finds, once everything that is published is written."""
+    if beside is None:
+        return None
+    try:
+        rows, beyond = beside.write(facts, survey, tables, released, staging.confidential)
+    except Exception as error:
+        # Whether there is a release may not depend on how confidential values can be shown.
+        return Adequacy(None, problem=f"{type(error).__name__} at {place_of(error)}")
+    return Adequacy(plan.confidential / ADEQUACY_PAGE, rows, beyond)
 
 
 def private_estimates(
@@ -169,6 +242,7 @@ def private_estimates(
     rng: np.random.Generator,
     say: Progress,
     folder: Path | None = None,
+    see: "Callable[[SyntheticDataset], None] | None" = None,
 ) -> "tuple[ReleaseFacts, Estimates]":
     """What follows the mechanism: the facts, once it is known how data come from its draws, and
     the estimates of ``synthetic_estimates``. It sees nothing confidential."""
@@ -181,7 +255,7 @@ def private_estimates(
         )  # fmt: skip
         facts, draws = facts.with_inference(debiased.record), debiased.draws
     say(stages.SYNTHESIS)
-    return facts, synthetic_estimates(facts, model, draws, rng, folder)
+    return facts, synthetic_estimates(facts, model, draws, rng, folder, see)
 
 
 def synthetic_estimates(
@@ -190,9 +264,10 @@ def synthetic_estimates(
     draws: "PrivateDraws",
     rng: np.random.Generator,
     folder: Path | None,
+    see: "Callable[[SyntheticDataset], None] | None" = None,
 ) -> Estimates:
     """What all synthetic datasets say of the tables; those that are published are written to
-    ``microdata`` in the folder of the release, if one is given."""
+    ``microdata`` in the folder of the release, if one is given. ``see``: called with each."""
     from surveysynth.inference.published import datasets_of
     from surveysynth.release.folder.microdata import MicrodataWriter
 
@@ -207,6 +282,8 @@ def synthetic_estimates(
         replicates_per_draw=spec.privacy.replicates_per_draw,
     ):  # fmt: skip
         estimates.add(dataset)
+        if see is not None:
+            see(dataset)
         if writer is not None and dataset.replicate <= facts.published_replicates:
             writer.write(dataset)
     return estimates

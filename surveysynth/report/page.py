@@ -1,6 +1,7 @@
 """What HTML reports share: their style sheet, and figures inside the page."""
 
 import base64
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -86,3 +87,35 @@ def figure_section(picture: Picture, alt: str) -> str:
         f'<div class="scroll"><img alt="{escape(alt)}" '
         f'src="data:image/png;base64,{data}"></div></section>'
     )
+
+
+def whole_page(title: str, mark: str, body: Sequence[str]) -> str:
+    """A page that needs nothing else, with ``mark`` at its top and end; body: HTML."""
+    inner = "\n".join(
+        [
+            f'<p class="banner">{escape(mark)}</p>',
+            "<main>",
+            *body,
+            "</main>",
+            f'<p class="banner end">{escape(mark)}</p>',
+        ]
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n"
+        f"<style>{PAGE_CSS}</style>\n</head>\n<body>\n{inner}\n</body>\n</html>\n"
+    )
+
+
+def scrolled(caption: str, head: Iterable[str], body: Iterable[str], kind: str) -> str:
+    """A table that scrolls sideways under its first column where the screen is narrow."""
+    return (
+        f'<div class="scroll"><table class="{kind}"><caption>{escape(caption)}</caption>'
+        f"<thead>{''.join(head)}</thead><tbody>{''.join(body)}</tbody></table></div>"
+    )
+
+
+def bullets(notes: Iterable[str]) -> str:
+    """A list of sentences."""
+    return f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>"

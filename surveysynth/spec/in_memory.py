@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth.errors import InputError
-from surveysynth.spec.spec import Spec, validate_spec
+from surveysynth.spec.spec import NO_FILE, Spec, validate_spec
 from surveysynth.survey.outcome import Outcome, needs_general_form
 from surveysynth.survey.transforms import Transform
 
@@ -18,7 +18,7 @@ Sections = Mapping[str, Mapping[str, Any]]
 """Keys by section, as in a file."""
 
 #: In the place of files, which nobody reads.
-NO_FILE, NO_DATA = "specification.toml", "survey.csv"
+NO_DATA = "survey.csv"
 SOURCE = "the tables of this survey"
 #: What a survey has said already.
 _SETTLED = {

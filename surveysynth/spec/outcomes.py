@@ -126,9 +126,14 @@ def _transform(
 
 
 def outcome_problems(
-    survey: SurveySection, synthesizer: SynthesizerSection, sections: Outcomes
+    survey: SurveySection,
+    synthesizer: SynthesizerSection,
+    sections: Outcomes,
+    *,
+    known_model: bool = True,
 ) -> list[str]:
-    """What cannot be in sections of outcomes, or not with this model or sample."""
+    """What cannot be in sections of outcomes, or not with this model or sample; ``known_model``:
+    whether the name of the model is enough to tell what it takes."""
     problems = _section_problems(synthesizer, sections)
     declared = []
     for name in synthesizer.outcome:
@@ -147,7 +152,8 @@ def outcome_problems(
                 f"{centre!r}."
             )
     problems += count_problems(synthesizer, sections)
-    problems += kind_problems(synthesizer, declared)
+    if known_model:
+        problems += kind_problems(synthesizer, declared)
     general = needs_general_form(declared) or bool(synthesizer.grouping)
     if general and survey.psu is not None and survey.design_effect is None:
         problems.append(
@@ -219,6 +225,18 @@ def kind_problems(synthesizer: SynthesizerSection, declared: Sequence[Outcome]) 
 def _able(holds: Any) -> str:
     """The models whose kinds of outcomes satisfy a condition, as a remedy."""
     return "use model = " + " or ".join(repr(m.name) for m in registered() if holds(m.kinds))
+
+
+def label_problems(outcomes: Sequence[Outcome], labelled: Mapping[str, Sequence[str]]) -> list[str]:
+    """Labels, by column, of levels that an outcome does not have."""
+    return [
+        f"labels.{outcome.name}.levels: {code!r} is not among the levels of the outcome, "
+        f"{listing(outcome.levels)}.{nearest(code, outcome.levels)}"
+        for outcome in outcomes
+        if outcome.levels
+        for code in labelled.get(outcome.name, ())
+        if code not in outcome.levels
+    ]
 
 
 def count_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> list[str]:

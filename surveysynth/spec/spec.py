@@ -23,6 +23,7 @@ from surveysynth.spec.outcomes import (
     WEIGHT,
     OutcomeSection,
     declared_outcome,
+    label_problems,
     outcome_problems,
     strict_problems,
 )
@@ -37,6 +38,9 @@ from surveysynth.spec.study import StudySection
 from surveysynth.spec.wording import expected, nearest_choice, shown, where_of
 from surveysynth.survey.outcome import Outcome, needs_general_form
 from surveysynth.survey.transforms import Transform
+
+#: In the place of a file, where the survey is in memory and the model may be an object.
+NO_FILE = "specification.toml"
 
 _SECTIONS: dict[str, type[BaseModel]] = {
     "survey": SurveySection,
@@ -102,8 +106,14 @@ class Spec(BaseModel):
             )
         problems += self._pattern_problems()
         problems += self._group_problems()
-        wrong = outcome_problems(self.survey, synthesizer, self.outcomes)
+        wrong = outcome_problems(
+            self.survey, synthesizer, self.outcomes,
+            known_model=not (synthesizer.is_program and self.path == Path(NO_FILE)),
+        )  # fmt: skip
         problems += wrong or self._statistic_problems()
+        if not wrong:
+            levels = {name: tuple(label.levels) for name, label in self.labels.items()}
+            problems += label_problems(self.declared, levels)
         if not wrong and self.privacy.strict:
             problems += strict_problems(
                 self.survey, synthesizer, self.privacy, self.outcomes, self.public_names,

@@ -96,6 +96,18 @@ class Transform:
         unscaled = np.sinh(transformed) if self.kind == "asinh" else transformed
         return unscaled * self.scale
 
+    def log_slope(self, outcome: FloatArray) -> FloatArray:
+        """Log of the derivative of ``forward``, elementwise: what densities of the outcome and of
+        its transform differ by."""
+        if self.kind == "log":
+            return -np.log(outcome + self.shift)
+        scaled = outcome / self.scale
+        if self.kind == "yeo_johnson":
+            bent = (self.power - 1.0) * np.sign(scaled) * np.log1p(np.abs(scaled))
+        else:
+            bent = -np.log(np.hypot(1.0, scaled)) if self.kind == "asinh" else np.zeros_like(scaled)
+        return np.asarray(bent - np.log(self.scale), dtype=np.float64)
+
     def describe(self, name: str) -> str:
         """The transform as a formula, for statements and codebooks."""
         if self.kind == "log":

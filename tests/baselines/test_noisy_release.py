@@ -15,6 +15,7 @@ from surveysynth._support.types import IntArray
 from surveysynth.baselines import noisy_release as module
 from surveysynth.baselines.noisy_release import DeclaredBounds, contributions, noisy_release
 from surveysynth.errors import InputError, RefusedError
+from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Survey
 from surveysynth.survey.transforms import Transform
 from tests.surveys import good, make_survey
@@ -220,3 +221,22 @@ def test_other_statistics_and_a_missing_library_are_refused(
     monkeypatch.setitem(sys.modules, "opendp.prelude", None)
     with pytest.raises(RefusedError, match=r"pip install 'surveysynth\[opendp\]'"):
         noisy_release(survey(), BOUNDS, epsilon=1.0)
+
+
+def test_binary_outcomes_are_numbers_and_categorical_ones_left_out() -> None:
+    frame = good()
+    frame["works"] = np.where((frame["gender"] == "M") | (frame["age"] > 40), "yes", "no")
+    outcomes = (
+        Outcome("works", "binary", levels=("no", "yes")),
+        Outcome("gender_said", "categorical", levels=("F", "M")),
+    )
+    said = frame.assign(gender_said=frame["gender"])
+    of = Survey.from_frame(said, outcomes=outcomes, weight="weight", by="field")
+    bounds = DeclaredBounds(weight=(1.0, 100.0), outcomes={"works": (0.0, 1.0)})
+    result = released(of, bounds)
+    assert set(result.tables) == {("count", None), ("total", "works"), ("mean", "works")}
+    weight = frame["weight"].clip(1, 100)
+    share = weight[frame["works"] == "yes"].sum() / weight.sum()
+    assert result.tables["mean", "works"]["estimate"][0] == pytest.approx(share, rel=1e-4)
+    assert "left out: gender_said." in result.statement
+    assert "left out" not in released(survey()).statement

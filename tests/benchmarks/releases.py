@@ -2,9 +2,10 @@
 
 ``surveysynth release`` of the example's specification at several n, each in a process of its own,
 imports and all files included: wall and processor seconds, and peak memory. Noisy statistics with
-their defaults of m and datasets, the pseudo-posterior with its own. Results go to ``releases.json``;
-``--n`` and ``--mechanism`` run some of them and keep the others. Ratios of processor seconds of one
-sitting compare the mechanisms; on a shared machine wall seconds say little. Not a test.
+their defaults of m and datasets, the pseudo-posterior with its own. Results go to
+``releases.json``; ``--n`` and ``--mechanism`` run some of them and keep the others. Ratios of
+processor seconds of one sitting compare the mechanisms; on a shared machine wall seconds say
+little. Not a test.
 """
 
 import argparse

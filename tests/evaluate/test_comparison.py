@@ -30,7 +30,8 @@ from surveysynth.spec.spec import load_spec
 from surveysynth.studies.example import write_example
 from surveysynth.survey.transforms import Transform
 
-FILES = {"comparison.csv", "comparison.json", "report.html", "ledger.jsonl", "figures"}
+FILES = {"comparison.csv", "summary.csv", "powers.csv", "comparison.json", "report.html",
+         "ledger.jsonl", "figures"}  # fmt: skip
 MODEL = 'model = "fbs"                  # fbs or fbp'
 
 
@@ -301,6 +302,33 @@ def test_a_model_that_does_not_fit_is_left_out_and_that_is_said(
     assert (frame["method"] == "laplace").sum() == 54
     plain = rows(frame, "count", "sample")
     assert plain["se"][0] > 0  # no public total
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_rows_far_from_the_sample_are_counted_by_method(spec: Path, tmp_path: Path) -> None:
+    write_comparison(spec, tmp_path / "out", seed=3)
+    frame = pd.read_csv(tmp_path / "out" / "comparison.csv")
+    summary = pd.read_csv(tmp_path / "out" / "summary.csv")
+    report = (tmp_path / "out" / "report.html").read_text()
+    counted = []
+    for line in summary.to_dict("records"):
+        table, sample = (
+            rows(frame, line["statistic"], name) for name in (line["method"], "sample")
+        )
+        known = sample["se"] > 1e-6  # the public total has none
+        apart = ((table["estimate"] - sample["estimate"]).abs() / sample["se"])[known].dropna()
+        assert line["compared"] == len(apart)
+        assert line["beyond"] == (apart > 3).sum()
+        assert line["largest"] == pytest.approx(apart.max(), rel=1e-6)
+        assert line["difference"] == pytest.approx(apart.median(), rel=1e-6)
+        if line["method"] != "sample":
+            assert f"<td>{line['beyond']} of {line['compared']}</td>" in report
+        counted.append(line["beyond"])
+    assert max(counted) > 3  # a stand-in knows nothing of the data
+    assert min(counted) == 0
+    powers = pd.read_csv(tmp_path / "out" / "powers.csv")
+    assert len(powers) == 12  # the log, and eleven powers
+    assert "Choosing a power by these numbers is a look at the data" in report
 
 
 @pytest.mark.usefixtures("stand_in")

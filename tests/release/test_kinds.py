@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import surveysynth as ss
 from surveysynth.inference import published as published_module
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.folder.microdata import public_order
@@ -249,3 +250,58 @@ def test_check_prints_kinds_and_public_constants(make_spec: MakeSpec) -> None:
         "Outcome: sector (categorical: 3, 1, none).",
     ):
         assert words in lines
+
+
+def test_an_amount_by_its_section_goes_through_the_model(
+    make_spec: MakeSpec, tmp_path: Path
+) -> None:
+    section = "[outcomes.salary]\nscale = 10000\npower = 0.3\n"
+    release(spec_of(make_spec, section), tmp_path / "out")
+    read = read_release(tmp_path / "out")
+    column = next(each for each in read.codebook["columns"] if each["name"] == "salary")
+    assert column["declared"]["transform"] == "yeo_johnson(salary/10000, power 0.3)"
+    # The guess of the stand-in has residual SD 0.5 about 0 on the scale of the transform.
+    salary = read.dataset(1)["salary"].to_numpy() / 10_000.0
+    size = 1.0 + np.abs(salary)
+    back = np.where(salary < 0, -(size**1.7 - 1.0) / 1.7, (size**0.3 - 1.0) / 0.3)
+    assert 0.4 < back.std() < 0.6
+    assert_recomputes(tmp_path / "out" / "release", r=False)
+
+
+def test_the_adequacy_report_has_shares_of_every_kind(
+    make_spec: MakeSpec, tmp_path: Path, by_hand: Callable[..., Any]
+) -> None:
+    made = by_hand(pair=True)
+    lines = {"survey": "population_size = 30000", "tables": 'statistics = ["count", "proportion"]'}
+    result = ss.release(spec_of(make_spec, **lines), tmp_path / "out")
+    assert result.adequacy is not None
+    assert result.adequacy.page is not None, result.adequacy.problem
+    # Levels keep their texts, which may begin like a formula; "none" is one of them.
+    table = pd.read_csv(
+        tmp_path / "out/confidential/adequacy_shares.csv", keep_default_na=False,
+        dtype={"part": str},
+    ).set_index(["variable", "part"])  # fmt: skip
+    frame, first = frame_of(), made[1, 1]
+    share = first.weight / first.weight.sum()
+    for variable, part, mine, theirs in (
+        ("works", YES, frame["works"] == YES, first.outcome[:, 2] == 1),
+        ("employed", "0", frame["employed"] == 0, first.outcome[:, 3] == 0),
+        ("sector", "none", frame["sector"] == "none", first.outcome[:, 4] == 2),
+        ("sector", "3", frame["sector"] == "3", first.outcome[:, 4] == 0),
+        ("benefit", "at 0", frame["benefit"] == 0, first.outcome[:, 1] == 0),
+        ("benefit", "at 5000", frame["benefit"] == 5000, first.outcome[:, 1] == 5000),
+    ):
+        row = table.loc[(variable, part)]
+        own = frame["weight"][mine].sum() / frame["weight"].sum()
+        assert float(row["sample"]) == pytest.approx(own)
+        assert float(row["synthetic"]) == pytest.approx(share[theirs].sum())
+    # Nobody is in sector 3, so that there is no error to measure by.
+    assert table.loc[("sector", "3"), "difference"] == ""
+    rows = pd.read_csv(tmp_path / "out/confidential/adequacy.csv")
+    of_works = rows[(rows["statistic"] == "proportion") & (rows["outcome"] == "works")]
+    whole = of_works.iloc[0]
+    assert whole["sample"] == pytest.approx(
+        frame["weight"][frame["works"] == YES].sum() / frame["weight"].sum()
+    )
+    page = result.adequacy.page.read_text(encoding="utf-8")
+    assert YES not in page  # escaped

@@ -178,6 +178,14 @@ def test_each_mistake_names_its_section_and_key(keys: str, parts: list[str]) -> 
         assert part in text
 
 
+def test_labels_are_of_levels_that_there_are() -> None:
+    sections = "[outcomes.y]\nkind = 'binary'\nlevels = ['no', 'yes']\n[labels.y]\n"
+    text = refusal(sections + "levels = { yse = 'At work' }")
+    assert "labels.y.levels: 'yse'" in text
+    assert "Did you mean 'yes'" in text
+    assert parse_spec(text_of(sections + "levels = { yes = 'At work' }")).labels["y"].levels
+
+
 def test_the_section_of_the_weight_is_of_the_weight() -> None:
     for keys in ("kind = 'binary'", "transform = 'log'", "levels = ['a', 'b']"):
         text = refusal(f"[outcomes.y]\n[outcomes.weight]\n{keys}")
@@ -309,6 +317,8 @@ def test_a_survey_in_memory_says_the_same() -> None:
     assert survey.design.outcomes == outcomes
     sections = {"tables": {"by": ["field"]}}
     assert spec_of_survey(survey.design, sections).declared == outcomes
+    # A model that is an object says by itself what it takes.
+    assert spec_of_survey(survey.design, {**sections, "synthesizer": {"model": "own.toml"}})
     plain = Survey.from_frame(
         frame, outcome="salary", weight="weight", by="field",
         transforms=Transform("yeo_johnson", scale=1e4, power=0.3),

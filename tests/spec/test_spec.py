@@ -1,6 +1,7 @@
 """The specification file: defaults of the contract, and every mistake in the reader's words."""
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.spec.build import noisy_settings_of
 from surveysynth.spec.spec import Spec, load_spec, parse_spec
 from surveysynth.spec.study import StudySection
 from surveysynth.survey.transforms import Transform
@@ -21,6 +25,21 @@ data = "survey.csv"
 weight = "weight"
 [synthesizer]
 outcome = "salary"
+"""
+
+STRICT_MINIMAL = """
+spec_version = 1
+[survey]
+data = "survey.csv"
+weight = "weight"
+population_size = 1000000000
+[synthesizer]
+outcome = "salary"
+[privacy]
+mechanism = "noisy_statistics"
+[outcomes.salary]
+centre = 20000
+spread = 0.5
 """
 
 # Every key of the contract, at its default where it has one that is built.
@@ -502,3 +521,31 @@ def test_any_values_give_a_spec_or_a_plain_input_error(entries: list[tuple[str, 
         assert spec.privacy.epsilon > 0
         assert spec.privacy.m >= 1
         assert spec.study is None or spec.study.n >= 2
+
+
+@pytest.mark.parametrize(
+    ("n", "given", "expected"),
+    [(1000, "", 10), (500_000, "", 10), (1_000_000, "", 5), (10_000_000, "", 1),
+     (10_000_000, "replicates_per_draw = 10\n", 10), (1_000_000, "m = 50\n", 2)],
+)  # fmt: skip
+def test_datasets_of_a_draw_are_fewer_for_very_many_records(
+    tmp_path: Path, n: int, given: str, expected: int
+) -> None:
+    text = STRICT_MINIMAL.replace("[privacy]\n", f"[privacy]\n{given}")
+    (tmp_path / "spec.toml").write_text(text, encoding="utf-8")
+    privacy = load_spec(tmp_path / "spec.toml").for_records(n).privacy
+    assert privacy.replicates_per_draw == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "plan"),
+    [("", NOISY_PLAN), ("chains = 4\n", replace(NOISY_PLAN, chains=4)),
+     ("draws = 250\nwarmup = 250\n", SamplingPlan(NOISY_PLAN.chains, 250, 250))],
+)  # fmt: skip
+def test_sizes_of_a_fit_are_the_mechanisms_unless_given(
+    tmp_path: Path, lines: str, plan: SamplingPlan
+) -> None:
+    text = STRICT_MINIMAL.replace("[synthesizer]\n", f"[synthesizer]\n{lines}")
+    (tmp_path / "spec.toml").write_text(text, encoding="utf-8")
+    spec = load_spec(tmp_path / "spec.toml")
+    assert spec.plan == noisy_settings_of(spec).plan == plan

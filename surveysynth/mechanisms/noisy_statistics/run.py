@@ -163,12 +163,6 @@ def posterior_draws(
     rng: np.random.Generator,
 ) -> tuple[PrivateDraws, PosteriorRecord]:
     """m draws of the model's parameters given the noisy statistics, and how they came about."""
-    if isinstance(model, GeneralLocation) or isinstance(statistics, LocationStatistics):
-        if not (
-            isinstance(model, GeneralLocation) and isinstance(statistics, LocationStatistics)
-        ):
-            raise InputError("The noisy statistics were made for another model.")
-        return location.posterior_draws(model, design, statistics, settings, rng)
     (result,) = posterior_batch(model, [(design, statistics)], settings, [rng])
     if isinstance(result, RefusedError):
         raise result
@@ -186,6 +180,26 @@ def posterior_batch(
     Their numbers of columns of X and of PSUs must be the same, and their settings. Fits that have
     not converged go on; what a fit gives does not depend on the others.
     """
+    of_blocks = [each for _, each in releases if isinstance(each, LocationStatistics)]
+    if isinstance(model, GeneralLocation) and len(of_blocks) == len(releases):
+        designs = [design for design, _ in releases]
+        return [
+            location.posterior_draws(model, *each, settings, rng)
+            for each, rng in zip(zip(designs, of_blocks, strict=True), rngs, strict=True)
+        ]
+    gaussian = [(d, each) for d, each in releases if isinstance(each, NoisyStatistics)]
+    if len(gaussian) < len(releases):
+        raise InputError(f"These noisy statistics were not made for the model {model.name!r}.")
+    return _gaussian_batch(model, gaussian, settings, rngs)
+
+
+def _gaussian_batch(
+    model: Model,
+    releases: Sequence[tuple[PublicDesign, NoisyStatistics]],
+    settings: NoisySettings,
+    rngs: Sequence[np.random.Generator],
+) -> list[tuple[PrivateDraws, PosteriorRecord] | RefusedError]:
+    """``posterior_batch`` of models with one normal distribution of all records."""
     implied_sample(model)  # refuses a model without such statistics
     results: dict[int, tuple[PrivateDraws, PosteriorRecord] | RefusedError] = {}
     # Where most fits are done the others are better off alone: they come to the same place, since

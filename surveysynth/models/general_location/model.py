@@ -18,9 +18,9 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import ModelBase, Simulated, SimulationKind, require
-from surveysynth.models.general_location import likelihood
+from surveysynth.models.general_location import density, likelihood
 from surveysynth.models.general_location.groups import CovarianceGroups, covariance_groups
-from surveysynth.models.general_location.layout import WEIGHT, Layout
+from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.records import GeneralRecords
 from surveysynth.models.general_location.sampler import Gibbs
 from surveysynth.models.general_location.simulate import Simulation, columns_of
@@ -49,6 +49,7 @@ class GeneralLocation(ModelBase):
     batched = True
     common_random_numbers = True
     takes_discrete = True
+    stan = density.STAN
 
     #: What the form describes, for its title.
     words: ClassVar[str] = ""
@@ -136,11 +137,11 @@ class GeneralLocation(ModelBase):
         """Coefficients of all parts, what groups add to slopes, log residual SDs."""
         matrices = {"logit": "logit_", "slopes": "slopes_"}
         monitored = {
-            group: _joined([v.reshape(*v.shape[:-2], -1) for v in _of_parts(theta, prefix)])
+            group: _joined([v.reshape(*v.shape[:-2], -1) for v in density.of_parts(theta, prefix)])
             for group, prefix in matrices.items()
         }
-        monitored["coefficients"] = _joined(_of_parts(theta, "coefficients_"))
-        monitored["log_residual_sd"] = 0.5 * np.log(_joined(_of_parts(theta, "variance_")))
+        monitored["coefficients"] = _joined(density.of_parts(theta, "coefficients_"))
+        monitored["log_residual_sd"] = 0.5 * np.log(_joined(density.of_parts(theta, "variance_")))
         return {group: values for group, values in monitored.items() if values.size}
 
     def log_lik_blocks(
@@ -151,7 +152,7 @@ class GeneralLocation(ModelBase):
 
     def log_scales(self, theta: Theta) -> FloatArray:
         """Log residual SD of each regression (S, J): the mean of their logs over groups."""
-        variances = _of_parts(theta, "variance_")
+        variances = density.of_parts(theta, "variance_")
         if not variances:
             return super().log_scales(theta)
         return np.stack([0.5 * np.log(v).mean(-1) for v in variances], axis=-1)
@@ -159,7 +160,7 @@ class GeneralLocation(ModelBase):
     def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
         """Other residual SDs, those of all groups by one factor; everything else stays."""
         factor = np.exp(2.0 * (log_scales - self.log_scales(theta)))
-        names = _names(theta, "variance_")
+        names = density.names_of(theta, "variance_")
         moved = {name: theta[name] * factor[:, j, None] for j, name in enumerate(names)}
         return {**theta, **moved}
 
@@ -210,6 +211,21 @@ class GeneralLocation(ModelBase):
                 theta[f"slopes_{part.name}"] = np.zeros((groups, part.earlier.size))
         return theta
 
+    # --- density ------------------------------------------------------------------------------
+
+    def log_density(self, u: FloatArray, stats: GeneralStats) -> tuple[FloatArray, FloatArray]:
+        """Weighted log posterior (...) and gradient (..., d) at u (..., d), as in
+        ``general_location.stan``."""
+        return density.log_density(u, stats, self.priors)
+
+    def constrain(self, u: FloatArray, shape: density.Shape) -> Theta:
+        """Parameters at u (..., d); ``shape`` as of the statistics, (layout, groups)."""
+        return density.constrain(u, shape)
+
+    def unconstrain(self, theta: Theta) -> FloatArray:
+        """Inverse of ``constrain``, (..., d)."""
+        return density.unconstrain(theta)
+
 
 @dataclass(frozen=True)
 class GeneralFBS(GeneralLocation):
@@ -247,17 +263,6 @@ class GeneralFBP(GeneralLocation):
         """E(w | x) in the sample (n,), constant in a cell of X."""
         of_cell = np.exp(self._simulation(theta, design).cell_log_weight())
         return np.asarray(of_cell[design.matrix.cell], dtype=np.float64)
-
-
-def _names(theta: Theta, prefix: str) -> list[str]:
-    """Parameters with a prefix in the order of their parts: outcomes by position, the weight."""
-    parts = {name.removeprefix(prefix) for name in theta if name.startswith(prefix)}
-    outcomes = sorted(int(part) for part in parts - {WEIGHT})
-    return [prefix + str(outcome) for outcome in outcomes] + [prefix + WEIGHT] * (WEIGHT in parts)
-
-
-def _of_parts(theta: Theta, prefix: str) -> list[FloatArray]:
-    return [theta[name] for name in _names(theta, prefix)]
 
 
 def _joined(parts: list[FloatArray]) -> FloatArray:

@@ -51,12 +51,14 @@ class LogitSums:
         mass = self.counts.sum(-1)[:, None]
         return np.asarray(first - (mass * log_total(eta)).sum(-1), dtype=np.float64)
 
-    def slope(self, b: FloatArray) -> FloatArray:
-        """Gradient of ``value``, of the shape of b."""
-        share = shares(self.eta(b))
-        expected = self.counts.sum(-1)[:, None, :, None] * share
-        slope = self.x.swapaxes(-1, -2)[:, None] @ (self.counts[:, None, :, 1:] - expected)
-        return np.asarray(slope.reshape(b.shape), dtype=np.float64)
+    def value_and_slope(self, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """``value`` and its gradient, of the shape of b."""
+        eta, counts = self.eta(b), self.counts[:, None]
+        total, mass = log_total(eta), counts.sum(-1)
+        value = (eta * counts[..., 1:]).sum((-2, -1)) - (mass * total).sum(-1)
+        expected = mass[..., None] * np.exp(eta - total[..., None])
+        slope = self.x.swapaxes(-1, -2)[:, None] @ (counts[..., 1:] - expected)
+        return value, np.asarray(slope.reshape(b.shape), dtype=np.float64)
 
     def information(self, b: FloatArray) -> FloatArray:
         """Minus the second derivatives (B, d, d) at one point a database, b (B, d)."""
@@ -107,7 +109,7 @@ def find_mode(sums: LogitSums, sd: float) -> tuple[FloatArray, FloatArray]:
     value = density(b)
     for _ in range(_STEPS):
         information = sums.information(b) + precision * np.eye(d)
-        slope = sums.slope(b[:, None])[:, 0] - precision * b
+        slope = sums.value_and_slope(b[:, None])[1][:, 0] - precision * b
         step = np.linalg.solve(information, slope[..., None])[..., 0]
         promised = (step * slope).sum(-1)
         length = np.where(promised > _CLOSE, 1.0, 0.0)

@@ -1,90 +1,102 @@
 """Draws of a multinomial logit on weighted counts: chains of many databases, as one batch.
 
 Given the data its posterior is one fixed density. A sweep proposes from the normal about the mode
-(Metropolis-Hastings, independent of where the chain is), and then turns about it on an elliptical
-slice (Murray et al. 2010), which moves whatever the normal is worth: with few records, or none of
-a category. All of it is exact, and a sweep uses as many random numbers whatever is accepted.
+(Metropolis-Hastings, independent of where the chain is), which is nearly the posterior where all
+categories are frequent; and then runs a short Hamiltonian trajectory (Neal 2011) in coordinates
+where that normal is standard, which moves as freely where a category is rare or absent and the
+posterior far from normal. Both are exact and smooth in the counts, and a sweep uses as many random
+numbers whatever is accepted.
 """
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray
+from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.models.parts.logit import LogitSums, find_mode
-from surveysynth.sampling import primitives
 from surveysynth.sampling.streams import Streams
+
+#: Leapfrog steps of a trajectory, of this size give or take ``JITTER`` of it: about a quarter of a
+#: period of the standard normal, after which a position is forgotten.
+STEPS = 5
+STEP = 0.35
+JITTER = 0.4
 
 
 class LogitBlocks:
-    """State b (B x chains, d) of one logit, d = P (C - 1)."""
+    """State of one logit in B = databases x chains: u (B, d), d = P (C - 1), coefficients
+    b = mode + root u."""
 
     def __init__(self, sums: LogitSums, sd: float, rng: Streams) -> None:
         self.rng, self.prior_precision = rng, sd**-2
         self.lead = sums.counts.shape[0], rng.chains
         self.batch, self.d = self.lead[0] * rng.chains, sums.size
-        self.observe(sums)
+        self._expand(sums)
         # Overdispersed starts.
-        noise = rng.standard_normal((self.batch, self.d), 0)
-        self.b = self.mode + 2.0 * self._spread(noise)
-        self.excess = self._excess(self.b)
+        self.u = 2.0 * rng.standard_normal((self.batch, self.d), 0)
+        self.value, self.slope = self._density(self.u)
 
     def observe(self, sums: LogitSums) -> None:
-        """The counts, at the start and where they change between sweeps."""
+        """Other counts, where they change between sweeps: the coefficients stay."""
+        b = self.b
+        self._expand(sums)
+        self.u = (self.factor @ (b - self.mode)[..., None])[..., 0]
+        self.value, self.slope = self._density(self.u)
+
+    def _expand(self, sums: LogitSums) -> None:
         self.sums = sums
         mode, precision = find_mode(sums, self.prior_precision**-0.5)
-        chains = self.rng.chains
-        self.mode = np.repeat(mode, chains, axis=0)
-        self.precision = np.repeat(precision, chains, axis=0)
         factor = np.linalg.cholesky(precision).swapaxes(-1, -2)
         root = np.linalg.solve(factor, np.broadcast_to(np.eye(self.d), factor.shape))
-        self.root = np.repeat(root, chains, axis=0)
-        if hasattr(self, "b"):
-            self.excess = self._excess(self.b)
+        self.mode, self.factor, self.root = (
+            np.repeat(part, self.rng.chains, axis=0) for part in (mode, factor, root)
+        )
 
-    def _spread(self, normals: FloatArray) -> FloatArray:
-        """Deviations (B, d) of the normal about the mode."""
-        return np.asarray((self.root @ normals[..., None])[..., 0], dtype=np.float64)
+    @property
+    def b(self) -> FloatArray:
+        """Coefficients (B, d)."""
+        return np.asarray(self.mode + (self.root @ self.u[..., None])[..., 0])
 
-    def _excess(self, b: FloatArray) -> FloatArray:
-        """Log of the posterior over that normal (B,), up to a constant."""
-        value = self.sums.value(b.reshape(*self.lead, self.d)).reshape(-1)
-        centred = b - self.mode
-        squares = (centred * (self.precision @ centred[..., None])[..., 0]).sum(-1)
-        prior = self.prior_precision * (b * b).sum(-1)
-        return np.asarray(value + 0.5 * (squares - prior), dtype=np.float64)
+    def _density(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Log posterior (B,) up to a constant, and its gradient (B, d), at u."""
+        b = self.mode + (self.root @ u[..., None])[..., 0]
+        value, slope = self.sums.value_and_slope(b.reshape(*self.lead, self.d))
+        value = value.reshape(-1) - 0.5 * self.prior_precision * (b * b).sum(-1)
+        slope = slope.reshape(b.shape) - self.prior_precision * b
+        return value, np.asarray((slope[:, None, :] @ self.root)[:, 0], dtype=np.float64)
 
     def draw_random_numbers(self, c: int) -> None:
         """Random numbers of the next c sweeps."""
         b, rng = self.batch, self.rng
         self.n_proposal = rng.standard_normal((c, b, self.d), 1)
-        self.n_direction = rng.standard_normal((c, b, self.d), 1)
+        self.n_momentum = rng.standard_normal((c, b, self.d), 1)
+        self.u_step = rng.random((c, b), 1)
         self.log_u = np.log(rng.random((c, 2, b), 2))
-        self.u_angle = rng.random((c, primitives.MAX_SHRINKS, b), 2)
 
     def sweep(self, i: int) -> None:
         """One sweep; i counts the sweeps since the numbers were drawn."""
-        proposal = self.mode + self._spread(self.n_proposal[i])
-        excess = self._excess(proposal)
-        accept = self.log_u[i, 0] < excess - self.excess
-        self.b = np.where(accept[:, None], proposal, self.b)
-        self.excess = np.where(accept, excess, self.excess)
-        self._slice(i)
+        proposal = self.n_proposal[i]
+        value, slope = self._density(proposal)
+        ratio = value - self.value + 0.5 * (_squares(proposal) - _squares(self.u))
+        self._move(self.log_u[i, 0] < ratio, proposal, value, slope)
+        self._trajectory(i)
 
-    def _slice(self, i: int) -> None:
-        """An elliptical slice about the mode, the whole batch at a time."""
-        threshold = self.excess + self.log_u[i, 1]
-        centred, direction = self.b - self.mode, self._spread(self.n_direction[i])
-        angle = 2.0 * np.pi * self.u_angle[i, 0]
-        low, high = angle - 2.0 * np.pi, angle.copy()
-        pending = np.ones(self.batch, dtype=bool)
-        for uniform in self.u_angle[i, 1:]:
-            turned = np.cos(angle)[:, None] * centred + np.sin(angle)[:, None] * direction
-            proposal = self.mode + turned
-            excess = self._excess(proposal)
-            taken = pending & (excess >= threshold)
-            self.b = np.where(taken[:, None], proposal, self.b)
-            self.excess = np.where(taken, excess, self.excess)
-            pending &= ~taken
-            if not pending.any():
-                break
-            low, high = np.where(angle < 0, angle, low), np.where(angle < 0, high, angle)
-            angle = low + (high - low) * uniform
+    def _trajectory(self, i: int) -> None:
+        step = STEP * (1.0 + JITTER * (2.0 * self.u_step[i] - 1.0))[:, None]
+        position, slope = self.u, self.slope
+        momentum = self.n_momentum[i] + 0.5 * step * slope
+        for last in [False] * (STEPS - 1) + [True]:
+            position = position + step * momentum
+            value, slope = self._density(position)
+            momentum = momentum + (0.5 if last else 1.0) * step * slope
+        ratio = value - self.value + 0.5 * (_squares(self.n_momentum[i]) - _squares(momentum))
+        self._move(self.log_u[i, 1] < ratio, position, value, slope)
+
+    def _move(
+        self, accept: BoolArray, u: FloatArray, value: FloatArray, slope: FloatArray
+    ) -> None:
+        self.u = np.where(accept[:, None], u, self.u)
+        self.slope = np.where(accept[:, None], slope, self.slope)
+        self.value = np.where(accept, value, self.value)
+
+
+def _squares(vectors: FloatArray) -> FloatArray:
+    return np.asarray((vectors * vectors).sum(-1), dtype=np.float64)

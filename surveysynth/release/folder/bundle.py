@@ -26,11 +26,15 @@ PRIVATE_MODE = 0o700
 
 REALISED_NAME = "realised.json"
 RECORDS_STEM = "records"
+ADEQUACY_PAGE, ADEQUACY_ROWS, ADEQUACY_SHARES = (
+    "adequacy.html", "adequacy.csv", "adequacy_shares.csv",
+)  # fmt: skip
 PRIVACY_NAME = "privacy.json"
 
 _OF_UNRELEASED = frozenset({LEDGER_NAME, PARTIAL_LEDGER, DRAWN})
 _OWN_NAMES = _OF_UNRELEASED | {
-    EARLIER, REALISED_NAME, f"{RECORDS_STEM}.csv", f"{RECORDS_STEM}.parquet"
+    EARLIER, REALISED_NAME, f"{RECORDS_STEM}.csv", f"{RECORDS_STEM}.parquet", ADEQUACY_PAGE,
+    ADEQUACY_ROWS, ADEQUACY_SHARES,
 }  # fmt: skip
 
 

@@ -52,3 +52,12 @@ def to_digits(digits: int) -> Rounding:
 def to_percent(digits: int = 1) -> Rounding:
     """Proportions, as percentages with ``digits`` decimals."""
     return Rounding(10.0**-digits, max(digits, 0), factor=100.0)
+
+
+def show_ratio(value: float) -> str:
+    """A number of standard errors or a ratio, with about three digits."""
+    if not math.isfinite(value):
+        return ABSENT
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    text = f"{abs(value):,.{digits}f}"
+    return f"−{text}" if value < 0 and float(text.replace(",", "")) else text

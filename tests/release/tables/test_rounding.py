@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surveysynth.release.tables.rounding import ABSENT, to_digits, to_multiples, to_percent
+from surveysynth.release.tables.rounding import (
+    ABSENT,
+    show_ratio,
+    to_digits,
+    to_multiples,
+    to_percent,
+)
 
 
 @pytest.mark.parametrize(
@@ -40,3 +46,12 @@ def test_counts_are_multiples_within_half_a_base(value: float, base: int) -> Non
     assert shown % base == 0
     assert abs(shown - value) <= base / 2 * (1 + 1e-9) + 1e-3
     assert math.copysign(1, shown) == 1 or shown != 0
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(3.14159, "3.14"), (-0.55, "−0.55"), (-0.001, "0.00"), (31.4159, "31.4"), (-1234.5, "−1,234"),
+     (float("nan"), "–"), (float("inf"), "–")],
+)  # fmt: skip
+def test_ratios_have_about_three_digits(value: float, shown: str) -> None:
+    assert show_ratio(value) == shown

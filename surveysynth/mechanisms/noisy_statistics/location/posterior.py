@@ -10,27 +10,20 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.location.augmentation import (
-    TRIES,
-    Laws,
     LocationAugmentation,
     LocationTarget,
-    difference,
+    PatternLaw,
 )
-from surveysynth.mechanisms.noisy_statistics.location.reference import Reference
+from surveysynth.mechanisms.noisy_statistics.location.moves import Moves
 from surveysynth.mechanisms.noisy_statistics.location.shape import LocationShape
 from surveysynth.models.general_location.layout import Layout, LogitPart
 from surveysynth.models.general_location.likelihood import Chain
-from surveysynth.models.general_location.regressions import RegressionBlocks
-from surveysynth.models.general_location.stats import regression_from_moments
+from surveysynth.models.general_location.sampler import Gibbs
+from surveysynth.models.general_location.stats import GeneralStats, regression_from_moments
 from surveysynth.models.parts.logit import LogitSums, log_shares
-from surveysynth.models.parts.logit_sampler import LogitBlocks
 from surveysynth.models.parts.sweeps import run_sweeps
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.streams import SWEEPS_AT_ONCE, Streams
-
-#: SDs of steps of log variances, in turn: what noise and sampling leave open is not known to
-#: within a factor.
-STEPS = (0.15, 0.5, 1.5)
 
 
 def sample_noisy(
@@ -78,7 +71,7 @@ class LogitTable:
 
 
 class LocationSweeps:
-    """``thin`` rounds of the augmentation and of the blocks of the model."""
+    """``thin`` rounds of the augmentation and of the model's own sweeps."""
 
     def __init__(
         self,
@@ -94,34 +87,23 @@ class LocationSweeps:
         self.tables = [
             LogitTable(target.shape, part, order) for order, part in enumerate(layout.logits)
         ]
-        counts = self.data.counts
-        self.logits = [
-            LogitBlocks(table.sums(counts), priors["logit_sd"], rng) for table in self.tables
-        ]
-        moments = self.data.moments()
-        self.regressions = [
-            RegressionBlocks(
-                part,
-                regression_from_moments(part, moments, target.shape.groups),
-                layout.grouped,
-                priors,
-                rng,
-            )
-            for part in layout.regressions
-        ]
+        self.model = Gibbs(self._statistics(), priors, rng)
+        self.moves = None
+        if self.model.regressions is not None:
+            self.moves = Moves(self, self.model.regressions)
 
-        self.reference = Reference.of(target, self.regressions)
+    def _statistics(self) -> GeneralStats:
+        """What the model reads, of counts and moments as they are."""
+        groups, moments = self.target.shape.groups, self.data.moments()
+        logits = tuple(table.sums(self.data.counts) for table in self.tables)
+        regressions = tuple(
+            regression_from_moments(part, moments, groups) for part in self.layout.regressions
+        )
+        return GeneralStats(self.layout, logits, regressions)
 
     def state(self) -> Theta:
         """The parameters of the model, as its own sampler names them."""
-        state: Theta = {}
-        for part, logit in zip(self.layout.logits, self.logits, strict=True):
-            state[f"logit_{part.name}"] = logit.b.reshape(
-                logit.batch, part.columns.size, part.own.size
-            )
-        for regression in self.regressions:
-            state |= regression.state()
-        return state
+        return self.model.state()
 
     def draw_random_numbers(self, c: int) -> None:
         """Rounds draw their own numbers: there are ``thin`` of them in a sweep."""
@@ -132,122 +114,30 @@ class LocationSweeps:
             i = self.rounds % SWEEPS_AT_ONCE
             if i == 0:
                 self.data.draw_random_numbers(SWEEPS_AT_ONCE)
-                for logit in self.logits:
-                    logit.draw_random_numbers(SWEEPS_AT_ONCE)
-                for regression in self.regressions:
-                    regression.draw_random_numbers(SWEEPS_AT_ONCE)
-                shape = SWEEPS_AT_ONCE, 2, len(self.regressions), self.batch
-                groups = self.target.shape.groups
-                self.n_scale = self.rng.standard_normal((*shape, groups), 3)
-                self.log_u = np.log(self.rng.random((*shape, groups), 3))
-                width = sum(each.core.shape[1] for each in self.regressions)
-                lead = SWEEPS_AT_ONCE, self.batch
-                self.n_turn = self.rng.standard_normal((*lead, width), 1)
-                self.u_level = self.rng.random(lead, 1)
-                self.u_angle = self.rng.random((SWEEPS_AT_ONCE, TRIES, self.batch), 2)
+                self.model.draw_random_numbers(SWEEPS_AT_ONCE)
+                if self.moves is not None:
+                    self.moves.draw_random_numbers(SWEEPS_AT_ONCE)
             with np.errstate(over="ignore", under="ignore"):
                 self._round(i)
             self.rounds += 1
 
     def _round(self, i: int) -> None:
-        state, cells = self.state(), len(self.target.shape.x_cells)
+        cells = len(self.target.shape.x_cells)
         log_p = np.zeros(self.data.counts.shape)
-        for table, logit in zip(self.tables, self.logits, strict=True):
+        for table, logit in zip(self.tables, self.model.logits, strict=True):
             log_p = log_p + table.log_p(logit.b, cells)
-        self.data.begin(i, lambda pattern: self._law(state, pattern), log_p)
-        if self.target.targets:
-            self._turn(i)
-            for j, regression in enumerate(self.regressions):
-                self._rescale(i, j, regression)
+        self.data.begin(i, self.law(), log_p)
+        if self.moves is not None:
+            self.moves.turn(i)
+            self.moves.rescale(i, self.rounds)
         self.data.finish(i)
-        for table, logit in zip(self.tables, self.logits, strict=True):
-            logit.observe(table.sums(self.data.counts))
-            logit.sweep(i)
-        moments = self.data.moments()
-        for regression in self.regressions:
-            sums = regression_from_moments(
-                regression.part, moments, self.target.shape.groups
-            )
-            regression.observe(sums)
-            regression.sweep(i)
+        self.model.observe(self._statistics())
+        self.model.sweep(i)
 
-    def _turn(self, i: int) -> None:
-        """Coefficients of all regressions with xi and eta held: an elliptical slice about what the
-        noisy moments say of them, about (``Reference``)."""
-        sizes = np.cumsum([each.core.shape[1] for each in self.regressions])[:-1]
-        now = np.concatenate([each.core for each in self.regressions], axis=1)
-        centred = now - self.reference.mean
-        fresh = self.reference.deviation(self.n_turn[i])
-        tau = np.concatenate(
-            [np.repeat(each.tau[:, None], each.core.shape[1], 1) for each in self.regressions], 1
-        )
-
-        def at(cos: FloatArray, sin: FloatArray) -> tuple[FloatArray, Laws, FloatArray]:
-            moved = cos[:, None] * centred + sin[:, None] * fresh
-            core = self.reference.mean + moved
-            for regression, part in zip(self.regressions, np.split(core, sizes, 1), strict=True):
-                regression.core = part
-            state = self.state()
-            laws = self.data.laws_at(lambda pattern: self._law(state, pattern))
-            value = self.data.log_factor(laws).sum(1) - 0.5 * ((core / tau) ** 2).sum(1)
-            return core, laws, value - self.reference.log_density(moved)
-
-        ones = np.ones(self.batch)
-        value = self.data.log_factor(self.data.laws).sum(1) - 0.5 * ((now / tau) ** 2).sum(1)
-        threshold = value - self.reference.log_density(centred) + np.log(self.u_level[i])
-        angle = 2.0 * np.pi * self.u_angle[i, 0]
-        low, high = angle - 2.0 * np.pi, angle.copy()
-        pending, result = ones > 0, now
-        for uniform in self.u_angle[i, 1:]:
-            core, laws, value = at(np.cos(angle), np.sin(angle))
-            inside = pending & (value >= threshold)
-            result = np.where(inside[:, None], core, result)
-            self.data.take(np.broadcast_to(inside[:, None], self.data.shape_of_blocks), laws)
-            pending = pending & ~inside
-            if not pending.any():
-                break
-            low, high = np.where(angle < 0, angle, low), np.where(angle < 0, high, angle)
-            angle = low + (high - low) * uniform
-        for regression, part in zip(self.regressions, np.split(result, sizes, 1), strict=True):
-            regression.core = part
-
-    def _rescale(self, i: int, j: int, regression: RegressionBlocks) -> None:
-        """Residual variances of a regression with xi and eta held: all groups by one factor, and
-        the scale that they are pooled about with them, then each by its own."""
-        width = STEPS[self.rounds % len(STEPS)]
-        if regression.grouped:
-            step = width * self.n_scale[i, 0, j, :, :1]
-            prior = regression.log_pooled_prior(step[:, 0]) - regression.log_pooled_prior(0.0)
-            self._move(i, 0, j, regression, step, prior[:, None], jointly=True)
-        step = width * self.n_scale[i, 1, j]
-        prior = regression.log_variance_prior(step) - regression.log_variance_prior(0.0)
-        self._move(i, 1, j, regression, step, prior, jointly=False)
-
-    def _move(
-        self,
-        i: int,
-        which: int,
-        j: int,
-        regression: RegressionBlocks,
-        step: FloatArray,
-        log_prior: FloatArray,
-        *,
-        jointly: bool,
-    ) -> None:
-        """Metropolis step of log variances (B, G) or (B, 1) by ``step``."""
-        old, log_u = regression.variance, self.log_u[i, which, j]
-        regression.variance = old * np.exp(step)
+    def law(self) -> PatternLaw:
+        """Laws of the patterns at the parameters as they are."""
         state = self.state()
-        laws = self.data.laws_at(lambda pattern: self._law(state, pattern))
-        ratio = difference(self.data.log_factor(laws), self.data.log_factor(self.data.laws))
-        if jointly:
-            ratio, log_u = ratio.sum(1, keepdims=True), log_u[:, :1]
-        accept = np.broadcast_to(log_u < ratio + log_prior, old.shape)
-        regression.variance = np.where(accept, regression.variance, old)
-        if jointly:
-            scale = np.exp(0.5 * step[:, 0])
-            regression.s_0 = np.where(accept[:, 0], regression.s_0 * scale, regression.s_0)
-        self.data.take(accept, laws)
+        return lambda pattern: self._law(state, pattern)
 
     def _law(self, state: Theta, pattern: int) -> tuple[FloatArray, FloatArray]:
         """Coefficients (B, G, width, q) and covariances (B, G, q, q) of a pattern's columns."""

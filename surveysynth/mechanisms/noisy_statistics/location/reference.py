@@ -6,14 +6,13 @@ the chains' starts, which follow from what is published. It need not be right: w
 slices are shorter.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.noisy_statistics.location.augmentation import LocationTarget
-from surveysynth.models.general_location.regressions import RegressionBlocks
+from surveysynth.models.general_location.regressions import Regressions
 
 
 @dataclass(frozen=True, repr=False)
@@ -25,18 +24,16 @@ class Reference:
     roots: tuple[FloatArray, ...]
 
     @classmethod
-    def of(
-        cls, target: LocationTarget, regressions: Sequence[RegressionBlocks]
-    ) -> "Reference":
+    def of(cls, target: LocationTarget, regressions: Regressions) -> "Reference":
         """From the sums that the regressions started with."""
         noise = _noise_by_group(target)
         means, roots = [], []
-        for regression in regressions:
+        for regression, start in zip(regressions.parts, regressions.scales.variance, strict=True):
             part, sums = regression.part, regression.sums
             own = target.spread[part.position]
             columns = np.concatenate([part.columns, target.shape.width + part.earlier])
             of_noise = noise[:, columns[:, None], columns] * own * own
-            variance = np.maximum(regression.variance, 0.05 * own * own)
+            variance = np.maximum(start, 0.05 * own * own)
             total = sums.gram * variance[..., None, None] + of_noise
             size = total.shape[-1]
             ridge = 1e-9 * np.einsum("bgii->bg", total).max(1)[:, None, None, None]

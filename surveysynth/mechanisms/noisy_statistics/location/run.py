@@ -90,9 +90,9 @@ def posterior_draws(
     statistics: LocationStatistics,
     settings: NoisySettings,
     rng: np.random.Generator,
-) -> tuple[PrivateDraws, PosteriorRecord]:
+) -> tuple[PrivateDraws, PosteriorRecord] | RefusedError:
     """m draws given the noisy statistics, and how they came about; chains that have not converged
-    go on. Raises ``RefusedError`` where they never do."""
+    go on. Where they never do: why there are none."""
     plan = settings.plan
     target = LocationTarget.of(
         shape_of(model, design), design.matrix.cell, [statistics], plan.chains
@@ -101,13 +101,11 @@ def posterior_draws(
     sweeps = LocationSweeps(layout, target, model.priors, streams, THINNINGS[0])
     # Every chain is a database of its own to the sampler.
     plan = replace(plan, chains=1)
-    refusals = []
     for thinning in THINNINGS:
         sweeps.thin = thinning
         theta = {name: values[:, 0] for name, values in run_sweeps(sweeps, plan).items()}
         result = judged(model, theta, settings, thinning)
         if not isinstance(result, RefusedError):
-            return result
-        refusals.append(result)
+            break
         plan = replace(plan, warmup=0)
-    raise refusals[-1]
+    return result

@@ -1,0 +1,122 @@
+// The general location model as a chain: multinomial logits of the discrete parts, regressions of
+// the amounts and of the log weight, whose variances and slopes may differ by group; each record
+// raised to its risk weight. The data are weighted counts, and sums of squares and products by
+// group about a fit. Arrays of all parts stand end to end, rows first.
+functions {
+#include functions/half_student_t.stan
+  int products(array[] int a, array[] int b) {
+    int total = 0;
+    for (i in 1 : size(a)) total += a[i] * b[i];
+    return total;
+  }
+  // A matrix of r rows and c columns that starts after element "first".
+  matrix rows_from(vector flat, int first, int r, int c) {
+    return to_matrix(segment(flat, first + 1, r * c), r, c, 0);
+  }
+}
+data {
+  int<lower=0> L; // logits
+  array[L] int<lower=1> logit_outcome; // position of the outcome
+  array[L] int<lower=1> P; // columns
+  array[L] int<lower=1> Q; // categories but the first
+  array[L] int<lower=1> T; // distinct rows
+  array[products(T, P)] real x; // distinct rows of each
+  array[products(T, Q) + sum(T)] real<lower=0> counts; // sums of alpha by row and category
+  int<lower=0> J; // regressions
+  array[J] int<lower=0> regression_outcome; // zero: the log weight
+  int<lower=1> G; // groups
+  int<lower=0, upper=1> grouped;
+  array[J] int<lower=1> C; // columns
+  array[J] int<lower=0> D; // of which the last differ by group
+  array[J, G] real<lower=0> total; // sums of alpha
+  array[G * products(C, C)] real gram; // U'AU by group
+  array[sum(C)] real fit; // b near the solution of U'AU b = U'Az
+  array[G * sum(C)] real cross; // U'A(z - U fit) by group
+  array[J, G] real<lower=0> residual; // its weighted sum of squares
+  real<lower=0> logit_sd; // scales of the priors
+  real<lower=0> coefficient_scale;
+  real<lower=0> residual_scale;
+  real<lower=0> slope_scale;
+  real<lower=0> pooling_df;
+}
+transformed data {
+  real df = 3;
+  int with_slopes = 0;
+  for (j in 1 : J) with_slopes += D[j] > 0;
+}
+parameters {
+  vector[products(P, Q)] logit_b;
+  vector[sum(C)] core;
+  vector<lower=0>[J] tau;
+  matrix<lower=0>[G, J] sd;
+  vector<lower=0>[grouped * J] s_0;
+  vector<lower=0>[grouped * J] nu;
+  vector[G * sum(D)] slopes;
+  vector<lower=0>[with_slopes] t;
+}
+model {
+  int first = 0;
+  int first_x = 0;
+  int first_count = 0;
+  for (l in 1 : L) {
+    matrix[T[l], P[l]] z = rows_from(to_vector(x), first_x, T[l], P[l]);
+    matrix[T[l], Q[l] + 1] n = rows_from(to_vector(counts), first_count, T[l], Q[l] + 1);
+    matrix[T[l], Q[l]] eta = z * rows_from(logit_b, first, P[l], Q[l]);
+    for (i in 1 : T[l]) {
+      row_vector[Q[l] + 1] of_row = append_col(0, eta[i]);
+      target += dot_product(n[i], of_row - log_sum_exp(of_row));
+    }
+    first += P[l] * Q[l];
+    first_x += T[l] * P[l];
+    first_count += T[l] * (Q[l] + 1);
+  }
+  target += normal_lpdf(logit_b | 0, logit_sd);
+
+  int at = 0;
+  int at_gram = 0;
+  int at_cross = 0;
+  int at_slope = 0;
+  int k = 0;
+  for (j in 1 : J) {
+    int c = C[j];
+    vector[c] b = segment(core, at + 1, c);
+    for (g in 1 : G) {
+      vector[c] shift = b - to_vector(segment(fit, at + 1, c));
+      if (D[j] > 0) {
+        shift[c - D[j] + 1 : c] += segment(slopes, at_slope + 1, D[j]);
+        at_slope += D[j];
+      }
+      vector[c] score = to_vector(segment(cross, at_cross + 1, c));
+      real squares = residual[j, g] - 2 * dot_product(score, shift)
+                     + quad_form(rows_from(to_vector(gram), at_gram, c, c), shift);
+      target += -total[j, g] * (0.5 * log(2 * pi()) + log(sd[g, j]))
+                - 0.5 * squares / square(sd[g, j]);
+      at_gram += c * c;
+      at_cross += c;
+    }
+    target += normal_lpdf(b | 0, tau[j]);
+    if (D[j] > 0) {
+      k += 1;
+      target += normal_lpdf(segment(slopes, at_slope - G * D[j] + 1, G * D[j]) | 0, t[k]);
+    }
+    if (grouped) {
+      // A density of the variance, and the Jacobian of the square.
+      target += scaled_inv_chi_square_lpdf(square(col(sd, j)) | nu[j], s_0[j])
+                + sum(log(2 * col(sd, j)));
+    } else {
+      target += half_student_t_lpdf(col(sd, j) | df, residual_scale);
+    }
+    at += c;
+  }
+  target += half_student_t_lpdf(tau | df, coefficient_scale);
+  target += half_student_t_lpdf(t | df, slope_scale);
+  target += half_student_t_lpdf(s_0 | df, residual_scale);
+  target += half_student_t_lpdf(nu | 1, pooling_df);
+}
+generated quantities {
+  // Which parts there are: outcome and sizes, for whoever reads the draws.
+  array[L, 3] int logit_parts;
+  array[J, 3] int regression_parts;
+  for (l in 1 : L) logit_parts[l] = {logit_outcome[l], P[l], Q[l]};
+  for (j in 1 : J) regression_parts[j] = {regression_outcome[j], C[j], D[j]};
+}

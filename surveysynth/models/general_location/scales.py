@@ -1,0 +1,174 @@
+"""Scales of all regressions of the general location model, side by side.
+
+The regressions are independent given the data; what they have in common is worked out for all of
+them at once, in arrays (J, B) of J regressions in B chains: small arrays cost by their number.
+Everything here is exact, given what ``regressions`` knows of the coefficients.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from scipy.special import gammainccinv, gammaln
+
+from surveysynth._support.types import FloatArray
+from surveysynth.models.parts.coefficient_prior import HALF_T_DF
+from surveysynth.sampling import primitives
+from surveysynth.sampling.streams import Streams
+
+#: Half of the bracket of slices on the logs of scales, about their prior's. Farther out a half-t
+#: on a log scale has fallen below exp(-40).
+BRACKET = 42.0
+#: Bracket of log nu: little more than 1e-8 of the half-Cauchy lies outside, where a single
+#: variance has no bounds that mean anything, or all variances are one.
+LOG_NU = (-15.0, 20.0)
+#: Variances are kept within these: of a group without records they can be anything.
+VARIANCES = (1e-200, 1e200)
+#: Slices of a sweep: tau, t, s_0, nu.
+_TAU, _T, _POOLED, _NU = range(4)
+
+
+class Scales:
+    """tau (J, B), t (J, B), s_0 and nu (J, B), variance (J, B, g); without groups (g = 1) the
+    residual scale itself has the prior of s_0."""
+
+    def __init__(
+        self,
+        spread: FloatArray,
+        size: FloatArray,
+        groups: int,
+        grouped: bool,
+        priors: Mapping[str, float],
+        rng: Streams,
+    ) -> None:
+        """Overdispersed starts about residual variances ``spread`` and mean squares ``size`` of
+        coefficients, (J, B) both."""
+        self.priors, self.rng, self.grouped = priors, rng, grouped
+        self.j, self.batch = spread.shape
+        jitter = rng.standard_normal((4, self.j, self.batch), 2)
+        inflation = rng.standard_normal((self.j, self.batch, groups), 1)
+        self.variance = spread[..., None] * np.exp(0.2 * inflation)
+        self.tau = (np.sqrt(size) + 1e-3) * np.exp(0.5 + 0.5 * jitter[0])
+        self.s_0 = np.sqrt(spread) * np.exp(0.2 * jitter[1])
+        self.nu = 20.0 * np.exp(0.5 * jitter[2])
+        self.t = 0.1 * priors["slope_scale"] * np.exp(0.5 * jitter[3])
+
+    def draw_random_numbers(self, c: int) -> None:
+        """Random numbers of the next c sweeps."""
+        rng, shape = self.rng, (self.j, self.batch)
+        groups = self.variance.shape[-1]
+        self.u_tau = rng.random((c, 2, *shape), 3)
+        self.u_level = rng.random((c, 4, *shape), 3)
+        self.u_slice = rng.random((c, 4, primitives.MAX_SHRINKS, *shape), 4)
+        self.u_variance = rng.random((c, 2, *shape, groups), 3)
+
+    def update_tau(self, i: int, columns: FloatArray, squares: FloatArray) -> None:
+        """tau given b: columns (J, 1) of each, sums of squares (J, B)."""
+        prior = (HALF_T_DF, self.priors["coefficient_scale"])
+        self.tau = primitives.update_scales(
+            self.tau, columns, squares, np.zeros_like(squares), prior, self.u_tau[i]
+        )
+
+    def rescale(self, i: int, quadratic: FloatArray, slope: FloatArray) -> None:
+        """tau given b / tau, in which the likelihood is exp(slope tau - quadratic tau^2 / 2): where
+        b is small, tau creeps given b itself (Yu and Meng 2011)."""
+
+        def log_density(log_tau: FloatArray) -> FloatArray:
+            tau = np.exp(log_tau)
+            return np.asarray(tau * (slope - 0.5 * quadratic * tau), dtype=np.float64)
+
+        self.tau = self._slice(i, _TAU, log_density, self.tau, self.priors["coefficient_scale"])
+
+    def update_t(self, i: int, values: FloatArray, squares: FloatArray) -> None:
+        """t with the slopes summed out, whose likelihoods in coordinates of their own are
+        exp(root(square) d - value d^2 / 2): both (J, B, m), zeros where there are fewer."""
+
+        def log_density(log_t: FloatArray) -> FloatArray:
+            square = np.exp(2.0 * log_t)[..., None]
+            grown = 1.0 + square * values
+            result = 0.5 * (square * squares / grown - np.log(grown)).sum(-1)
+            return np.asarray(result, dtype=np.float64)
+
+        self.t = self._slice(i, _T, log_density, self.t, self.priors["slope_scale"])
+
+    def update_variances(self, i: int, total: FloatArray, squares: FloatArray) -> None:
+        """Variances given weighted sums of squares (J, B, g) of ``total`` records (J, B, g)."""
+        if self.grouped:
+            self._pooled(i, 0.5 * total, squares)
+            return
+        prior = (HALF_T_DF, self.priors["residual_scale"])
+        scale = primitives.update_scales(
+            np.sqrt(self.variance), total, squares, np.zeros_like(squares), prior,
+            self.u_variance[i],
+        )  # fmt: skip
+        self.variance = scale * scale
+
+    def _pooled(self, i: int, half_total: FloatArray, squares: FloatArray) -> None:
+        """s_0 and nu with the variances summed out, given which they creep where nu is large, then
+        the variances."""
+
+        def log_marginal(log_s: FloatArray, log_nu: FloatArray) -> FloatArray:
+            """log p(residuals | s_0, nu) up to a constant: products of t densities."""
+            half = 0.5 * np.exp(log_nu)[..., None]
+            log_scale = (log_nu + 2.0 * log_s)[..., None]
+            rest = np.log1p(squares * np.exp(-log_scale))
+            result = gammaln(half + half_total) - gammaln(half)
+            result = result - half_total * log_scale - (half + half_total) * rest
+            return np.asarray(result.sum(-1), dtype=np.float64)
+
+        log_nu = np.log(self.nu)
+        scale = self.priors["residual_scale"]
+        self.s_0 = self._slice(
+            i, _POOLED, lambda log_s: log_marginal(log_s, log_nu), self.s_0, scale
+        )
+        log_s, df = np.log(self.s_0), self.priors["pooling_df"]
+        self.nu = self._slice(
+            i, _NU, lambda log_nu: log_marginal(log_s, log_nu), self.nu, df, 1.0, LOG_NU
+        )
+        shape = 0.5 * self.nu[..., None] + half_total
+        gamma = np.maximum(gammainccinv(shape, self.u_variance[i, 0]), VARIANCES[0])
+        scaled = 0.5 * (squares + (self.nu * self.s_0**2)[..., None])
+        self.variance = np.clip(scaled / gamma, *VARIANCES)
+
+    def log_variance_prior(self, step: FloatArray | float) -> FloatArray:
+        """Log prior (J, B, g) of each log variance, ``step`` added to it, up to a constant."""
+        log_variance = np.log(self.variance) + step
+        if not self.grouped:
+            return self._log_residual_prior(0.5 * log_variance)
+        half = 0.5 * self.nu[..., None]
+        ratio = self.s_0[..., None] ** 2 * np.exp(-log_variance)
+        return np.asarray(-half * (log_variance + ratio), dtype=np.float64)
+
+    def log_pooled_prior(self, step: FloatArray | float) -> FloatArray:
+        """Log prior (J, B) of log s_0 and all log variances about it, when ``step`` is added to
+        these and half of it to log s_0, up to a constant."""
+        return self._log_residual_prior(np.log(self.s_0) + 0.5 * step)
+
+    def _log_residual_prior(self, log_scale: FloatArray) -> FloatArray:
+        scale = self.priors["residual_scale"]
+        density = primitives.half_t_log_density(np.exp(log_scale), HALF_T_DF, scale)
+        return np.asarray(density + log_scale, dtype=np.float64)
+
+    def _slice(
+        self,
+        i: int,
+        which: int,
+        log_likelihood: Callable[[FloatArray], FloatArray],
+        current: FloatArray,
+        prior_scale: float,
+        df: float = HALF_T_DF,
+        ends: tuple[float, float] | None = None,
+    ) -> FloatArray:
+        """A positive parameter with a half-t prior, by a slice on its logarithm."""
+        centre = np.log(prior_scale)
+        low, high = ends or (centre - BRACKET, centre + BRACKET)
+
+        def log_density(log_value: FloatArray) -> FloatArray:
+            prior = primitives.half_t_log_density(np.exp(log_value), df, prior_scale)
+            return log_likelihood(log_value) + prior + log_value
+
+        return np.exp(
+            primitives.slice_sample(
+                log_density, np.log(current), np.full(current.shape, low),
+                np.full(current.shape, high), self.u_level[i, which], self.u_slice[i, which],
+            )
+        )  # fmt: skip

@@ -1,0 +1,117 @@
+"""The general location model's density: SciPy's densities record by record with every constant,
+gradients by finite differences, and the way to the parameters and back."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from surveysynth._support.types import FloatArray, Theta
+from surveysynth.models.general_location.model import GeneralLocation
+from surveysynth.models.general_location.stats import GeneralStats
+from surveysynth.survey.survey import Confidential, PublicDesign
+from tests.models.general_location.general_cases import (
+    ALL,
+    BENEFIT,
+    BY,
+    INCOME,
+    SICK,
+    WORK,
+    confidential_of,
+    direct_log_lik,
+    draw,
+    general_design,
+    model_for,
+    random_theta,
+)
+
+CASES = {
+    "all kinds": (ALL, (), True),
+    "all kinds by group": (ALL, BY, True),
+    "two amounts by group": ((INCOME, BENEFIT), ("region",), True),
+    "no weight": ((BENEFIT, SICK, INCOME), (), False),
+    "categories alone": ((WORK, SICK), (), False),
+}
+each_case = pytest.mark.parametrize("name", CASES)
+Made = tuple[GeneralLocation, PublicDesign, Confidential, FloatArray, GeneralStats]
+
+
+def made(name: str, n: int = 60) -> Made:
+    outcomes, by, weighted = CASES[name]
+    design = general_design(n, outcomes, weighted=weighted)
+    model = model_for(by, logit_sd=1.5, coefficient_scale=2.0, residual_scale=0.7)
+    theta = draw(random_theta(model, design, 1), 0)
+    simulated = model.simulate(theta, design, np.random.default_rng(4))
+    survey = confidential_of(design, simulated)
+    alpha = np.random.default_rng(5).random(n) * (np.arange(n) % 7 > 0)
+    return model, design, survey, alpha, model.compress(model.records(design, survey), alpha)
+
+
+def points(model: GeneralLocation, statistics: GeneralStats, count: int) -> FloatArray:
+    """u (count, d), of the size that a posterior has."""
+    layout, groups = statistics.shape
+    size = sum(part.columns.size * part.own.size for part in layout.logits)
+    for part in layout.regressions:
+        slopes = part.earlier.size if layout.grouped else 0
+        size += part.width + 1 + groups + 2 * layout.grouped + groups * slopes + (slopes > 0)
+    return 0.5 * np.random.default_rng(6).standard_normal((count, size))
+
+
+def log_prior(model: GeneralLocation, theta: Theta) -> float:
+    """With the Jacobians of logarithms; residual SDs are those of the variances."""
+    priors, total = model.priors, 0.0
+
+    def half_t(value: float, df: float, scale: float) -> float:
+        return float(stats.t.logpdf(value, df, scale=scale) + np.log(2.0) + np.log(value))
+
+    for name, value in theta.items():
+        kind, _, part = name.rpartition("_")
+        if kind == "logit":
+            total += stats.norm.logpdf(value, 0.0, priors["logit_sd"]).sum()
+        elif kind == "coefficients":
+            total += stats.norm.logpdf(value, 0.0, theta[f"coefficient_scale_{part}"]).sum()
+        elif kind == "slopes":
+            total += stats.norm.logpdf(value, 0.0, theta[f"slope_scale_{part}"]).sum()
+        elif kind == "coefficient_scale":
+            total += half_t(float(value), 3.0, priors["coefficient_scale"])
+        elif kind == "slope_scale":
+            total += half_t(float(value), 3.0, priors["slope_scale"])
+        elif kind == "pooled_scale":
+            total += half_t(float(value), 3.0, priors["residual_scale"])
+        elif kind == "pooled_df":
+            total += half_t(float(value), 1.0, priors["pooling_df"])
+        elif f"pooled_df_{part}" in theta:  # variances of groups, by their logarithms' halves
+            nu, scale = theta[f"pooled_df_{part}"], theta[f"pooled_scale_{part}"]
+            of_variance = stats.invgamma.logpdf(value, nu / 2, scale=nu * scale**2 / 2)
+            total += (of_variance + np.log(2.0 * value)).sum()
+        else:
+            total += half_t(float(np.sqrt(value[0])), 3.0, priors["residual_scale"])
+    return total
+
+
+@each_case
+def test_density_is_the_weighted_sum_over_records_and_the_prior(name: str) -> None:
+    model, design, survey, alpha, statistics = made(name)
+    u = points(model, statistics, 3)
+    value, _ = model.log_density(u, statistics)
+    for s in range(3):
+        theta = model.constrain(u[s], statistics.shape)
+        expected = alpha @ direct_log_lik(model, theta, design, survey) + log_prior(model, theta)
+        np.testing.assert_allclose(value[s], expected, rtol=1e-9)
+
+
+@each_case
+def test_gradient_is_that_of_finite_differences(name: str) -> None:
+    model, _, _, _, statistics = made(name)
+    (u,) = points(model, statistics, 1)
+    step = 1e-6 * np.eye(u.size)
+    after, before = (model.log_density(u + sign * step, statistics)[0] for sign in (1, -1))
+    gradient = model.log_density(u, statistics)[1]
+    scale = np.abs(gradient).max()
+    np.testing.assert_allclose(gradient / scale, (after - before) / 2e-6 / scale, atol=2e-7)
+
+
+@each_case
+def test_unconstrain_is_the_way_back(name: str) -> None:
+    model, _, _, _, statistics = made(name)
+    u = points(model, statistics, 4)
+    np.testing.assert_allclose(model.unconstrain(model.constrain(u, statistics.shape)), u)
