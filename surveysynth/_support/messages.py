@@ -50,3 +50,12 @@ def no_fixed_point(risk: str) -> str:
         f"weighted fit itself; for risk = {risk!r} use weights = 'linear', with reweight = true "
         "to bring record bounds up to the target."
     )
+
+
+def no_peak() -> str:
+    """Where origin = 'peak' has no meaning, and the remedy."""
+    return (
+        "origin = 'peak' is for fixed-point weights without truncation; linear weights and "
+        "truncation are the papers', whose |log-likelihood| is that of the density. Leave out "
+        "origin, or set origin = 'density'."
+    )

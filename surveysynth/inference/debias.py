@@ -1,7 +1,9 @@
-"""Debiased draws: what down-weighting did to the residual scales, found by simulation and undone.
+"""Debiased draws: what down-weighting did to residual scales and to the odds of levels, found by
+simulation and undone.
 
-Down-weighted tails shrink residual scales, and every log-normal mean with them (methods 8); SDs of
-PSU effects, where a model has them, shrink about as much and follow (``with_log_scales``).
+Down-weighted tails shrink residual scales, and every log-normal mean with them, and rare levels of
+an outcome become rarer (methods 8); SDs of PSU effects, where a model has them, shrink about as
+much as residual scales and follow (``with_log_scales``).
 Indirect inference on the released draws: databases are simulated from them as the sample would have
 been, the whole mechanism is run on each at the same target, and the shift of its posterior mean
 against that of the unweighted fit to the same database is the bias. It is taken off every released
@@ -11,7 +13,7 @@ This is post-processing: only PrivateDraws, PublicDesign and fresh random number
 costs no epsilon, and all that comes out may be published.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,12 +26,16 @@ from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.run import Result, run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import own_settings
 from surveysynth.models.base import Model
+from surveysynth.models.debiased import ShiftKind
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import PublicDesign
 
 #: Simulated databases, at least; the same number from each released draw.
 DATABASES = 8
 ROUNDS = 2
+#: One more where odds are shifted: how much scales shrink depends on how many records have the
+#: level that they belong to, which the first round changes.
+MORE_FOR_ODDS = 1
 #: The bias of a residual scale is one of the tails of a single record's density under its cap: it
 #: does not depend on n but through the spread of the posterior, 1/n. Larger designs are simulated
 #: by every so-many-th record of each cell of X.
@@ -38,10 +44,12 @@ MAX_RECORDS = 20_000
 MAX_WARMUP = 150
 #: Simulated runs that must reach the target and converge.
 LEAST_SUCCESS = 0.75
-#: The second round may not move the shift by more than this share of the first, Monte Carlo error
-#: aside, nor may a scale change by more than this factor: else the draws stay as they are.
-MAX_CHANGE = 0.5
-MAX_FACTOR = 2.0
+#: The last round may not move the shift by more than this share of the one before, Monte Carlo
+#: error aside (the bias of odds falls as they rise, which is extrapolated), nor may a scale, or the
+#: odds of a level, change by more than this factor: else the draws stay as they are.
+MAX_CHANGE: Mapping[ShiftKind, float] = {"scale": 0.5, "odds": 0.75}
+MAX_FACTOR: Mapping[ShiftKind, float] = {"scale": 2.0, "odds": 10.0}
+_WHAT: Mapping[ShiftKind, str] = {"scale": "a residual scale", "odds": "the odds of a level"}
 
 Progress = Callable[[str], None]
 
@@ -59,8 +67,11 @@ class DebiasRecord:
         Databases simulated a round, and rounds.
     n_simulated
         Records of each.
+    kinds
+        What was shifted, d of them: "scale", a residual scale, or "odds", those of a level of an
+        outcome against its reference level.
     log_shift, standard_error
-        What was added to the log scales of every draw (d,), zeros where nothing was, and its Monte
+        What was added to their logs in every draw (d,), zeros where nothing was, and its Monte
         Carlo error.
     reason
         In words, where it is not "debiased".
@@ -76,6 +87,7 @@ class DebiasRecord:
     databases: int = 0
     rounds: int = 0
     n_simulated: int = 0
+    kinds: tuple[ShiftKind, ...] = ()
     log_shift: tuple[float, ...] = ()
     standard_error: tuple[float, ...] = ()
     reason: str = ""
@@ -133,7 +145,7 @@ def debias_draws(
     databases
         Simulated a round; rounded up to a multiple of m.
     rounds
-        How often the shift is found again.
+        How often the shift is found again; once more where odds are shifted.
     progress
         Called with the name of the stage.
 
@@ -188,7 +200,8 @@ def debias_many(
     model = model.of(releases[0][0]) if releases else model
     works = [_Work(model, design, draws, databases, rng) for design, draws in releases]
     active = [work for work in works if work.record is None]
-    for _ in range(rounds):
+    rounds += MORE_FOR_ODDS if any("odds" in work.kinds for work in active) else 0
+    for number in range(1, rounds + 1):
         if not active:
             break
         simulated = [database for work in active for database in work.simulate()]
@@ -197,7 +210,7 @@ def debias_many(
         settings = replace(settings, plan=simulated_plan)
         results = run_batch(model, simulated, settings, rng, protects=False)
         for work in active:
-            work.receive(results[: work.databases])
+            work.receive(results[: work.databases], last=number == rounds)
             results = results[work.databases :]
         active = [work for work in active if work.record is None]
     return [work.finish(rounds) for work in works]
@@ -221,10 +234,14 @@ class _Work:
         # Each database keeps its random numbers from round to round: the rounds differ by the
         # shift alone.
         self.seeds = rng.integers(0, 2**63, size=self.databases)
-        self.log_scales = model.log_scales(draws.theta)
-        self.bias = np.zeros(self.log_scales.shape[1])
+        coordinates = model.debiased(draws.theta, self.design)
+        self.logs, self.kinds = coordinates.logs, coordinates.kinds
+        self.limits = np.log([MAX_FACTOR[kind] for kind in self.kinds])
+        self.changes = np.array([MAX_CHANGE[kind] for kind in self.kinds])
+        self.bias = np.zeros(len(self.kinds))
         self.error = np.zeros_like(self.bias)
-        self.previous: FloatArray | None = None
+        # Of each round so far, what was taken off and the bias that was found there.
+        self.rounds: list[tuple[FloatArray, FloatArray]] = []
         self.record: DebiasRecord | None = None
         if not draws.settings.private:
             self.record = DebiasRecord("nothing to debias", reason="nothing was down-weighted")
@@ -239,7 +256,7 @@ class _Work:
 
     def shifted(self) -> PrivateDraws:
         """The released draws less the bias found so far."""
-        theta = self.model.with_log_scales(self.draws.theta, self.log_scales - self.bias)
+        theta = self.model.with_debiased(self.draws.theta, self.logs - self.bias, self.design)
         return replace(self.draws, theta=theta)
 
     def simulate(self) -> list[Database]:
@@ -251,15 +268,13 @@ class _Work:
             simulated = self.model.simulate(
                 theta, self.design, np.random.default_rng(seed), "sample"
             )
-            records = self.model.records_from_simulated(self.design, simulated)
-            outcomes = simulated.outcomes(self.design)
-            result.append(Database(records, self.design.n, outcomes, self.design.frame))
+            result.append(Database.simulated(self.model, self.design, simulated))
         return result
 
-    def receive(self, results: Sequence[Result | RefusedError]) -> None:
+    def receive(self, results: Sequence[Result | RefusedError], *, last: bool) -> None:
         """Take the bias from the runs of one round, or give up."""
         shifts = [
-            fit.mean_log_scales - fit.unweighted_mean_log_scales
+            fit.mean_logs - fit.unweighted_mean_logs
             for _, fit in (each for each in results if isinstance(each, tuple))
         ]
         if len(shifts) < max(2, LEAST_SUCCESS * self.databases):
@@ -268,15 +283,34 @@ class _Work:
                 "converge"
             )
             return
-        self.previous = self.bias if self.error.any() else None
-        self.bias = np.mean(shifts, axis=0)
+        self.rounds.append((self.bias, np.mean(shifts, axis=0)))
         self.error = np.std(shifts, axis=0, ddof=1) / np.sqrt(len(shifts))
-        moved = 0.0 if self.previous is None else np.abs(self.bias - self.previous)
-        size = np.abs(self.bias if self.previous is None else self.previous)
-        if np.any(moved > MAX_CHANGE * size + 4.0 * self.error + 0.02):
+        found = [bias for _, bias in self.rounds]
+        moved = 0.0 if len(found) == 1 else np.abs(found[-1] - found[-2])
+        size = np.abs(found[-1] if len(found) == 1 else found[-2])
+        self.bias = self._bias()
+        if last and np.any(moved > self.changes * size + 4.0 * self.error + 0.02):
             self._give_up("the shift did not settle from round to round")
-        elif np.any(np.abs(self.bias) > np.log(MAX_FACTOR)):
-            self._give_up(f"a residual scale would change by more than a factor {MAX_FACTOR:g}")
+        elif np.any(beyond := np.abs(self.bias) > self.limits):
+            kind = self.kinds[int(np.argmax(beyond))]
+            self._give_up(f"{_WHAT[kind]} would change by more than a factor {MAX_FACTOR[kind]:g}")
+
+    def _bias(self) -> FloatArray:
+        """The bias (d,) of the last round, and of odds where the line through the last two rounds
+        meets what was taken off.
+
+        The rarer a level, the more weight it loses: a round leaves a third of the error of odds.
+        It leaves next to nothing of that of scales.
+        """
+        taken, found = self.rounds[-1]
+        odds = np.array([kind == "odds" for kind in self.kinds])
+        if len(self.rounds) == 1 or not odds.any():
+            return found
+        step, change = taken - self.rounds[-2][0], found - self.rounds[-2][1]
+        told = odds & (np.abs(step) > 4.0 * self.error + 0.02)
+        slope = np.divide(change, step, out=np.zeros_like(found), where=told)
+        slope = np.clip(slope, -self.changes, self.changes)
+        return np.where(told, (found - slope * taken) / (1.0 - slope), found)
 
     def _give_up(self, reason: str) -> None:
         self.record = self._described("not converged", np.zeros_like(self.bias), reason)
@@ -287,6 +321,7 @@ class _Work:
             status,
             databases=self.databases,
             n_simulated=self.design.n,
+            kinds=self.kinds,
             log_shift=tuple(float(value) for value in shift),
             standard_error=tuple(float(value) for value in self.error),
             reason=reason,

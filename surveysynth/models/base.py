@@ -10,6 +10,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
+from surveysynth.models.debiased import Coordinates
 from surveysynth.models.options import Option, check_option, check_priors
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.program import StanProgramSpec
@@ -155,36 +156,24 @@ class Model(Protocol):
         """Weights (n,) of a "sample" dataset as they were drawn: they vary as the survey's did."""
 
     def log_scales(self, theta: Theta) -> FloatArray:
-        """Logs (S, d) of the residual scales that down-weighted tails shrink, d >= 0: what
-        debiasing shifts (methods 8). theta has one leading axis S."""
+        """Logs (S, d) of the residual scales that down-weighted tails shrink, d >= 0. theta has
+        one leading axis S."""
 
     def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
         """theta (leading axis S) with these residual scales (S, d); coefficients and correlations
         stay."""
 
+    def debiased(self, theta: Theta, design: PublicDesign) -> Coordinates:
+        """What debiasing shifts, (S, d): the log scales, and of an outcome with levels the log odds
+        of each but the reference, averaged over the design's records (methods 8.3)."""
+
+    def with_debiased(self, theta: Theta, logs: FloatArray, design: PublicDesign) -> Theta:
+        """theta (leading axis S) with these ``debiased(theta, design).logs``; an intercept moves,
+        other coefficients stay."""
+
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta | None:
         """A guess of theta from public inputs alone, for ``surveysynth check``: residual SD
         ``spread`` of the transformed outcomes. None where there is no telling."""
-
-
-class DensityModel(Model, Protocol):
-    """A model whose weighted log posterior is also there as a function, on the unconstrained
-    parameters of its Stan program, in their order (``sampling.unconstrained``)."""
-
-    @property
-    def priors(self) -> Mapping[str, float]:
-        """Scales of the priors by name (methods 3)."""
-
-    def log_density(self, u: FloatArray, stats: Any) -> tuple[FloatArray, FloatArray]:
-        """Value (...) and gradient (..., d) at u (..., d), for the statistics of one database.
-
-        All constants and Jacobians are in it (Stan's adjust_transform)."""
-
-    def constrain(self, u: FloatArray, shape: tuple[int, int]) -> Theta:
-        """Parameters at u (..., d); shape: (columns of X, columns of z), stats.shape."""
-
-    def unconstrain(self, theta: Theta) -> FloatArray:
-        """Inverse of ``constrain``: (..., d)."""
 
 
 @dataclass(frozen=True)
@@ -332,6 +321,14 @@ class ModelBase(ABC):
     def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
         """theta as it is."""
         return dict(theta)
+
+    def debiased(self, theta: Theta, design: PublicDesign) -> Coordinates:
+        """The log scales."""
+        return Coordinates.of_scales(self.log_scales(theta))
+
+    def with_debiased(self, theta: Theta, logs: FloatArray, design: PublicDesign) -> Theta:
+        """theta with these log scales."""
+        return self.with_log_scales(theta, logs)
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta | None:
         """None: ``surveysynth check`` does not tell whether a target can be reached."""

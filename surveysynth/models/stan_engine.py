@@ -13,7 +13,7 @@ import numpy as np
 from surveysynth._support.resources import stan_directory
 from surveysynth._support.types import DIVERGENT, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import DensityModel
+from surveysynth.models.density_model import DensityModel
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.backends import StanBackend, default_backend
 from surveysynth.sampling.stan.source import StanSource
@@ -69,6 +69,8 @@ class StanEngine:
     drawn_weight = _of_model("drawn_weight")
     log_scales = _of_model("log_scales")
     with_log_scales = _of_model("with_log_scales")
+    debiased = _of_model("debiased")
+    with_debiased = _of_model("with_debiased")
     prior_guess = _of_model("prior_guess")
 
     def __post_init__(self) -> None:

@@ -215,6 +215,7 @@ def settings_of(spec: "Spec") -> "MechanismSettings":
     from surveysynth.sampling.plan import SamplingPlan
 
     privacy, synthesizer = spec.privacy, spec.synthesizer
+    of_papers = synthesizer.inference == "paper"
     return MechanismSettings(
         epsilon=privacy.epsilon,
         m=privacy.m,
@@ -226,6 +227,7 @@ def settings_of(spec: "Spec") -> "MechanismSettings":
         radius=privacy.radius or DEFAULT_RADIUS,
         pattern=privacy.pattern,
         truncate=privacy.truncate,
+        origin=privacy.origin or ("density" if of_papers else None),
         plan=SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws),
     )
 

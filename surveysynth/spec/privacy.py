@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from surveysynth._support.messages import no_fixed_point
+from surveysynth._support.messages import no_fixed_point, no_peak
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS
@@ -29,6 +29,8 @@ LEAST_DRAWS = 10
 class PrivacySection(Section):
     """``[privacy]``: the target epsilon and how it is reached (methods 2, strict).
 
+    origin: None where it is not given; inference as in the papers then has theirs.
+
     radius: of the balls of count-based risks, relative, or of the ball that records are clipped to
     by noisy statistics, in spreads; None where it is not given. replicates_per_draw: of noisy
     statistics, where it is not given, that of a survey of few records (``for_records``).
@@ -45,6 +47,7 @@ class PrivacySection(Section):
     radius: Annotated[float, Field(gt=0)] | None = DEFAULT_RADIUS
     pattern: Names = ()
     truncate: Annotated[float, Field(gt=0, le=1)] = 1.0
+    origin: Literal["density", "peak"] | None = None
     replicates_per_draw: Annotated[int, Field(ge=1, le=1000)] = 4
     delta: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_DELTA
     rho: Annotated[float, Field(gt=0)] | None = None
@@ -52,7 +55,7 @@ class PrivacySection(Section):
 
     _linear_keys: ClassVar[tuple[str, ...]] = ("scale", "shift", "reweight")
     _pseudo_posterior_keys: ClassVar[tuple[str, ...]] = (
-        "risk", "weights", *_linear_keys, "pattern", "truncate"
+        "risk", "weights", *_linear_keys, "pattern", "truncate", "origin"
     )  # fmt: skip
     _noisy_keys: ClassVar[tuple[str, ...]] = ("delta", "rho")
 
@@ -129,6 +132,8 @@ class PrivacySection(Section):
                     f"{', '.join(given)}: only for weights = 'linear', not for "
                     f"weights = {self.weight_map!r}; leave out or set weights = 'linear'."
                 )
+        if self.origin == "peak" and (self.weight_map == "linear" or self.truncate < 1):
+            raise ValueError(no_peak())
         if self.risk not in ("count", "pairwise") and self._not_default(("radius", "pattern")):
             raise ValueError(
                 "radius and pattern: only for risk = 'count' and 'pairwise', not for "

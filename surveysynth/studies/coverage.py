@@ -281,11 +281,14 @@ class CoverageStudy:
 
 
 def paper_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
-    """The published simulation (methods 7) at epsilon 10.8, m = 3, or with ``changes`` of it."""
+    """The published simulation (methods 7) at epsilon 10.8, m = 3, with log-likelihoods measured as
+    in the papers, or with ``changes`` of it."""
     stream = np.random.SeedSequence(seed, spawn_key=(_POPULATION,))
     population = paper_population(np.random.default_rng(stream))
     strict = StrictSettings(PAPER_DECLARED)
-    return CoverageStudy(population, seed=seed, **{"strict": strict, **changes})
+    settings = MechanismSettings(origin="density")
+    given = {"strict": strict, "settings": settings, **changes}
+    return CoverageStudy(population, seed=seed, **given)
 
 
 def two_stage_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:

@@ -36,7 +36,7 @@ from surveysynth.survey.transforms import Transform  # noqa: E402
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "debias_study.json"
 PLAN = SamplingPlan(4, 60, 150)
-SETTINGS = MechanismSettings(epsilon=10.8, m=3, plan=PLAN)
+SETTINGS = MechanismSettings(epsilon=10.8, m=3, plan=PLAN, origin="density")
 MEAN = 20.0
 PHI = 5.0
 
@@ -107,7 +107,7 @@ def study(case: Case) -> dict[str, Any]:
     results = [each for each in finished if isinstance(each, tuple)]
     releases = [(design, private) for private, _ in results]
     debiased = debias_many(model, releases, rng, databases=case.simulated)
-    before = np.array([fit.mean_log_scales - fit.unweighted_mean_log_scales for _, fit in results])
+    before = np.array([fit.mean_logs - fit.unweighted_mean_logs for _, fit in results])
     shift = np.array([each.record.log_shift or np.zeros(before.shape[1]) for each in debiased])
     coefficients = [
         each.draws.theta["beta"] - private.theta["beta"]

@@ -69,7 +69,7 @@ class Runs:
 
     def __call__(self, **settings: Any) -> tuple[Any, list[np.ndarray]]:
         options = MechanismSettings(
-            **{"epsilon": FREE, "m": self.m, "plan": self.plan, **settings}
+            **{"epsilon": FREE, "m": self.m, "plan": self.plan, "origin": "density", **settings}
         )
         survey = self.survey
         private, fit = run(

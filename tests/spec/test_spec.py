@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.build import noisy_settings_of
 from surveysynth.spec.spec import Spec, load_spec, parse_spec
@@ -125,6 +126,19 @@ def test_minimal_spec_has_the_defaults_of_the_contract() -> None:
     assert spec.synthesizer.outcome == ("salary",)
     assert spec.transforms == (Transform("log"),)
     assert spec.margin_label("field") == "All"
+
+
+def test_inference_as_in_the_papers_has_their_origin() -> None:
+    from surveysynth.spec.build import settings_of
+
+    def origin(lines: str, inference: str = "paper") -> str | None:
+        text = with_key("synthesizer", f'inference = "{inference}"', with_key("privacy", lines))
+        return settings_of(parse_spec(text)).origin
+
+    assert origin("m = 3") == "density"
+    assert origin('origin = "peak"') == "peak"
+    assert origin('origin = "density"', "debiased") == "density"
+    assert origin("m = 3", "debiased") == MechanismSettings().origin
 
 
 def test_complete_spec() -> None:
@@ -282,6 +296,9 @@ def test_linear_weights_take_their_keys() -> None:
         ("privacy", "weights = 'linear'\nscale = 0", ["privacy.scale", "greater than 0"]),
         ("privacy", "truncate = 0", ["privacy.truncate", "greater than 0"]),
         ("privacy", "truncate = 1.1", ["privacy.truncate", "not greater than 1"]),
+        ("privacy", 'origin = "mode"', ["privacy.origin", "'density'", "'peak'"]),
+        ("privacy", 'weights = "linear"\norigin = "peak"', ["fixed-point weights", "Leave out"]),
+        ("privacy", 'truncate = 0.9\norigin = "peak"', ["without truncation"]),
         ("privacy", "replicates_per_draw = 0", ["privacy.replicates_per_draw"]),
         ("tables", "by = ['a', 'a']", ["tables.by", "'a' is repeated"]),
         ("tables", "by = 'a'", ["tables.by", "a list", "'a'"]),

@@ -122,8 +122,7 @@ def _trial(
     rng: np.random.Generator,
 ) -> Trial:
     simulated = model.simulate(theta, design, rng, "sample")
-    records = model.records_from_simulated(design, simulated)
-    database = Database(records, design.n, simulated.outcomes(design), design.frame)
+    database = Database.simulated(model, design, simulated)
     (result,) = run_batch(model, [database], settings, rng)
     if isinstance(result, RefusedError):
         return Trial(spread, False, f"{str(result).split(':')[0].split(' (')[0]}.", 0.0)

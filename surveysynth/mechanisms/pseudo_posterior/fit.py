@@ -9,6 +9,8 @@ import pandas as pd
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.mechanisms.pseudo_posterior.risk import RiskData, require_pattern
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.models.base import Model, Simulated
+from surveysynth.survey.survey import PublicDesign
 
 
 @dataclass(frozen=True, repr=False)
@@ -22,23 +24,26 @@ class ConfidentialFit:
     risk_weights
         alpha (n,) in [0, 1]: the share of each record's likelihood that was kept.
     lipschitz_by_record, oscillation_by_record
-        Largest |log-likelihood| of each record over the kept draws, and its range, both weighted.
+        Largest |log-likelihood| of each record over the kept draws, measured from the origin in
+        force, and its range, both weighted.
     unweighted_lipschitz_by_record
         The same before weighting.
     unweighted_bound, realised_bound
         max(Delta, max osc) before and after weighting.
     realised_epsilon, papers_epsilon
-        2 m times the realised bound; 2 m Delta, which leaves the range out.
+        2 m times the realised bound; 2 m Delta, which leaves the range out and is the papers' for
+        origin = "density" alone: None for another.
     search
-        Mean risk weight and bounds of each fit.
+        Mean risk weight and bounds of each fit, and the origin where it is found.
     r_hat, ess
         Worst rank R-hat and bulk ESS by parameter.
     kept_draws, divergent_draws
         Draws left by truncation; divergences, None for a sampler that cannot diverge.
     theta
         All draws.
-    mean_log_scales, unweighted_mean_log_scales
-        Posterior means (d,) of the log scales that debiasing compares.
+    mean_logs, unweighted_mean_logs
+        Posterior means (d,) of the log scales and log odds that debiasing compares; of the scales
+        alone where the database came without its design.
 
     Examples
     --------
@@ -58,17 +63,16 @@ class ConfidentialFit:
     unweighted_bound: float
     realised_bound: float
     realised_epsilon: float
-    papers_epsilon: float
+    papers_epsilon: float | None
     search: tuple[dict[str, float], ...]
     r_hat: dict[str, float]
     ess: dict[str, float]
     kept_draws: int
     divergent_draws: int | None = None  # None: the sampler cannot diverge
     theta: Theta = field(default_factory=dict)
-    # Posterior means (d,) of the model's log scales, weighted and unweighted: what debiasing by
-    # simulation compares, on simulated databases.
-    mean_log_scales: FloatArray = field(default_factory=lambda: np.empty(0))
-    unweighted_mean_log_scales: FloatArray = field(default_factory=lambda: np.empty(0))
+    # Weighted and unweighted: what debiasing by simulation compares, on simulated databases.
+    mean_logs: FloatArray = field(default_factory=lambda: np.empty(0))
+    unweighted_mean_logs: FloatArray = field(default_factory=lambda: np.empty(0))
 
     def to_json_dict(self) -> dict[str, Any]:
         """Scalars and the search, for ``confidential/``; arrays are written apart."""
@@ -76,7 +80,11 @@ class ConfidentialFit:
             "unweighted_bound": self.unweighted_bound,
             "realised_bound": self.realised_bound,
             "realised_epsilon": self.realised_epsilon,
-            "papers_epsilon_2_m_delta": self.papers_epsilon,
+            **(
+                {}
+                if self.papers_epsilon is None
+                else {"papers_epsilon_2_m_delta": self.papers_epsilon}
+            ),
             "effective_records": float(self.risk_weights.sum()),
             "kept_draws": self.kept_draws,
             **({} if self.divergent_draws is None else {"divergent_draws": self.divergent_draws}),
@@ -90,12 +98,19 @@ class ConfidentialFit:
 class Database:
     """One database as the mechanism sees it: the model's ``records``, n of them, and for risk
     measures that look at them the outcomes (n, p) in original units and the frame of public
-    columns."""
+    columns. design: the public half, of which debiasing has to know."""
 
     records: Any
     n: int
     outcome: FloatArray | None = None
     frame: pd.DataFrame | None = None
+    design: PublicDesign | None = None
+
+    @classmethod
+    def simulated(cls, model: Model, design: PublicDesign, dataset: Simulated) -> "Database":
+        """Of a dataset of the design's records on the model's scale."""
+        records = model.records_from_simulated(design, dataset)
+        return cls(records, design.n, dataset.outcomes(design), design.frame, design)
 
     def risks(self, settings: MechanismSettings, lipschitz: FloatArray) -> FloatArray:
         """Risks (n,) in [0, 1] under the measure of ``settings``; lipschitz: f_i (n,).

@@ -10,6 +10,10 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
 
+#: Share of the records whose log-likelihood lies below the "peak". Not the largest of all, which
+#: one record would set.
+PEAK_QUANTILE = 0.98
+
 
 @dataclass(frozen=True, repr=False)
 class LikelihoodExtremes:
@@ -17,6 +21,18 @@ class LikelihoodExtremes:
 
     lowest: FloatArray
     highest: FloatArray
+
+    def peak(self) -> float:
+        """What records near the mode of their density have for a log-likelihood: the quantile
+        ``PEAK_QUANTILE`` over records of the middle of its range over draws (methods 2.2)."""
+        with np.errstate(invalid="ignore"):
+            middle = 0.5 * (self.lowest + self.highest)
+        middle = middle[np.isfinite(middle)]
+        return float(np.quantile(middle, PEAK_QUANTILE)) if middle.size else 0.0
+
+    def measured_from(self, origin: float) -> "LikelihoodExtremes":
+        """Of log_lik + origin: the range stays, the largest absolute value does not."""
+        return LikelihoodExtremes(self.lowest + origin, self.highest + origin)
 
     @property
     def lipschitz(self) -> FloatArray:

@@ -93,4 +93,5 @@ class PseudoPosterior:
             "shift": settings.shift,
             "reweight": settings.reweight,
             "truncate": settings.truncate,
+            "origin": settings.origin,
         }

@@ -31,6 +31,7 @@ from surveysynth.mechanisms.pseudo_posterior.lipschitz import (
 from surveysynth.mechanisms.pseudo_posterior.risk import require_pattern
 from surveysynth.mechanisms.pseudo_posterior.search import (
     FIXED_POINT_TOLERANCE,
+    SAFE_SIDE_SHARE,
     Search,
     search_target,
 )
@@ -55,6 +56,9 @@ PASSING_FITS = 15
 #: of a maximum, and after this many fits a bound somewhat below the window is taken: the safe side.
 NOISY_FITS = 10
 NOISY_LEAST_SHARE = 0.8
+#: From the peak few records may bind, and the bound can go back and forth across the window with
+#: them: after this many fits one somewhat below it is taken.
+FEW_BIND_FITS = 20
 #: Simulated databases protect nobody: fixed-point weights need be exact in root mean square only,
 #: and a bound near the target will do, on either side. Each full step leaves about half of the
 #: distance to the fixed point, in the same direction, since wider posteriors raise the risks:
@@ -140,13 +144,18 @@ class _Run:
         if not kept.all():
             flat = {name: values[kept] for name, values in flat.items()}
         blocks = self.model.log_lik_blocks(flat, self.database.records)
-        extremes = likelihood_extremes(blocks, self.database.n)
+        extremes, from_peak = likelihood_extremes(blocks, self.database.n), {}
+        if self.settings.origin == "peak":
+            # Of every fit its own, since down-weighted tails move the peak.
+            from_peak = {"origin": self.settings.target_bound - extremes.peak()}
+            extremes = extremes.measured_from(from_peak["origin"])
         bounds = weighted_bounds(extremes, self.risk_weights)
         self.history.append(
             {
                 "mean_risk_weight": float(self.risk_weights.mean()),
                 "delta": float(bounds.lipschitz.max()),
                 "oscillation": float(bounds.oscillation.max()),
+                **from_peak,
             }
         )
         return _Fit(theta, kept, extremes, bounds, self.risk_weights)
@@ -161,8 +170,11 @@ class _Run:
         if not self.protects:
             low, high = SIMULATED_WINDOW
             return low * target <= realised <= high * target
-        patient = self.smooth or len(self.history) < NOISY_FITS
-        least = LEAST_SHARE if patient else NOISY_LEAST_SHARE
+        least, fits = LEAST_SHARE, len(self.history)
+        if not self.smooth and fits >= NOISY_FITS:
+            least = NOISY_LEAST_SHARE
+        elif self.settings.origin == "peak" and fits >= FEW_BIND_FITS:
+            least = SAFE_SIDE_SHARE
         return least * target <= realised <= target
 
     def _truncate(self, flat: Theta) -> BoolArray:
@@ -233,7 +245,7 @@ def run(
     require_pattern(settings.measure, design.frame)
     model = model.of(design)
     records = model.records(design, confidential)
-    database = Database(records, design.n, confidential.outcome, design.frame)
+    database = Database(records, design.n, confidential.outcome, design.frame, design)
     (result,) = run_batch(model, [database], settings, rng, progress)
     if isinstance(result, RefusedError):
         raise result
@@ -313,6 +325,7 @@ def _result(run_: _Run) -> Result | RefusedError:
         model.name, {name: values[released] for name, values in flat.items()}, settings
     )
     delta, m = float(fit.bounds.lipschitz.max()), settings.m
+    of_density = settings.origin == "density"
     return private, ConfidentialFit(
         risk_weights=fit.risk_weights,
         lipschitz_by_record=fit.bounds.lipschitz,
@@ -321,22 +334,23 @@ def _result(run_: _Run) -> Result | RefusedError:
         unweighted_bound=unweighted.bounds.realised,
         realised_bound=fit.bounds.realised,
         realised_epsilon=epsilon_of(fit.bounds.realised, m),
-        papers_epsilon=epsilon_of(delta, m),
+        papers_epsilon=epsilon_of(delta, m) if of_density else None,
         search=tuple(run_.history),
         r_hat=r_hat,
         ess=ess,
         kept_draws=int(fit.kept.sum()),
         divergent_draws=None if divergent is None else int(divergent.sum()),
         theta=fit.theta,
-        mean_log_scales=_mean_log_scales(model, fit),
-        unweighted_mean_log_scales=_mean_log_scales(model, unweighted),
+        mean_logs=_mean_logs(model, run_.database, fit),
+        unweighted_mean_logs=_mean_logs(model, run_.database, unweighted),
     )
 
 
-def _mean_log_scales(model: Model, fit: _Fit) -> FloatArray:
+def _mean_logs(model: Model, database: Database, fit: _Fit) -> FloatArray:
     """Posterior means (d,) over the kept draws of what debiasing shifts."""
-    log_scales = model.log_scales({k: v[fit.kept] for k, v in fit.flat().items()})
-    return np.asarray(log_scales.mean(axis=0), dtype=np.float64)
+    theta, design = {k: v[fit.kept] for k, v in fit.flat().items()}, database.design
+    logs = model.log_scales(theta) if design is None else model.debiased(theta, design).logs
+    return np.asarray(logs.mean(axis=0), dtype=np.float64)
 
 
 def release_positions(m: int, plan: SamplingPlan, kept: BoolArray) -> IntArray:

@@ -5,14 +5,17 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from surveysynth._support.messages import no_fixed_point
+from surveysynth._support.messages import no_fixed_point, no_peak
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.base import Settings
 from surveysynth.mechanisms.pseudo_posterior.risk import RiskMeasure, RiskName, risk_measure
 from surveysynth.sampling.plan import SamplingPlan
 
 WeightMap = Literal["fixed_point", "linear"]
+Origin = Literal["density", "peak"]
 
+#: Where log-likelihoods are measured from unless a setting says so.
+DEFAULT_ORIGIN: Origin = "peak"
 #: A release must use at least this share of its target, and never more than all of it.
 LEAST_SHARE = 0.97
 #: Relative: the ball of 50,000 is 40,000 to 60,000 ([S]).
@@ -55,6 +58,11 @@ class MechanismSettings:
         Of the measures "count" and "pairwise".
     truncate
         Quantile of the draws' largest bounds above which draws are dropped (1: none).
+    origin
+        Where log-likelihoods are measured from: "density", from the unit of the density as in the
+        papers, or "peak", from near the mode of the records' densities, which fixed-point weights
+        alone have. None stands for "peak" where weights are the fixed point and no draw is
+        truncated, for "density" else.
     plan
         Size of a fit.
 
@@ -81,6 +89,7 @@ class MechanismSettings:
     absolute_radius: bool = False
     pattern: tuple[str, ...] = ()
     truncate: float = 1.0
+    origin: Origin | None = None
     plan: SamplingPlan = field(default_factory=SamplingPlan)
 
     def __post_init__(self) -> None:
@@ -97,6 +106,7 @@ class MechanismSettings:
         if not 0 < self.truncate <= 1:
             raise InputError(f"truncate must be above 0 and at most 1, got {self.truncate!r}.")
         self._check_linear()
+        self._resolve_origin()
         if self.m > self.kept_draws:
             raise InputError(
                 f"m = {self.m} draws cannot be released from {self.kept_draws} kept draws"
@@ -113,6 +123,16 @@ class MechanismSettings:
             raise InputError(f"weights must be one of {known}, got {self.weights!r}.")
         if self.weights == "fixed_point" and not has_fixed_point:
             raise InputError(no_fixed_point(risk))
+
+    def _resolve_origin(self) -> None:
+        of_papers = self.weights == "linear" or self.truncate < 1
+        if self.origin is None:
+            object.__setattr__(self, "origin", "density" if of_papers else DEFAULT_ORIGIN)
+        if self.origin not in get_args(Origin):
+            known = ", ".join(get_args(Origin))
+            raise InputError(f"origin must be one of {known}, got {self.origin!r}.")
+        if self.origin == "peak" and of_papers:
+            raise InputError(no_peak())
 
     def _check_radius_used(self) -> None:
         given = self.radius != DEFAULT_RADIUS or self.absolute_radius or bool(self.pattern)

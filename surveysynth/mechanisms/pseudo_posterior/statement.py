@@ -1,6 +1,6 @@
 """What a release guarantees and what it does not, in words (methods 2). Public inputs only."""
 
-from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_ORIGIN, MechanismSettings
 from surveysynth.mechanisms.statement import SEEDED, Statement, not_units, public_assumptions
 from surveysynth.models.base import Model, psu_codes
 from surveysynth.survey.survey import PublicDesign
@@ -73,15 +73,31 @@ def _guarantee(settings: MechanismSettings, model: Model) -> tuple[str, ...]:
         "for the release as a whole. Neighbouring databases differ in the outcome and sampling "
         "weight of one record; the number of records and their design variables stay the same.",
         "The likelihood of each record was down-weighted until no record's weighted "
-        "log-likelihood, nor its range, "
+        f"log-likelihood, {_ORIGIN[settings.origin or DEFAULT_ORIGIN]}, nor its range, "
         f"passed the target bound of {settings.target_bound:g} on any of {settings.kept_draws:,} "
         f"posterior draws: epsilon = 2 x m x bound, with m = {settings.m}."
+        + (_REPLACEMENT if settings.origin == "peak" else "")
         + _risk(settings)
         + " The bound was found on "
         "this database over these draws. Asymptotic means that bounds found on databases of n "
         "records contract onto a global bound at the rate of one over the square root of n; at "
         "any finite n the guarantee is not that of strict differential privacy." + truncated,
     )
+
+
+#: Where log-likelihoods are measured from.
+_ORIGIN = {
+    "density": "measured from the unit of its density (origin = density)",
+    "peak": "measured from near the mode of the records' densities (origin = peak)",
+}
+_REPLACEMENT = (
+    " What is said of replacing a record rests on the range alone, which is the same from any "
+    "origin."
+)
+_OWN_ORIGIN = (
+    " So was the origin that log-likelihoods are measured from, which sets weights alone and is "
+    "not published: one record can move it a little, and with it the weights of others."
+)
 
 
 def _effects(design: PublicDesign, model: Model) -> tuple[str, ...]:
@@ -113,7 +129,8 @@ def _not_covered(design: PublicDesign, settings: MechanismSettings) -> tuple[str
         return ("Nothing is covered: there is no epsilon.",)
     items = [
         "The risk weights: epsilon treats them, with their targeting and re-weighting, as fixed, "
-        "though they were computed from the confidential data.",
+        "though they were computed from the confidential data."
+        + (_OWN_ORIGIN if settings.origin == "peak" else ""),
         "That a release was made at all: fits that had not converged or missed the target would "
         "have been refused, and that decision depends on the confidential data.",
         f"Clusters: protection is of single records{not_units(design)}. A household, an employer "

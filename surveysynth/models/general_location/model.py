@@ -18,6 +18,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import ModelBase, Simulated, SimulationKind, require
+from surveysynth.models.debiased import Coordinates, intercept_direction, mean_row
 from surveysynth.models.general_location import density, likelihood
 from surveysynth.models.general_location.groups import CovarianceGroups, covariance_groups
 from surveysynth.models.general_location.layout import Layout
@@ -163,6 +164,30 @@ class GeneralLocation(ModelBase):
         names = density.names_of(theta, "variance_")
         moved = {name: theta[name] * factor[:, j, None] for j, name in enumerate(names)}
         return {**theta, **moved}
+
+    def debiased(self, theta: Theta, design: PublicDesign) -> Coordinates:
+        """Log scales, and the mean log odds over the design's records of each category but the
+        first, where all earlier discrete parts have their first."""
+        row = mean_row(design.matrix)
+        odds = [row @ logit[:, : row.size] for logit in density.of_parts(theta, "logit_")]
+        scales = Coordinates.of_scales(self.log_scales(theta))
+        if not odds:
+            return scales
+        logs = np.concatenate(odds, axis=-1)
+        return scales.joined(Coordinates(logs, ("odds",) * logs.shape[-1]))
+
+    def with_debiased(self, theta: Theta, logs: FloatArray, design: PublicDesign) -> Theta:
+        """Other scales and intercepts of the logits; everything else stays."""
+        moved = logs - self.debiased(theta, design).logs
+        scales = len(density.names_of(theta, "variance_"))
+        result = self.with_log_scales(theta, logs[:, :scales])
+        first = scales
+        for name in density.names_of(theta, "logit_"):
+            logit = theta[name].copy()
+            along, last = intercept_direction(design.matrix), first + logit.shape[-1]
+            logit[:, : along.size] += along[:, None] * moved[:, None, first:last]
+            result[name], first = logit, last
+        return result
 
     # --- simulation ---------------------------------------------------------------------------
 

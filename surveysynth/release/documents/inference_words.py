@@ -21,26 +21,42 @@ def inference_words(record: "DebiasRecord") -> str:
         "Variances come from datasets as the sample would have been, simulated from the same draws."
     )
     if record.debiased:
-        factors = ", ".join(f"{factor:.3f}" for factor in np.exp(record.log_shift))
+        odds = " and makes rare levels of its outcomes rarer" if "odds" in record.kinds else ""
         return (
             "The synthetic data come from debiased draws. Down-weighting shrinks the residual "
-            f"scales of the model; how much was found by running the mechanism on "
+            f"scales of the model{odds}; how much was found by running the mechanism on "
             f"{record.databases} databases of {record.n_simulated:,} records a round, simulated "
-            f"from the released draws and public inputs alone, in {record.rounds} rounds. The "
-            f"scales of every draw were multiplied by {factors}. {variance} Both are "
-            "post-processing and cost no epsilon."
+            f"from the released draws and public inputs alone, in {record.rounds} rounds. "
+            f"{_factors(record)} {variance} Both are post-processing and cost no epsilon."
         )
     if record.status == "not converged":
         return (
             f"WARNING: DEBIASING DID NOT CONVERGE ({record.reason}). The synthetic data come from "
             "the draws as they were released: residual scales are too small, means of skewed "
-            "outcomes with them, and intervals may cover less than they say. A larger epsilon or "
-            f"fewer draws m would help. {variance}"
+            "outcomes with them, rare levels too rare, and intervals may cover less than they "
+            f"say. A larger epsilon or fewer draws m would help. {variance}"
         )
     return (
         f"The draws were not debiased: {record.reason}. {variance} That is post-processing and "
         "costs no epsilon."
     )
+
+
+def _factors(record: "DebiasRecord") -> str:
+    """What the scales and odds of every draw were multiplied by."""
+    sentences = []
+    for kind, subject in (
+        ("scale", "The scales"),
+        ("odds", "The odds of the levels against the first of their outcome"),
+    ):
+        factors = [
+            f"{np.exp(shift):.3f}"
+            for shift, each in zip(record.log_shift, record.kinds, strict=True)
+            if each == kind
+        ]
+        if factors:
+            sentences.append(f"{subject} of every draw were multiplied by {', '.join(factors)}.")
+    return " ".join(sentences)
 
 
 def debias_facts(record: "DebiasRecord") -> dict[str, Any]:

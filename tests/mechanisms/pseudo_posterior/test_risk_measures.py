@@ -154,6 +154,9 @@ class Infinite:
     def __getattr__(self, name):
         return getattr(self.model, name)
 
+    def of(self, design):
+        return self
+
     def compress(self, records, risk_weights):
         self.weights.append(risk_weights)
         return self.model.compress(records, risk_weights)

@@ -23,7 +23,7 @@ from tests.mechanisms.pseudo_posterior.mechanism_cases import (
 pytestmark = pytest.mark.xdist_group("mechanism")  # what its tests share is made once
 
 KINDS = {
-    "fixed_point": {},
+    "fixed_point": {"origin": "density"},
     "linear": {"weights": "linear"},
     "reweighted": {"weights": "linear", "reweight": True},
     "truncated": {"truncate": 0.95},
@@ -65,7 +65,7 @@ def test_the_target_is_reached_and_not_passed(name, kind):
 
 
 def test_weights_are_near_their_fixed_point():
-    _, fit = fitted("fbs")
+    _, fit = fitted("fbs", origin="density")
     matrix = log_lik_matrix("fbs", fit.theta, 1000)
     risk = np.maximum(np.abs(matrix).max(axis=0), np.ptp(matrix, axis=0))
     gap = np.abs(np.log(fit.risk_weights / np.minimum(1.0, 0.985 * 1.8 / risk)))
@@ -78,13 +78,17 @@ def test_weights_are_near_their_fixed_point():
 
 
 def test_a_larger_epsilon_keeps_more_of_the_likelihood():
-    means = [fitted("fbp", epsilon=eps)[1].risk_weights.mean() for eps in (5.4, 10.8, 20.0)]
-    assert means == sorted(means)
+    for origin in ("density", "peak"):
+        fits = [fitted("fbp", epsilon=eps, origin=origin)[1] for eps in (5.4, 10.8, 20.0)]
+        means = [fit.risk_weights.mean() for fit in fits]
+        assert means == sorted(means)
+        for fit, eps in zip(fits, (5.4, 10.8, 20.0), strict=True):
+            assert 0.9 * eps <= fit.realised_epsilon <= eps
 
 
 def test_a_target_above_the_unweighted_bound_leaves_the_weights_at_one():
     for weights in ("fixed_point", "linear"):
-        fit = fitted("fbp", epsilon=200.0, weights=weights)[1]
+        fit = fitted("fbp", epsilon=200.0, weights=weights, origin="density")[1]
         if weights == "fixed_point":
             assert (fit.risk_weights == 1.0).all()
         assert fit.realised_epsilon <= 200.0

@@ -1,0 +1,472 @@
+"""What the origin of the log-likelihood does: ``python -m tests.long_runs.origin_study``.
+
+Four parts under origin = "density" and "peak" at a bound of 1.8 and m = 3. ``tables``: samples of
+the published simulation, their mean risk weight and their tables against the population.
+``one_record``: databases that differ in the outcome or the weight of one record, each through the
+whole search; the log ratio of the two weighted posteriors at draws of both over the stated bound,
+2 x 1.8. ``survey``: mean risk weights and what they do to residual scales in a real survey, and
+``location``: what they do to its mean, and what debiasing would make of that (both left out where
+the file is absent). Some minutes of processor time a part; the result is
+``golden/origin_study.json``, which ``test_origin_study.py`` holds to what is claimed. ``--part
+NAME`` runs single parts and keeps the results of the others.
+"""
+
+import os
+
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+
+import argparse  # noqa: E402
+import json  # noqa: E402
+import time  # noqa: E402
+from collections.abc import Callable, Iterator, Sequence  # noqa: E402
+from dataclasses import dataclass, replace  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Any, get_args  # noqa: E402
+
+import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
+from scipy.special import logsumexp  # noqa: E402
+
+from surveysynth._support.types import FloatArray, Theta  # noqa: E402
+from surveysynth.inference.debias import debias_many  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit, Database  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.run import run_batch  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.settings import (  # noqa: E402
+    MechanismSettings,
+    Origin,
+)
+from surveysynth.models import get_model  # noqa: E402
+from surveysynth.models.base import Model  # noqa: E402
+from surveysynth.models.debiased import (  # noqa: E402
+    Coordinates,
+    intercept_direction,
+    mean_row,
+)
+from surveysynth.models.fbs.model import FBS  # noqa: E402
+from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
+from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
+from surveysynth.studies.batches import run_task  # noqa: E402
+from surveysynth.studies.coverage import CoverageStudy, Task  # noqa: E402
+from surveysynth.studies.designs import SamplingDesign  # noqa: E402
+from surveysynth.studies.measures import measure_cells, summarise_methods  # noqa: E402
+from surveysynth.studies.population import paper_population  # noqa: E402
+from surveysynth.survey.survey import Confidential, PublicDesign, Survey  # noqa: E402
+from surveysynth.survey.transforms import Transform  # noqa: E402
+from tests.long_runs import debias_study  # noqa: E402
+
+REAL = Path(__file__).parents[3] / "shared" / "data" / "ce2015q3.csv"
+GOLDEN = Path(__file__).parents[1] / "golden" / "origin_study.json"
+ORIGINS: tuple[Origin, ...] = get_args(Origin)
+SEED = 29
+M, BOUND = 3, 1.8
+EPSILON = 2.0 * M * BOUND
+#: Samples of each size that tables are made of.
+TABLES = {1000: 16, 300: 16}
+#: Half of the default draws, which is enough for tables and takes half of the time.
+PLAN, DEBIAS_PLAN = SamplingPlan(4, 150, 125), SamplingPlan(2, 100, 250)
+
+
+def settings_of(origin: Origin) -> MechanismSettings:
+    """The mechanism's own settings but for the origin."""
+    return MechanismSettings(epsilon=EPSILON, m=M, origin=origin)
+
+
+def rounded(values: Any) -> Any:
+    """Numbers to four significant digits, whatever holds them."""
+    if isinstance(values, dict):
+        return {key: rounded(value) for key, value in values.items()}
+    if isinstance(values, list | tuple | np.ndarray):
+        return [rounded(value) for value in values]
+    return float(f"{values:.4g}") if isinstance(values, float) else values
+
+
+# --- tables of simulated samples --------------------------------------------------------------
+
+
+def study_of(n: int, model: str, origin: Origin) -> CoverageStudy:
+    """Samples of n records of the published simulation, one population for all."""
+    population = replace(
+        paper_population(np.random.default_rng(SEED)), predictors="field + gender"
+    )
+    return CoverageStudy(
+        population, SamplingDesign(n=n), ("sample", f"{model}_paper", model),
+        replicates=TABLES[n], seed=SEED, settings=replace(settings_of(origin), plan=PLAN),
+        debias_plan=DEBIAS_PLAN, batch=TABLES[n],
+    )  # fmt: skip
+
+
+def tables(n: int, model: str) -> Iterator[dict[str, Any]]:
+    """Mean risk weights and tables of the same samples under each origin."""
+    for origin in ORIGINS:
+        study = study_of(n, model, origin)
+        start = time.process_time()
+        alphas = mean_risk_weights(study, model)
+        parts = [run_task(study, Task(0, group)) for group in ("noise", model)]
+        replicates = pd.concat([part.replicates for part in parts], ignore_index=True)
+        cells = measure_cells(replicates, study.truth())
+        summary = summarise_methods(replicates, cells)
+        found = {
+            f"{row.statistic} {'debiased' if row.method == model else 'as drawn'}": {
+                "coverage": float(row.coverage), "rmse_ratio": float(row.rmse_ratio),
+                "length_ratio": float(row.length_ratio),
+            }
+            for row in summary.itertuples() if row.method != "sample"
+        }  # fmt: skip
+        yield {
+            "n": n, "model": model, "origin": origin, "samples": TABLES[n],
+            "refused": sum(len(part.refusals) for part in parts),
+            "mean_risk_weight": float(np.mean(alphas)), **found,
+            "rmse": rmse_of_rows(cells, model),
+            "seconds": round(time.process_time() - start),
+        }  # fmt: skip
+
+
+def rmse_of_rows(cells: pd.DataFrame, model: str) -> dict[str, float]:
+    """Root mean over rows of squared errors relative to the truth, debiased."""
+    own = cells[(cells["method"] == model) & cells["rmse"].notna()]
+    relative = (own["rmse"] / own["truth"]) ** 2
+    return {str(k): float(np.sqrt(v.mean())) for k, v in relative.groupby(own["statistic"])}
+
+
+def mean_risk_weights(study: CoverageStudy, model: str) -> list[float]:
+    """Of the first samples of a study."""
+    surveys = [study.survey(sample) for sample in range(min(12, study.replicates))]
+    columns = surveys[0].design.matrix.columns
+    made = get_model(model)
+    databases = [
+        Database(made.records(each.design, each.confidential), each.design.n)
+        for each in surveys if each.design.matrix.columns == columns
+    ]  # fmt: skip
+    results = run_batch(made, databases, study.settings, np.random.default_rng(SEED))
+    return [float(each[1].risk_weights.mean()) for each in results if isinstance(each, tuple)]
+
+
+# --- one record replaced ----------------------------------------------------------------------
+
+
+class Alike(np.random.Generator):
+    """Gives every database of a batch the same random numbers: two fits then differ by their
+    data alone."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(np.random.PCG64(seed))
+        self._seed = np.random.default_rng(seed).integers(0, 2**63, size=4)
+
+    def integers(self, *args: Any, **kwargs: Any) -> Any:
+        """Always those."""
+        return self._seed
+
+
+@dataclass(frozen=True)
+class Change:
+    """One record's outcome moved to so many SDs from its fit, its weight times a factor."""
+
+    sds: float | None = None
+    factor: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """In the result."""
+        outcome = "" if self.sds is None else f"outcome {self.sds:+g} SD"
+        weight = "" if self.factor == 1.0 else f"weight x {self.factor:g}"
+        return ", ".join(filter(None, (outcome, weight)))
+
+
+CHANGES = (
+    *(Change(sign * size) for size in (2.0, 4.0, 8.0) for sign in (-1, 1)),
+    Change(factor=50.0), Change(factor=0.02),
+    Change(8.0, 50.0), Change(8.0, 0.02), Change(-8.0, 50.0), Change(-8.0, 0.02),
+)  # fmt: skip
+
+
+def changed(survey: Survey, record: int, change: Change) -> Confidential:
+    """The survey's confidential half with one record replaced."""
+    outcome = survey.confidential.outcome.copy()
+    weight = survey.confidential.sampling_weight
+    transform, x = survey.design.transforms[0], survey.design.matrix
+    if change.sds is not None:
+        z = transform.forward(outcome[:, 0])
+        rows = x.x_cells[x.cell]
+        fit = rows @ np.linalg.lstsq(rows, z, rcond=None)[0]
+        value = transform.inverse(fit[record] + change.sds * np.std(z - fit))
+        count = transform.kind == "identity"
+        outcome[record, 0] = max(0.0, np.round(value)) if count else value
+    if weight is not None and change.factor != 1.0:
+        weight = weight.copy()
+        weight[record] *= change.factor
+    return Confidential(outcome, weight)
+
+
+def places(survey: Survey) -> dict[str, int]:
+    """Records to replace: the one nearest to its fit in the largest and in the smallest cell of
+    X, and of those of highest leverage."""
+    x = survey.design.matrix
+    rows = x.x_cells[x.cell]
+    z = survey.design.transforms[0].forward(survey.confidential.outcome[:, 0])
+    distance = np.abs(z - rows @ np.linalg.lstsq(rows, z, rcond=None)[0])
+    leverage = np.einsum("ij,jk,ik->i", rows, np.linalg.pinv(rows.T @ rows), rows)
+    sizes = np.bincount(x.cell)[x.cell]
+    groups = {
+        "typical": sizes == sizes.max(), "smallest cell": sizes == sizes.min(),
+        "highest leverage": leverage >= leverage.max() * (1 - 1e-9),
+    }  # fmt: skip
+    return {
+        name: int(np.flatnonzero(group)[np.argmin(distance[group])])
+        for name, group in groups.items()
+    }
+
+
+def largest_log_ratio(
+    model: Model, one: tuple[Any, ConfidentialFit], other: tuple[Any, ConfidentialFit]
+) -> float:
+    """max over draws of both of |log xi(theta | D) - log xi(theta | D')|; each side (records,
+    fit), the ratio of normalising constants by Bennett's estimate from the draws of both."""
+    ratios = []
+    for _, fit in (one, other):
+        theta = {name: v.reshape(-1, *v.shape[2:]) for name, v in fit.theta.items()}
+        first, second = (
+            weighted_log_lik(model, theta, records, each.risk_weights)
+            for records, each in (one, other)
+        )
+        ratios.append(first - second)
+    constant = float(np.median(np.concatenate(ratios)))
+    for _ in range(500):
+        upper = logsumexp(-np.logaddexp(0.0, constant - ratios[1]))
+        lower = logsumexp(-np.logaddexp(0.0, ratios[0] - constant))
+        constant += upper - lower
+        if abs(upper - lower) < 1e-9:
+            break
+    return float(np.abs(np.concatenate(ratios) - constant).max())
+
+
+def weighted_log_lik(
+    model: Model, theta: Theta, records: Any, alpha: FloatArray
+) -> FloatArray:
+    """sum_i alpha_i log_lik[s, i], (S,)."""
+    total = np.zeros(next(iter(theta.values())).shape[0])
+    for rows, log_lik in model.log_lik_blocks(theta, records):
+        total += log_lik @ alpha[rows]
+    return total
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """A model, samples of n records, and whether all fits have the same random numbers."""
+
+    model: str
+    n: int
+    samples: int = 1
+    alike: bool = True
+
+    def survey(self, sample: int) -> Survey:
+        """A sample of the published simulation, or counts of the study of debiasing."""
+        if self.model in ("fbs", "fbp", "normal"):
+            return study_of_neighbours(self.n).survey(sample)
+        return counts(self.model, self.n, sample)
+
+
+NEIGHBOURS = (
+    Neighbours("fbs", 1000, samples=3), Neighbours("fbp", 1000, samples=3),
+    Neighbours("fbs", 1000, alike=False), Neighbours("fbp", 1000, alike=False),
+    Neighbours("normal", 1000), Neighbours("poisson", 1000), Neighbours("negative_binomial", 1000),
+    Neighbours("fbs", 300, samples=3), Neighbours("fbp", 300, samples=3),
+)  # fmt: skip
+
+
+def study_of_neighbours(n: int) -> CoverageStudy:
+    """Samples of n records of the published simulation."""
+    population = replace(
+        paper_population(np.random.default_rng(SEED)), predictors="field + gender"
+    )
+    return CoverageStudy(population, SamplingDesign(n=n), ("sample",), seed=SEED + 1)
+
+
+def counts(name: str, n: int, sample: int) -> Survey:
+    """Counts in two groups with weights, from known parameters."""
+    case = debias_study.Case(name, weight=True, n=n)
+    model, design = get_model(name), debias_study.design_of(case)
+    truth = debias_study.truth_of(case, design)
+    rng = np.random.default_rng([SEED, sample])
+    simulated = model.simulate(truth, design, rng, "sample")
+    confidential = Confidential(simulated.outcomes(design), model.drawn_weight(design, simulated))
+    return Survey(design, confidential)
+
+
+def one_record(case: Neighbours) -> Iterator[dict[str, Any]]:
+    """Log ratios over the stated bound under each origin, by record and change."""
+    model = get_model(case.model)
+    for origin in ORIGINS:
+        start = time.process_time()
+        largest: dict[str, float] = {}
+        alphas, refused = [], 0
+        for sample in range(case.samples):
+            survey = case.survey(sample)
+            for where, record in places(survey).items():
+                pairs = log_ratios(model, survey, record, case.alike, origin)
+                for name, ratio in pairs.items():
+                    if ratio is None:
+                        refused += 1
+                    elif name == "mean_risk_weight":
+                        alphas.append(ratio)
+                    else:
+                        key = f"{where}: {name}"
+                        largest[key] = max(largest.get(key, 0.0), ratio)
+        worst = sorted(largest, key=largest.__getitem__, reverse=True)
+        yield {
+            "model": case.model, "n": case.n, "samples": case.samples, "origin": origin,
+            "random_numbers": "alike" if case.alike else "own", "databases": len(largest),
+            "refused": refused, "mean_risk_weight": float(np.mean(alphas)),
+            "largest_over_stated": largest[worst[0]],
+            "median_over_stated": float(np.median(list(largest.values()))),
+            "worst": {name: largest[name] for name in worst[:5]},
+            "seconds": round(time.process_time() - start),
+        }  # fmt: skip
+
+
+def log_ratios(
+    model: Model, survey: Survey, record: int, alike: bool, origin: Origin
+) -> dict[str, float | None]:
+    """Of each change the largest log ratio over 2 x the bound of a draw; None where a run was
+    refused."""
+    halves = [survey.confidential, *(changed(survey, record, change) for change in CHANGES)]
+    design: PublicDesign = survey.design
+    records = [model.records(design, half) for half in halves]
+    databases = [Database(each, design.n) for each in records]
+    rng = Alike(SEED) if alike else np.random.default_rng(SEED)
+    results = run_batch(model, databases, settings_of(origin), rng)
+    if not isinstance(results[0], tuple):
+        return {"": None}
+    base = records[0], results[0][1]
+    found: dict[str, float | None] = {
+        "mean_risk_weight": float(results[0][1].risk_weights.mean())
+    }
+    for change, each, result in zip(CHANGES, records[1:], results[1:], strict=True):
+        done = isinstance(result, tuple)
+        found[change.name] = (
+            largest_log_ratio(model, base, (each, result[1])) / (2.0 * BOUND) if done else None
+        )
+    return found
+
+
+# --- a real survey ----------------------------------------------------------------------------
+
+TRANSFORMS = {
+    "asinh": Transform("asinh", scale=10_000.0),
+    "yeo_johnson .4": Transform("yeo_johnson", scale=10_000.0, power=0.4),
+}
+
+
+def survey_of(transform: Transform) -> Survey:
+    """Income by region and sex."""
+    frame = pd.read_csv(REAL).dropna(subset=["region"])
+    return Survey.from_frame(
+        frame, outcome="income", weight="weight", by=["region", "sex"],
+        population_size=129_000_000, transforms=transform,
+    )  # fmt: skip
+
+
+def real() -> Iterator[dict[str, Any]]:
+    """Mean risk weights, and what they do to residual scales before debiasing."""
+    for (name, transform), model in ((t, m) for t in TRANSFORMS.items() for m in ("fbs", "fbp")):
+        survey, made = survey_of(transform), get_model(model)
+        database = Database(made.records(survey.design, survey.confidential), survey.design.n)
+        for origin in ORIGINS:
+            rng = np.random.default_rng(SEED)
+            (result,) = run_batch(made, [database], settings_of(origin), rng)
+            if not isinstance(result, tuple):
+                raise result
+            fit = result[1]
+            shift = fit.mean_logs - fit.unweighted_mean_logs
+            yield {
+                "transform": name, "model": model, "origin": origin, "n": survey.design.n,
+                "mean_risk_weight": float(fit.risk_weights.mean()),
+                "shift_of_log_scales": shift, "oscillation": float(fit.oscillation_by_record.max()),
+            }  # fmt: skip
+
+
+# --- location ---------------------------------------------------------------------------------
+
+
+class WithLocation(FBS):
+    """FBS of which the mean of the outcome is debiased as well, as log scales are."""
+
+    def debiased(self, theta: Theta, design: PublicDesign) -> Coordinates:
+        """Log scales, and the mean of each column of z but the weight's over the records."""
+        means = mean_row(design.matrix) @ theta["beta"][..., :-1]
+        logs = np.concatenate([self.log_scales(theta), means], axis=-1)
+        return Coordinates.of_scales(logs)
+
+    def with_debiased(self, theta: Theta, logs: FloatArray, design: PublicDesign) -> Theta:
+        """theta with these scales and means."""
+        moved = logs - self.debiased(theta, design).logs
+        outcomes = theta["beta"].shape[-1] - 1
+        scales = logs.shape[-1] - outcomes
+        beta = theta["beta"].copy()
+        along = intercept_direction(design.matrix)
+        beta[..., :outcomes] += along[:, None] * moved[:, None, scales:]
+        return {**self.with_log_scales(theta, logs[:, :scales]), "beta": beta}
+
+
+def location() -> Iterator[dict[str, Any]]:
+    """By how many residual SDs weighting down moved the mean of a real outcome, and by how many
+    debiasing says that it did."""
+    model = WithLocation()
+    for name, transform in TRANSFORMS.items():
+        survey = survey_of(transform)
+        design = survey.design
+        database = Database(model.records(design, survey.confidential), design.n, design=design)
+        for origin in ORIGINS:
+            settings, rng = settings_of(origin), np.random.default_rng(SEED)
+            settings = replace(settings, plan=PLAN)
+            (result,) = run_batch(model, [database], settings, rng)
+            if not isinstance(result, tuple):
+                raise result
+            private, fit = result
+            (made,) = debias_many(model, [(design, private)], rng, plan=DEBIAS_PLAN)
+            sd = float(np.exp(fit.unweighted_mean_logs[0]))
+            yield {
+                "transform": name, "origin": origin, "status": made.record.status,
+                "moved": float((fit.mean_logs - fit.unweighted_mean_logs)[-1]) / sd,
+                "said": -made.record.log_shift[-1] / sd,
+                "standard_error": made.record.standard_error[-1] / sd,
+                "sampling_error": 1.0 / np.sqrt(design.n),
+            }  # fmt: skip
+
+
+# --- the whole --------------------------------------------------------------------------------
+
+
+def parts() -> dict[str, Callable[[], Iterator[dict[str, Any]]]]:
+    """What each part gives, one row at a time."""
+    return {
+        "one_record": lambda: (row for case in NEIGHBOURS for row in one_record(case)),
+        "location": lambda: location() if REAL.is_file() else iter(()),
+        "survey": lambda: real() if REAL.is_file() else iter(()),
+        "tables": lambda: (
+            row for n in TABLES for model in ("fbs", "fbp") for row in tables(n, model)
+        ),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=GOLDEN)
+    parser.add_argument("--part", action="append", choices=list(parts()))
+    given = parser.parse_args(arguments)
+    kept: dict[str, Any] = {}
+    if given.out.exists():
+        kept = json.loads(given.out.read_text(encoding="utf-8"))
+    settings = {"epsilon": EPSILON, "m": M, "bound": BOUND, "seed": SEED}
+    for part in given.part or parts():
+        rows = []
+        for row in parts()[part]():
+            rows.append(rounded(row))
+            print(part, json.dumps(rows[-1]), flush=True)
+            kept = {**kept, "settings": settings, part: rows, "versions": library_versions()}
+            given.out.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
