@@ -44,6 +44,8 @@ class Scales:
         coefficients, (J, B) both."""
         self.priors, self.rng, self.grouped = priors, rng, grouped
         self.j, self.batch = spread.shape
+        #: Variances are kept within these.
+        self.limits = VARIANCES
         jitter = rng.standard_normal((4, self.j, self.batch), 2)
         inflation = rng.standard_normal((self.j, self.batch, groups), 1)
         self.variance = spread[..., None] * np.exp(0.2 * inflation)
@@ -127,7 +129,7 @@ class Scales:
         shape = 0.5 * self.nu[..., None] + half_total
         gamma = np.maximum(gammainccinv(shape, self.u_variance[i, 0]), VARIANCES[0])
         scaled = 0.5 * (squares + (self.nu * self.s_0**2)[..., None])
-        self.variance = np.clip(scaled / gamma, *VARIANCES)
+        self.variance = np.clip(scaled / gamma, *self.limits)
 
     def log_variance_prior(self, step: FloatArray | float) -> FloatArray:
         """Log prior (J, B, g) of each log variance, ``step`` added to it, up to a constant."""

@@ -165,6 +165,9 @@ def regression_from_moments(
     full[..., :w, w:] = cross[..., x[:, None], earlier]
     full[..., w:, :w] = full[..., :w, w:].swapaxes(-1, -2)
     full[..., w:, w:] = scatter[..., earlier[:, None], earlier]
+    # Moments that were put together may fall short of a Gram matrix by rounding.
+    size = np.einsum("...ii->...", full) / max(c, 1)
+    full += 1e-12 * size[..., None, None] * np.eye(c)
     products = np.concatenate([cross[..., x, own], scatter[..., earlier, own]], axis=-1)
     fit = _solution(full.sum(1), products.sum(1))
     explained = (full @ fit[:, None, :, None])[..., 0]

@@ -25,6 +25,10 @@ from surveysynth.models.parts.sweeps import run_sweeps
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.streams import SWEEPS_AT_ONCE, Streams
 
+#: Variances of a group without records can be anything: they are kept within this factor of the
+#: declared ones, far beyond what is told from nothing under any noise.
+FARTHEST = 1e9
+
 
 def sample_noisy(
     layout: Layout,
@@ -91,6 +95,10 @@ class LocationSweeps:
         self.moves = None
         if self.model.regressions is not None:
             self.moves = Moves(self, self.model.regressions)
+            spread = target.spread**2
+            self.model.regressions.scales.limits = (
+                FARTHEST**-1 * float(spread.min()), FARTHEST * float(spread.max())
+            )  # fmt: skip
 
     def _statistics(self) -> GeneralStats:
         """What the model reads, of counts and moments as they are."""
