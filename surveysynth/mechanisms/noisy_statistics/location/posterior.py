@@ -27,7 +27,7 @@ from surveysynth.sampling.streams import SWEEPS_AT_ONCE, Streams
 
 #: Variances of a group without records can be anything: they are kept within this factor of the
 #: declared ones, far beyond what is told from nothing under any noise.
-FARTHEST = 1e9
+FARTHEST = 1e6
 
 
 def sample_noisy(
