@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from surveysynth.baselines.noisy_release import DeclaredBounds, noisy_release
     from surveysynth.baselines.topcoding import topcode
     from surveysynth.estimation.agency_weights import agency_replicates
-    from surveysynth.estimation.combining import combine, t_interval
+    from surveysynth.estimation.combining import combine, logit_interval, t_interval
     from surveysynth.estimation.domains import build_domains
     from surveysynth.estimation.replicate_weights import (
         ReplicateWeights,
@@ -102,6 +102,7 @@ __all__ = [
     "identification_risk",
     "jackknife",
     "load_spec",
+    "logit_interval",
     "noisy_release",
     "preston_bootstrap",
     "privacy_statement",
@@ -162,6 +163,7 @@ _SOURCES = {
     "identification_risk": ("evaluate.identification", "identification_risk"),
     "jackknife": ("estimation.replicate_weights", "jackknife"),
     "load_spec": ("spec.spec", "load_spec"),
+    "logit_interval": ("estimation.combining", "logit_interval"),
     "noisy_release": ("baselines.noisy_release", "noisy_release"),
     "preston_bootstrap": ("estimation.replicate_weights", "preston_bootstrap"),
     "privacy_statement": ("mechanisms.pseudo_posterior.statement", "privacy_statement"),

@@ -200,8 +200,8 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
             outcome = design.outcomes[column]
             check_binary(confidential.outcome[:, column], outcome, statistic, SOURCE)
     orders = {name: tuple(label.levels) for name, label in spec.labels.items() if label.levels}
-    margins = {name: spec.margin_label(name) for name in spec.tables.by}
-    chosen = replace(survey, design=design.with_by(spec.tables.by, orders, margins))
+    margins = {name: spec.margin_label(name) for name in spec.public_by}
+    chosen = replace(survey, design=design.with_by(spec.public_by, orders, margins))
     # As in a release, whose numbers can be made again from its files.
     return chosen.in_order(public_order(chosen.design)) if spec.privacy.strict else chosen
 

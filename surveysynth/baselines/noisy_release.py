@@ -191,6 +191,11 @@ def _kinds(
         raise InputError(
             f"statistics must be of {', '.join(RELEASED)}, each once, got {', '.join(statistics)}."
         )
+    if survey.design.public_weight is not None:
+        raise InputError(
+            "noisy tables hide the weight of a record with its outcome, in counts too, and the "
+            "weights of this survey are public; use a synthesizer."
+        )
     if survey.confidential.sampling_weight is None:
         raise InputError("noisy tables of a survey need sampling weights; give weight.")
     outcomes: Sequence[str] = _numeric(survey)

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.statistics import Statistic
 from surveysynth.estimation.taylor import LinearisedTable
 
 #: Between-draw standard deviations below this share of the estimate are rounding, not synthesis:
@@ -130,7 +131,7 @@ def combine(estimates: FloatArray, variances: FloatArray, df_design: float) -> C
         )
     m = estimates.shape[0]
     by_draw = estimates.mean(axis=1)
-    estimate = by_draw.mean(axis=0)
+    estimate = mean_estimate(estimates)
     within = variances.mean(axis=(0, 1))
     if m == 1:
         between = np.full_like(estimate, np.nan)
@@ -139,11 +140,11 @@ def combine(estimates: FloatArray, variances: FloatArray, df_design: float) -> C
         between = by_draw.var(axis=0, ddof=1)
         between[between <= (ROUNDING * estimate) ** 2] = 0.0
         synthesis = between / m
-    total = within + synthesis
+    total = without_rounding(within + synthesis, estimate)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         reiter = (m - 1) * (1.0 + within / synthesis) ** 2
     # Without variance between draws nothing but the design limits the degrees of freedom.
-    df = np.where(synthesis > 0, np.minimum(reiter, df_design), float(df_design))
+    df = np.where((synthesis > 0) & (total > 0), np.minimum(reiter, df_design), float(df_design))
     return Combined(
         estimate=estimate,
         standard_error=np.sqrt(total),
@@ -152,6 +153,20 @@ def combine(estimates: FloatArray, variances: FloatArray, df_design: float) -> C
         between=between,
         within=within,
     )
+
+
+def mean_estimate(estimates: FloatArray) -> FloatArray:
+    """The mean over draws of their means over datasets, (m, r, D) to (D,); where all datasets say
+    the same, as of counts by public weights, exactly that."""
+    first = estimates[0, 0]
+    mean = estimates.mean(axis=1).mean(axis=0)
+    return np.asarray(np.where((estimates == first).all(axis=(0, 1)), first, mean))
+
+
+def without_rounding(variance: FloatArray, estimate: FloatArray) -> FloatArray:
+    """Variances (D,), zero where they are the rounding of the estimates: of counts that the design
+    fixes, such as a stratum's under public weights."""
+    return np.where(variance <= (ROUNDING * estimate) ** 2, 0.0, variance)
 
 
 def t_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
@@ -183,8 +198,64 @@ def t_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArray, Flo
     >>> lower.round(3), upper.round(3)
     (array([9.016]), array([12.984]))
     """
+    half = _half_width(combined, level)
+    return combined.estimate - half, combined.estimate + half
+
+
+def logit_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+    """The interval of a share that stays between 0 and 1: that of its logit, by a t quantile.
+
+    expit(logit p ± t SE / (p (1 - p))), as R's ``svyciprop(method = "xlogit")``.
+
+    Parameters
+    ----------
+    combined
+        Of ``combine``.
+    level
+        Strictly between 0 and 1.
+
+    Returns
+    -------
+    tuple of arrays (D,)
+        Lower and upper ends; NaN where there is no standard error, and at 0 and 1, where records
+        that are all alike say nothing of how far the share may be from there.
+
+    Raises
+    ------
+    InputError
+        If the level is not strictly between 0 and 1.
+
+    References
+    ----------
+    Korn and Graubard (1998), Confidence intervals for proportions with small expected number of
+    positive counts estimated from survey data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> share = ss.combine(np.full((3, 1, 1), 0.02), np.full((3, 1, 1), 0.0001), df_design=100)
+    >>> lower, upper = ss.logit_interval(share)
+    >>> lower.round(3), upper.round(3)
+    (array([0.007]), array([0.053]))
+    """
+    p = combined.estimate
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        half = _half_width(combined, level) / (p * (1.0 - p))
+        centre = special.logit(np.where((p > 0.0) & (p < 1.0), p, np.nan))
+    return special.expit(centre - half), special.expit(centre + half)
+
+
+def interval_of(
+    statistic: Statistic, combined: Combined, level: float
+) -> tuple[FloatArray, FloatArray]:
+    """The interval (D,) that tables of a statistic show."""
+    return {"t": t_interval, "logit": logit_interval}[statistic.interval](combined, level)
+
+
+def _half_width(combined: Combined, level: float) -> FloatArray:
+    """Of the t interval, (D,); raises ``InputError`` for a level that is none."""
     if not 0.0 < level < 1.0:
         raise InputError(f"The level of an interval must lie between 0 and 1, but got {level}.")
     quantile = np.asarray(stats.t.ppf(0.5 * (1.0 + level), combined.df), dtype=np.float64)
-    half = quantile * combined.standard_error
-    return combined.estimate - half, combined.estimate + half
+    return np.asarray(quantile * combined.standard_error)

@@ -1,17 +1,51 @@
-"""The rows of a table: every cell of the by variables and every margin, and who is in them."""
+"""The rows of a table: every cell of the by variables and every margin, and who is in them.
 
-from collections.abc import Mapping, Sequence
+By variables are public columns, or outcomes with levels: then every dataset has its own records in
+a row, and how many the confidential sample has there is not looked at.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
 
-from surveysynth._support.types import IntArray
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
+from surveysynth.survey.outcome import Outcome
 
 DEFAULT_MARGIN_LABEL = "All"
+
+
+class TableRows(Protocol):
+    """The rows of a table, known before the records that are in them."""
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The by variables."""
+        ...
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """D rows, as ``Domains`` has them."""
+        ...
+
+    @property
+    def n_records(self) -> int:
+        """Number of records of a dataset."""
+        ...
+
+    @property
+    def by_dataset(self) -> BoolArray:
+        """Rows (D,) whose records are another dataset's in every dataset."""
+        ...
+
+    def of(self, outcomes: FloatArray) -> "Domains":
+        """The rows with the records of a dataset, of its outcomes (n, p)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -27,23 +61,52 @@ class Domains:
         true where at least one by variable is summed over. Of each variable the margin comes
         first, then the levels in their order; row 0 is the whole, the last variable runs fastest.
     n
-        Unweighted number of records of each row, shape (D,). Public.
+        Unweighted number of records of each row, shape (D,). Public, where all by variables are.
     codes
         For each of the 2**k margin sets (which variables are summed over) the table row that a
         record belongs to, shape (2**k, n records). Set 0 is the whole, the last set the interior
         cells. Within one set the rows are disjoint and cover all records, so that one pass over
         the records serves all of the set's rows.
+    rows
+        Of one dataset among many, where by variables are outcomes: the rows of all; or None.
     """
 
     by: tuple[str, ...]
     table: pd.DataFrame
     n: IntArray
     codes: IntArray
+    rows: "RowsByOutcome | None" = None
 
     @property
     def n_rows(self) -> int:
         """Number of rows of the table, D."""
         return len(self.table)
+
+    @property
+    def n_records(self) -> int:
+        """Number of records."""
+        return int(self.codes.shape[1])
+
+    @property
+    def by_dataset(self) -> BoolArray:
+        """Rows (D,) whose records are another dataset's in every dataset."""
+        return np.zeros(self.n_rows, dtype=bool) if self.rows is None else self.rows.by_dataset
+
+    @property
+    def n_public(self) -> IntArray:
+        """Records (D,) that could be in a row by their public columns: n where all are public."""
+        return self.n if self.rows is None else self.rows.n_public
+
+    def of(self, outcomes: FloatArray) -> "Domains":
+        """These rows: public by variables put every dataset's records where they are."""
+        return self
+
+    def choices(self, margin_set: int) -> tuple[IntArray, IntArray]:
+        """Rows (n,) of the records where outcomes are summed over, and the steps (C,) from there
+        to every row of the margin set that their outcomes could put them in."""
+        if self.rows is None:
+            return self.codes[margin_set], np.zeros(1, dtype=np.int64)
+        return self.rows.public[margin_set], self.rows.steps[margin_set]
 
     @cached_property
     def level_counts(self) -> tuple[int, ...]:
@@ -93,27 +156,145 @@ def build_domains(
     1    F      False  2
     2    M      False  1
     """
+    made = _rows(frame, by, levels, {}, margin_labels)
+    return Domains(made.by, made.table, _sizes(made.public, len(made.table)), made.public)
+
+
+class ByOutcome(NamedTuple):
+    """An outcome that rows are made by: its column among the outcomes, and what is known of it."""
+
+    column: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, eq=False)
+class RowsByOutcome:
+    """The rows of a table where some by variables are outcomes.
+
+    by, table: as in ``Domains``; public: rows (2**k, n) of the records in the margins of the
+    outcomes; outcomes: by name, with the step from one level to the next.
+    """
+
+    by: tuple[str, ...]
+    table: pd.DataFrame
+    public: IntArray
+    outcomes: Mapping[str, tuple[ByOutcome, int]]
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of the table, D."""
+        return len(self.table)
+
+    @property
+    def n_records(self) -> int:
+        """Number of records of a dataset."""
+        return int(self.public.shape[1])
+
+    def of(self, outcomes: FloatArray) -> Domains:
+        """The rows with the records of a dataset, of its outcomes (n, p)."""
+        codes = self.public.copy()
+        for name, (by, stride) in self.outcomes.items():
+            category = by.outcome.category(outcomes[:, by.column])
+            _step(codes, self.by, name, stride * (1 + category))
+        return Domains(self.by, self.table, _sizes(codes, len(self.table)), codes, self)
+
+    @cached_property
+    def steps(self) -> tuple[IntArray, ...]:
+        """Of each margin set, the steps from a row of ``public`` to those that outcomes lead to,
+        in rising order."""
+        found = []
+        for kept in _margin_sets(len(self.by)):
+            ways = [
+                [stride * (1 + level) for level in range(by.outcome.categories)]
+                for name, (by, stride) in self.outcomes.items()
+                if kept[self.by.index(name)]
+            ]
+            found.append(np.array(sorted(sum(way) for way in product(*ways)), dtype=np.int64))
+        return tuple(found)
+
+    @cached_property
+    def n_public(self) -> IntArray:
+        """Records (D,) that could be in a row by their public columns."""
+        n = np.zeros(len(self.table), dtype=np.int64)
+        for rows, steps in zip(self.public, self.steps, strict=True):
+            counts = np.bincount(rows, minlength=len(self.table))
+            found = np.flatnonzero(counts)
+            for step in steps:
+                n[found + step] += counts[found]
+        return n
+
+    @cached_property
+    def by_dataset(self) -> BoolArray:
+        """Rows (D,) that an outcome leads to: all but the margins over outcomes."""
+        margin = {name: self.table[name].iloc[0] for name in self.outcomes}
+        inside = [(self.table[name] != label).to_numpy() for name, label in margin.items()]
+        return np.asarray(np.any(inside, axis=0), dtype=bool)
+
+
+def build_rows(
+    frame: pd.DataFrame,
+    by: Sequence[str],
+    levels: Mapping[str, Sequence[str]],
+    outcomes: Mapping[str, ByOutcome],
+    margin_labels: Mapping[str, str] | None = None,
+) -> Domains | RowsByOutcome:
+    """The same as ``build_domains``, where by variables may be ``outcomes`` with levels, by name.
+
+    Raises ``InputError`` as it does. ``frame`` has the other by columns, one row a record.
+    """
+    if not outcomes:
+        return build_domains(frame, by, levels, margin_labels)
+    return _rows(frame, by, levels, outcomes, margin_labels)
+
+
+def _rows(
+    frame: pd.DataFrame,
+    by: Sequence[str],
+    levels: Mapping[str, Sequence[str]],
+    outcomes: Mapping[str, ByOutcome],
+    margin_labels: Mapping[str, str] | None,
+) -> RowsByOutcome:
     by = tuple(by)
     if len(set(by)) < len(by):
         raise InputError(f"A by variable may be named only once, but by is {', '.join(by)}.")
-    record_codes = [_level_codes(frame, name, levels) for name in by]
-    labels = [_row_labels(name, levels[name], margin_labels or {}) for name in by]
+    record_codes = {
+        name: _level_codes(frame, name, levels) for name in by if name not in outcomes
+    }
+    names = {**levels, **{name: each.outcome.category_names for name, each in outcomes.items()}}
+    labels = [_row_labels(name, names[name], margin_labels or {}) for name in by]
     sizes = [len(each) for each in labels]
-    strides = [int(np.prod(sizes[i + 1 :], dtype=np.int64)) for i in range(len(by))]
+    strides = {name: int(np.prod(sizes[i + 1 :], dtype=np.int64)) for i, name in enumerate(by)}
 
     table = pd.DataFrame(list(product(*labels)), columns=pd.Index(by, dtype=str), dtype=str)
     in_level = np.array(list(product(*(range(size) for size in sizes)))) > 0
     table["is_margin"] = [not by or not all(row) for row in in_level.tolist()]
 
     codes = np.zeros((2 ** len(by), len(frame)), dtype=np.int64)
-    for index, kept in enumerate(product((False, True), repeat=len(by))):
-        for keep, level, stride in zip(kept, record_codes, strides, strict=True):
-            if keep:
-                codes[index] += (1 + level) * stride
-    sizes_of_rows = np.zeros(len(table), dtype=np.int64)
-    for rows in codes:  # every row of the table belongs to exactly one margin set
-        sizes_of_rows += np.bincount(rows, minlength=len(table))
-    return Domains(by=by, table=table, n=sizes_of_rows, codes=codes)
+    for name, level in record_codes.items():
+        _step(codes, by, name, strides[name] * (1 + level))
+    found = {name: (each, strides[name]) for name, each in outcomes.items() if name in by}
+    return RowsByOutcome(by, table, codes, found)
+
+
+def _margin_sets(k: int) -> Iterator[tuple[bool, ...]]:
+    """Of each margin set, which by variables are kept."""
+    return product((False, True), repeat=k)
+
+
+def _step(codes: IntArray, by: tuple[str, ...], name: str, steps: IntArray) -> None:
+    """Move records (n,) by steps in the margin sets (2**k, n) that keep a by variable."""
+    position = by.index(name)
+    for index, kept in enumerate(_margin_sets(len(by))):
+        if kept[position]:
+            codes[index] += steps
+
+
+def _sizes(codes: IntArray, n_rows: int) -> IntArray:
+    """Records (D,) of each row, which belongs to exactly one margin set."""
+    sizes = np.zeros(n_rows, dtype=np.int64)
+    for rows in codes:
+        sizes += np.bincount(rows, minlength=n_rows)
+    return sizes
 
 
 def _level_codes(frame: pd.DataFrame, name: str, levels: Mapping[str, Sequence[str]]) -> IntArray:

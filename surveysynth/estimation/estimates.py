@@ -4,15 +4,20 @@ Releases, comparisons and studies all estimate here, so that they judge what wou
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from dataclasses import fields
+from typing import Any, TypeAlias
 
-from surveysynth._support.types import FloatArray
+import numpy as np
+
+from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.combining import Combined, CombiningRule, PartialSynthesis
-from surveysynth.estimation.domains import Domains
+from surveysynth.estimation.domains import Domains, TableRows
 from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.taylor import Linearisation, LinearisedTable, linearise_domains
 from surveysynth.inference.synthesis import SyntheticDataset
+from surveysynth.survey.outcome import Outcome
 
 Key: TypeAlias = tuple[str, int | None]
 """A statistic by name, and the column of the outcomes that it is of, None for counts."""
@@ -31,7 +36,7 @@ class Estimates:
 
     Parameters
     ----------
-    domains, sample_design
+    rows, sample_design
         The rows of the tables and the design, of the same n records.
     keys
         The tables; ``statistics.table_keys`` gives all of some statistics and outcomes.
@@ -43,11 +48,13 @@ class Estimates:
         How datasets are combined.
     weighting
         Which weights a statistic is estimated with.
+    outcomes
+        What is known of each; only a statistic by level looks.
     """
 
     def __init__(
         self,
-        domains: Domains,
+        rows: TableRows,
         sample_design: SampleDesign,
         keys: Sequence[Key],
         *,
@@ -57,20 +64,42 @@ class Estimates:
         replicates: int = 1,
         rule: CombiningRule | None = None,
         weighting: Weighting = as_they_are,
+        outcomes: Sequence[Outcome] = (),
     ) -> None:
-        self.domains, self.sample_design, self.keys = domains, sample_design, tuple(keys)
+        self.rows, self.sample_design, self.keys = rows, sample_design, tuple(keys)
         self._linearisation: Linearisation = linearisation
         self._population_size, self._weighting = population_size, weighting
-        n = domains.codes.shape[1]
-        if sample_design.n != n:
+        self._outcomes = tuple(outcomes)
+        if sample_design.n != rows.n_records:
             raise InputError(
-                f"The sample design has {sample_design.n} records, but the domains have {n}."
+                f"The sample design has {sample_design.n} records, but the domains have "
+                f"{rows.n_records}."
             )
         rule = rule or PartialSynthesis()
         self._collected = {
-            key: rule.collect(draws, replicates, sample_design) for key in self.keys
+            key: [rule.collect(draws, replicates, sample_design) for _ in self._indicators(key)]
+            for key in self.keys
         }
         self.separate_pair = False
+        self._fewest: IntArray | None = None
+
+    @property
+    def domains(self) -> Domains:
+        """The rows, where all by variables are public columns.
+
+        Raises ``InputError`` where some are outcomes: every dataset has its own.
+        """
+        if not isinstance(self.rows, Domains):
+            raise InputError("Rows by an outcome are other records in every dataset.")
+        return self.rows
+
+    @property
+    def fewest(self) -> IntArray:
+        """Records (D,) of each row in the dataset that has fewest there; public where the by
+        variables are, and never of anything but the datasets that were added."""
+        if self._fewest is None:
+            raise InputError("There is nothing to count: no dataset was added.")
+        return self._fewest
 
     def add(self, dataset: SyntheticDataset) -> None:
         """Estimate every table from one dataset, its variance from the pair that is given for it.
@@ -78,34 +107,76 @@ class Estimates:
         Raises ``InputError`` if the arrays do not fit the rows of the tables.
         """
         self.separate_pair = dataset.separate_pair
-        for key, collected in self._collected.items():
-            released = pair = self._linearised(key, dataset.outcome, dataset.weight)
-            if self.separate_pair:
-                pair = self._linearised(key, dataset.variance_outcome, dataset.variance_weight)
-            collected.add(dataset.draw, dataset.replicate, released.estimate, pair)
+        domains = variance_domains = self.rows.of(dataset.outcome)
+        if self.separate_pair:
+            variance_domains = self.rows.of(dataset.variance_outcome)
+        self._fewest = domains.n if self._fewest is None else np.minimum(self._fewest, domains.n)
+        for key, lines in self._collected.items():
+            for collected, level in zip(lines, self._indicators(key), strict=True):
+                released = pair = self._linearised(
+                    key, level, domains, dataset.outcome, dataset.weight
+                )
+                if self.separate_pair:
+                    pair = self._linearised(
+                        key, level, variance_domains,
+                        dataset.variance_outcome, dataset.variance_weight,
+                    )  # fmt: skip
+                collected.add(dataset.draw, dataset.replicate, released.estimate, pair)
 
     def add_alone(self, outcomes: FloatArray, weight: FloatArray) -> None:
         """Estimate every table from the one dataset that there is: outcomes (n, p), weight (n,)."""
         self.add(SyntheticDataset(1, 1, outcomes, weight, outcomes, weight))
 
+    def levels(self, key: Key) -> tuple[str, ...]:
+        """Of the outcome, where a row of the table has a line for each; else empty."""
+        statistic, column = key
+        if column is None or not statistic_of(statistic).by_level:
+            return ()
+        return self._outcomes[column].category_names
+
+    def _indicators(self, key: Key) -> Sequence[int | None]:
+        """The levels whose indicators take the outcome's place, or None once: itself."""
+        return range(len(self.levels(key))) or (None,)
+
     def _linearised(
-        self, key: Key, outcomes: FloatArray, weight: FloatArray
+        self,
+        key: Key,
+        level: int | None,
+        domains: Domains,
+        outcomes: FloatArray,
+        weight: FloatArray,
     ) -> LinearisedTable:
         statistic, column = key
+        values = None if column is None else outcomes[:, column]
+        if values is not None and column is not None and level is not None:
+            values = (self._outcomes[column].category(values) == level).astype(np.float64)
         return linearise_domains(
-            self.domains,
+            domains,
             weight=self._weighting(weight, statistic),
-            outcome=None if column is None else outcomes[:, column],
+            outcome=values,
             statistic=statistic,
             linearisation=self._linearisation,
             population_size=self._population_size,
         )
 
     def combined(self, key: Key) -> Combined:
-        """One table of all datasets.
+        """One table of all datasets; of a statistic by level with the levels of the first row, then
+        those of the next.
 
         Raises ``InputError`` for a table that is not among the keys, or before any dataset.
         """
         if key not in self._collected:
             raise InputError(f"There is no table {key}; the tables are {list(self.keys)}.")
-        return self._collected[key].combined()
+        return _interleaved([collected.combined() for collected in self._collected[key]])
+
+
+def _interleaved(tables: Sequence[Combined]) -> Combined:
+    """Tables of L levels, D rows each, as one of D L rows."""
+    if len(tables) == 1:
+        return tables[0]
+    first, arrays = tables[0], {}
+    for name in (each.name for each in fields(Combined)):
+        if isinstance(getattr(first, name), np.ndarray):
+            arrays[name] = np.stack([getattr(table, name) for table in tables], axis=1).ravel()
+    values: dict[str, Any] = {**arrays, "df_design": first.df_design}
+    return Combined(**values)

@@ -8,24 +8,26 @@ noise look here and nowhere else.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from surveysynth._support.messages import listing
-from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.extremes import Sensitivity, of_means, of_totals, of_weights
-from surveysynth.estimation.margins import sums_by_row
+from surveysynth.estimation.linearised import Linearise, Linearised, average, expansion
 from surveysynth.survey.outcome import Outcome, OutcomeKind, zero_one
 
 __all__ = [
     "COUNT",
+    "LEVEL",
     "MEAN",
     "PROPORTION",
+    "SHARE",
     "STATISTICS",
     "TOTAL",
+    "Interval",
     "Linearised",
     "Program",
     "Rounding",
@@ -41,40 +43,8 @@ Rounding: TypeAlias = Literal["multiples", "whole", "digits", "percent"]
 """Multiples of ``tables.round_counts``; whole units; ``tables.digits_mean`` decimals; percent. The
 digits of an outcome's own label go before the last three."""
 
-
-@dataclass(frozen=True, eq=False)
-class Linearised:
-    """Estimates of D rows and the linearised variable u of n records.
-
-    Attributes
-    ----------
-    estimate
-        Of each row, (D,); NaN where it has none.
-    inside
-        From the row that each record is in, (n,) for one margin set, to its u there, (n,).
-    outside
-        Of each row, (D,): a record that is not in it has u = -outside times its weight. None
-        where such a record has u = 0.
-    """
-
-    estimate: FloatArray
-    inside: Callable[[IntArray], FloatArray]
-    outside: FloatArray | None = None
-
-
-class Linearise(Protocol):
-    """The array function of a statistic.
-
-    weight (n,); outcome (n,) in original units, ones for a statistic of no outcome; calibrated:
-    the weights are scaled to a known sum, and u allows for it. Rows without records may divide
-    zero by zero.
-    """
-
-    def __call__(
-        self, domains: Domains, weight: FloatArray, outcome: FloatArray, *, calibrated: bool
-    ) -> Linearised:
-        """The estimates and the linearised variable."""
-        ...
+Interval: TypeAlias = Literal["t", "logit"]
+"""estimate ± t SE, or the same on the logit scale, which stays between 0 and 1."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +89,11 @@ class Statistic:
         Of the outcomes that it is of; a table of one leaves the others out.
     instead
         For outcomes of another kind, what is of them, for messages.
+    by_level
+        Whether each row has a line a level of the outcome's discrete part; the array function then
+        takes the indicator of one level.
+    interval
+        How an interval is made of estimate and standard error.
     rounding
         For readers.
     margins
@@ -150,6 +125,8 @@ class Statistic:
     binary: bool = False
     kinds: tuple[OutcomeKind, ...] = ("continuous", "semicontinuous")
     instead: str = ""
+    by_level: bool = False
+    interval: Interval = "t"
     rounding: Rounding = "digits"
     margins: Literal["sums", "means", "neither"] = "neither"
     least_for_se: int = 2
@@ -185,17 +162,26 @@ class Statistic:
         """Whether it is a number of units, the whole of which may be known."""
         return self.additive and not self.needs_outcome
 
-    def columns(self, outcomes: Sequence[Outcome]) -> tuple[int | None, ...]:
+    def columns(
+        self, outcomes: Sequence[Outcome], rows_by: Sequence[str] = ()
+    ) -> tuple[int | None, ...]:
         """The columns of the outcomes that it is of: None for a statistic of none, empty where
-        it suits none of them."""
+        it suits none of them. Not of those that rows are by, which do not vary within a row."""
         if not self.needs_outcome:
             return (None,)
-        if self.binary:
-            return zero_one(outcomes)
-        return tuple(j for j, outcome in enumerate(outcomes) if outcome.kind in self.kinds)
+        suited: Sequence[int] = zero_one(outcomes)
+        if not self.binary:
+            suited = [j for j, outcome in enumerate(outcomes) if outcome.kind in self.kinds]
+        return tuple(j for j in suited if outcomes[j].name not in rows_by)
 
-    def misfit(self, outcomes: Sequence[Outcome]) -> str:
+    def misfit(self, outcomes: Sequence[Outcome], rows_by: Sequence[str] = ()) -> str:
         """Why it suits none of the outcomes, with the remedy."""
+        if self.columns(outcomes):
+            return (
+                f"{self.name!r} has no outcome left: rows are by "
+                f"{listing([each.name for each in outcomes if each.name in rows_by])}, which does "
+                "not vary within a row. Leave one of both out."
+            )
         got = ", ".join(f"{outcome.name} {outcome.kind}" for outcome in outcomes)
         if self.binary:
             transforms = listing([o.transform.kind for o in outcomes if o.kind == "continuous"])
@@ -208,27 +194,6 @@ class Statistic:
             f"{self.name!r} is of outcomes that are {' or '.join(self.kinds)}, got {got}."
             f"{self.instead}"
         )
-
-
-def expansion(
-    domains: Domains, weight: FloatArray, outcome: FloatArray, *, calibrated: bool
-) -> Linearised:
-    """Counts (outcome 1) and totals: t_d = sum of w y, u = w y d, or w (y d - t_d / N)."""
-    total = sums_by_row(domains, weight * outcome)
-    if not calibrated:
-        return Linearised(total, lambda rows: weight * outcome)
-    centre = total / sums_by_row(domains, weight)[0]  # row 0 is the whole
-    return Linearised(total, lambda rows: weight * (outcome - centre[rows]), centre)
-
-
-def average(
-    domains: Domains, weight: FloatArray, outcome: FloatArray, *, calibrated: bool
-) -> Linearised:
-    """Means and proportions: t_d / N_d, u = w d (y - mean) / N_d, calibrated or not."""
-    size = sums_by_row(domains, weight)
-    mean = sums_by_row(domains, weight * outcome) / size
-    scale = 1.0 / size
-    return Linearised(mean, lambda rows: weight * (outcome - mean[rows]) * scale[rows])
 
 
 def _total_of_sums(size: FloatArray, total: FloatArray) -> FloatArray:
@@ -250,8 +215,8 @@ _R_MEAN = Program(
 
 #: What tables say of outcomes that are no amounts.
 _OF_LEVELS = (
-    " Of a binary outcome 'proportion' is the share of its last level; shares of the levels of a "
-    "categorical one ('share') are not built yet; what works for every outcome: 'count'."
+    " Of a binary outcome 'proportion' is the share of its last level, 'share' those of both, as "
+    "of all levels of a categorical one; what works for every outcome: 'count'."
 )
 
 COUNT = Statistic(
@@ -325,6 +290,7 @@ PROPORTION = Statistic(
     binary=True,
     kinds=("binary",),
     rounding="percent",
+    interval="logit",
     margins="means",
     limits=(0.0, 1.0),
     unit="share, 0 to 1",
@@ -333,8 +299,33 @@ PROPORTION = Statistic(
     sensitivity=of_means,
 )
 
+SHARE = Statistic(
+    name="share",
+    plural="shares",
+    heading="Estimated percentage",
+    linearise=average,
+    python=_PYTHON_MEAN,
+    r=_R_MEAN,
+    kinds=("semicontinuous", "binary", "categorical"),
+    by_level=True,
+    interval="logit",
+    rounding="percent",
+    margins="means",
+    limits=(0.0, 1.0),
+    unit="share, 0 to 1",
+    standard="proportion",
+    of_sums=_mean_of_sums,
+    explanation=(
+        "The share of a level in a cell is the mean of its indicator: y = 1 for the records of the "
+        "level and 0 for others. The shares of a cell add up to 1."
+    ),
+)
+
+LEVEL = "level"
+"""Column of the levels, in tables of a statistic by level."""
+
 STATISTICS: dict[str, Statistic] = {
-    each.name: each for each in (COUNT, TOTAL, MEAN, PROPORTION)
+    each.name: each for each in (COUNT, TOTAL, MEAN, PROPORTION, SHARE)
 }
 """By name, in the order in which messages list them."""
 
@@ -353,10 +344,12 @@ def values_of(statistic: Statistic, outcome: FloatArray | None, n: int) -> Float
 
 
 def table_keys(
-    statistics: Sequence[str], outcomes: Sequence[Outcome]
+    statistics: Sequence[str], outcomes: Sequence[Outcome], rows_by: Sequence[str] = ()
 ) -> tuple[tuple[str, int | None], ...]:
     """Every table: statistic and column of the outcomes that it suits, None for a statistic of
-    none."""
+    none; rows_by: the by variables."""
     return tuple(
-        (name, column) for name in statistics for column in statistic_of(name).columns(outcomes)
+        (name, column)
+        for name in statistics
+        for column in statistic_of(name).columns(outcomes, rows_by)
     )

@@ -70,8 +70,10 @@ class LinearisedTable:
 
     @property
     def estimate(self) -> FloatArray:
-        """Of each row, (D,); NaN without records."""
-        return np.where(self.domains.n > 0, self.linearised.estimate, np.nan)
+        """Of each row, (D,); NaN without records. A count or total of a row that is empty in one
+        dataset alone is zero."""
+        known = records_of(self.statistic, self.domains) > 0
+        return np.where(known, self.linearised.estimate, np.nan)
 
     def variance(self, sample_design: SampleDesign) -> FloatArray:
         """Taylor variances under a design of the same records, (D,)."""
@@ -115,8 +117,14 @@ def linearised_variance(
                 squares *= _averaging(pairs, sample_design, every_stratum=calibrated)
             variance += squares
     variance *= 1.0 if design_effect is None else design_effect
-    variance[domains.n < statistic.least_for_se] = np.nan
+    variance[records_of(statistic, domains) < statistic.least_for_se] = np.nan
     return variance
+
+
+def records_of(statistic: Statistic, domains: Domains) -> IntArray:
+    """Records (D,) that decide whether a row has an estimate and an error: those that it has, or
+    for sums, which an empty row has too, those that it could have."""
+    return domains.n_public if statistic.additive else domains.n
 
 
 def estimate_domains(
@@ -141,7 +149,8 @@ def estimate_domains(
         Outcome in original units, shape (n,); for counts it is not looked at and may be None.
     statistic
         A name of ``STATISTICS``. A proportion is the mean of an outcome that is 0 or 1 in the
-        survey; synthetic values of it may lie between, so that is not checked here.
+        survey; synthetic values of it may lie between, so that is not checked here. A share is the
+        mean of the indicator of one level.
     linearisation
         "plain" for weights as they stand; "ratio" for weights scaled to a known population size,
         whose sum does not vary from sample to sample. They differ for counts and totals.

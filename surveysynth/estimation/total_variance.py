@@ -21,7 +21,13 @@ import pandas as pd
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.combining import ROUNDING, Combined
+from surveysynth.estimation.combining import (
+    ROUNDING,
+    Combined,
+    mean_estimate,
+    without_rounding,
+)
+from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.sample_design import LonelyPsu, SampleDesign
 from surveysynth.estimation.taylor import LinearisedTable, linearised_variance
 from surveysynth.survey.survey import PublicDesign
@@ -35,7 +41,7 @@ class TotalVariance:
     """The combining rule of this module.
 
     group: codes 0..G-1 (n,) of the public rows (``public_rows_of``). Records of a group lie in the
-    same rows of the table.
+    same rows of the table, as far as rows are made by public columns.
     """
 
     group: IntArray
@@ -120,7 +126,7 @@ def combine_draws(
             f"has shape {composition.shape}."
         )
     by_draw = estimates.mean(axis=1)
-    estimate = by_draw.mean(axis=0)
+    estimate = mean_estimate(estimates)
     within = variances.mean(axis=(0, 1))
     between = by_draw.var(axis=0, ddof=1)
     between[between <= (ROUNDING * estimate) ** 2] = 0.0
@@ -132,6 +138,8 @@ def combine_draws(
         df = np.where(spread > 0, total**2 / spread, float(df_design))
     if finite_variances is not None:
         total = np.maximum(total - (within - finite_variances), LEAST_BETWEEN * between)
+    total = without_rounding(total, estimate)
+    df[total == 0] = float(df_design)
     return Combined(
         estimate=estimate,
         standard_error=np.sqrt(total),
@@ -161,8 +169,9 @@ def public_rows(*codes: IntArray) -> IntArray:
 
 
 def public_row_columns(design: PublicDesign) -> tuple[str, ...]:
-    """The columns that make a public row: by, strata, PSU and the predictors of X."""
-    units = [each for each in (design.strata_name, design.psu_name) if each is not None]
+    """The columns that make a public row: by, strata, PSU, a public weight, predictors of X."""
+    named = (design.strata_name, design.psu_name, design.public_weight_name)
+    units = [each for each in named if each is not None]
     return tuple(dict.fromkeys([*design.by, *units, *design.predictors]))
 
 
@@ -183,9 +192,11 @@ class Composition:
     def __init__(self, table: LinearisedTable, group: IntArray) -> None:
         self._table, self._group = table, group
         self._size = np.bincount(group)
-        _check_groups(table, group)
+        self._choices = [table.domains.choices(each) for each in range(len(table.domains.codes))]
+        _check_groups(np.stack([rows for rows, _ in self._choices]), group)
         self._count = 0
-        self._inside = np.zeros((len(table.domains.codes), self._size.size))
+        # A record has a u in every row that its outcomes may put it in.
+        self._inside = [np.zeros((steps.size, self._size.size)) for _, steps in self._choices]
         self._weight = np.zeros(self._size.size)
         self._outside = np.zeros(table.domains.n_rows)
 
@@ -193,10 +204,13 @@ class Composition:
         """One dataset."""
         with np.errstate(divide="ignore", invalid="ignore"):
             for margin_set, rows in enumerate(table.domains.codes):
-                self._inside[margin_set] += self._means(table.linearised.inside(rows))
+                public, steps = self._choices[margin_set]
+                chosen = np.searchsorted(steps, rows - public)
+                inside = table.linearised.inside(rows)
+                self._inside[margin_set] += self._means(inside, chosen, steps.size)
             if table.linearised.outside is not None:
                 self._outside += table.linearised.outside
-        self._weight += self._means(table.weight)
+        self._weight += self._means(table.weight)[0]
         self._count += 1
 
     def variance(self, sample_design: SampleDesign) -> FloatArray:
@@ -206,23 +220,37 @@ class Composition:
         means of both, whose covariance between datasets is of smaller order.
         """
         table, count = self._table, self._count
+        inside = [each for of_set in self._inside for each in of_set]
         return linearised_variance(
             table.statistic,
-            table.domains,
+            self._every_row(),
             sample_design,
-            lambda margin_set: self._inside[margin_set][self._group] / count,
+            lambda position: inside[position][self._group] / count,
             weight=self._weight[self._group] / count,
             outside=None if table.linearised.outside is None else self._outside / count,
             calibrated=table.calibrated,
         )
 
-    def _means(self, values: FloatArray) -> FloatArray:
-        """Means (G,) over the records of each group."""
-        return np.asarray(np.bincount(self._group, values) / self._size, dtype=np.float64)
+    def _every_row(self) -> Domains:
+        """The rows with every record in each that its outcomes may put it in: a margin set for each
+        of their combinations."""
+        domains = self._table.domains
+        codes = [rows + step for rows, steps in self._choices for step in steps]
+        return replace(domains, n=domains.n_public, codes=np.stack(codes), rows=None)
+
+    def _means(
+        self, values: FloatArray, chosen: IntArray | None = None, ways: int = 1
+    ) -> FloatArray:
+        """Means (ways, G) over the records of each group, a record's value at the way chosen (n,)
+        and zero at others."""
+        size = self._size.size
+        place = self._group if chosen is None else chosen * size + self._group
+        sums = np.bincount(place, values, minlength=ways * size).reshape(ways, size)
+        return np.asarray(sums / self._size, dtype=np.float64)
 
 
-def _check_groups(table: LinearisedTable, group: IntArray) -> None:
-    codes = table.domains.codes
+def _check_groups(codes: IntArray, group: IntArray) -> None:
+    """codes (S, n): rows in each margin set."""
     if group.shape != codes.shape[1:]:
         raise InputError(
             f"Each of the {codes.shape[1]} records needs the code of its public row, but these "

@@ -14,6 +14,7 @@ import pandas as pd
 from surveysynth._support.types import FloatArray
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.statistics import LEVEL
 from surveysynth.evaluate.parts import Part, PartShare, parts_of, parts_of_amount, share_of
 from surveysynth.evaluate.sample import (
     FAR,
@@ -40,11 +41,12 @@ MOST_RECORDS = 1_000_000
 class Findings:
     """What a look at a release beside its sample found.
 
-    rows: by table, frames (D) with the by-columns, is_margin, n, published and published_se,
-    sample and sample_se, difference in standard errors of the sample (NaN where there is none) and
-    beyond, whether it is larger than ``FAR``; shares: by variable, of levels, spikes and tails;
-    dataset: the first synthetic one, of ``chosen`` records; clipped: how many lie outside the ball
-    of noisy statistics, None for another mechanism.
+    rows: by table, frames (D) with the by-columns (of shares the level before them), is_margin, n
+    (missing for rows by an outcome, which hold other records in every dataset and in the sample),
+    published and published_se, sample and sample_se, difference in standard errors of the sample
+    (NaN where there is none) and beyond, whether it is larger than ``FAR``; shares: by variable, of
+    levels, spikes and tails; dataset: the first synthetic one, of ``chosen`` records; clipped: how
+    many lie outside the ball of noisy statistics, None for another mechanism.
     """
 
     facts: "ReleaseFacts"
@@ -72,7 +74,10 @@ class Findings:
             part.insert(0, "statistic", statistic)
             part.insert(1, "outcome", outcome)
             parts.append(part)
-        return pd.concat(parts, ignore_index=True)
+        frame = pd.concat(parts, ignore_index=True)
+        # Levels stand where tables have them, whichever statistic is the first.
+        first = [name for name in ("statistic", "outcome", LEVEL) if name in frame]
+        return frame[[*first, *(name for name in frame if name not in first)]]
 
     def shares_frame(self) -> pd.DataFrame:
         """All shares below each other, as adequacy_shares.csv has them."""
@@ -102,7 +107,9 @@ def judge(
     sample = sample_tables(without_flags(facts.spec), survey)
     rows = {
         (table.statistic, table.outcome): beside(
-            table.frame, sample[table.statistic, table.outcome], table.by
+            table.frame,
+            sample[table.statistic, table.outcome],
+            (LEVEL, *table.by) if table.categories else table.by,
         )
         for of_statistic in tables.values()
         for table in of_statistic
@@ -136,6 +143,8 @@ def shares_of(survey: "Survey", dataset: SyntheticDataset) -> dict[str, list[Par
         values = survey.confidential.outcome[:, column]
         own, theirs = (values, weight), (dataset.outcome[:, column], dataset.weight)
         result[outcome.name] = _shares(parts_of(outcome, values, weight), survey, own, theirs)
+    if survey.design.public_weight is not None:
+        return result  # the same in both
     own, theirs = (
         (each / each.mean(), np.ones(each.size)) for each in (weight, dataset.variance_weight)
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from surveysynth.evaluate.adequacy import Findings, Tables, chosen, judge, thinned
 from surveysynth.evaluate.distributions import Curve, outcome_row, weight_panel
-from surveysynth.evaluate.pages import body_lines, heading_of
+from surveysynth.evaluate.pages import body_lines, heading_of, stub_of
 from surveysynth.evaluate.parts import PartShare
 from surveysynth.evaluate.sample import FAR, distances, sample_weight
 from surveysynth.evaluate.synthesizers import Key
@@ -26,7 +26,6 @@ from surveysynth.release.folder.bundle import (
     REALISED_NAME,
 )
 from surveysynth.release.tables.rounding import ABSENT, show_ratio, to_percent
-from surveysynth.release.tables.stub import stub_heading
 from surveysynth.report.page import Picture, bullets, figure_section, scrolled, whole_page
 from surveysynth.report.style import MARK, colour_of, draw, new_figure, png_bytes
 
@@ -102,16 +101,18 @@ def _write_private(path: Path, text: str) -> None:
 
 
 def make_pictures(found: Findings) -> list[Picture]:
-    """A figure of every outcome, and one of the weights."""
-    labels, outcomes = found.facts.labels, found.survey.design.outcomes
+    """A figure of every outcome, and one of confidential weights."""
+    labels, design = found.facts.labels, found.survey.design
     pictures = [
         Picture(
             f"outcome_{column + 1}", labels.title(outcome.name),
             "The sample and one synthetic dataset, weighted by the survey weights.",
             png_bytes(draw(outcome_figure, found, column)),
         )
-        for column, outcome in enumerate(outcomes)
+        for column, outcome in enumerate(design.outcomes)
     ]  # fmt: skip
+    if design.public_weight is not None:
+        return pictures  # the same in both
     text = (
         "Smoothed weights, which are released, vary less than those of the sample; the weights "
         "drawn with a dataset should not."
@@ -222,7 +223,7 @@ def _summary(found: Findings) -> str:
 
 def _table(found: Findings, key: Key, table: "pd.DataFrame") -> str:
     """Published rows beside the sample's."""
-    facts, by = found.facts, found.survey.design.by
+    facts = found.facts
     rounding = rounding_of(facts.spec, facts.labels)[key]
 
     def number(estimate: float, se: float) -> str:
@@ -236,13 +237,14 @@ def _table(found: Findings, key: Key, table: "pd.DataFrame") -> str:
         published = number(row["published"], row["published_se"])
         sample = number(row["sample"], row["sample_se"])
         cells.append(f"{published}{sample}<td>{show_ratio(row['difference'])}{mark}</td>")
+    heading, rows = stub_of(key, table, facts.spec.tables.by, facts.labels)
     head = (
-        f"<tr><th>{escape(stub_heading(by, facts.labels))}</th><th>Records</th><th>Published</th>"
+        f"<tr><th>{escape(heading)}</th><th>Records</th><th>Published</th>"
         "<th>Sample</th><th>Difference in SE</th></tr>"
     )
     title = heading_of(facts.labels, *key)
     caption = f"{title}: estimates, standard errors in brackets"
-    lines = body_lines(table, by, facts.labels, cells, 5)
+    lines = body_lines(rows, table["n"], cells, span=5)
     return f"<h2>{escape(title)}</h2>{scrolled(caption, [head], lines, 'side')}"
 
 
@@ -273,7 +275,13 @@ def _shares(shares: Mapping[str, Sequence[PartShare]], found: Findings) -> str:
 def _notes(found: Findings) -> str:
     """How to read the page."""
     design = found.survey.design
-    weights = "those drawn with the dataset" if found.dataset.separate_pair else "smoothed ones"
+    drawn = "those drawn with the dataset" if found.dataset.separate_pair else "smoothed ones"
+    weights = ""
+    if design.public_weight is None:
+        weights = (
+            " Weights: over their mean, each record counted once; the synthetic ones are "
+            f"{drawn}."
+        )
     amounts = any(outcome.is_amount for outcome in design.outcomes)
     notes = [
         "Sample: estimates of the confidential sample with the design, statistics and weights of "
@@ -285,8 +293,7 @@ def _notes(found: Findings) -> str:
         *([_OF_AMOUNTS] if amounts else []),
         "Shares and figures are of one synthetic dataset, which has errors of its own, about as "
         "large as those of the sample: differences of up to 4 standard errors mean little there. "
-        "Tails are outside the sample's weighted quantiles, which are taken as given. Weights: "
-        f"over their mean, each record counted once; the synthetic ones are {weights}.",
+        f"Tails are outside the sample's weighted quantiles, which are taken as given.{weights}",
         "A lump of values at one point inside a density is a spike: declare it "
         "(kind = 'semicontinuous', spikes = [..]), if it is public that there is one.",
         "Nothing of this page is in the release, and nothing of it may be published.",

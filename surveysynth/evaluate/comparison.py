@@ -42,6 +42,12 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 
+#: Why there is no noise for them to compare with.
+PUBLIC_WEIGHTS = (
+    "The noise that is compared here hides the weight of a record with its outcome, in counts too; "
+    "with weights = 'public' that would be noise without need."
+)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
@@ -211,6 +217,15 @@ class _Made:
 
     def add_noise(self, methods: Sequence[str], sensitivity: Rule) -> None:
         """The methods without a model, of those that are named."""
+        why = ""
+        if self._noise.by_outcome:
+            why = "noise is made in rows by public columns."
+        elif self.survey.design.public_weight is not None:
+            why = PUBLIC_WEIGHTS
+        if why:
+            asked = [name for name in methods if name != SAMPLE]
+            self.left_out.update(dict.fromkeys(asked, why))
+            return
         if {LAPLACE, CONSISTENT} & set(methods):
             rng = np.random.default_rng(self.streams.noise)
             for name, tables in self._noise.laplace(sensitivity, rng).items():

@@ -120,7 +120,7 @@ def outcome_against_weight(comparison: "Comparison", column: int) -> "Figure":
     figure = new_figure(8.6, 0.8 + 2.55 * len(runs))
     panels = figure.subplots(len(runs), 3, squeeze=False, sharex=True, sharey=True)
     confidential = survey.confidential
-    weight = confidential.sampling_weight
+    weight = survey.sampling_weight
     assert weight is not None  # a comparison is not made without
     ends = []
     for row, (method, run) in zip(panels, runs.items(), strict=True):
@@ -159,7 +159,7 @@ def densities(comparison: "Comparison") -> "Figure":
     for column, outcome in enumerate(outcomes):
         curves = [
             Curve("Confidential sample", colour_of("sample", ()), confidential.outcome[:, column],
-                  confidential.sampling_weight, strong=True)
+                  survey.sampling_weight, strong=True)
         ]  # fmt: skip
         for method, run in runs.items():
             data = run.dataset

@@ -13,8 +13,8 @@ from surveysynth.baselines.laplace import NoisyTable, impossible_values, laplace
 from surveysynth.baselines.noisy_totals import Declared, gaussian_tables
 from surveysynth.baselines.sensitivity import Rule, has_sensitivity
 from surveysynth.errors import InputError
-from surveysynth.estimation.combining import Combined, t_interval
-from surveysynth.estimation.statistics import COUNT, MEAN, TOTAL
+from surveysynth.estimation.combining import Combined, interval_of
+from surveysynth.estimation.statistics import COUNT, MEAN, TOTAL, statistic_of
 from surveysynth.evaluate.methods import CONSISTENT, LAPLACE
 from surveysynth.evaluate.sample import sample_tables, sample_weight
 from surveysynth.evaluate.synthesizers import Key
@@ -49,6 +49,12 @@ class Noise:
     def __post_init__(self) -> None:
         self.weight = sample_weight(self.survey)
         self.sample = sample_tables(self.spec, self.survey)
+
+    @property
+    def by_outcome(self) -> bool:
+        """Whether rows are by an outcome: a record may then change its row, which the sensitivities
+        here do not allow for."""
+        return self.spec.tables.by != self.spec.public_by
 
     def laplace(
         self, sensitivity: Rule, rng: np.random.Generator
@@ -123,7 +129,7 @@ class Noise:
         """The sample's frame with noisy numbers; impossible values are flagged before small
         cells."""
         sample = self.sample[key]
-        lower, upper = t_interval(made, self.spec.tables.level)
+        lower, upper = interval_of(statistic_of(key[0]), made, self.spec.tables.level)
         return sample.assign(
             estimate=made.estimate,
             se=made.standard_error,

@@ -21,7 +21,7 @@ from surveysynth.estimation.margins import sums_by_row
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.taylor import estimate_domains
 from surveysynth.evaluate.sample import distances, sample_weight
-from surveysynth.release.tables.making import domains_of
+from surveysynth.release.tables.making import public_domains
 from surveysynth.survey.transforms import Transform
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Amounts:
     """The n records of a survey for one outcome, those at a spike with weight 0.
 
     values, weight: (n,); cell, x_cells: (n,) and (G, K), X by its distinct rows; domains: the rows
-    of the tables.
+    of the tables, by public columns.
     """
 
     values: FloatArray
@@ -89,7 +89,8 @@ def power_fits(spec: "Spec", survey: "Survey") -> pd.DataFrame:
     one for each cell of the tables.
     """
     design = survey.design
-    domains, sample_design = domains_of(spec, design), SampleDesign.from_public(design).by_psu
+    domains = public_domains(spec, design)
+    sample_design = SampleDesign.from_public(design).by_psu
     weight = sample_weight(survey)
     lines = []
     for column, outcome in enumerate(design.outcomes):

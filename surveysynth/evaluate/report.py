@@ -19,14 +19,13 @@ from surveysynth.evaluate.methods import (
     two_currencies,
 )
 from surveysynth.evaluate.noise import IMPOSSIBLE_FLAG
-from surveysynth.evaluate.pages import body_lines, heading_of
+from surveysynth.evaluate.pages import body_lines, heading_of, stub_of
 from surveysynth.evaluate.power_report import power_section
 from surveysynth.evaluate.sample import FAR
 from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE
 from surveysynth.release.facts import labels_of, rounding_of
 from surveysynth.release.tables.labels import listed
 from surveysynth.release.tables.rounding import ABSENT, show_ratio
-from surveysynth.release.tables.stub import stub_heading
 from surveysynth.report.page import Picture, bullets, figure_section, scrolled, whole_page
 from surveysynth.report.style import MARK, colour_of, label_of
 from surveysynth.spec.mechanisms import epsilon_of_spec
@@ -131,8 +130,8 @@ def _table(comparison: Comparison, statistic: str, outcome: str | None) -> str:
     rounding = rounding_of(comparison.spec, labels)[statistic, outcome]
     sample = by_method[SAMPLE]
     head = "".join(_method_head(comparison, name) for name in by_method)
-    heading = escape(stub_heading(comparison.survey.design.by, labels))
-    top = f"<tr><th>{heading}</th><th>Records</th>{head}</tr>"
+    heading, rows = stub_of((statistic, outcome), sample, comparison.spec.tables.by, labels)
+    top = f"<tr><th>{escape(heading)}</th><th>Records</th>{head}</tr>"
     columns = {
         name: list(zip(table["estimate"], table["se"], table["flag"], strict=True))
         for name, table in by_method.items()
@@ -147,8 +146,7 @@ def _table(comparison: Comparison, statistic: str, outcome: str | None) -> str:
             error = f"<span>({shown_se})</span>" if shown_se != ABSENT else ""
             shown.append(f"<td>{rounding.show(estimate)}{mark}{error}</td>")
         cells.append("".join(shown))
-    by, span = comparison.survey.design.by, 2 + len(by_method)
-    lines = body_lines(sample, by, labels, cells, span)
+    lines = body_lines(rows, sample["n"], cells, span=2 + len(by_method))
     title = heading_of(labels, statistic, outcome)
     caption = f"{title}: estimates, standard errors in brackets"
     note = ""
@@ -163,7 +161,7 @@ def _notes(comparison: Comparison) -> str:
         "paper": "as published, which is not a bound on what a replaced record does to a mean",
         "honest": "the bound that covers the change of a mean's denominator too",
     }[comparison.sensitivity]
-    k = len(comparison.survey.design.by)
+    k = len(comparison.spec.tables.by)
     tables = sum(
         bool({LAPLACE, CONSISTENT} & set(by_method)) for by_method in comparison.tables.values()
     )

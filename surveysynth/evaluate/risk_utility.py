@@ -189,7 +189,7 @@ class _Comparing:
         except RefusedError as refusal:
             unknown = float("nan")
             return _point(settings, unknown, unknown, None, str(refusal))
-        weight = survey.confidential.sampling_weight
+        weight = survey.sampling_weight
         utility = distribution_utility(
             survey.confidential.outcome[:, outcome],
             [data.outcome[:, outcome] for data in datasets],

@@ -168,8 +168,10 @@ def make_pictures(comparison: "Comparison") -> "list[Picture]":
     ]  # fmt: skip
     if not comparison.runs:
         return made
-    for column in plots.amounts_of(comparison):
-        name = comparison.survey.design.outcome_names[column]
+    design = comparison.survey.design
+    public = design.public_weight is not None  # the same beside real and synthetic outcomes
+    for column in () if public else plots.amounts_of(comparison):
+        name = design.outcome_names[column]
         made.append(
             picture(
                 f"outcome_against_weight_{column + 1}",
@@ -183,7 +185,8 @@ def make_pictures(comparison: "Comparison") -> "list[Picture]":
         picture(
             "densities", "Distribution of the outcome",
             "Weighted by the survey weights: the confidential sample, and one synthetic dataset of "
-            "each synthesizer with its smoothed weights.", plots.densities,
+            f"each synthesizer with {'the public' if public else 'its smoothed'} weights.",
+            plots.densities,
         )
     )  # fmt: skip
     return made

@@ -29,7 +29,7 @@ def without_flags(spec: "Spec") -> "Spec":
 
 def sample_weight(survey: "Survey") -> FloatArray:
     """The weights (n,) that the sample is estimated with; ``InputError`` without any."""
-    weight = survey.confidential.sampling_weight
+    weight = survey.sampling_weight
     if weight is None:
         raise InputError("a comparison of survey tables needs sampling weights; give weight.")
     return weight

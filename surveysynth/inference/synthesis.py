@@ -32,7 +32,7 @@ class SyntheticDataset:
     outcome
         (n, p) in original units.
     weight
-        (n,) smoothed and, with a public N, scaled to it.
+        (n,) smoothed and, with a public N, scaled to it; public weights as they are.
     variance_outcome, variance_weight
         The pair (n, p) and (n,) that the variance is taken from; the same arrays where that is the
         released pair.
@@ -152,10 +152,15 @@ def _dataset(
     with np.errstate(over="ignore", invalid="ignore"):
         simulated = model.simulate(theta, design, rng, "release")
         outcome = simulated.outcomes(design)
-        weight = _scaled(model.smooth_weight(theta, design, simulated), scale_to)
-        if variance == "release":
+        if design.public_weight is not None:
+            # Nothing of it is drawn, smoothed or scaled.
+            weight = design.public_weight
+            pair = outcome, weight
+        elif variance == "release":
+            weight = _scaled(model.smooth_weight(theta, design, simulated), scale_to)
             pair = outcome, weight
         else:
+            weight = _scaled(model.smooth_weight(theta, design, simulated), scale_to)
             sample = model.simulate(theta, design, rng, "sample") if model.tilted else simulated
             drawn = _scaled(model.drawn_weight(design, sample), scale_to)
             pair = sample.outcomes(design) if model.tilted else outcome, drawn

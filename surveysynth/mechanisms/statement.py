@@ -43,6 +43,8 @@ def public_assumptions(design: PublicDesign) -> tuple[str, ...]:
     items = [f"who is in the sample: the {design.n:,} records and hence every unweighted cell size"]
     if columns:
         items.append("the design variables of each record: " + ", ".join(map(str, columns)))
+    if design.public_weight is not None:
+        items.append(_public_weight(design))
     if design.fpc is not None:
         items.append("the sampling fractions of the strata")
     if design.design_effect is not None:
@@ -63,7 +65,7 @@ def public_assumptions(design: PublicDesign) -> tuple[str, ...]:
         )
     items.append(
         "the settings: model, formula, priors, epsilon and all others, chosen without a look at "
-        "the outcomes and weights"
+        "the outcomes" + ("" if design.public_weight is not None else " and weights")
     )
     if design.dropped:
         items.append(
@@ -71,6 +73,31 @@ def public_assumptions(design: PublicDesign) -> tuple[str, ...]:
             "nonresponse included"
         )
     return tuple(items)
+
+
+def _public_weight(design: PublicDesign) -> str:
+    name, sizes = design.public_weight_name, design.stratum_sizes
+    made = ""
+    if sizes is not None:
+        counts = ", ".join(f"{level}: {size:,.10g}" for level, size in sizes.items())
+        made = f" that follow from the population counts of the strata ({counts})"
+    known = (
+        f"log({name}) is a predictor of the model"
+        if name in design.predictors
+        else "records that are alike in the predictors have equal weights"
+    )
+    return (
+        f"the sampling weights ({name}), constants of the sample design{made}. They are neither "
+        f"modelled nor protected but used and published as they are; {known}. What the tables say "
+        "of numbers of units follows from public values alone"
+    )
+
+
+def confidential_part(design: PublicDesign, *, several: bool = False) -> str:
+    """What neighbours differ in: outcomes, and sampling weights unless they are public."""
+    if design.public_weight is not None:
+        return "the outcomes"
+    return f"the outcomes and {'sampling weights' if several else 'the sampling weight'}"
 
 
 def not_units(design: PublicDesign) -> str:

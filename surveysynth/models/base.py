@@ -60,7 +60,7 @@ class Model(Protocol):
 
     @property
     def requires(self) -> frozenset[str]:
-        """What a design must have: of "weight", "population_size", "one_outcome"."""
+        """Of a design: "weight", "confidential_weight", "population_size", "one_outcome"."""
 
     @property
     def batched(self) -> bool:
@@ -308,7 +308,9 @@ class ModelBase(ABC):
         return self.drawn_weight(design, simulated)
 
     def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
-        """w* (n,) of the log weight, the last column of z; ones for a survey without weights."""
+        """w* (n,) of the log weight, the last column of z; public weights, or ones without any."""
+        if design.public_weight is not None:
+            return design.public_weight
         outcomes = len(design.outcome_names)
         if simulated.z.shape[1] == outcomes:
             return np.ones(design.n)
@@ -371,13 +373,18 @@ def require(model: Model, design: PublicDesign) -> None:
             f"{special.name!r} is {what}: use the model 'fbs' or 'fbp' in the form that its "
             "method of(design) gives."
         )
+    if "confidential_weight" in model.requires and design.public_weight is not None:
+        raise InputError(
+            f"The model {model.name!r} models selection by confidential weights, and those of this "
+            "survey are public: use the model 'fbs'."
+        )
     if "population_size" in model.requires and design.population_size is None:
         raise InputError(
             f"The model {model.name!r} needs the public population size: set population_size in "
             "[survey] to the number of units in the population (from a frame or a published "
             "source, not the sum of the weights), or use the model 'fbs'."
         )
-    if "weight" in model.requires and design.weight_name is None:
+    if "weight" in model.requires and design.weight_name is design.public_weight_name is None:
         raise InputError(
             f"The model {model.name!r} needs a sampling weight: name its column as weight in "
             "[survey]."

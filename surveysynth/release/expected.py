@@ -25,7 +25,7 @@ from surveysynth.mechanisms.noisy_statistics.misdeclared import (
 from surveysynth.mechanisms.noisy_statistics.run import required_design
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model
-from surveysynth.release.tables.making import domains_of, keys_of
+from surveysynth.release.tables.making import keys_of, public_domains
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +67,7 @@ class UnitLimit:
 
 
 class Expectation:
-    """What public inputs tell about the errors of a release.
+    """What public inputs tell about the errors of a release, in rows by public columns.
 
     Raises ``InputError`` for a model without such statistics, with what works, and where too few
     records are left for the residual variance.
@@ -79,7 +79,7 @@ class Expectation:
         self.spec, self.design, self.model = spec.for_records(design.n), design, model
         self.settings: NoisySettings = noisy_settings_of(spec)
         self.noise, self.columns = required_design(model, design, self.settings)
-        self.domains: Domains = domains_of(spec, design)
+        self.domains: Domains = public_domains(spec, design)
         self.unit_size = self.settings.unit_size(design)
         self.cells = _CellsOfRows.of(design, self.domains)
 
@@ -140,6 +140,7 @@ class Expectation:
                     replicates=self.spec.privacy.replicates_per_draw,
                     records=records or self.unit_size,
                     scaled=self.spec.linearisation == "ratio",
+                    weight=self.cells.weight,
                 ),
                 kind,
             )[:, 1:]
@@ -161,12 +162,18 @@ class Expectation:
         """What spreads declared ``factor`` times too large would do."""
         clipping = self.noise.clipping
         radius, q = factor * clipping.radius, clipping.q
-        typical = float(np.median(self.domains.n[self.domains.n > 0]))
+        # As many records of equal weights say of the whole what these do.
+        share = effective_share(self.design.public_weight)
+        typical = share * float(np.median(self.domains.n[self.domains.n > 0]))
+        whole = share * self.design.n
         bias = {}
         for column in sorted({key[1] for key in self.tables if key[1] is not None}):
-            outcome = outcome_moments(clipping, self.design.transforms[column].inverse, column)
+            outcome = outcome_moments(
+                clipping, self.design.transforms[column].inverse, column,
+                modelled=self.design.public_weight is None,
+            )  # fmt: skip
             bias[column] = (
-                clipping_bias(outcome, radius, q) / sample_error(outcome, self.design.n),
+                clipping_bias(outcome, radius, q) / sample_error(outcome, whole),
                 clipping_bias(outcome, radius, q, 1.0) / sample_error(outcome, typical),
             )
         return Misdeclared(factor, share_outside(radius, q), self.typical(factor=factor), bias)
@@ -214,22 +221,26 @@ class _CellsOfRows:
     """Which cells of X the rows of a table are made of.
 
     counts, stratum (G,) of the cells; codes (2^k, G): the row of a cell in each margin set; rows:
-    number of rows of the table.
+    number of rows of the table; weight (G,) of a record where weights are public, else None.
     """
 
     counts: IntArray
     stratum: IntArray
     codes: IntArray
     rows: int
+    weight: FloatArray | None
 
     @classmethod
     def of(cls, design: "PublicDesign", domains: Domains) -> "_CellsOfRows":
-        """X spans strata and by variables, so that a cell lies in one stratum and in one row of
-        each margin set: those of its first record."""
+        """X spans strata and by variables and tells public weights, so that a cell lies in one
+        stratum and in one row of each margin set, with one weight: those of its first record."""
         cell = design.matrix.cell
         _, first, counts = np.unique(cell, return_index=True, return_counts=True)
         strata = np.zeros(design.n, dtype=np.int64) if design.strata is None else design.strata
-        return cls(counts.astype(np.int64), strata[first], domains.codes[:, first], domains.n_rows)
+        weight = None if design.public_weight is None else design.public_weight[first]
+        return cls(
+            counts.astype(np.int64), strata[first], domains.codes[:, first], domains.n_rows, weight
+        )
 
     def blocks(self) -> Iterator[FloatArray]:
         """Zeros and ones (1 + rows of the block, G); the first row is always the whole."""
@@ -242,6 +253,13 @@ class _CellsOfRows:
                 inside = np.flatnonzero((codes >= start) & (codes < stop))
                 block[1 + codes[inside] - start, inside] = 1.0
             yield block
+
+
+def effective_share(weight: FloatArray | None) -> float:
+    """Kish's effective number of records over their number, for public weights (n,)."""
+    if weight is None:
+        return 1.0
+    return float(weight.sum() ** 2 / (weight.size * (weight**2).sum()))
 
 
 def _kind_of(key: Key) -> str | None:

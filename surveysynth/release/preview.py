@@ -8,8 +8,8 @@ from surveysynth.estimation.clusters import cluster_lines
 from surveysynth.estimation.domains import Domains
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.release.facts import labels_of
-from surveysynth.release.tables.labels import Labels
-from surveysynth.release.tables.making import domains_of
+from surveysynth.release.tables.labels import Labels, listed
+from surveysynth.release.tables.making import public_domains, rows_of
 from surveysynth.release.tables.table import SMALL_SAMPLE
 from surveysynth.report.formats import table_files
 
@@ -23,14 +23,15 @@ _SHOWN_CELLS = 40
 
 def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
     """Validation results, cell sizes n_d and the files of a release, one line each."""
-    domains = domains_of(spec, design)
+    domains = public_domains(spec, design)
     return [
         f"{spec.path}: valid.",
         *_survey_lines(spec, design, model),
         "",
         *_cell_lines(domains, labels_of(spec)),
+        *_outcome_lines(spec),
         "",
-        *_published_lines(spec, domains),
+        *_published_lines(spec, domains, rows_of(spec, design).n_rows),
         "",
     ]
 
@@ -40,6 +41,7 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     if design.strata is not None:
         lines.append(f"Design: {int(design.strata.max()) + 1:,} strata ({design.strata_name}).")
     lines += cluster_lines(design, model)
+    lines += _weight_lines(design)
     if design.population_size is not None:
         lines.append(f"Population size: {design.population_size:,.10g}.")
     lines.append(
@@ -62,6 +64,20 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     return lines
 
 
+def _weight_lines(design: "PublicDesign") -> list[str]:
+    """What becomes of public weights."""
+    name = design.public_weight_name
+    if name is None:
+        return []
+    source = ", made of stratum_sizes, with sampling fractions" if design.stratum_sizes else ""
+    model = (
+        f"log({name}) is a predictor: records that are alike in the others have unequal weights."
+        if name in design.predictors
+        else "Records with the same row of X have equal weights."
+    )
+    return [f"Weight: {name}, public{source}: used and published as it is. {model}"]
+
+
 def _cell_lines(domains: Domains, labels: Labels) -> list[str]:
     """Unweighted sizes; the smallest cells when there are many."""
     interior = np.flatnonzero(~domains.table["is_margin"].to_numpy(dtype=bool))
@@ -81,6 +97,17 @@ def _cell_lines(domains: Domains, labels: Labels) -> list[str]:
     return lines
 
 
+def _outcome_lines(spec: "Spec") -> list[str]:
+    """What divides the cells further: outcomes, whose levels nobody counts here."""
+    outcomes = [name for name in spec.tables.by if name not in spec.public_by]
+    if not outcomes:
+        return []
+    return [
+        f"Each is divided further by {listed(outcomes)}, into rows of synthetic records. How many "
+        "sample records lie there is confidential: it is not looked at, and not published."
+    ]
+
+
 def budget_words(budget: Budget) -> str:
     """A budget of noisy statistics in both currencies."""
     return f"rho = {budget.rho:.4g} (epsilon = {budget.epsilon:.4g} at delta = {budget.delta:.3g})"
@@ -92,7 +119,7 @@ def row_label(domains: Domains, labels: Labels, row: int) -> str:
     return ", ".join(labels.level(by, str(record[by])) for by in domains.by) or "All"
 
 
-def _published_lines(spec: "Spec", domains: Domains) -> list[str]:
+def _published_lines(spec: "Spec", domains: Domains, rows: int) -> list[str]:
     tables, privacy = spec.tables, spec.privacy.for_records(int(domains.n[0]))
     formats = (*tables.formats, *tables.figures)
     names = [f"{folder}/{name}" for folder, name, _ in table_files(tables.statistics, formats)]
@@ -100,7 +127,7 @@ def _published_lines(spec: "Spec", domains: Domains) -> list[str]:
     if privacy.strict:
         return [
             f"A release publishes, with {budget_words(privacy.budget)}:",
-            f"  {', '.join(names)} ({domains.n_rows:,} rows each)",
+            f"  {', '.join(names)} ({rows:,} rows each)",
             f"  microdata/: {privacy.m} synthetic files of {int(domains.n[0]):,} records, one "
             f"of each draw; the tables rest on {datasets}, {privacy.replicates_per_draw} of each",
             "  statistics.json, codebook.json, privacy.json, README.md",
@@ -112,7 +139,7 @@ def _published_lines(spec: "Spec", domains: Domains) -> list[str]:
     )
     return [
         f"A release publishes, with {guarantee}:",
-        f"  {', '.join(names)} ({domains.n_rows:,} rows each)",
+        f"  {', '.join(names)} ({rows:,} rows each)",
         f"  microdata/: {datasets} synthetic files of {int(domains.n[0]):,} records "
         f"(m = {privacy.m} draws, {privacy.replicates_per_draw} replicates each)",
         "  codebook.json, privacy.json, README.md",

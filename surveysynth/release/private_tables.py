@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from surveysynth._support.messages import nearest
 from surveysynth.errors import InputError
-from surveysynth.estimation.statistics import statistic_of
+from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.mechanisms.statement import Statement
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.files import presentation_of
@@ -82,7 +82,7 @@ class PrivateTables:
         lines = [
             *self.warnings,
             f"Tables of {self.n:,} records: {listed(self.statistics)}{of_what}{by}, "
-            f"{len(several[0].frame):,} rows each",
+            f"{len(several[0].frame) // max(len(several[0].categories), 1):,} rows each",
             self.presentation.privacy_note,
         ]
         return "\n".join(lines)
@@ -115,15 +115,19 @@ class PrivateTables:
     @cached_property
     def frame(self) -> "pd.DataFrame":
         """Unrounded numbers of all tables below each other: statistic, outcome (empty for counts),
-        the by columns, is_margin, estimate, se, df, df_design, ci_lower, ci_upper, n, flag."""
+        the by columns, is_margin, estimate, se, df, df_design, ci_lower, ci_upper, n, flag; with
+        shares, after the outcome a level (empty for others)."""
         import pandas as pd
 
         parts = []
+        levels = any(table.categories for several in self.tables.values() for table in several)
         for statistic, of_outcomes in self.tables.items():
             for table in of_outcomes:
                 part = table.frame.copy()
                 part.insert(0, "statistic", statistic)
                 part.insert(1, "outcome", table.outcome or "")
+                if levels:
+                    part.insert(2, LEVEL, part.pop(LEVEL) if table.categories else "")
                 parts.append(part)
         return pd.concat(parts, ignore_index=True)
 

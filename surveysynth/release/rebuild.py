@@ -139,10 +139,10 @@ def _design_of(spec: Spec, source: Path, dropped: int) -> PublicDesign:
     frame = table.read(table.columns)
     if file_format == "csv":
         frame = frame.rename(columns=plain_text).map(plain_text)
-    section, synthesizer, tables = spec.survey, spec.synthesizer, spec.tables
+    section, synthesizer = spec.survey, spec.synthesizer
     roles = make_roles(
-        synthesizer.outcome, section.weight, tables.by, section.strata, section.psu, None,
-        synthesizer.predictors, section.public_columns,
+        synthesizer.outcome, section.weight, spec.public_by, section.strata, section.psu, None,
+        synthesizer.predictors, section.public_columns, weights=section.weights,
     )  # fmt: skip
     assert synthesizer.predictors is not None  # a release writes the formula that it used
     design = public_design(
@@ -155,6 +155,7 @@ def _design_of(spec: Spec, source: Path, dropped: int) -> PublicDesign:
         orders={name: tuple(each.levels) for name, each in spec.labels.items() if each.levels},
         design_effect=section.design_effect,
         source=str(path),
+        stratum_sizes=section.stratum_sizes,
     )
     return replace(_with_fractions(design, frame, section.fpc), dropped=dropped)
 

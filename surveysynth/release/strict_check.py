@@ -89,12 +89,13 @@ def _written(expected: Expectation, target: Path) -> list[str]:
 def _promise(expected: Expectation) -> list[str]:
     """The guarantee and the constants that were declared for it."""
     clipping, settings, design = expected.noise.clipping, expected.settings, expected.design
-    names = [*design.outcome_names, "log weight"]
-    transforms = [t.describe(n) for t, n in zip(design.transforms, names, strict=False)]
+    log_weight = [] if design.public_weight is not None else ["log weight"]
+    described = zip(design.transforms, design.outcome_names, strict=True)
+    transforms = [transform.describe(name) for transform, name in described]
     declared = [
         f"  {name}: centre {centre:.5g}, spread {spread:.5g}"
         for name, centre, spread in zip(
-            [*transforms, "log weight"], clipping.centre, clipping.spread, strict=True
+            [*transforms, *log_weight], clipping.centre, clipping.spread, strict=True
         )
     ]
     dropped = (
@@ -106,7 +107,7 @@ def _promise(expected: Expectation) -> list[str]:
     q = clipping.q
     return [
         f"Privacy: {GUARANTEE}, {budget_words(settings.budget)}, for every pair of neighbours.",
-        "No outcome and no weight was read for what follows.",
+        f"No outcome{'' if not log_weight else ' and no weight'} was read for what follows.",
         *dropped,
         "Declared, on the scale of the model:",
         *declared,

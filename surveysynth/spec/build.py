@@ -50,7 +50,7 @@ def read_survey(spec: "Spec") -> "Survey":
         table.read(roles.needed),
         outcomes=spec.declared,
         weight=section.weight,
-        by=tables.by,
+        by=spec.public_by,
         strata=section.strata,
         psu=section.psu,
         fpc=section.fpc,
@@ -64,6 +64,8 @@ def read_survey(spec: "Spec") -> "Survey":
         margin_labels=_margin_labels(spec),
         statistics=tables.statistics,
         binary_for=spec.binary_statistics,
+        weights=section.weights,
+        stratum_sizes=section.stratum_sizes,
         # A mechanism that answers on every valid survey may not refuse one for what it holds.
         refuse_degenerate=not spec.privacy.strict,
         source=str(spec.data_path),
@@ -98,6 +100,7 @@ def read_design(spec: "Spec") -> "PublicDesign":
         design_effect=section.design_effect,
         source=source,
         missing=section.missing,
+        stratum_sizes=section.stratum_sizes,
     )
 
 
@@ -115,8 +118,8 @@ def _open(spec: "Spec") -> "tuple[Table, Roles]":
         )
     section, synthesizer, source = spec.survey, spec.synthesizer, str(spec.data_path)
     roles = make_roles(
-        synthesizer.outcome, section.weight, spec.tables.by, section.strata, section.psu,
-        section.fpc, synthesizer.predictors, section.public_columns,
+        synthesizer.outcome, section.weight, spec.public_by, section.strata, section.psu,
+        section.fpc, synthesizer.predictors, section.public_columns, weights=section.weights,
     )  # fmt: skip
     table = open_table(spec.data_path)
     check_roles(roles, table.columns, source)
@@ -136,7 +139,7 @@ def _level_order(spec: "Spec") -> dict[str, tuple[str, ...]]:
 
 
 def _margin_labels(spec: "Spec") -> dict[str, str]:
-    return {name: spec.margin_label(name) for name in spec.tables.by}
+    return {name: spec.margin_label(name) for name in spec.public_by}
 
 
 def model_of(spec: "Spec") -> "Model":

@@ -87,10 +87,10 @@ def _section(outcome: Outcome) -> dict[str, Any]:
 def _survey(design: "PublicDesign") -> dict[str, Any]:
     keys = {
         "data": NO_DATA,
-        "weight": design.weight_name,
+        **_weights(design),
         "strata": design.strata_name,
         "psu": design.psu_name,
-        "fpc": design.fpc_name,
+        "fpc": None if design.stratum_sizes else design.fpc_name,
         "lonely_psu": design.lonely_psu,
         "design_effect": design.design_effect,
         "population_size": design.population_size,
@@ -98,6 +98,14 @@ def _survey(design: "PublicDesign") -> dict[str, Any]:
         "public_columns": list(design.public_columns),
     }
     return {key: value for key, value in keys.items() if value is not None}
+
+
+def _weights(design: "PublicDesign") -> dict[str, Any]:
+    if design.public_weight is None:
+        return {"weight": design.weight_name}
+    if design.stratum_sizes is None:
+        return {"weights": "public", "weight": design.public_weight_name}
+    return {"weights": "public", "stratum_sizes": dict(design.stratum_sizes)}
 
 
 def _refuse_settled(given: Mapping[str, Mapping[str, Any]]) -> None:

@@ -8,10 +8,18 @@ from pydantic import BeforeValidator, Field
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
+from surveysynth.estimation.statistics import LEVEL, STATISTICS
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.models import get_model, registered
 from surveysynth.spec.privacy import PrivacySection
-from surveysynth.spec.sections import Name, Section, SurveySection, SynthesizerSection
+from surveysynth.spec.sections import (
+    LabelSection,
+    Name,
+    Section,
+    SurveySection,
+    SynthesizerSection,
+    TablesSection,
+)
 from surveysynth.survey.outcome import Outcome, OutcomeKind, needs_general_form
 from surveysynth.survey.transforms import Transform, TransformKind
 
@@ -239,6 +247,50 @@ def label_problems(outcomes: Sequence[Outcome], labelled: Mapping[str, Sequence[
     ]
 
 
+def statistic_problems(tables: TablesSection, declared: Sequence[Outcome]) -> list[str]:
+    """Statistics that none of the outcomes has."""
+    return [
+        f"tables.statistics: {STATISTICS[name].misfit(declared, tables.by)}"
+        for name in tables.statistics
+        if not STATISTICS[name].columns(declared, tables.by)
+    ]
+
+
+def by_problems(
+    tables: TablesSection,
+    declared: Sequence[Outcome],
+    labels: Mapping[str, LabelSection],
+    *,
+    study: bool,
+) -> list[str]:
+    """Outcomes that rows of tables cannot be made by."""
+    problems = []
+    for outcome in declared:
+        name, margin = outcome.name, labels.get(outcome.name, LabelSection()).margin
+        if name not in tables.by:
+            continue
+        if outcome.is_amount:
+            problems.append(
+                f"tables.by: {name!r} is an amount; rows are by public columns, and by binary or "
+                "categorical outcomes. Declare classes of it as an outcome of their own."
+            )
+        elif study:
+            problems.append(
+                f"tables.by: {name!r} is an outcome; rows of a study are by public columns."
+            )
+        elif margin in outcome.levels:
+            problems.append(
+                f"tables.by: {name!r} has a level {margin!r}, the name of its margin; set another: "
+                f'[labels.{name}] margin = "Total".'
+            )
+    if LEVEL in tables.by and any(STATISTICS[name].by_level for name in tables.statistics):
+        problems.append(
+            f"tables.by: tables of shares have a column {LEVEL!r} of their own; give the one in "
+            "the data another name."
+        )
+    return problems
+
+
 def count_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> list[str]:
     """Outcomes declared as counts for a model that takes none."""
     if not synthesizer.is_program and get_model(synthesizer.model).takes_count:
@@ -283,7 +335,8 @@ def strict_problems(
                 "may be taken from these data; far-off ones cost accuracy, never privacy."
             )
     of_weight = outcomes.get(WEIGHT, OutcomeSection())
-    if survey.population_size is None and of_weight.centre is None and not whole:
+    modelled = not (whole or survey.public_weights)
+    if survey.population_size is None and of_weight.centre is None and modelled:
         problems.append(
             "outcomes.weight.centre: missing; without survey.population_size noisy statistics need "
             "a typical log weight from public sources (log of population over sample size)."

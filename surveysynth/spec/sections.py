@@ -30,6 +30,7 @@ from surveysynth.report.formats import format_names
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.flags import FlagChoice, check_flags
 from surveysynth.survey.checks import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT
+from surveysynth.survey.public_weight import weight_problems
 from surveysynth.survey.transforms import TransformKind
 
 T = TypeVar("T")
@@ -121,6 +122,8 @@ class SurveySection(Section):
     psu: Name | None = None
     fpc: Name | None = None
     lonely_psu: Literal["fail", "remove", "certainty", "adjust", "average"] = "fail"
+    weights: Literal["confidential", "public"] = "confidential"
+    stratum_sizes: dict[Name, Annotated[float, Field(gt=0)]] | None = None
     design_effect: Annotated[float, Field(ge=1, le=MAX_DESIGN_EFFECT)] | None = None
     population_size: Annotated[float, Field(gt=0)] | None = None
     missing: Literal["fail", "drop"] = "fail"
@@ -137,7 +140,17 @@ class SurveySection(Section):
     def _agree(self) -> "SurveySection":
         if self.design_effect is not None and self.psu is None:
             raise ValueError(EFFECT_WITHOUT_PSU)
+        problems = weight_problems(
+            self.weights, self.weight, self.stratum_sizes, self.strata, self.psu, self.fpc
+        )
+        if problems:
+            raise ValueError("\n".join(problems))
         return self
+
+    @property
+    def public_weights(self) -> bool:
+        """Whether the weights are used and published as they are."""
+        return self.weights == "public"
 
 
 def _type_of(option: Option) -> Any:

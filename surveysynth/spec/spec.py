@@ -22,12 +22,15 @@ from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.outcomes import (
     WEIGHT,
     OutcomeSection,
+    by_problems,
     declared_outcome,
     label_problems,
     outcome_problems,
+    statistic_problems,
     strict_problems,
 )
 from surveysynth.spec.privacy import PrivacySection
+from surveysynth.spec.public_weights import public_weight_problems
 from surveysynth.spec.sections import (
     LabelSection,
     SurveySection,
@@ -110,7 +113,10 @@ class Spec(BaseModel):
             self.survey, synthesizer, self.outcomes,
             known_model=not (synthesizer.is_program and self.path == Path(NO_FILE)),
         )  # fmt: skip
-        problems += wrong or self._statistic_problems()
+        problems += wrong or [
+            *statistic_problems(self.tables, self.declared),
+            *by_problems(self.tables, self.declared, self.labels, study=self.study is not None),
+        ]
         if not wrong:
             levels = {name: tuple(label.levels) for name, label in self.labels.items()}
             problems += label_problems(self.declared, levels)
@@ -126,11 +132,12 @@ class Spec(BaseModel):
     def _survey_problems(self) -> list[str]:
         """What tables of a survey need."""
         survey, problems = self.survey, []
-        if survey.weight is None:
+        if survey.weight is None and not survey.public_weights:
             problems.append(
                 "survey.weight: missing; the tables of a survey need a column of weights."
             )
         synthesizer = self.synthesizer
+        problems += public_weight_problems(survey, synthesizer, self.tables, self.outcomes)
         if survey.population_size is None and "population_size" in synthesizer.requires:
             problems.append(
                 f"survey.population_size: missing; model {synthesizer.model!r} needs the public "
@@ -149,12 +156,17 @@ class Spec(BaseModel):
         survey, synthesizer, study = self.survey, self.synthesizer, self.study
         assert study is not None  # the caller has seen it
         problems = []
-        for key in ("weight", "fpc", "public_columns"):
+        for key in ("weight", "stratum_sizes", "fpc", "public_columns"):
             if getattr(survey, key):
                 problems.append(
                     f"survey.{key}: with [study] the data are a population, which has none; "
                     "leave it out."
                 )
+        if survey.public_weights:
+            problems.append(
+                "survey.weights: studies draw samples with confidential weights and do not know "
+                "of public ones; leave it out."
+            )
         if survey.lonely_psu != "fail":
             problems.append(
                 "survey.lonely_psu: the samples of a study have no lonely PSU; leave it out."
@@ -187,7 +199,8 @@ class Spec(BaseModel):
         if not self.privacy.pattern:
             return []
         public = dict.fromkeys(self.public_names)
-        confidential = (*self.synthesizer.outcome, self.survey.weight)
+        weight = () if self.survey.public_weights else (self.survey.weight,)
+        confidential = (*self.synthesizer.outcome, *weight)
         return [
             f"privacy.pattern: {name!r} is confidential; a pattern is of public columns."
             if name in confidential
@@ -200,20 +213,12 @@ class Spec(BaseModel):
 
     def _group_problems(self) -> list[str]:
         """Columns that a spread by groups may not be by."""
-        allowed = dict.fromkeys((*self.tables.by, *self._predictors))
+        allowed = dict.fromkeys((*self.public_by, *self._predictors))
         return [
             f"synthesizer.covariance_by: {name!r} is not among the columns of the tables and the "
             f"predictors ({listing(tuple(allowed)) or 'none'}).{nearest(name, allowed)}"
             for name in self.synthesizer.grouping or ()
             if name not in allowed
-        ]
-
-    def _statistic_problems(self) -> list[str]:
-        """Statistics that none of the outcomes has."""
-        return [
-            f"tables.statistics: {STATISTICS[name].misfit(self.declared)}"
-            for name in self.tables.statistics
-            if not STATISTICS[name].columns(self.declared)
         ]
 
     @property
@@ -245,7 +250,14 @@ class Spec(BaseModel):
     def public_names(self) -> tuple[str, ...]:
         """Columns that are public by their part: by, strata, psu, predictors, public_columns."""
         design = [name for name in (self.survey.strata, self.survey.psu) if name is not None]
-        return (*self.tables.by, *design, *self._predictors, *self.survey.public_columns)
+        weight = (self.survey.weight,) if self.survey.public_weights else ()
+        named = (*design, *self._predictors, *filter(None, weight), *self.survey.public_columns)
+        return (*self.public_by, *named)
+
+    @property
+    def public_by(self) -> tuple[str, ...]:
+        """The by columns that are public; the others are outcomes."""
+        return tuple(name for name in self.tables.by if name not in self.synthesizer.outcome)
 
     @property
     def data_path(self) -> Path:
@@ -259,10 +271,12 @@ class Spec(BaseModel):
 
     @property
     def linearisation(self) -> Literal["ratio", "plain"]:
-        """The linearisation in force: as given, else ratio when there is a population size, which
-        a study has."""
+        """The linearisation in force: as given, else ratio when there is a population size that
+        weights are scaled to, which a study has."""
         if self.tables.linearisation is not None:
             return self.tables.linearisation
+        if self.survey.public_weights:
+            return "plain"
         known = self.survey.population_size is not None or self.study is not None
         return "ratio" if known else "plain"
 

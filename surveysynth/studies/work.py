@@ -8,7 +8,8 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.combining import Combined, t_interval
+from surveysynth.estimation.combining import Combined, interval_of
+from surveysynth.estimation.statistics import statistic_of
 from surveysynth.studies.coverage import CoverageStudy
 from surveysynth.studies.measures import SAMPLE
 
@@ -45,7 +46,7 @@ class Work:
         bound: float = np.inf,
     ) -> None:
         """One table of one sample."""
-        lower, upper = t_interval(combined, self.study.level)
+        lower, upper = interval_of(statistic_of(statistic), combined, self.study.level)
         epsilon = np.inf if method == SAMPLE else 2.0 * m * bound
         values = {
             "method": method,

@@ -1,7 +1,8 @@
 """What ``Survey.from_frame`` is given, checked one argument or column after another."""
 
 import math
-from collections.abc import Sequence
+import numbers
+from collections.abc import Mapping, Sequence
 
 from surveysynth.errors import InputError
 from surveysynth.survey.checks import (
@@ -15,6 +16,7 @@ from surveysynth.survey.checks import (
     check_weight,
 )
 from surveysynth.survey.outcome import Outcome, outcomes_of, zero_one
+from surveysynth.survey.public_weight import weight_problems
 from surveysynth.survey.records import Records
 from surveysynth.survey.transforms import Transform
 
@@ -59,6 +61,7 @@ def check_settings(
     lonely_psu: str,
     missing: str,
     statistics: Sequence[str],
+    weights: str,
     source: str,
 ) -> None:
     """Raise ``InputError`` for settings that are wrong whatever the data."""
@@ -68,10 +71,32 @@ def check_settings(
         )
     if missing not in ("fail", "drop"):
         raise InputError(f"missing must be 'fail' or 'drop', got {missing!r}.")
-    if statistics and roles.weight is None:
+    if statistics and roles.weight is None and weights != "public":
         raise InputError(
             f"{source}: the tables of a survey need the column of sampling weights; give weight."
         )
+
+
+def check_public_weights(
+    weights: str,
+    weight: str | None,
+    stratum_sizes: Mapping[str, float] | None,
+    strata: str | None,
+    psu: str | None,
+    fpc: str | None,
+) -> dict[str, float] | None:
+    """The stratum sizes by level as text; raise ``InputError`` for settings of weights that do not
+    belong together."""
+    sizes = None
+    if stratum_sizes is not None:
+        wrong = [k for k, v in stratum_sizes.items() if not isinstance(v, numbers.Real)]
+        if wrong:
+            raise InputError(f"stratum_sizes: expected numbers, got another for {wrong[0]!r}.")
+        sizes = {str(name): float(size) for name, size in stratum_sizes.items()}
+    problems = weight_problems(weights, weight, sizes, strata, psu, fpc)
+    if problems:
+        raise InputError(" ".join(problems))
+    return sizes
 
 
 def check_values(

@@ -37,6 +37,7 @@ class Roles:
     fpc: str | None
     predictors: tuple[str, ...]
     public_columns: tuple[str, ...]
+    public_weight: str | None = None
 
     @property
     def confidential(self) -> tuple[str, ...]:
@@ -52,16 +53,19 @@ class Roles:
     @property
     def needed(self) -> tuple[str, ...]:
         """Every column that is read, each once."""
-        fpc = (self.fpc,) if self.fpc is not None else ()
+        numbers = [name for name in (self.fpc, self.public_weight) if name is not None]
         return tuple(
             dict.fromkeys(
-                [*self.confidential, *self.text, *fpc, *self.predictors, *self.public_columns]
+                [*self.confidential, *self.text, *numbers, *self.predictors, *self.public_columns]
             )
         )
 
     def parts(self) -> list[tuple[str, str]]:
         """(part, column) of every public column."""
-        single = [("strata", self.strata), ("psu", self.psu), ("fpc", self.fpc)]
+        single = [
+            ("strata", self.strata), ("psu", self.psu), ("fpc", self.fpc),
+            ("weight", self.public_weight),
+        ]  # fmt: skip
         return [
             *(("by", name) for name in self.by),
             *((part, name) for part, name in single if name is not None),

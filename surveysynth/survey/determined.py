@@ -58,8 +58,9 @@ def check_not_determined(
         raise InputError(
             f"{source}: weight {roles.weight!r} is (nearly) a function of the predictors "
             f"{matrix.formula!r}, so the public columns tell it and no finite bound protects it. "
-            "Such weights are to be declared public, which this version cannot take yet: ask for "
-            "that, or leave out the predictors that determine the weight."
+            "If it is a constant of the sample design, declare it so: weights = 'public' publishes "
+            "it as it is, and it needs no protection. Otherwise leave out the predictors that "
+            "determine it."
         )
     _check_apart(residuals, roles, source)
 

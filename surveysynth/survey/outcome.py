@@ -25,6 +25,8 @@ OutcomeKind = Literal["continuous", "semicontinuous", "binary", "categorical"]
 
 #: What a binary outcome without levels is called.
 BINARY_LEVELS = ("0", "1")
+#: Category of an amount at no spike.
+OTHER_VALUES = "other"
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,12 @@ class Outcome:
     @property
     def categories(self) -> int:
         """Of its discrete part; 1 for a continuous outcome, which has none."""
-        return len(self.levels) if not self.is_amount else 1 + len(self.spikes)
+        return len(self.category_names)
+
+    @property
+    def category_names(self) -> tuple[str, ...]:
+        """Of the categories: the levels, or the spikes after all other values."""
+        return self.levels or (OTHER_VALUES, *(f"{spike:.15g}" for spike in self.spikes))
 
     def category(self, values: FloatArray) -> IntArray:
         """The discrete part (n,) of values (n,)."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -14,13 +15,14 @@ from surveysynth.survey.columns import TextColumn, text_column
 from surveysynth.survey.design_matrix import DesignMatrix, build_design_matrix
 from surveysynth.survey.formula import parse_formula
 from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.public_weight import public_weight, with_log_weight
 from surveysynth.survey.records import Records, read_records
 from surveysynth.survey.transforms import Transform
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PublicDesign:
-    """All that is public about a sample of n records: never an outcome, never a weight.
+    """All that is public about a sample of n records: never an outcome or a confidential weight.
 
     Made by ``Survey.from_frame``. Its text says how large the sample is and which column plays
     which part.
@@ -50,7 +52,8 @@ class PublicDesign:
     outcomes
         What is publicly known of each outcome: name, kind, transform, spikes, bounds, levels.
     weight_name
-        Column of the sampling weight; its name is public.
+        Column of the confidential sampling weight, whose name is public; None where the weight is
+        public or there is none.
     public_columns
         Shipped with the microdata besides those that have a part.
     predictors
@@ -61,6 +64,11 @@ class PublicDesign:
         Columns of the sampling design, or None.
     design_effect
         The declared factor by which clustering raises variances, or None.
+    public_weight, public_weight_name
+        Sampling weights (n,) that are public, used and published as they are, and their column;
+        or None.
+    stratum_sizes
+        Population counts by level of the strata, where these made the public weight; or None.
 
     Examples
     --------
@@ -92,6 +100,13 @@ class PublicDesign:
     psu_name: str | None = None
     fpc_name: str | None = None
     design_effect: float | None = None
+    public_weight: FloatArray | None = None
+    public_weight_name: str | None = None
+    stratum_sizes: Mapping[str, float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.public_weight is not None:
+            self.public_weight.setflags(write=False)
 
     @property
     def n(self) -> int:
@@ -125,13 +140,15 @@ class PublicDesign:
         ]
         units = self.psu_name and f"{self.psu_name} ({_count(self.psu)})"
         effect = f", design effect {self.design_effect:g}" if self.design_effect else ""
+        public = self.public_weight_name
+        weight = self.weight_name if public is None else f"{public}, public"
         parts = {
             "by": ", ".join(by),
             "strata": self.strata_name and f"{self.strata_name} ({_count(self.strata)})",
             "PSUs": units and units + effect,
             "fpc": self.fpc_name,
             "outcome": "; ".join(outcome.words for outcome in self.outcomes),
-            "weight": self.weight_name,
+            "weight": weight,
             "model": f"~ {self.matrix.formula}",
             "public": ", ".join(self.public_columns),
         }
@@ -202,6 +219,7 @@ class PublicDesign:
             matrix=matrix,
             strata=None if self.strata is None else self.strata[order],
             psu=None if self.psu is None else self.psu[order],
+            public_weight=None if self.public_weight is None else self.public_weight[order],
         )
 
 
@@ -217,6 +235,7 @@ def public_design(
     design_effect: float | None,
     source: str,
     missing: str = "fail",
+    stratum_sizes: Mapping[str, float] | None = None,
 ) -> PublicDesign:
     """The public half alone, of a frame with public columns: ``Survey.from_frame`` makes the same
     of these and more. Outcomes and the weight of ``roles`` are names, and are not looked for;
@@ -224,8 +243,9 @@ def public_design(
     records = read_records(frame, replace(roles, outcomes=(), weight=None), missing, source)
     size = public_size(population_size, records.n, source)
     return build_public_design(
-        records, roles, outcomes, predictors, lonely_psu, size, orders, source, design_effect
-    )
+        records, roles, outcomes, predictors, lonely_psu, size, orders, source, design_effect,
+        stratum_sizes,
+    )  # fmt: skip
 
 
 def make_roles(
@@ -237,10 +257,18 @@ def make_roles(
     fpc: str | None,
     formula: str | None,
     public_columns: tuple[str, ...],
+    *,
+    weights: str = "confidential",
 ) -> Roles:
-    """Which column plays which part; raises ``InputError`` for a formula that cannot be parsed."""
+    """Which column plays which part; raises ``InputError`` for a formula that cannot be parsed.
+
+    weights: "public" where the column of the weights is."""
     predictors = () if formula is None else parse_formula(formula).variables
-    return Roles(outcomes, weight, by, strata, psu, fpc, predictors, public_columns)
+    public = weights == "public"
+    return Roles(
+        outcomes, None if public else weight, by, strata, psu, fpc, predictors, public_columns,
+        weight if public else None,
+    )  # fmt: skip
 
 
 def build_public_design(
@@ -253,18 +281,26 @@ def build_public_design(
     orders: Mapping[str, Sequence[str]],
     source: str,
     design_effect: float | None,
+    stratum_sizes: Mapping[str, float] | None = None,
 ) -> PublicDesign:
-    """Codes and the model matrix."""
+    """Codes and the model matrix, with the logarithm of a public weight among its predictors where
+    the others do not tell it."""
     strata, psu, fpc = _sample_codes(records, roles, lonely_psu, source)
+    weight = public_weight(records, roles, stratum_sizes, source)
     frame = records.public_frame(roles)
-    matrix = build_design_matrix(
+    if weight is not None and weight.name not in frame:
+        frame[weight.name] = weight.values
+    build = partial(
+        build_design_matrix,
         frame,
-        formula,
         by=roles.by,
         strata=roles.strata,
         outcome_names=roles.outcomes,
         weight_name=roles.weight,
     )
+    matrix = build(formula)
+    if weight is not None and (longer := with_log_weight(matrix.formula, weight, matrix.cell)):
+        matrix = build(longer)
     return PublicDesign(
         frame=frame,
         by=roles.by,
@@ -272,7 +308,7 @@ def build_public_design(
         matrix=matrix,
         strata=strata,
         psu=psu,
-        fpc=fpc,
+        fpc=fpc if weight is None or weight.fractions is None else weight.fractions,
         lonely_psu=lonely_psu,
         population_size=population_size,
         outcomes=outcomes,
@@ -282,8 +318,11 @@ def build_public_design(
         dropped=records.dropped,
         strata_name=roles.strata,
         psu_name=roles.psu,
-        fpc_name=roles.fpc,
+        fpc_name=roles.fpc if weight is None else roles.fpc or weight.fraction_name,
         design_effect=None if design_effect is None else float(design_effect),
+        public_weight=None if weight is None else weight.values,
+        public_weight_name=None if weight is None else weight.name,
+        stratum_sizes=stratum_sizes,
     )
 
 

@@ -31,8 +31,9 @@ class Records:
     dropped: int
 
     def public_frame(self, roles: Roles) -> pd.DataFrame:
-        """By, strata, psu, predictors and public columns; nothing confidential."""
-        names = dict.fromkeys([*roles.text, *roles.predictors, *roles.public_columns])
+        """By, strata, psu, predictors, a public weight and public columns; nothing confidential."""
+        weight = () if roles.public_weight is None else (roles.public_weight,)
+        names = dict.fromkeys([*roles.text, *roles.predictors, *weight, *roles.public_columns])
         data: dict[str, pd.Series[Any]] = {}
         for name in names:
             if name in roles.confidential:
@@ -59,7 +60,7 @@ def read_records(
     numbers: dict[str, FloatArray] = {}
     problems: list[str] = []
     levelled = {outcome.name: outcome for outcome in outcomes if not outcome.is_amount}
-    numeric = {*roles.confidential, *([roles.fpc] if roles.fpc is not None else [])}
+    numeric = {*roles.confidential, roles.fpc, roles.public_weight} - {None}
     numeric |= {
         name for name in roles.predictors if name not in roles.text and looks_numeric(frame[name])
     }
@@ -106,7 +107,8 @@ def _blank_rows(
     text: Mapping[str, TextColumn], numbers: Mapping[str, FloatArray], roles: Roles, n: int
 ) -> dict[str, BoolArray]:
     """For each column that has a part in the analysis and blank cells: which rows, (n,)."""
-    shipped_only = set(roles.public_columns) - {*roles.text, *roles.predictors, roles.fpc}
+    used = {*roles.text, *roles.predictors, roles.fpc, roles.public_weight}
+    shipped_only = set(roles.public_columns) - used
     blank: dict[str, BoolArray] = {}
     for name in roles.needed:
         rows = np.zeros(n, dtype=bool)

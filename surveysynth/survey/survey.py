@@ -15,6 +15,7 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.survey.arguments import (
     check_design_effect,
+    check_public_weights,
     check_settings,
     check_values,
     check_varying_values,
@@ -42,7 +43,7 @@ __all__ = ["Confidential", "PublicDesign", "Survey", "make_roles", "public_desig
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Confidential:
-    """What no release may show: outcomes and sampling weights.
+    """What no release may show: outcomes and, unless they are public, sampling weights.
 
     Its text shows sizes only, and it refuses to be pickled, so that it lands in no log and no file
     by accident. The arrays are read-only.
@@ -52,7 +53,7 @@ class Confidential:
     outcome
         (n, p) in original units; of binary and categorical outcomes the position of the level.
     sampling_weight
-        (n,), or None for a survey without weights.
+        (n,), or None for a survey without confidential weights.
 
     Examples
     --------
@@ -114,6 +115,12 @@ class Survey:
     def __repr__(self) -> str:
         return f"Survey{repr(self.design).removeprefix('PublicDesign')}"
 
+    @property
+    def sampling_weight(self) -> FloatArray | None:
+        """(n,), confidential or public; None for a survey without weights."""
+        public = self.design.public_weight
+        return self.confidential.sampling_weight if public is None else public
+
     @classmethod
     def from_frame(
         cls,
@@ -138,6 +145,8 @@ class Survey:
         statistics: Sequence[str] = (),
         refuse_degenerate: bool = True,
         binary_for: Sequence[str] = (),
+        weights: str = "confidential",
+        stratum_sizes: Mapping[str, float] | None = None,
         source: str = "the data frame",
     ) -> "Survey":
         """Validate a frame of records and split it into its public and confidential parts.
@@ -151,7 +160,7 @@ class Survey:
         outcomes
             In its place, what is publicly known of each: kind, transform, spikes, bounds, levels.
         weight
-            Confidential column of sampling weights; tables need one.
+            Confidential column of sampling weights; tables need one, or public weights.
         by
             Public columns to make tables by.
         strata, psu
@@ -186,6 +195,13 @@ class Survey:
             mechanism that may refuse nothing by what the values are (strict 1).
         binary_for
             Those of the statistics that need an outcome of 0 and 1 as it is ("proportion").
+        weights
+            "confidential", or "public" for weights that are constants of the sample design: they
+            are used and published as they are, and counts have no error but the design's.
+        stratum_sizes
+            For simple random samples within strata, in the place of public weights: numbers of
+            units in the population by level of strata. The weight is N_h/n_h, and n_h/N_h is the
+            sampling fraction (no fpc then).
         source
             What messages call the data.
 
@@ -223,9 +239,11 @@ class Survey:
         names = tuple(each.name for each in declared)
         columns = (by,) if isinstance(by, str) else tuple(by)
         roles = make_roles(
-            names, weight, columns, strata, psu, fpc, predictors, tuple(public_columns)
-        )
-        check_settings(roles, lonely_psu, missing, statistics, source)
+            names, weight, columns, strata, psu, fpc, predictors, tuple(public_columns),
+            weights=weights,
+        )  # fmt: skip
+        sizes = check_public_weights(weights, weight, stratum_sizes, strata, psu, fpc)
+        check_settings(roles, lonely_psu, missing, statistics, weights, source)
         check_roles(roles, _column_names(frame, source), source)
         records = read_records(frame, roles, missing, source, declared)
         orders = {name: tuple(order) for name, order in (level_order or {}).items() if order}
@@ -237,7 +255,7 @@ class Survey:
         check_design_effect(design_effect, psu)
         design = build_public_design(
             records, roles, declared, predictors, lonely_psu, n_public, orders, source,
-            design_effect,
+            design_effect, sizes,
         )  # fmt: skip
         confidential = _confidential(records, roles)
         if refuse_degenerate:

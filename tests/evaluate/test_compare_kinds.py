@@ -81,7 +81,11 @@ def test_figures_are_of_amounts_at_no_spike(spec_path: Path) -> None:
     assert amounts_of(comparison) == (0,)
     names = [picture.name for picture in make_pictures(comparison)]
     assert names == ["rmse", "outcome_against_weight_1", "densities"]
-    (panel,) = draw(densities, comparison).axes
+    # Bars of every outcome's categories; of the amount, the density of what is at no spike too.
+    bars, panel, *others = draw(densities, comparison).axes
+    assert panel.get_title("left") == "Weighted density at no spike"
+    titles = [each.get_title("left") for each in (bars, *others)]
+    assert titles == ["Weighted shares", "Weighted shares: employed", "Weighted shares: sector"]
     regular = np.log(values[values[:, 0] > 0, 0])
     left, right = panel.get_xlim()
     assert left > regular.min() - np.ptp(regular)

@@ -15,8 +15,9 @@ from surveysynth.sampling.plan import SamplingPlan
 
 #: Models of transformed outcomes, the same with effects of PSUs, and of counts: with samplers of
 #: our own.
-CLUSTERED = (("fbs clustered", 3), ("fbp clustered", 2))
-GAUSSIAN = (("fbs", 2), ("fbs", 3), ("fbp", 2), ("normal", 1), ("normal", 2), *CLUSTERED)
+CLUSTERED = (("fbs clustered", 1), ("fbs clustered", 3), ("fbp clustered", 2))
+ALONE = (("fbs", 1), ("fbs", 2), ("fbs", 3), ("fbp", 2), ("normal", 1), ("normal", 2))
+GAUSSIAN = (*ALONE, *CLUSTERED)
 COUNTS = (("poisson", 1), ("poisson", 2), ("negative_binomial", 1), ("negative_binomial", 2))
 #: Name of the model and columns of z: outcomes and, if there is one, the log weight.
 MODELS = (*GAUSSIAN, *COUNTS, ("normal_mixture", 1), ("normal_mixture", 2))

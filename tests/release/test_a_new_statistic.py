@@ -231,7 +231,7 @@ def test_it_is_compared_but_for_noise_of_unknown_scale(
 
 def test_a_specification_knows_it_by_name(make_spec: MakeSpec) -> None:
     text = make_spec(tables='statistics = ["trimmed_men"]').read_text()
-    with pytest.raises(InputError, match=r"'proportion' or 'trimmed_mean', got .*Did you mean 'tr"):
+    with pytest.raises(InputError, match=r"'share' or 'trimmed_mean', got .*Did you mean 'tr"):
         parse_spec(text)
 
 

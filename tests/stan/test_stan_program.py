@@ -89,7 +89,7 @@ class Conjugate:
         return StanRun(result, np.zeros(shape, dtype=bool))
 
 
-def survey(n: int = 300) -> Survey:
+def survey(n: int = 300, **more: Any) -> Survey:
     rng = np.random.default_rng(6)
     frame = pd.DataFrame(
         {
@@ -101,12 +101,35 @@ def survey(n: int = 300) -> Survey:
     )
     frame.loc[5, ["y", "w"]] = CANARY
     return Survey.from_frame(
-        frame, outcome="y", weight="w", by=["field"], public_columns=["age"], population_size=9000
-    )
+        frame, outcome="y", weight="w", by=["field"], public_columns=["age"], population_size=9000,
+        **more,
+    )  # fmt: skip
 
 
 def program(fault: str = "", path: Path = MEANS, **more: Any) -> StanProgram:
     return StanProgram.load(path, backend=Conjugate(fault), **more)
+
+
+def test_public_weights_are_data_of_a_program_and_nothing_else() -> None:
+    """A program sees them where it sees confidential ones; whatever it simulates of them, datasets
+    have the weights themselves."""
+    model, data = program(), survey(weights="public")
+    weight = data.design.public_weight
+    assert weight is not None
+    records = model.records(data.design, data.confidential)
+    np.testing.assert_array_equal(records.z[:, 1], np.log(weight))
+    chosen = MechanismSettings(epsilon=20.0, m=2, plan=PLAN)
+    private, _ = mechanism.run(
+        model, data.design, data.confidential, chosen, np.random.default_rng(3)
+    )
+    simulated = model.simulate(private.draw(0), data.design, np.random.default_rng(1))
+    np.testing.assert_array_equal(simulated.z[:, 1], np.log(weight))
+    for dataset in synthesis.synthesise(
+        model, data.design, private, replicates_per_draw=1, rng=np.random.default_rng(2),
+        scale_to=9000,
+    ):  # fmt: skip
+        np.testing.assert_array_equal(dataset.weight, weight)
+        assert not dataset.separate_pair
 
 
 def run(model: StanProgram, **settings: Any) -> Any:

@@ -32,6 +32,8 @@ from surveysynth.mechanisms.noisy_statistics.sensitivity import noise_variances
 
 #: Nodes of the quadrature over a normal outcome.
 NODES = 80
+#: A variance below this share of the squares that it is the difference of is zero.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,14 @@ def expected_errors(
     replicates: int = 10,
     records: int = 1,
     scaled: bool = True,
+    weight: FloatArray | None = None,
 ) -> ExpectedErrors:
     """Expected SEs of counts, means and totals of one outcome, relative to the sample's.
 
     Parameters
     ----------
     design
-        Of the release; the log weight is the last column of z.
+        Of the release; the log weight is the last column of z, unless ``weight`` is given.
     counts, stratum
         Records and stratum code of each cell of X, (G,).
     rows
@@ -98,28 +101,33 @@ def expected_errors(
         The largest unit of protection.
     scaled
         Whether weights are scaled to a public population size.
+    weight
+        Public weights (G,) of the records of each cell, where it is no column of z: counts have no
+        error but the design's, the same with privacy and without.
 
     Raises
     ------
     InputError
         If shapes disagree.
     """
-    n_cells = design.cells.shape[0]
-    if not (counts.shape == stratum.shape == (n_cells,) and rows.shape[1:] == (n_cells,)):
-        raise InputError(
-            f"The design of the noise has {n_cells} cells, but counts, strata and rows came with "
-            f"shapes {counts.shape}, {stratum.shape} and {rows.shape}."
-        )
-    spread_w = float(design.clipping.spread[-1])
-    shape = outcome_moments(design.clipping, inverse, outcome, correlation * spread_w)
+    _check_cells(design, counts, stratum, rows)
+    modelled = weight is None
+    spread_w = float(design.clipping.spread[-1]) if modelled else 0.0
+    shape = outcome_moments(
+        design.clipping, inverse, outcome, correlation * spread_w, modelled=modelled
+    )
     inflation = math.exp(spread_w**2)
-    share = rows * counts  # (D, G) records by row and cell
+    weight = np.ones(counts.size) if weight is None else weight
+    share = rows * counts * weight  # (D, G) weights by row and cell
     size = share.sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         mean_load = share / size[:, None]
         count_load = share - (size[:, None] / size.max() * counts if scaled else 0.0)
-        by_composition, by_sample = _count_variances(share, counts, stratum, inflation, scaled)
-        mean_sample = shape.weighted / size
+        by_composition, by_sample = _count_variances(
+            rows, counts, weight, stratum, inflation, scaled
+        )
+        kish = (share * weight).sum(axis=1) / size**2  # 1/size for weights of 1
+        mean_sample = shape.weighted * kish
         errors = []
         for rho in rhos:
             noise = noise_variances(design.clipping, rho, records)
@@ -132,9 +140,9 @@ def expected_errors(
                 (times * squared + sd**2) / df**2
                 for times, sd in ((2.0, squares[outcome, outcome]), (1.0, squares[outcome, -1]))
             )
-            posterior = shape.slope**2 * fit_mean + shape.curvature**2 * own
-            posterior = posterior + (spread_w * shape.slope) ** 2 * crossed
-            inner = shape.variance / size / (m * replicates)
+            residual = shape.curvature**2 * own + (spread_w * shape.slope) ** 2 * crossed
+            posterior = shape.slope**2 * fit_mean + residual
+            inner = shape.variance * kish / (m * replicates)
             mean = (1.0 + 1.0 / m) * posterior + inner
             count = by_composition + (1.0 + 1.0 / m) * spread_w**2 * fit_count
             total = shape.mean**2 * count + size**2 * mean
@@ -144,22 +152,36 @@ def expected_errors(
     return ExpectedErrors(*np.moveaxis(np.array(errors), 1, 0))
 
 
+def _check_cells(
+    design: NoiseDesign, counts: IntArray, stratum: IntArray, rows: FloatArray
+) -> None:
+    cells = (design.cells.shape[0],)
+    if not (counts.shape == stratum.shape == cells and rows.shape[1:] == cells):
+        raise InputError(
+            f"The design of the noise has {cells[0]} cells, but counts, strata and rows came with "
+            f"shapes {counts.shape}, {stratum.shape} and {rows.shape}."
+        )
+
+
 def outcome_moments(
     clipping: Clipping,
     inverse: Callable[[FloatArray], FloatArray],
     column: int,
     tilt: float = 0.0,
+    *,
+    modelled: bool = True,
 ) -> OutcomeMoments:
     """Moments of the outcome in a column of z at the declared centre and spread.
 
     ``tilt``: covariance of u and log w; weights move u by it, their squares by twice of it.
+    ``modelled``: whether there is a log weight among the columns, the last one.
     """
     centre, spread = (float(each[column]) for each in (clipping.centre, clipping.spread))
     u, chance = np.polynomial.hermite_e.hermegauss(NODES)
     chance = chance / chance.sum()
     y, twice = (inverse(centre + spread * (u + shift)) for shift in (tilt, 2.0 * tilt))
     mean = float(chance @ y)
-    inflation = math.exp(float(clipping.spread[-1]) ** 2)
+    inflation = math.exp(float(clipping.spread[-1]) ** 2) if modelled else 1.0
     return OutcomeMoments(
         mean=mean,
         variance=float(chance @ (y - mean) ** 2),
@@ -188,20 +210,27 @@ def _posterior(
 
 
 def _count_variances(
-    share: FloatArray, counts: IntArray, stratum: IntArray, inflation: float, scaled: bool
-) -> tuple[FloatArray, FloatArray]:
-    """V_X and the sample's variance of counts (D,), for weights of mean 1.
+    rows: FloatArray, counts: IntArray, weight: FloatArray, stratum: IntArray, inflation: float,
+    scaled: bool,
+) -> tuple[FloatArray, FloatArray]:  # fmt: skip
+    """V_X and the sample's variance of counts (D,), for weights of the means (G,) by cell.
 
     A record's linearised value is w (1_d - P), P the share of the row if scaled, else 0; V_X has
     the mean of w.
     """
     strata = np.eye(int(stratum.max()) + 1)[stratum]
     size = counts @ strata  # (H,)
-    inside = share @ strata  # (D, H)
-    centre = share.sum(axis=1, keepdims=True) / counts.sum() if scaled else 0.0
-    squares = inside * (1.0 - centre) ** 2 + (size - inside) * centre**2
-    squared_mean = (inside - size * centre) ** 2 / np.maximum(size, 1.0)
+    weights, squared = counts * weight, counts * weight**2
+    inside, inside_squared = (rows * weights) @ strata, (rows * squared) @ strata  # (D, H)
+    centre = (rows @ weights)[:, None] / weights.sum() if scaled else 0.0
+    outside_squared = squared @ strata - inside_squared
+    squares = inside_squared * (1.0 - centre) ** 2 + outside_squared * centre**2
+    squared_mean = (inside - weights @ strata * centre) ** 2 / np.maximum(size, 1.0)
     factor = size / np.maximum(size - 1.0, 1.0)
     composition = ((squares - squared_mean) * factor).sum(axis=1)
     sample = ((inflation * squares - squared_mean) * factor).sum(axis=1)
-    return np.asarray(composition), np.asarray(sample)
+    # Counts that the design fixes, a stratum's under equal weights: the rest is rounding.
+    largest = ROUNDING * (squares * factor).sum(axis=1)
+    both = np.stack([composition, sample])
+    composition, sample = np.where(both > largest, both, 0.0)
+    return composition, sample

@@ -97,7 +97,8 @@ class NoisySettings:
         return math.inf
 
     def clipping(self, design: PublicDesign) -> Clipping:
-        """Centres and spreads of z = (transformed outcomes, log weight), and the radius.
+        """Centres and spreads of z = (transformed outcomes, log weight unless it is public), and
+        the radius.
 
         Raises ``InputError`` where a centre or spread is missing.
         """

@@ -1,7 +1,13 @@
 """What a release by noisy statistics guarantees and what it does not, in words (strict 1)."""
 
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
-from surveysynth.mechanisms.statement import SEEDED, Statement, not_units, public_assumptions
+from surveysynth.mechanisms.statement import (
+    SEEDED,
+    Statement,
+    confidential_part,
+    not_units,
+    public_assumptions,
+)
 from surveysynth.models.base import Model, psu_codes
 from surveysynth.survey.survey import PublicDesign
 
@@ -20,18 +26,18 @@ def strict_statement(
 
 
 def _neighbours(design: PublicDesign, settings: NoisySettings) -> str:
+    weights = ", weights above zero" if design.public_weight is None else ""
     kept = (
         "the number of records, their design variables and which values are missing stay the same, "
-        "and both databases are valid: finite numbers, weights above zero, outcomes whose "
+        f"and both databases are valid: finite numbers{weights}, outcomes whose "
         "transform is a finite number"
     )
     if settings.protect == RECORD:
-        return (
-            "Neighbouring databases differ in the outcomes and the sampling weight of one record; "
-            f"{kept}."
-        )
+        values = confidential_part(design)
+        return f"Neighbouring databases differ in {values} of one record; {kept}."
+    values = confidential_part(design, several=True)
     return (
-        "Neighbouring databases differ in the outcomes and sampling weights of all records of one "
+        f"Neighbouring databases differ in {values} of all records of one "
         f"unit of {settings.protect!r}; {kept}. Units have up to "
         f"{settings.unit_size(design):,} records, a public number, and who belongs to a unit is "
         "public."
@@ -47,8 +53,9 @@ def _guarantee(
         if psu_codes(model, design) is not None
         else ""
     )
+    logs = "" if design.public_weight is not None else " and log weights"
     return (
-        "Sums and sums of products of the transformed outcomes and log weights, by the columns of "
+        f"Sums and sums of products of the transformed outcomes{logs}, by the columns of "
         "the model matrix, were released with noise (statistics.json). Everything else in this "
         "release is computed from those numbers and from public ones alone: the draws of "
         f"{model.title}, the {settings.m} synthetic datasets and the tables.{by_unit}",
@@ -106,7 +113,7 @@ def _not_covered(design: PublicDesign, settings: NoisySettings) -> tuple[str, ..
         "noisy numbers. An asymptotic epsilon of the pseudo-posterior mechanism is another "
         "currency and is never added to rho.",
         "The choice of the constants, the model and the tables, if it was made by looking at these "
-        "outcomes or weights.",
+        f"outcomes{' or weights' if design.public_weight is None else ''}.",
         "How long the computation took, and other traces of it outside the published files.",
     ]
     return tuple(items)

@@ -34,7 +34,7 @@ def privacy_statement(
     return Statement(
         guarantee=(
             *_warnings(settings, test),
-            *_guarantee(settings, model),
+            *_guarantee(design, settings, model),
             *_effects(design, model),
         ),
         assumptions=public_assumptions(design),
@@ -53,10 +53,19 @@ def _warnings(settings: MechanismSettings, test: bool) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def _guarantee(settings: MechanismSettings, model: Model) -> tuple[str, ...]:
+def _guarantee(
+    design: PublicDesign, settings: MechanismSettings, model: Model
+) -> tuple[str, ...]:
+    public = design.public_weight is not None
+    synthetic = (
+        "Outcomes are synthetic; design variables and sampling weights are real."
+        if public
+        else "Outcomes and weights are synthetic; design variables are real."
+    )
+    differing = "outcome" if public else "outcome and sampling weight"
     source = (
         f"The data are {settings.m} synthetic draws from {model.title}, fitted to the "
-        "confidential survey. Outcomes and weights are synthetic; design variables are real."
+        f"confidential survey. {synthetic}"
     )
     if not settings.private:
         return (source,)
@@ -70,8 +79,8 @@ def _guarantee(settings: MechanismSettings, model: Model) -> tuple[str, ...]:
     return (
         source,
         f"They satisfy asymptotic differential privacy with epsilon at most {settings.epsilon:g} "
-        "for the release as a whole. Neighbouring databases differ in the outcome and sampling "
-        "weight of one record; the number of records and their design variables stay the same.",
+        f"for the release as a whole. Neighbouring databases differ in the {differing} "
+        "of one record; the number of records and their design variables stay the same.",
         "The likelihood of each record was down-weighted until no record's weighted "
         f"log-likelihood, {_ORIGIN[settings.origin or DEFAULT_ORIGIN]}, nor its range, "
         f"passed the target bound of {settings.target_bound:g} on any of {settings.kept_draws:,} "

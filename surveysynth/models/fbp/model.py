@@ -46,7 +46,7 @@ class FBP(GaussianModel):
 
     name = "fbp"
     title = "FBP (fully Bayes model for the population)"
-    requires = frozenset({"weight", "population_size", "one_outcome"})
+    requires = frozenset({"weight", "confidential_weight", "population_size", "one_outcome"})
     tilted = True
     clustered = True
     kinds = ("continuous", "semicontinuous", "binary")

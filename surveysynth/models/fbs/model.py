@@ -34,7 +34,8 @@ from surveysynth.survey.survey import PublicDesign
 
 @dataclass(frozen=True)
 class FBS(GaussianModel):
-    """The sample synthesizer: z (n, p + 1), transformed outcomes, then the log weight.
+    """The sample synthesizer: z (n, p + 1), transformed outcomes, then the log weight; (n, p) where
+    the weights are public, which leaves the same model of the outcomes alone.
 
     covariance_by: public columns by whose groups the residual spread differs, None for the finest
     groups of the by columns; with any, or outcomes with a discrete part or bounds, it takes the
@@ -83,13 +84,11 @@ class FBS(GaussianModel):
         log_sd = self.log_scales(theta)
         sd = np.exp(log_sd)
         row, column = np.tril_indices(covariance.shape[-1], -1)
-        correlation = covariance[..., row, column] / (sd[..., row] * sd[..., column])
         beta = theta["beta"]
-        monitored = {
-            "beta": beta.reshape(*beta.shape[:-2], -1),
-            "log_residual_sd": log_sd,
-            "residual_correlation": np.arctanh(correlation),
-        }
+        monitored = {"beta": beta.reshape(*beta.shape[:-2], -1), "log_residual_sd": log_sd}
+        if row.size:  # one outcome and public weights have none
+            correlation = covariance[..., row, column] / (sd[..., row] * sd[..., column])
+            monitored["residual_correlation"] = np.arctanh(correlation)
         if PSU_COVARIANCE in theta:
             monitored["log_psu_sd"] = psu_effects.log_psu_sd(theta)
         return monitored
@@ -121,6 +120,8 @@ class FBS(GaussianModel):
     ) -> FloatArray:
         """E(w | y~*), methods 3: the conditional mean, for any number of outcomes, record by record
         (with PSUs under the covariance of residuals and effects together)."""
+        if design.weight_name is None:
+            return self.drawn_weight(design, simulated)
         beta, covariance = theta["beta"], theta["covariance"]
         if PSU_COVARIANCE in theta:
             covariance = covariance + theta[PSU_COVARIANCE]
@@ -144,15 +145,17 @@ class FBS(GaussianModel):
         return {**theta, "covariance": covariance}
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
-        """Residual SD ``spread`` of each outcome and 0.5 of the log weight, correlated by -0.5.
+        """Residual SD ``spread`` of each outcome and 0.5 of a log weight, correlated by -0.5.
 
         A stand-in for data not yet looked at: location plays no part in the bound. With PSUs, their
         effects hold a twentieth of the variance, as in many household surveys.
         """
-        q = len(design.outcome_names) + 1
-        correlation = np.eye(q)
-        correlation[-1, :-1] = correlation[:-1, -1] = -0.5 / np.sqrt(q - 1)
-        sd = np.array([spread] * (q - 1) + [0.5])
+        p = len(design.outcome_names)
+        q = p if design.weight_name is None else p + 1
+        correlation, sd = np.eye(q), np.full(q, spread)
+        if q > p:
+            correlation[-1, :-1] = correlation[:-1, -1] = -0.5 / np.sqrt(p)
+            sd[-1] = 0.5
         beta = np.zeros((design.matrix.x_cells.shape[1], q))
         covariance = correlation * sd[:, None] * sd
         if psu_codes(self, design) is None:

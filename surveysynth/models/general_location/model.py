@@ -209,9 +209,9 @@ class GeneralLocation(ModelBase):
     def smooth_weight(
         self, theta: Theta, design: PublicDesign, simulated: Simulated
     ) -> FloatArray:
-        """E(w | x, d*, z*) (n,); ones for a survey without weights."""
+        """E(w | x, d*, z*) (n,); public weights, or ones without any."""
         if design.weight_name is None:
-            return np.ones(design.n)
+            return self.drawn_weight(design, simulated)
         return np.exp(self._simulation(theta, design).mean_log_weight(simulated))
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
@@ -268,7 +268,7 @@ class GeneralFBP(GeneralLocation):
 
     name = "fbp"
     words = "FBP (fully Bayes model for the population)"
-    requires = frozenset({"weight", "population_size", "one_outcome"})
+    requires = frozenset({"weight", "confidential_weight", "population_size", "one_outcome"})
     tilted = True
 
     def simulate(

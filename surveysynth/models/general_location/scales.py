@@ -58,16 +58,17 @@ class Scales:
         """Random numbers of the next c sweeps."""
         rng, shape = self.rng, (self.j, self.batch)
         groups = self.variance.shape[-1]
-        self.u_tau = rng.random((c, 2, *shape), 3)
+        self.u_tau = rng.random((c, 1 + primitives.MAX_SHRINKS, *shape), 3)
         self.u_level = rng.random((c, 4, *shape), 3)
         self.u_slice = rng.random((c, 4, primitives.MAX_SHRINKS, *shape), 4)
-        self.u_variance = rng.random((c, 2, *shape, groups), 3)
+        tries = 1 if self.grouped else 1 + primitives.MAX_SHRINKS
+        self.u_variance = rng.random((c, tries, *shape, groups), 3)
 
     def update_tau(self, i: int, columns: FloatArray, squares: FloatArray) -> None:
         """tau given b: columns (J, 1) of each, sums of squares (J, B)."""
-        prior = (HALF_T_DF, self.priors["coefficient_scale"])
-        self.tau = primitives.update_scales(
-            self.tau, columns, squares, np.zeros_like(squares), prior, self.u_tau[i]
+        total = np.broadcast_to(columns, squares.shape)
+        self.tau = _scale_of(
+            self.tau, total, squares, self.priors["coefficient_scale"], self.u_tau[i]
         )
 
     def rescale(self, i: int, quadratic: FloatArray, slope: FloatArray) -> None:
@@ -97,9 +98,8 @@ class Scales:
         if self.grouped:
             self._pooled(i, 0.5 * total, squares)
             return
-        prior = (HALF_T_DF, self.priors["residual_scale"])
-        scale = primitives.update_scales(
-            np.sqrt(self.variance), total, squares, np.zeros_like(squares), prior,
+        scale = _scale_of(
+            np.sqrt(self.variance), total, squares, self.priors["residual_scale"],
             self.u_variance[i],
         )  # fmt: skip
         self.variance = scale * scale
@@ -174,3 +174,18 @@ class Scales:
                 np.full(current.shape, high), self.u_level[i, which], self.u_slice[i, which],
             )
         )  # fmt: skip
+
+
+def _scale_of(
+    scale: FloatArray,
+    total: FloatArray,
+    squares: FloatArray,
+    prior_scale: float,
+    uniforms: FloatArray,
+) -> FloatArray:
+    """A scale with a half-t prior given sums of squares of ``total`` values with that scale."""
+    variance = primitives.slice_variances(
+        scale * scale, total, np.zeros_like(squares), squares, prior_scale,
+        uniforms[0], uniforms[1:], df=HALF_T_DF,
+    )  # fmt: skip
+    return np.sqrt(variance)

@@ -10,7 +10,7 @@ from surveysynth._support.messages import nearest
 from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray
 from surveysynth.errors import InputError
 from surveysynth.survey.formula import encode
-from surveysynth.survey.survey import PublicDesign
+from surveysynth.survey.survey import Confidential, PublicDesign
 
 #: Log-likelihoods of the records among the draws: they never leave the mechanism.
 LOG_LIK = "log_lik" + INTERNAL_SUFFIX
@@ -32,6 +32,13 @@ class ProgramStats:
 
     records: ProgramRecords
     risk_weights: FloatArray
+
+
+def with_weight(design: PublicDesign, confidential: Confidential) -> Confidential:
+    """The confidential half with the design's public weight, where it has one, as its weight."""
+    if design.public_weight is None:
+        return confidential
+    return Confidential(confidential.outcome, design.public_weight)
 
 
 def confidential_data(source: str, z: FloatArray, risk_weights: FloatArray) -> Any:

@@ -30,7 +30,7 @@ SOURCES: Mapping[str, str] = {
     "integer_outcome": "(n), an outcome of whole numbers, as integers",
     "outcomes": "(n, p), several outcomes after their transforms",
     "n_outcomes": "p, the number of outcomes",
-    "log_weight": "(n), log of the sampling weight",
+    "log_weight": "(n), log of the sampling weight, public or not",
     "risk_weights": "(n), the risk weights alpha in [0, 1]",
     "population_size": "the public number of units",
 }

@@ -54,6 +54,7 @@ from surveysynth.models.own_stan.data import (
     ProgramStats,
     confidential_data,
     public_data,
+    with_weight,
 )
 from surveysynth.models.own_stan.file import ProgramFile, check_declared, load_program_file
 from surveysynth.models.own_stan.functions import Function, load_function
@@ -144,8 +145,9 @@ class StanProgram(ModelBase):
         self.backend.prepare(self.source)
 
     def records(self, design: PublicDesign, confidential: Confidential) -> ProgramRecords:
-        """z of the confidential records, after the contract has been checked on them."""
-        records: ProgramRecords = super().records(design, confidential)
+        """z of the confidential records, after the contract has been checked on them. A public
+        weight is in it like a confidential one: programs are written for both."""
+        records: ProgramRecords = super().records(design, with_weight(design, confidential))
         check_contract(self, records)
         return records
 
@@ -242,12 +244,15 @@ class StanProgram(ModelBase):
             z = np.concatenate([outcome, theta[str(output.log_weight)][:, None]], axis=1)
         else:
             z = self._call("simulate", theta, design, rng)
-        return Simulated(_shaped(z, shape, f"{self.name}: the simulated data"))
+        z = _shaped(z, shape, f"{self.name}: the simulated data")
+        if design.public_weight is not None:
+            z = np.concatenate([z[:, :-1], np.log(design.public_weight)[:, None]], axis=1)
+        return Simulated(z)
 
     def smooth_weight(self, theta: Theta, design: PublicDesign, simulated: Simulated) -> FloatArray:
         """The program's or the caller's smoothed weights, else the simulated ones, (n,)."""
         name = self.declared.output.smooth_weight
-        if name is None:
+        if name is None or design.public_weight is not None:
             return self.drawn_weight(design, simulated)
         if self.declared.output.generated:
             return theta[name]

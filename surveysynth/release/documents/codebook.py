@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import (
-    DEFAULT_WEIGHT_NAME,
     VARIANCE_SUFFIX,
     file_name,
     fraction_name,
     public_column_names,
     synthetic_column_names,
+    weight_column,
 )
 from surveysynth.survey.outcome import Outcome
 
@@ -51,6 +51,7 @@ def _public_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
         "table": name in design.by,
         "stratum": name == design.strata_name,
         "psu": name == design.psu_name,
+        "weight": name == design.public_weight_name,
         "fpc": name == fraction_name(design),
         "predictor": name in design.predictors,
         "public": name in design.public_columns,
@@ -59,6 +60,7 @@ def _public_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
         "table": "classifies the tables",
         "stratum": "stratum of the sample design",
         "psu": "primary sampling unit",
+        "weight": "sampling weight, as it is: population units that the record stands for",
         "fpc": "sampling fraction of the stratum (finite population correction)",
         "predictor": "predictor of the synthesizer",
         "public": "public column",
@@ -91,7 +93,7 @@ def _type_of(design: "PublicDesign", name: str) -> str:
 def _synthetic_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
     design, labels = facts.design, facts.labels
     base = name.removesuffix(VARIANCE_SUFFIX)
-    is_weight = base == (design.weight_name or DEFAULT_WEIGHT_NAME)
+    is_weight = base == weight_column(design)
     if name != base:
         meaning = f"stands in for {base} when variances are estimated"
     elif is_weight:
@@ -109,7 +111,22 @@ def _synthetic_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
         "type": "number",
         "unit": labels.of(base).unit,
     }
-    return column if is_weight else {**column, **_of_kind(facts, base)}
+    if is_weight:
+        return column
+    column = {**column, **_of_kind(facts, base)}
+    return _classifying(facts, column) if name in facts.spec.tables.by else column
+
+
+def _classifying(facts: ReleaseFacts, column: dict[str, Any]) -> dict[str, Any]:
+    """The entry of an outcome that rows of the tables are made by."""
+    return {
+        **column,
+        "meaning": f"{column['meaning']}; classifies the tables, whose rows by it hold other "
+        "synthetic records in every dataset: how many sample records lie there is confidential and "
+        "is not published",
+        "roles": [*column["roles"], "table"],
+        "margin_in_tables": facts.labels.of(column["name"]).margin,
+    }
 
 
 def _meaning(outcome: Outcome) -> str:
@@ -140,7 +157,7 @@ def _variance_pair(facts: ReleaseFacts, *, separate_pair: bool) -> dict[str, Any
     suffix = VARIANCE_SUFFIX if separate_pair else ""
     return {
         "outcomes": [f"{name}{suffix}" for name in design.outcome_names],
-        "weight": f"{design.weight_name or DEFAULT_WEIGHT_NAME}{suffix}",
+        "weight": f"{weight_column(design)}{suffix}",
         "note": (
             "estimate variances from these columns, estimates from the columns without the suffix"
             if separate_pair

@@ -65,6 +65,8 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
         "lonely_psu": spec.survey.lonely_psu,
         "clusters": None if facts.clusters is None else facts.clusters.as_dict(),
         "population_size": spec.survey.population_size,
+        "sampling_weights": spec.survey.weights,
+        "stratum_sizes": spec.survey.stratum_sizes,
         "records": facts.design.n,
         "records_dropped": facts.design.dropped,
     }

@@ -10,14 +10,19 @@ from surveysynth.release.documents.recompute_python import Example, has_lonely_s
 from surveysynth.release.documents.recompute_r import r_program
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import (
-    DEFAULT_WEIGHT_NAME,
     VARIANCE_SUFFIX,
     file_name,
     public_column_names,
     synthetic_column_names,
+    weight_column,
 )
 from surveysynth.release.tables.flags import policy_of
-from surveysynth.release.tables.table import NO_SAMPLE_FLAG, SMALL_SAMPLE_FLAG
+from surveysynth.release.tables.table import (
+    EMPTY_DATASET_FLAG,
+    NO_SAMPLE_FLAG,
+    SMALL_DATASET_FLAG,
+    SMALL_SAMPLE_FLAG,
+)
 from surveysynth.report.formats import TABLES_FOLDER, table_files
 from surveysynth.survey.survey import PublicDesign
 
@@ -92,8 +97,9 @@ def _opening(design: PublicDesign, made: str) -> str:
 
 def _particulars(facts: ReleaseFacts) -> list[str]:
     design = facts.design
+    synthetic = synthetic_column_names(design, separate_pair=False)
     paragraphs = [
-        f"Synthetic are {_named(synthetic_column_names(design, separate_pair=False))}. Classifying "
+        f"Synthetic {'are' if len(synthetic) > 1 else 'is'} {_named(synthetic)}. Classifying "
         f"and design columns ({_named(public_column_names(design)) or 'none'}) and the numbers of "
         "sample records are public and published as they are.",
     ]
@@ -132,13 +138,35 @@ def _files(facts: ReleaseFacts) -> list[str]:
         "Columns of the csv tables: the classifying columns (a margin has its own code), "
         "`is_margin`, `estimate`, `se` (standard error), `df` (degrees of freedom of the "
         "interval), `df_design` (those of the design), `ci_lower` and `ci_upper` "
-        f"({100 * tables.level:.4g}% interval), `n` (sample records), `flag`. "
+        f"({100 * tables.level:.4g}% interval), `n` (sample records), `flag`. {_lines(facts)}"
         f"The flag `{SMALL_SAMPLE_FLAG}` marks few sample records, `{NO_SAMPLE_FLAG}` a cell "
         "without any, which has no estimate. The mean of one record has no standard error."
         f"{_rules(facts)}",
         "In csv files a text that begins with = + - or @, and is not a number, has an apostrophe "
         "before it, so that no spreadsheet takes it for a formula.",
     ]
+
+
+def _lines(facts: ReleaseFacts) -> str:
+    """What else there is to say of rows: levels, intervals of shares, rows by an outcome."""
+    tables, spec = [statistic_of(name) for name in facts.spec.tables.statistics], facts.spec
+    sentences = []
+    if any(each.by_level for each in tables):
+        sentences.append("Tables of shares have a line for each `level` of an outcome in each row.")
+    if logit := [each.plural for each in tables if each.interval == "logit"]:
+        sentences.append(
+            f"Intervals of {' and '.join(logit)} are made on the logit scale, expit(logit q ± t · "
+            "se / (q (1 - q))), and stay between 0 and 1; at 0 and 1 there is none."
+        )
+    if synthetic := [name for name in spec.tables.by if name not in spec.public_by]:
+        sentences.append(
+            f"Rows by {_named(synthetic)} hold other synthetic records in every dataset. Their `n` "
+            "is empty: the true one is confidential, and nothing here depends on it. Flags go by "
+            f"the dataset with the fewest records there: `{SMALL_DATASET_FLAG}`, and "
+            f"`{EMPTY_DATASET_FLAG}` where it has none, so that a count of it is zero and a mean "
+            "of the row cannot be told."
+        )
+    return "".join(f"{sentence} " for sentence in sentences)
 
 
 def _rules(facts: ReleaseFacts) -> str:
@@ -188,12 +216,18 @@ def _indicators(facts: ReleaseFacts) -> list[str]:
 def _weighting(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
     """Estimates and variances of one dataset, as the tables were made."""
     design = facts.design
-    weight = plain(design.weight_name or DEFAULT_WEIGHT_NAME)
-    scaled = (
-        f" The weights of a dataset add up to the population size, {design.population_size:,.10g}."
-        if design.population_size is not None
-        else ""
-    )
+    weight = plain(weight_column(design))
+    scaled = ""
+    if design.public_weight is not None:
+        scaled = (
+            " It is the weight of the survey's sample design, the same in every dataset, so that "
+            "counts are those of the sample itself."
+        )
+    elif design.population_size is not None:
+        scaled = (
+            " The weights of a dataset add up to the population size, "
+            f"{design.population_size:,.10g}."
+        )
     linearised = (
         "u = w (d - N_d/N) for a count, u = w (y d - t_d/N) for a total"
         if facts.spec.linearisation == "ratio"
@@ -319,7 +353,8 @@ def _example(facts: ReleaseFacts, example: Example, replicates: int) -> list[str
         )
     else:
         strict = facts.mechanism.combining == "total_variance"
-        calibrated = statistic_of(example.statistic).additive and facts.design.population_size
+        scaled = facts.spec.linearisation == "ratio"
+        calibrated = statistic_of(example.statistic).additive and scaled
         close = " (to a few hundredths of V_X, where the table averages centres by themselves)"
         what = (
             f"its standard error as they stand in {place}{withheld}"

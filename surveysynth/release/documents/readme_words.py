@@ -45,10 +45,11 @@ def in_short(facts: ReleaseFacts) -> list[str]:
         exception = f", give or take a probability of delta = {privacy.delta:g}"
     else:
         whose, exception = "one record", ""
+    values = "its outcomes" if facts.spec.survey.public_weights else "its outcomes and its weight"
     return [
-        f"In short, it says: had the confidential values of {whose} (its outcomes and its "
-        "weight) been others, any result that can be computed from this folder would have had "
-        f"another probability by a factor of at most exp(epsilon) = {factor}{exception}, with the "
+        f"In short, it says: had the confidential values of {whose} ({values}) been others, any "
+        "result that can be computed from this folder would have had another probability by a "
+        f"factor of at most exp(epsilon) = {factor}{exception}, with the "
         "qualifications below. This limits what anyone can learn about a person because that "
         "person's answers were used, whatever else they know and however they compute. The larger "
         "epsilon is, the weaker is this promise.",

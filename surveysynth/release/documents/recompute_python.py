@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from surveysynth.estimation.statistics import statistic_of
+from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.estimation.total_variance import public_row_columns
 from surveysynth.release.facts import ReleaseFacts
-from surveysynth.release.folder.microdata import DEFAULT_WEIGHT_NAME, VARIANCE_SUFFIX, fraction_name
-from surveysynth.release.tables.table import SMALL_SAMPLE, ReleaseTable
+from surveysynth.release.folder.microdata import VARIANCE_SUFFIX, fraction_name, weight_column
+from surveysynth.release.tables.table import ReleaseTable, well_filled
 from surveysynth.release.writers.csv import safe_text
+from surveysynth.survey.outcome import OTHER_VALUES
 
 if TYPE_CHECKING:
     from surveysynth.survey.survey import PublicDesign
@@ -32,12 +33,13 @@ class ExampleSetting:
     variance_pair: outcome and weight that variances are taken from, None where they are the same;
     rule: the linearisation; psu: where variances are by PSU; public: columns of the public rows
     where datasets combine by the law of total variance, None where by partial synthesis; level:
-    the one whose share it is, None where y is the outcome itself.
+    whose indicator takes the outcome's place, text or, of an outcome without names of levels, a
+    number; variance_cell: cell, where an outcome in it has a pair for variances.
     """
 
     statistic: str
     rule: str
-    cell: dict[str, str]
+    cell: dict[str, Any]
     outcome: str
     weight: str
     variance_pair: tuple[str, str] | None
@@ -49,16 +51,19 @@ class ExampleSetting:
     parquet: bool
     design_effect: float | None = None
     public: tuple[str, ...] | None = None
-    level: str | None = None
+    level: str | float | None = None
+    variance_cell: dict[str, Any] | None = None
 
     @property
     def codes(self) -> list[str]:
         """Columns of codes that the program reads, each once."""
         design = [name for name in (self.strata, self.psu) if name is not None]
-        levelled = []
-        if self.level is not None:
-            levelled = [self.outcome, *(self.variance_pair or ())[:1]]
-        return list(dict.fromkeys([*self.cell, *design, *(self.public or ()), *levelled]))
+        public = [name for name in self.public or () if name != self.weight]
+        of_levels = []
+        if isinstance(self.level, str):
+            of_levels = [self.outcome, *(self.variance_pair or ())[:1]]
+        cells = [*self.cell, *(self.variance_cell or ())]
+        return list(dict.fromkeys([*cells, *design, *public, *of_levels]))
 
 
 @dataclass(frozen=True)
@@ -114,10 +119,12 @@ def has_lonely_stratum(design: "PublicDesign") -> bool:
 def _example_row(table: ReleaseTable, design: "PublicDesign") -> int:
     frame = table.frame
     shown = frame["se"].notna()
+    if table.categories:  # a level or a spike, which a program can compare with, and not of none
+        shown &= (frame[LEVEL] != OTHER_VALUES) & frame["ci_lower"].notna()
     # The average rule counts strata by the row's own records: show it where it is simplest.
     if not (has_lonely_stratum(design) and design.lonely_psu == "average"):
         for wanted in (~frame["is_margin"] & shown, shown):
-            rows = np.flatnonzero(wanted & (frame["n"] >= SMALL_SAMPLE))
+            rows = np.flatnonzero(wanted & well_filled(frame))
             if rows.size:
                 return int(rows[0])
     return 0
@@ -135,17 +142,22 @@ def _setting(
     def column(name: str | None) -> str | None:
         return None if name is None else written(name)
 
-    outcome = table.outcome or design.outcome_names[0]
-    weight = design.weight_name or DEFAULT_WEIGHT_NAME
+    others = [name for name in design.outcome_names if name not in table.by]
+    outcome = table.outcome or (others or design.outcome_names)[0]
+    # What is a whole number in the file is one in parquet alone: csv is read as text.
+    numbers = [o.name for o in design.outcomes if parquet and not o.is_labelled]
+    cell: dict[str, Any] = {
+        written(each): int(record[each]) if each in numbers else written(str(record[each]))
+        for each in table.by
+        if record[each] != facts.labels.of(each).margin
+    }
+    synthetic = {written(name): written(name + VARIANCE_SUFFIX) for name in design.outcome_names}
+    weight = weight_column(design)
     lonely: dict[str, LonelyRule] = {"adjust": "adjust", "average": "average"}
     return ExampleSetting(
         statistic=table.statistic,
         rule=facts.spec.linearisation,
-        cell={
-            written(each): written(str(record[each]))
-            for each in table.by
-            if record[each] != facts.labels.of(each).margin
-        },
+        cell=cell,
         outcome=written(outcome),
         weight=written(weight),
         variance_pair=(written(outcome + VARIANCE_SUFFIX), written(weight + VARIANCE_SUFFIX))
@@ -161,18 +173,28 @@ def _setting(
         public=tuple(written(name) for name in public_row_columns(design))
         if facts.mechanism.combining == "total_variance"
         else None,
-        level=_level(table, design, written),
+        level=_level_of(table, row, design, written),
+        variance_cell={synthetic.get(name, name): code for name, code in cell.items()}
+        if separate_pair and not synthetic.keys().isdisjoint(cell)
+        else None,
     )
 
 
-def _level(
-    table: ReleaseTable, design: "PublicDesign", written: Callable[[str], str]
-) -> str | None:
-    """The level whose share a table has; None for the other statistics, and for 0 and 1."""
-    declared = next((each for each in design.outcomes if each.name == table.outcome), None)
-    if declared is None or not declared.is_labelled:
+def _level_of(
+    table: ReleaseTable, row: int, design: "PublicDesign", written: Callable[[str], str]
+) -> str | float | None:
+    """Of a statistic by level that of the row, of numbers of a binary outcome with names the last;
+    None for an outcome that is a number itself."""
+    if table.outcome is None:
         return None
-    return written(declared.levels[-1])
+    outcome = design.outcomes[design.outcome_names.index(table.outcome)]
+    if table.categories:
+        level = str(table.frame[LEVEL].iloc[row])
+    elif outcome.is_labelled:
+        level = outcome.levels[-1]
+    else:
+        return None
+    return written(level) if outcome.is_labelled else float(level)
 
 
 def literal(value: Any) -> str:
@@ -202,6 +224,8 @@ def _header(setting: ExampleSetting) -> list[str]:
         f"CELL = {literal(setting.cell)}  # leave a column out to sum over its levels",
         f"OUTCOME, WEIGHT = {literal(setting.outcome)}, {literal(setting.weight)}",
     ]
+    if setting.variance_cell is not None:
+        lines.append(f"VARIANCE_CELL = {literal(setting.variance_cell)}")
     if setting.variance_pair:
         pair = ", ".join(map(literal, setting.variance_pair))
         lines.append(f"VARIANCE_OUTCOME, VARIANCE_WEIGHT = {pair}")
@@ -229,15 +253,13 @@ def _reading(setting: ExampleSetting) -> list[str]:
             "        keep_default_na=False,",
             "    )",
         ]
-    numbers = ["OUTCOME", "WEIGHT"]
-    if setting.variance_pair:
-        numbers += ["VARIANCE_OUTCOME", "VARIANCE_WEIGHT"]
-    if setting.level is not None:  # these are codes
-        numbers = [name for name in numbers if not name.endswith("OUTCOME")]
-    if setting.fraction:
-        numbers.append("FRACTION")
+    outcome, of_variance = "OUTCOME, ", ", VARIANCE_OUTCOME"
+    if isinstance(setting.level, str):  # among the codes
+        outcome = of_variance = ""
+    pair = f"{of_variance}, VARIANCE_WEIGHT" if setting.variance_pair else ""
+    fraction = ", FRACTION" if setting.fraction else ""
     return [
-        f"NUMBERS = [{', '.join(numbers)}]",
+        f"NUMBERS = [{outcome}WEIGHT{pair}{fraction}]",
         "",
         "",
         "def read(path):",
@@ -286,15 +308,14 @@ def _estimate(setting: ExampleSetting) -> list[str]:
     program = statistic_of(setting.statistic).python
     lines = [
         "def estimate(data):",
-        "    inside = pd.Series(True, index=data.index)",
-        "    for column, code in CELL.items():",
-        "        inside &= data[column] == code",
+        *_inside("CELL"),
         f"    y, w = {_y(setting, 'OUTCOME')}, data[WEIGHT]",
         *(f"    {line}" for line in program.estimate),
     ]
     if setting.variance_pair:
         lines += [
             "    published = value",
+            *(_inside("VARIANCE_CELL") if setting.variance_cell is not None else ()),
             f"    y, w = {_y(setting, 'VARIANCE_OUTCOME')}, data[VARIANCE_WEIGHT]",
             *(f"    {line}" for line in program.estimate),
         ]
@@ -306,6 +327,14 @@ def _estimate(setting: ExampleSetting) -> list[str]:
         f"    return {returned}, {spread}",
         "",
         "",
+    ]
+
+
+def _inside(cell: str) -> list[str]:
+    return [
+        "    inside = pd.Series(True, index=data.index)",
+        f"    for column, code in {cell}.items():",
+        "        inside &= data[column] == code",
     ]
 
 

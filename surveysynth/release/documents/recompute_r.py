@@ -1,6 +1,7 @@
 """The worked example of a release's README in R, without packages (parquet files need arrow)."""
 
 import json
+from typing import Any
 
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.documents.recompute_python import ExampleSetting
@@ -28,23 +29,31 @@ def _vector(texts: list[str]) -> str:
 
 
 def _header(setting: ExampleSetting) -> list[str]:
-    cell = setting.cell
     lines = [
         "# Leave a column out of CELL to sum over its levels.",
-        f"CELL <- setNames({_vector(list(cell.values()))}, {_vector(list(cell))})",
+        _cell_line("CELL", setting.cell),
     ]
+    if setting.variance_cell is not None:
+        lines.append(_cell_line("VARIANCE_CELL", setting.variance_cell))
     names: list[tuple[str, str | None]] = [("OUTCOME", setting.outcome), ("WEIGHT", setting.weight)]
     if setting.variance_pair:
         names += zip(("VARIANCE_OUTCOME", "VARIANCE_WEIGHT"), setting.variance_pair, strict=True)
     names += [("STRATA", setting.strata), ("PSU", setting.psu), ("FRACTION", setting.fraction)]
-    names.append(("LEVEL", setting.level))
     lines += [f"{name} <- {r_text(value)}" for name, value in names if value is not None]
     if setting.public is not None:
         lines.append(f"PUBLIC <- {_vector(list(setting.public))}")
     lines.append(f"CODES <- {_vector(setting.codes)}")
-    numbers = (("POPULATION", setting.population), ("DESIGN_EFFECT", setting.design_effect))
+    if isinstance(setting.level, str):
+        lines.append(f"LEVEL <- {r_text(setting.level)}")
+    level = None if isinstance(setting.level, str) else setting.level
+    numbers = (("POPULATION", setting.population), ("DESIGN_EFFECT", setting.design_effect),
+               ("LEVEL", level))  # fmt: skip
     lines += [f"{name} <- {value!r}" for name, value in numbers if value is not None]
     return [*lines, ""]
+
+
+def _cell_line(name: str, cell: dict[str, Any]) -> str:
+    return f"{name} <- setNames({_vector(list(map(str, cell.values())))}, {_vector(list(cell))})"
 
 
 def _reading(setting: ExampleSetting) -> list[str]:
@@ -98,8 +107,7 @@ def _estimate(setting: ExampleSetting) -> list[str]:
     program = statistic_of(setting.statistic).r
     lines = [
         "estimate <- function(data) {",
-        "  inside <- rep(TRUE, nrow(data))",
-        "  for (column in names(CELL)) inside <- inside & data[[column]] == CELL[[column]]",
+        *_inside("CELL"),
         f"  y <- {_y(setting, 'OUTCOME')}",
         "  w <- data[[WEIGHT]]",
         *(f"  {line}" for line in program.estimate),
@@ -107,6 +115,7 @@ def _estimate(setting: ExampleSetting) -> list[str]:
     if setting.variance_pair:
         lines += [
             "  published <- value",
+            *(_inside("VARIANCE_CELL") if setting.variance_cell is not None else ()),
             f"  y <- {_y(setting, 'VARIANCE_OUTCOME')}",
             "  w <- data[[VARIANCE_WEIGHT]]",
             *(f"  {line}" for line in program.estimate),
@@ -119,6 +128,13 @@ def _estimate(setting: ExampleSetting) -> list[str]:
         f"  {result}",
         "}",
         "",
+    ]
+
+
+def _inside(cell: str) -> list[str]:
+    return [
+        "  inside <- rep(TRUE, nrow(data))",
+        f"  for (column in names({cell})) inside <- inside & data[[column]] == {cell}[[column]]",
     ]
 
 

@@ -30,6 +30,7 @@ def public_column_names(design: "PublicDesign") -> tuple[str, ...]:
         design.strata_name,
         design.psu_name,
         *design.predictors,
+        design.public_weight_name,
         *design.public_columns,
         fraction_name(design),
     )
@@ -54,11 +55,18 @@ def public_frame(design: "PublicDesign") -> "pd.DataFrame":
 
 
 def synthetic_column_names(design: "PublicDesign", *, separate_pair: bool) -> tuple[str, ...]:
-    """The outcomes and the weight, and the pair for variances where it differs from them."""
-    names = (*design.outcome_names, design.weight_name or DEFAULT_WEIGHT_NAME)
+    """The outcomes and the weight unless it is public, and the pair for variances where it differs
+    from them."""
+    weight = () if design.public_weight is not None else (weight_column(design),)
+    names = (*design.outcome_names, *weight)
     if separate_pair:
         return (*names, *(f"{name}{VARIANCE_SUFFIX}" for name in names))
     return names
+
+
+def weight_column(design: "PublicDesign") -> str:
+    """Column of the weight, synthetic or public."""
+    return design.public_weight_name or design.weight_name or DEFAULT_WEIGHT_NAME
 
 
 def as_known(outcome: Outcome, values: FloatArray) -> "np.ndarray[Any, np.dtype[Any]]":
@@ -102,13 +110,14 @@ class MicrodataWriter:
         write_records(frame, path, self._format)
         return path
 
-
     def _columns(
         self, outcome: FloatArray, weight: FloatArray
     ) -> "list[np.ndarray[Any, np.dtype[Any]]]":
-        """Outcomes (n, p) and weight (n,) as they are written, column by column."""
+        """Outcomes (n, p) and weight (n,) as they are written, column by column; a public weight is
+        among the public columns."""
         pairs = zip(self._design.outcomes, outcome[self._order].T, strict=True)
-        return [*(as_known(declared, values) for declared, values in pairs), weight[self._order]]
+        weights = [] if self._design.public_weight is not None else [weight[self._order]]
+        return [*(as_known(declared, values) for declared, values in pairs), *weights]
 
 
 def public_order(design: "PublicDesign") -> IntArray:

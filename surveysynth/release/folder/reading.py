@@ -177,7 +177,9 @@ def _read_table(path: Path, by: list[str]) -> "pd.DataFrame":
     try:
         for column in _TABLE_NUMBERS:
             frame[column] = frame[column].replace("", "nan").map(float)
-        frame["n"] = frame["n"].map(int)
+        known = frame["n"] != ""  # rows by an outcome have none
+        frame["n"] = frame["n"].mask(~known).map(int, na_action="ignore")
+        frame["n"] = frame["n"].astype("int64" if known.all() else "Int64")
     except ValueError:
         raise _damaged(path) from None
     frame["is_margin"] = frame["is_margin"] == "True"

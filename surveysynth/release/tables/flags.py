@@ -23,7 +23,7 @@ class Published:
     """What a rule may look at, (D,) each; ``statistic`` is that of the table.
 
     estimate, se, df, width (of the interval) as published, NaN where there is none; n: unweighted
-    sample records.
+    sample records, or in rows by an outcome those of the synthetic dataset that has fewest.
     """
 
     statistic: str
@@ -217,10 +217,15 @@ class FlagPolicy:
     rules: FlagRules = field(default_factory=NoRules)
     action: FlagAction = "suppress"
 
-    def codes(self, table: Published) -> tuple[tuple[str, ...], ...]:
-        """Codes of each row; none for rows without sample records, which say so themselves."""
+    def codes(
+        self, table: Published, estimated: BoolArray | None = None
+    ) -> tuple[tuple[str, ...], ...]:
+        """Codes of each row; none for rows without records, which say so themselves, but where
+        there is an estimate of them (``estimated``, (D,))."""
         found = self.rules.applies(table)
         empty = table.n == 0
+        if estimated is not None:
+            empty &= ~estimated
         return tuple(
             tuple(
                 flag.code

@@ -10,13 +10,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from surveysynth.estimation.statistics import statistic_of
+from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.release.tables.labels import Labels, listed
-from surveysynth.release.tables.rounding import Rounding
-from surveysynth.release.tables.stub import StubRow, stub_heading, stub_rows
+from surveysynth.release.tables.rounding import ABSENT, Rounding
+from surveysynth.release.tables.stub import (
+    StubRow,
+    level_heading,
+    level_rows,
+    stub_heading,
+    stub_rows,
+)
 from surveysynth.release.tables.table import (
+    EMPTY_DATASET_FLAG,
     FLAG_SEPARATOR,
     NO_SAMPLE_FLAG,
+    SMALL_DATASET_FLAG,
     SMALL_SAMPLE,
     SMALL_SAMPLE_FLAG,
     ReleaseTable,
@@ -27,9 +35,15 @@ LayoutKind = Literal["columns", "compact"]
 _FOOTNOTES = {
     NO_SAMPLE_FLAG: "No sample records in this cell, hence no estimate.",
     SMALL_SAMPLE_FLAG: f"Fewer than {SMALL_SAMPLE} sample records: use with great caution.",
+    EMPTY_DATASET_FLAG: "No records in some synthetic dataset, which counts as zero there.",
+    SMALL_DATASET_FLAG: f"Fewer than {SMALL_SAMPLE} records in some synthetic dataset: use with "
+    "great caution.",
 }
+_EMPTY_MEAN = "No records in some synthetic dataset, hence no estimate."
+_EMPTY = "No records in any synthetic dataset: a standard error cannot be estimated."
 _WITHHELD = "Withheld as too unreliable; the flag says by which rule."
 _ONE_RECORD = "One sample record: a standard error cannot be estimated."
+_NO_INTERVAL = "At 0% and 100% an interval cannot be computed from a standard error."
 
 
 @dataclass(frozen=True)
@@ -130,12 +144,17 @@ def lay_out(tables: Sequence[ReleaseTable], presentation: Presentation) -> Layou
         for table in tables
         for row in _rows(table, presentation, columns, marks, several=len(tables) > 1)
     ]
+    by_titles = tuple(labels.title(column) for column in first.by)
+    heading = stub_heading(first.by, labels)
+    if first.categories:
+        heading = level_heading([table.outcome or "" for table in tables], labels)
+        by_titles = (*by_titles, heading)
     return Layout(
         stem=statistic_of(first.statistic).stem,
         title=presentation.title or shown,
         subtitle=shown if presentation.title else "",
-        stub_heading=stub_heading(first.by, labels),
-        by_titles=tuple(labels.title(column) for column in first.by),
+        stub_heading=heading,
+        by_titles=by_titles,
         columns=columns,
         rows=tuple(rows),
         footnotes=tuple(marks.footnotes),
@@ -203,28 +222,39 @@ def _rows(
     labels = presentation.labels
     rounding = presentation.rounding[table.statistic, table.outcome]
     prefix = labels.titled_with_unit(table.outcome) if several and table.outcome else ""
-    stubs = stub_rows(table.frame, table.by, labels, prefix=prefix)
+    stubs = stubs_of(table, labels, prefix=prefix)
     records = table.frame.to_dict("records")
     for stub, each in zip(stubs, records, strict=True):
         record = {str(name): value for name, value in each.items()}
-        codes = [str(record[column]) for column in table.by]
+        codes = [(column, str(record[column])) for column in table.by]
+        if table.categories:
+            codes.append((table.outcome or "", str(record[LEVEL])))
         yield Row(
             stub,
-            tuple(labels.level(c, code) for c, code in zip(table.by, codes, strict=True)),
+            tuple(labels.level(column, code) for column, code in codes),
             tuple(_cell(column.key, record, rounding, table, marks) for column in columns),
         )
+
+
+def stubs_of(table: ReleaseTable, labels: Labels, *, prefix: str = "") -> list[StubRow]:
+    """The left-hand side of a table, a line for every row of its frame."""
+    if table.categories:
+        return level_rows(table.frame, table.by, labels, table.outcome or "", prefix=prefix)
+    return stub_rows(table.frame, table.by, labels, prefix=prefix)
 
 
 def _cell(
     key: str, record: dict[str, Any], rounding: Rounding, table: ReleaseTable, marks: _Marks
 ) -> Cell:
     if key == "n":
+        if not isinstance(record["n"], int):  # not published of rows by an outcome
+            return Cell(ABSENT)
         return Cell(f"{record['n']:,}", float(record["n"]))
     if key == "flag":
         codes = [c for c in record["flag"].split(FLAG_SEPARATOR) if c in table.flag_codes]
         return Cell(FLAG_SEPARATOR.join(codes))
     estimate, se = record["estimate"], record["se"]
-    found = tuple(marks.of(text) for text in _cell_footnotes(key, record))
+    found = tuple(marks.of(text) for text in _cell_footnotes(key, record, table))
     if key == "paired":
         error = f" ({rounding.show(se, size=estimate)})" if not math.isnan(estimate) else ""
         return Cell(rounding.show(estimate) + error, marks=found)
@@ -234,18 +264,23 @@ def _cell(
     return Cell(text, number, found, rounding.decimals)
 
 
-def _cell_footnotes(key: str, record: dict[str, Any]) -> list[str]:
+def _cell_footnotes(key: str, record: dict[str, Any], table: ReleaseTable) -> list[str]:
     """What stands below the table about one cell, in order."""
     flags = record["flag"].split(FLAG_SEPARATOR)
-    texts = []
+    texts: list[str] = []
+    missing, empty_somewhere = math.isnan(record["estimate"]), EMPTY_DATASET_FLAG in flags
     if key in ("estimate", "paired"):
-        withheld = math.isnan(record["estimate"]) and NO_SAMPLE_FLAG not in flags
-        if withheld:
+        if empty_somewhere and not statistic_of(table.statistic).additive:
+            return [_EMPTY_MEAN]
+        if missing and NO_SAMPLE_FLAG not in flags:
             return [_WITHHELD]
         texts = [text for flag, text in _FOOTNOTES.items() if flag in flags]
-    without_error = math.isnan(record["se"]) and not math.isnan(record["estimate"])
-    if key in ("se", "paired") and record["n"] == 1 and without_error:
-        texts.append(_ONE_RECORD)
+    without_error = math.isnan(record["se"]) and not missing
+    if key in ("se", "paired") and without_error:
+        alone = isinstance(record["n"], int) and record["n"] == 1
+        texts += [_ONE_RECORD] * alone + [_EMPTY] * empty_somewhere
+    if key in ("ci_lower", "ci_upper") and not math.isnan(record["se"]):
+        texts += [_NO_INTERVAL] * math.isnan(record[key])
     return texts
 
 

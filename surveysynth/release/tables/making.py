@@ -8,14 +8,21 @@ from surveysynth.estimation.combining import (
     Combined,
     CombiningRule,
     PartialSynthesis,
-    t_interval,
+    interval_of,
 )
-from surveysynth.estimation.domains import Domains, build_domains
+from surveysynth.estimation.domains import (
+    ByOutcome,
+    Domains,
+    RowsByOutcome,
+    build_domains,
+    build_rows,
+)
 from surveysynth.estimation.estimates import Estimates, Key
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of, table_keys
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
 from surveysynth.release.tables.flags import policy_of
+from surveysynth.release.tables.labels import listed
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 
 if TYPE_CHECKING:
@@ -24,15 +31,30 @@ if TYPE_CHECKING:
     from surveysynth.survey.survey import PublicDesign
 
 
-def domains_of(spec: "Spec", design: "PublicDesign") -> Domains:
+def rows_of(spec: "Spec", design: "PublicDesign") -> Domains | RowsByOutcome:
     """The rows of the tables, with the margins as they are labelled."""
-    margins = {column: spec.margin_label(column) for column in design.by}
-    return build_domains(design.frame, design.by, design.levels, margins)
+    by = spec.tables.by
+    outcomes = {
+        outcome.name: ByOutcome(column, outcome)
+        for column, outcome in enumerate(design.outcomes)
+        if outcome.name in by
+    }
+    margins = {column: spec.margin_label(column) for column in by}
+    return build_rows(design.frame, by, design.levels, outcomes, margins)
+
+
+def public_domains(spec: "Spec", design: "PublicDesign") -> Domains:
+    """The rows over all levels of outcomes, which are public with the numbers of their records."""
+    made = rows_of(spec, design)
+    if isinstance(made, Domains):
+        return made
+    margins = {column: spec.margin_label(column) for column in spec.public_by}
+    return build_domains(design.frame, spec.public_by, design.levels, margins)
 
 
 def keys_of(spec: "Spec") -> tuple[Key, ...]:
     """Every table that a specification asks for, in its order."""
-    return table_keys(spec.tables.statistics, spec.declared)
+    return table_keys(spec.tables.statistics, spec.declared, spec.tables.by)
 
 
 def estimates_for(
@@ -41,7 +63,7 @@ def estimates_for(
     """What collects the datasets of a release by ``mechanism``, or one dataset alone."""
     alone = mechanism is None
     return Estimates(
-        domains_of(spec, design),
+        rows_of(spec, design),
         SampleDesign.from_public(design),
         keys_of(spec),
         linearisation=spec.linearisation,
@@ -49,6 +71,7 @@ def estimates_for(
         draws=1 if alone else spec.privacy.m,
         replicates=1 if alone else spec.privacy.replicates_per_draw,
         rule=None if mechanism is None else rule_of(mechanism, design),
+        outcomes=design.outcomes,
     )
 
 
@@ -65,17 +88,17 @@ def release_tables(
     """The combined tables, by statistic in the order of the specification."""
     tables: dict[str, list[ReleaseTable]] = {}
     for key in estimates.keys:
-        made = _table(spec, design, key, estimates.combined(key), estimates.domains)
+        made = _table(spec, design, key, estimates.combined(key), estimates)
         tables.setdefault(key[0], []).append(made)
     return tables
 
 
 def _table(
-    spec: "Spec", design: "PublicDesign", key: Key, combined: Combined, domains: Domains
+    spec: "Spec", design: "PublicDesign", key: Key, combined: Combined, estimates: Estimates
 ) -> ReleaseTable:
     statistic, column = key
-    level = spec.tables.level
-    lower, upper = t_interval(combined, level)
+    level, rows = spec.tables.level, estimates.rows
+    lower, upper = interval_of(statistic_of(statistic), combined, level)
     numbers = TableNumbers(
         estimate=combined.estimate,
         se=combined.standard_error,
@@ -83,16 +106,18 @@ def _table(
         df_design=combined.df_design,
         ci_lower=lower,
         ci_upper=upper,
-        n=domains.n,
+        n=estimates.fewest,
+        by_dataset=rows.by_dataset,
     )
     return make_table(
         statistic,
         None if column is None else design.outcome_names[column],
-        domains.table,
+        rows.table,
         numbers,
         level=level,
         notes=[*_level_note(spec, design, key), *_notes(spec, design, statistic)],
         flags=policy_of(spec.tables.flags, spec.tables.flag_action),
+        categories=estimates.levels(key),
     )
 
 
@@ -125,6 +150,16 @@ def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
         notes.append(
             f"{kind.title} add up to the public population size, which has no sampling error."
         )
+    if kind.by_level:
+        notes.append("The percentages of a row add up to 100 over the levels.")
+    if kind.interval == "logit":
+        notes.append("Intervals are made on the logit scale, which keeps them from 0% to 100%.")
+    if synthetic := [name for name in design.outcome_names if name in spec.tables.by]:
+        titles = listed([_title(spec, name) for name in synthetic])
+        notes.append(
+            f"Rows by {titles} hold other synthetic records in every dataset, so that no number of "
+            "sample records is published for them; flags go by the dataset with the fewest."
+        )
     if clusters := clusters_of(design):
         notes.append(clusters.note)
     if m == 1:
@@ -135,3 +170,9 @@ def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
     if design.dropped:
         notes.append(f"{design.dropped:,} survey records with missing values were left out.")
     return notes
+
+
+def _title(spec: "Spec", column: str) -> str:
+    """The title of a column, or its name."""
+    label = spec.labels.get(column)
+    return (label and label.title) or column

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from surveysynth.estimation.statistics import LEVEL
 from surveysynth.release.tables.labels import Labels, listed
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _BY_COLUMNS_IN_STUB = 2
+_LEVEL_HEADING = "Level"
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,33 @@ def stub_rows(
             StubRow(group, labels.level(shown, codes[shown]), 0 if margins[1] else 1, margins[1])
         )
     return rows
+
+
+def level_rows(
+    frame: "pd.DataFrame", by: Sequence[str], labels: Labels, outcome: str, *, prefix: str = ""
+) -> list[StubRow]:
+    """One line for every row of ``frame``, which has the levels of an outcome in each domain.
+
+    The domain, and ``prefix``, make the group heading; a line is a level.
+    """
+    rows = []
+    columns = [LEVEL, *by]
+    for level, *codes in frame[columns].itertuples(index=False, name=None):
+        pairs = list(zip(by, codes, strict=True))
+        inside = [
+            f"{labels.title(column)}: {labels.level(column, code)}"
+            for column, code in pairs
+            if code != labels.of(column).margin
+        ]
+        domain = inside or [code for _, code in pairs[:1]]
+        group = " · ".join([prefix, *domain] if prefix else domain)
+        rows.append(StubRow(group, labels.level(outcome, level), 0, bool(by) and not inside))
+    return rows
+
+
+def level_heading(outcomes: Sequence[str], labels: Labels) -> str:
+    """What heads the levels: the outcome's title, or of several none of theirs."""
+    return labels.title(outcomes[0]) if len(outcomes) == 1 else _LEVEL_HEADING
 
 
 def stub_heading(by: Sequence[str], labels: Labels) -> str:

@@ -1,13 +1,13 @@
 """The numbers of a published table, apart from how any format shows them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.estimation.statistics import statistic_of
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
+from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.release.tables.flags import FlagPolicy, Published
 
 if TYPE_CHECKING:
@@ -18,6 +18,11 @@ SMALL_SAMPLE = 5
 
 NO_SAMPLE_FLAG = "no sample"
 SMALL_SAMPLE_FLAG = f"n<{SMALL_SAMPLE}"
+EMPTY_DATASET_FLAG = "synthetic n=0"
+SMALL_DATASET_FLAG = f"synthetic n<{SMALL_SAMPLE}"
+"""The same of rows by an outcome, in the dataset that has fewest records there."""
+
+SIZE_FLAGS = (NO_SAMPLE_FLAG, SMALL_SAMPLE_FLAG, EMPTY_DATASET_FLAG, SMALL_DATASET_FLAG)
 
 _NUMBERS = ("estimate", "se", "df", "df_design", "ci_lower", "ci_upper")
 _WITHHELD = ("estimate", "se", "df", "ci_lower", "ci_upper")
@@ -32,6 +37,8 @@ class TableNumbers:
 
     estimate, se, df, ci_lower, ci_upper: (D,); df_design: the design's degrees of freedom, one
     number for the whole table; n: (D,) unweighted sample sizes, which are public.
+    by_dataset: rows (D,) by an outcome, whose n is that of the dataset that has fewest records
+    there: flags go by it, and it is not shown. None for none.
     """
 
     estimate: FloatArray
@@ -41,6 +48,7 @@ class TableNumbers:
     ci_lower: FloatArray
     ci_upper: FloatArray
     n: IntArray
+    by_dataset: BoolArray | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,8 @@ class ReleaseTable:
     estimate, se, df, df_design, ci_lower, ci_upper, n, flag. ``outcome`` is None for counts;
     ``level`` is the confidence level; ``notes`` are sentences that hold for the whole table;
     ``flag_codes`` are the codes of the reliability rules in force, whether they occur or not.
+    ``categories``: of a statistic by level, the levels of the outcome; frame then has a line for
+    each in every row, and before the by-columns a column ``level``.
     """
 
     statistic: str
@@ -60,6 +70,7 @@ class ReleaseTable:
     level: float
     notes: tuple[str, ...]
     flag_codes: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
 
 
 def make_table(
@@ -71,26 +82,33 @@ def make_table(
     level: float,
     notes: Sequence[str] = (),
     flags: FlagPolicy | None = None,
+    categories: Sequence[str] = (),
 ) -> ReleaseTable:
-    """Assemble a table: ``cells`` has the by-columns and is_margin, one row a domain.
+    """Assemble a table: ``cells`` has the by-columns and is_margin, one row a domain, and numbers
+    are of its rows, or with ``categories`` of all of these in the first row, then in the next.
 
     A domain without sample records has no estimate; one with fewer than the statistic needs has
     no standard error: the linearised variable of the mean of a single record is zero whatever the
     record says (methods 5).
+    Where rows are by an outcome, a sum may be empty in some datasets; a mean may not.
     ``flags`` adds its codes to the column ``flag`` and empties the numbers that it withholds.
     """
     by = tuple(str(column) for column in cells.columns if column != "is_margin")
-    frame = cells.reset_index(drop=True).copy()
+    numbers, frame = _lines(numbers, cells, categories)
+    varying = np.zeros(len(frame), bool) if numbers.by_dataset is None else numbers.by_dataset
     for column in _NUMBERS:
         frame[column] = np.asarray(getattr(numbers, column), dtype=np.float64) + np.zeros(
             len(frame)
         )
-    empty = numbers.n == 0
+    sum_of_none = varying & statistic_of(statistic).additive
+    empty = (numbers.n == 0) & ~sum_of_none
     frame.loc[empty, list(_NUMBERS)] = np.nan
-    too_few = numbers.n < statistic_of(statistic).least_for_se
+    too_few = (numbers.n < statistic_of(statistic).least_for_se) & ~sum_of_none
+    # Zero in every dataset says nothing of how far it may be from there.
+    too_few |= sum_of_none & (frame["estimate"] == 0).to_numpy() & (frame["se"] == 0).to_numpy()
     frame.loc[too_few, ["se", "df", "ci_lower", "ci_upper"]] = np.nan
-    frame["n"] = np.asarray(numbers.n, dtype=np.int64)
-    codes = _codes(statistic, frame, policy := flags or FlagPolicy())
+    codes = _codes(statistic, frame, numbers.n, varying, policy := flags or FlagPolicy())
+    frame["n"] = _shown(numbers.n, varying)
     frame["flag"] = [FLAG_SEPARATOR.join(row) for row in codes]
     withheld = [not policy.withholding.isdisjoint(row) for row in codes]
     frame.loc[withheld, list(_WITHHELD)] = np.nan
@@ -102,11 +120,41 @@ def make_table(
         level,
         (*notes, *policy.legend()),
         tuple(flag.code for flag in policy.rules.flags),
+        tuple(categories),
     )
 
 
+def _lines(
+    numbers: TableNumbers, cells: "pd.DataFrame", categories: Sequence[str]
+) -> "tuple[TableNumbers, pd.DataFrame]":
+    """The rows, each as many times as there are categories, and n of every line."""
+    frame = cells.reset_index(drop=True).copy()
+    if not categories:
+        return numbers, frame
+    position = np.repeat(np.arange(len(frame)), len(categories))
+    frame = frame.iloc[position].reset_index(drop=True)
+    frame.insert(0, LEVEL, np.tile(np.array(categories, dtype=object), len(cells)))
+    varying = None if numbers.by_dataset is None else numbers.by_dataset[position]
+    return replace(numbers, n=numbers.n[position], by_dataset=varying), frame
+
+
+def _shown(n: IntArray, varying: BoolArray) -> "pd.Series | IntArray":
+    """Sample sizes, without those of rows that are not the same records in every dataset."""
+    import pandas as pd
+
+    if not varying.any():
+        return np.asarray(n, dtype=np.int64)
+    return pd.Series(n, dtype="Int64").mask(varying)
+
+
+def well_filled(frame: "pd.DataFrame") -> BoolArray:
+    """Rows of a table's frame with enough records for a number without a flag of their size."""
+    found = [set(flag.split(FLAG_SEPARATOR)) for flag in frame["flag"]]
+    return np.array([each.isdisjoint(SIZE_FLAGS) for each in found], dtype=bool)
+
+
 def _codes(
-    statistic: str, frame: "pd.DataFrame", policy: FlagPolicy
+    statistic: str, frame: "pd.DataFrame", n: IntArray, varying: BoolArray, policy: FlagPolicy
 ) -> list[tuple[str, ...]]:
     """The flags of each row: of its sample size first, then of the rules."""
     estimate, se, df, lower, upper = (
@@ -118,14 +166,18 @@ def _codes(
         se,
         df,
         width=upper - lower,
-        n=frame["n"].to_numpy(dtype=np.int64),
+        n=np.asarray(n, dtype=np.int64),
     )
+    none, few = n == 0, n < SMALL_SAMPLE
+    estimated = varying & np.isfinite(estimate)  # a sum may be empty in one dataset alone
     of_size = np.select(
-        [published.n == 0, published.n < SMALL_SAMPLE], [NO_SAMPLE_FLAG, SMALL_SAMPLE_FLAG], ""
+        [none & varying, few & varying, none, few],
+        [EMPTY_DATASET_FLAG, SMALL_DATASET_FLAG, NO_SAMPLE_FLAG, SMALL_SAMPLE_FLAG],
+        "",
     )
     return [
         (*([size] if size else []), *codes)
-        for size, codes in zip(of_size.tolist(), policy.codes(published), strict=True)
+        for size, codes in zip(of_size.tolist(), policy.codes(published, estimated), strict=True)
     ]
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.release.tables.layout import Presentation, Shown, describe
-from surveysynth.release.tables.stub import StubRow, stub_rows
+from surveysynth.release.tables.layout import Presentation, Shown, describe, stubs_of
+from surveysynth.release.tables.stub import StubRow
 from surveysynth.release.tables.table import ReleaseTable
 from surveysynth.report import style
 from surveysynth.report.formats import Format
@@ -105,7 +105,7 @@ def _panel(panel: "Axes", table: ReleaseTable, presentation: Presentation) -> No
     labels = presentation.labels
     rounding = presentation.rounding[table.statistic, table.outcome]
     frame = table.frame.iloc[:MOST_ROWS]
-    rows = stub_rows(frame, table.by, labels)
+    rows = stubs_of(table, labels)[:MOST_ROWS]
     estimate, lower, upper = (
         frame[name].to_numpy(dtype=np.float64) * rounding.factor
         for name in ("estimate", "ci_lower", "ci_upper")

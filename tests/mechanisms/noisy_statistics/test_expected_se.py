@@ -121,6 +121,40 @@ def test_without_noise_nothing_is_worse_than_in_the_sample() -> None:
     assert n == counts.sum()
 
 
+def test_public_weights_leave_counts_alone_and_means_by_hand() -> None:
+    """No log weight among the columns. A saturated design, a normal outcome, one stratum: the mean
+    of a row, sum a_c mean_c, has variance sum a_c^2 (1/n_c + (sigma/n_c)^2) from the posterior."""
+    design = NoiseDesign.optimal(np.eye(3), Clipping(np.array([7.0]), np.array([2.0])))
+    counts, weight = np.array([30, 50, 20]), np.array([5.0, 1.0, 12.0])
+    rows, rho, m, r = np.vstack([np.ones(3), np.eye(3)]), rho_of(3.6, 1e-6), 10, 5
+    found = expected_errors(
+        design, counts, np.zeros(3, dtype=np.int64), rows, [rho], inverse=lambda z: z, m=m,
+        replicates=r, scaled=False, weight=weight,
+    )  # fmt: skip
+    assert found.count[0, 1:] == pytest.approx(1.0)
+    share = rows * counts * weight
+    share /= share.sum(axis=1, keepdims=True)
+    sample = (share**2 / counts).sum(axis=1)
+    # The basis of this design is the identity up to the bits of its rows.
+    sigma = noise_variances(design.clipping, rho).cross_sd(design.clipping)
+    noisy = (share**2 * (1 / counts + (sigma / counts) ** 2)).sum(axis=1)
+    assert found.mean[0] ** 2 == pytest.approx(
+        ((1 + 1 / m) * noisy + sample / (m * r)) / sample, rel=1e-6
+    )
+    # The whole count varies between samples, since the weights do within the stratum.
+    u = np.repeat(weight, counts)
+    count_variance = 100 * u.var(ddof=1)
+    total = 49.0 * count_variance + u.sum() ** 2 * 4.0 * np.array([1.0, found.mean[0, 0] ** 2]) * (
+        sample[0]
+    )
+    assert found.total[0, 0] ** 2 == pytest.approx(total[1] / total[0], rel=1e-6)
+    # Equal weights in a stratum: nothing varies, and nothing is told.
+    fixed = expected_errors(
+        design, counts, np.arange(3), rows, [rho], inverse=lambda z: z, scaled=False, weight=weight
+    )
+    assert np.isnan(fixed.count).all()
+
+
 def test_noise_only_costs() -> None:
     grid = [expected(epsilon) for epsilon in (0.5, 1, 3.6, 10.8, 100)]
     for name in ("count", "mean", "total"):

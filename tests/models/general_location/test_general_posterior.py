@@ -1,0 +1,216 @@
+"""Draws of the general location model: NUTS on its density (which ``test_general_density.py`` holds
+against SciPy), quadrature of an intercept, the prior where no record counts, and mixing where
+categories are rare, groups many and coefficients near zero. Wrong samplers are told apart."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import expit
+
+from surveysynth._support.types import FloatArray, Theta
+from surveysynth.models.general_location.model import GeneralLocation
+from surveysynth.models.general_location.stats import GeneralStats
+from surveysynth.models.parts.logit import LogitSums
+from surveysynth.models.parts.logit_sampler import LogitBlocks
+from surveysynth.models.parts.sweeps import run_sweeps
+from surveysynth.sampling import nuts
+from surveysynth.sampling.diagnostics import effective_sample_size, r_hat
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.streams import Streams
+from tests.models.general_location.general_cases import (
+    ALL,
+    BENEFIT,
+    BY,
+    INCOME,
+    WORK,
+    confidential_of,
+    draw,
+    general_design,
+    model_for,
+    random_theta,
+)
+
+
+def statistics_of(
+    model: GeneralLocation, n: int, outcomes: tuple, seed: int = 3, full: float = 0.7
+) -> GeneralStats:
+    """Of a database simulated from arbitrary parameters; a share of the records has weight one."""
+    design = general_design(n, outcomes)
+    theta = draw(random_theta(model, design, 1, seed=seed), 0)
+    rng = np.random.default_rng(seed)
+    survey = confidential_of(design, model.simulate(theta, design, rng, "sample"))
+    alpha = np.where(rng.random(n) < full, 1.0, rng.random(n))
+    return model.compress(model.records(design, survey), alpha)
+
+
+def watched(model: GeneralLocation, theta: Theta) -> FloatArray:
+    """Scalars (chains, draws, d) that converge: all but those of the prior's scales."""
+    return np.concatenate(list(model.monitored(theta).values()), axis=-1)
+
+
+def largest_z(one: FloatArray, two: FloatArray) -> float:
+    """Of the differences of means and of log SDs."""
+    z = []
+    for power in (1, 2):
+        centre = one.mean((0, 1)) if power == 2 else 0.0
+        first, second = (np.abs(u - centre) ** power if power == 2 else u for u in (one, two))
+        error = [u.var((0, 1)) / effective_sample_size(u) for u in (first, second)]
+        z.append(np.abs(first.mean((0, 1)) - second.mean((0, 1))) / np.sqrt(sum(error)))
+    return float(np.max(z))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "by"),
+    [
+        pytest.param((BENEFIT, WORK), (), id="two-part and categorical"),
+        pytest.param((INCOME, BENEFIT), ("region",), id="groups", marks=pytest.mark.slow),
+    ],
+)
+def test_gibbs_draws_from_the_posterior_of_nuts(outcomes: tuple, by: tuple[str, ...]) -> None:
+    model = model_for(by)
+    statistics = statistics_of(model, 120, outcomes)
+    plan = SamplingPlan(4, 400, 1500)
+    gibbs = {k: v[0] for k, v in model.sample(statistics, plan, np.random.default_rng(1)).items()}
+    start = model.unconstrain({name: values[0, -1] for name, values in gibbs.items()})
+
+    def density(u: FloatArray) -> tuple[float, FloatArray]:
+        value, gradient = model.log_density(u, statistics)
+        return float(value), gradient
+
+    drawn = nuts.sample(
+        density, lambda rng: start + 0.1 * rng.standard_normal(start.size), start.size,
+        SamplingPlan(2, 400, 800), np.random.default_rng(2), target_accept=0.95,
+    )  # fmt: skip
+    truth = watched(model, model.constrain(drawn.u, statistics.shape))
+    found = watched(model, gibbs)
+    assert largest_z(truth, found) < 5.0
+    mean = found.mean((0, 1))
+    assert largest_z(truth, mean + 1.3 * (found - mean)) > 8.0
+
+
+def logit_draws(sums: LogitSums, plan: SamplingPlan, seed: int = 1, sd: float = 2.5) -> FloatArray:
+    """(databases, chains, draws, d)"""
+
+    class Alone(LogitBlocks):
+        def state(self) -> Theta:
+            return {"b": self.b}
+
+    streams = Streams.of(np.random.default_rng(seed), sums.counts.shape[0], plan.chains)
+    return run_sweeps(Alone(sums, sd, streams), plan)["b"]
+
+
+@pytest.mark.parametrize(("zero", "one"), [(10.3, 4.9), (200.0, 0.0), (0.4, 0.7), (0.0, 0.0)])
+def test_a_saturated_share_has_the_posterior_of_quadrature(zero: float, one: float) -> None:
+    """Fractional counts, an empty category, next to no data."""
+    sums = LogitSums(np.ones((1, 1, 1)), np.array([[[zero, one]]]))
+    drawn = logit_draws(sums, SamplingPlan(4, 100, 4000))[0]
+    b = np.linspace(-25.0, 25.0, 20_001)
+    log = one * b - (zero + one) * np.logaddexp(0.0, b) + stats.norm.logpdf(b, 0, 2.5)
+    mass = np.exp(log - log.max())
+    mass /= mass.sum()
+    for function in (lambda v: v, expit, lambda v: v**2):
+        mean = mass @ function(b)
+        sd = np.sqrt(mass @ (function(b) - mean) ** 2)
+        values = function(drawn)
+        error = sd / np.sqrt(effective_sample_size(values)[0])
+        assert abs(values.mean() - mean) < 4.5 * error
+    if zero + one > 5 and one:
+        # Up to the prior the share is that of the weighted counts; a prior ten times as strong
+        # is told apart.
+        share = one / (zero + one)
+        assert abs(expit(drawn).mean() - share) < 0.15 * np.sqrt(share * (1 - share) / (zero + one))
+
+
+def test_logits_of_rare_and_absent_categories_mix() -> None:
+    rng = np.random.default_rng(3)
+    region, sex = np.divmod(np.arange(12), 2)
+    x = np.column_stack([np.ones(12), region[:, None] == np.arange(1, 6), sex]).astype(float)
+    size = rng.integers(300, 1500, 12)
+    size[5] = 11
+    rare = rng.binomial(size, 0.0005)
+    counts = 0.2 * np.stack([size - rare, rare, 0 * rare, 3 + 0 * rare], axis=-1)
+    drawn = logit_draws(LogitSums(x[None], counts[None]), SamplingPlan(4, 250, 250))[0]
+    assert effective_sample_size(drawn).min() > 250.0
+    assert r_hat(drawn).max() < 1.03
+
+
+def test_many_groups_with_few_records_mix() -> None:
+    design = general_design(1500, ALL, regions=12)
+    model = model_for(BY)
+    theta = draw(random_theta(model, design, 1, size=0.1), 0)
+    rng = np.random.default_rng(5)
+    survey = confidential_of(design, model.simulate(theta, design, rng))
+    statistics = model.compress(model.records(design, survey), 0.15 * rng.random(1500))
+    assert statistics.groups > 10
+    theta = model.sample(statistics, SamplingPlan(), np.random.default_rng(1))
+    one = {name: values[0] for name, values in theta.items()}
+    scales = [np.log(one[name])[..., None] for name in one if "scale" in name or "df" in name]
+    everything = np.concatenate([watched(model, one), *scales], axis=-1)
+    assert effective_sample_size(everything).min() > 100.0
+    assert r_hat(everything).max() < 1.05
+
+
+def test_without_records_draws_are_those_of_the_prior() -> None:
+    """Scales against SciPy, by quantiles; a half-t of twice the scale is told apart."""
+    model = model_for(("region",))
+    design = general_design(60, (INCOME, BENEFIT))
+    theta = draw(random_theta(model, design, 1), 0)
+    survey = confidential_of(design, model.simulate(theta, design, np.random.default_rng(1)))
+    statistics = model.compress(model.records(design, survey), np.zeros(60))
+    drawn = model.sample(statistics, SamplingPlan(8, 500, 4000), np.random.default_rng(2))
+    one = {name: values[0] for name, values in drawn.items()}
+    laws = {
+        "coefficient_scale_1": stats.t(3, scale=10.0),
+        "coefficient_scale_weight": stats.t(3, scale=10.0),
+        "pooled_scale_2": stats.t(3, scale=10.0),
+        "slope_scale_2": stats.t(3, scale=1.0),
+        "slope_scale_weight": stats.t(3, scale=1.0),
+        "pooled_df_weight": stats.t(1, scale=20.0),
+        "logit_2": stats.norm(0, 2.5),
+    }
+    for name, law in laws.items():
+        values = one[name].reshape(8, 4000, -1)[..., :1]
+        values = np.abs(values)
+        for probability in (0.2, 0.5, 0.8):
+            point = law.ppf(0.5 + 0.5 * probability)
+            below = (values < point).astype(float)
+            error = np.sqrt(probability * (1 - probability) / effective_sample_size(values)[0])
+            assert abs(below.mean() - probability) < 4.5 * error, (name, probability)
+            wrong = (2.0 * values < point).mean()
+            assert abs(wrong - probability) > 4.5 * error, (name, probability)
+
+
+def test_databases_one_by_one_draw_as_in_a_batch() -> None:
+    model = model_for(("region",))
+    databases = [statistics_of(model, n, ALL, seed=n) for n in (600, 700)]
+    plan = SamplingPlan(2, 10, 8)
+
+    def generators() -> list[np.random.Generator]:
+        return [np.random.default_rng(seed) for seed in (7, 8)]
+
+    both = model.sample(GeneralStats.stacked(databases), plan, generators())
+    for i, (statistics, rng) in enumerate(zip(databases, generators(), strict=True)):
+        alone = model.sample(statistics, plan, rng)
+        for name, values in alone.items():
+            np.testing.assert_allclose(both[name][i], values[0], rtol=1e-7, atol=1e-9)
+
+
+def test_draws_move_smoothly_with_the_risk_weights() -> None:
+    """Common random numbers: nearly all draws of two close fits are close."""
+    model, design = model_for(("region",)), general_design(500, (BENEFIT, WORK))
+    theta = draw(random_theta(model, design, 1), 0)
+    survey = confidential_of(design, model.simulate(theta, design, np.random.default_rng(1)))
+    records, alpha = model.records(design, survey), np.full(500, 0.8)
+    fits = [
+        model.sample(model.compress(records, weight), SamplingPlan(2, 20, 40), generator)
+        for weight, generator in (
+            (alpha, np.random.default_rng(1)),
+            (alpha * (1 - 1e-9), np.random.default_rng(1)),
+            (alpha, np.random.default_rng(2)),
+        )
+    ]
+    u = [watched(model, {name: values[0] for name, values in fit.items()}) for fit in fits]
+    spread = u[0].std((0, 1))
+    close, apart = (np.median(np.abs(u[0] - other) / spread) for other in u[1:])
+    assert close < 1e-3
+    assert apart > 0.1

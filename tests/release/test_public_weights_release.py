@@ -1,0 +1,176 @@
+"""Releases with public weights, as their user makes them, under both mechanisms.
+
+Truth: the README's programs, which share no code with the estimates; published files alone, from
+which tables are made again; sums of the survey file by pandas; what must be told, listed here."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from surveysynth.cli import main
+from surveysynth.errors import InputError
+from surveysynth.release.rebuild import rebuild
+from surveysynth.release.run import release
+from surveysynth.spec.spec import load_spec
+from tests.release.documents.test_readme_programs import published, run_python, run_r
+from tests.surveys import small_survey
+
+MakeSpec = Callable[..., Path]
+SIZES = "weights = 'public'\nweight = 'weight'"
+STRATA = "weights = 'public'\nstratum_sizes = { a = 8000, b = 10000.5, c = 80 }"
+SHORT = "chains = 4\ndraws = 250\nwarmup = 100\npredictors = 'field + gender'"
+STRICT = 'mechanism = "noisy_statistics"\nepsilon = 10.8\nm = 10\nreplicates_per_draw = 1'
+SALARY = "[outcomes.salary]\ncentre = 22000\nspread = 0.45"
+QUICK = "epsilon = 60\nm = 2\nreplicates_per_draw = 2"
+
+
+def strict_spec(
+    make_spec: MakeSpec, survey: str, frame: pd.DataFrame | None = None, model: str = "fbs"
+) -> Path:
+    plan = SHORT.replace("chains = 4\ndraws = 250", "chains = 8\ndraws = 60")
+    synthesizer = f"model = '{model}'\n{plan}\ninference = 'debiased'"
+    return make_spec(frame, survey=survey, synthesizer=synthesizer, privacy=STRICT, labels=SALARY)
+
+
+def frame_of(survey: str) -> pd.DataFrame:
+    """The survey file; without a column of weights where the strata make them."""
+    frame = small_survey()
+    return frame.drop(columns="weight") if "stratum_sizes" in survey else frame
+
+
+def counts_by_pandas(survey: str) -> tuple[pd.Series, pd.Series]:
+    """By field and gender."""
+    frame = frame_of(survey)
+    if "stratum_sizes" in survey:
+        size = frame["field"].map({"a": 8000, "b": 10000.5, "c": 80})
+        frame["weight"] = size / frame.groupby("field")["salary"].transform("size")
+    return frame.groupby(["field", "gender"])["weight"].sum(), frame["weight"]
+
+
+def assert_counts(out: Path, survey: str) -> None:
+    table = pd.read_csv(out / "tables" / "counts.csv")
+    cells = table[~table["is_margin"]].set_index(["field", "gender"])["estimate"]
+    expected, weight = counts_by_pandas(survey)
+    np.testing.assert_allclose(cells[expected.index], expected, rtol=1e-13)
+    assert table["estimate"][0] == pytest.approx(weight.sum(), rel=1e-13)
+    assert table["se"].notna().all()
+    assert np.isfinite(table[["df", "ci_lower", "ci_upper"]]).all(axis=None)
+
+
+@pytest.mark.parametrize("survey", [SIZES, STRATA], ids=["column", "sizes"])
+@pytest.mark.parametrize("strict", [False, True])
+def test_files_of_a_release(make_spec: MakeSpec, tmp_path: Path, survey: str, strict: bool) -> None:
+    frame = frame_of(survey)
+    if strict:
+        spec = strict_spec(make_spec, survey, frame)
+    else:
+        spec = make_spec(frame, survey=survey, synthesizer=SHORT, privacy=QUICK)
+    if "stratum_sizes" in survey:
+        spec.write_text(spec.read_text().replace('weight = "weight"\n', ""))
+    out = release(spec, tmp_path / "out", seed=2).out / "release"
+    assert_counts(out, survey)
+    assert run_python(out) == pytest.approx(published(out), rel=1e-9)
+    assert run_r(out) == pytest.approx(published(out), rel=1e-9)
+    # The weight is a public column, the same in every file; the outcome is all that is synthetic.
+    files = sorted((out / "microdata").iterdir())
+    data = [pd.read_csv(file) for file in files]
+    assert all((each["weight"] == data[0]["weight"]).all() for each in data)
+    assert sorted(data[0]["weight"]) == pytest.approx(sorted(counts_by_pandas(survey)[1]))
+    assert not any(name.endswith("for_variance") for name in data[0])
+    codebook = json.loads((out / "codebook.json").read_text())
+    columns = {each["name"]: each for each in codebook["columns"]}
+    assert codebook["synthetic_columns"] == ["salary"]
+    assert columns["weight"]["source"] == "public"
+    assert "weight" in columns["weight"]["roles"]
+    assert "sums to the public" not in json.dumps(codebook)
+    privacy = json.loads((out / "privacy.json").read_text())
+    assert privacy["settings"]["sampling_weights"] == "public"
+    assert any("sampling weights (weight)" in each for each in privacy["assumptions"])
+    readme = (out / "README.md").read_text()
+    for gone in ("outcome and sampling w", "outcomes and sampling w", "log weight", "smoothed"):
+        assert gone not in readme
+    assert "and its weight" not in readme
+    assert "differ in the outcome" in readme
+    if "stratum_sizes" in survey:
+        assert "a: 8,000, b: 10,000.5, c: 80" in readme
+        assert columns["sampling_fraction"]["roles"] == ["fpc"]
+    else:  # the weight varies within cells of X
+        assert privacy["settings"]["formula"].startswith("field + gender + log(weight / ")
+    if strict:
+        statistics = json.loads((out / "statistics.json").read_text())["statistics"]
+        assert len(statistics["centre"]) == 1
+        again = rebuild(out, tmp_path / "again")
+        assert again.different == ()
+        assert len(again.same) == 4
+
+
+@pytest.mark.parametrize(
+    ("model", "strict"),
+    [("normal", False), ("normal", True), ("poisson", False), ("negative_binomial", False),
+     ("normal_mixture", False)],
+)  # fmt: skip
+def test_every_model_takes_them(
+    make_spec: MakeSpec, tmp_path: Path, model: str, strict: bool
+) -> None:
+    frame = small_survey()
+    if model in ("poisson", "negative_binomial"):
+        frame["salary"] = np.floor(frame["salary"] / 5000)
+    if strict:
+        spec = strict_spec(make_spec, SIZES, frame, model)
+    else:
+        privacy = 'risk = "none"\nm = 2\nreplicates_per_draw = 1'
+        given = f"model = '{model}'\n{SHORT}"
+        spec = make_spec(frame, survey=SIZES, synthesizer=given, privacy=privacy)
+    out = release(spec, tmp_path / "out", seed=1).out / "release"
+    assert_counts(out, SIZES)
+    means = pd.read_csv(out / "tables" / "means.csv")
+    weight = frame["weight"]
+    whole = (weight * frame["salary"]).sum() / weight.sum()
+    assert abs(means["estimate"][0] - whole) < 4 * means["se"][0]
+
+
+def test_check_tells_the_expected_errors(
+    make_spec: MakeSpec, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", str(strict_spec(make_spec, SIZES))]) == 0
+    said = capsys.readouterr().out
+    assert "Weight: weight, public: used and published as it is. log(weight) is a predictor" in said
+    assert "No outcome was read" in said
+    assert "log weight" not in said
+    counts = said.split("\nCounts:")[1].split("\nMeans")[0].splitlines()[2:-1]
+    assert len(counts) > 10
+    assert all(line.count("1.00") == 6 for line in counts if line.strip())
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ({"synthesizer": "model = 'fbp'", "survey": f"{SIZES}\npopulation_size = 1e6"},
+         "use 'fbs'"),
+        ({"tables": "linearisation = 'ratio'", "survey": f"{SIZES}\npopulation_size = 1e6"},
+         "'ratio' is for weights that are scaled"),
+        ({"survey": SIZES, "labels": "[outcomes.weight]\ncentre = 3.0"}, "leave it out"),
+        ({"survey": "weights = 'open'"}, "'confidential' or 'public'"),
+        ({"survey": STRATA}, "give one of the two"),
+        ({"survey": "stratum_sizes = { a = 10 }"}, "set weights = 'public'"),
+        ({"survey": "weights = 'public'\nstratum_sizes = { a = 0 }"}, "greater than 0"),
+        ({"survey": "weights = 'public'\nstratum_sizes = { a = 'x' }"}, "stratum_sizes.a"),
+    ],
+)  # fmt: skip
+def test_mistakes_of_a_specification_are_named(
+    make_spec: MakeSpec, lines: dict[str, str], words: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        load_spec(make_spec(**lines))
+    assert words in str(caught.value)
+
+
+def test_a_study_knows_no_public_weights(make_spec: MakeSpec) -> None:
+    path = make_spec(survey="weights = 'public'\nweight = 'weight'")
+    path.write_text(path.read_text() + "[study]\nn = 100\n")
+    with pytest.raises(InputError, match="studies draw samples with confidential weights"):
+        load_spec(path)
