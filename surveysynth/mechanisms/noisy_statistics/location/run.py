@@ -22,7 +22,6 @@ from surveysynth.mechanisms.noisy_statistics.location.statistics import (
 from surveysynth.mechanisms.noisy_statistics.noise import NoiseSource
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import require
-from surveysynth.models.general_location.groups import covariance_groups
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.parts.sweeps import run_sweeps
@@ -35,9 +34,11 @@ THINNINGS = (2, 8, 32, 128)
 
 def shape_of(model: GeneralLocation, design: PublicDesign) -> LocationShape:
     """The public table of a design."""
-    groups = covariance_groups(design, model.covariance_by)
     return LocationShape(
-        design.matrix.x_cells, groups.cell, design.outcomes, design.weight_name is not None
+        design.matrix.x_cells,
+        model.groups(design).cell,
+        design.outcomes,
+        design.weight_name is not None,
     )
 
 
