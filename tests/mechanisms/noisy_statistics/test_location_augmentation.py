@@ -17,6 +17,7 @@ from surveysynth.mechanisms.noisy_statistics.location.counts import (
     start_counts,
     tournament,
 )
+from surveysynth.mechanisms.noisy_statistics.location.latent import Geometry
 from surveysynth.mechanisms.noisy_statistics.location.statistics import LocationSums, released
 from surveysynth.mechanisms.noisy_statistics.noise import ApproximateNoise
 from surveysynth.sampling.streams import Streams
@@ -95,6 +96,7 @@ def forward(rho: float, n: int) -> tuple[LocationAugmentation, Law]:
     streams = Streams((np.random.default_rng(7),), 1)
     chains = LocationAugmentation(target, streams)
     chains.counts = np.stack([each.count for each in exact]).reshape(chains.counts.shape)
+    chains.geometry = [Geometry.of(each, chains._of(each)) for each in target.targets]
     step = design.clipping.step
     for p, (number, each) in enumerate(zip(target.patterns, target.targets, strict=True)):
         there = np.flatnonzero(shape.patterns[number])

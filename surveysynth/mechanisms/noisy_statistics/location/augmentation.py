@@ -28,7 +28,11 @@ from surveysynth.mechanisms.noisy_statistics.location.counts import (
     start_counts,
     tournament,
 )
-from surveysynth.mechanisms.noisy_statistics.location.latent import Law, PatternTarget
+from surveysynth.mechanisms.noisy_statistics.location.latent import (
+    Geometry,
+    Law,
+    PatternTarget,
+)
 from surveysynth.mechanisms.noisy_statistics.location.shape import LocationShape
 from surveysynth.mechanisms.noisy_statistics.location.statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.slices import shrinking_angles
@@ -41,6 +45,8 @@ from surveysynth.sampling.streams import Streams
 CERTAIN_SDS = 5.0
 #: Tries of a slice.
 TRIES = 40
+#: Rounds of exchanges that are taken or left together.
+ROUNDS_AT_ONCE = 3
 #: Least share of a column's declared variance that chains start from as its residual variance.
 LEAST_START = 0.05
 
@@ -168,9 +174,10 @@ class LocationAugmentation:
         self.target, self.rng = target, rng
         self.batch = target.counts.shape[0]
         self.rounds = tournament(target.counts.shape[2])
-        self.turn = 0
+        self.turn, self.at_once = 0, min(ROUNDS_AT_ONCE, len(self.rounds))
         inflation = np.exp(0.3 * rng.standard_normal((self.batch,), 0))
         self.counts = start_counts(target.counts, target.sizes)
+        self.geometry = [Geometry.of(each, self._of(each)) for each in target.targets]
         starts = [_start(each, self._of(each), inflation) for each in target.targets]
         self.cross = [cross for cross, _ in starts]
         self.scatter = [scatter for _, scatter in starts]
@@ -197,7 +204,7 @@ class LocationAugmentation:
                 (rng.random((c, 3, b, g), 2), rng.random((c, 3, TRIES, b, g), 3))
             )
         pairs = max((len(first) for first, _ in self.rounds), default=0)
-        self.u_pairs = rng.random((c, b, cells, pairs), 1)
+        self.u_pairs = rng.random((c, 2 * self.at_once, b, cells, pairs), 2)
         self.log_u = np.log(rng.random((c, b, self.target.shape.groups), 1))
 
     def begin(self, i: int, law_of: PatternLaw, log_p: FloatArray) -> None:
@@ -215,9 +222,10 @@ class LocationAugmentation:
     def laws_at(self, law_of: PatternLaw) -> Laws:
         """Of every pattern, at counts as they are, with Sigma in units of u."""
         result = []
-        for number, target in zip(self.target.patterns, self.target.targets, strict=True):
+        patterns = zip(self.target.patterns, self.target.targets, self.geometry, strict=True)
+        for number, target, geometry in patterns:
             middle, sigma = self._in_units(number, target, *law_of(number))
-            result.append((Law.of(target, self._of(target), middle, sigma), sigma))
+            result.append((Law.of(target, geometry, middle, sigma), sigma))
         return result
 
     def log_factor(self, laws: Laws) -> FloatArray:
@@ -231,6 +239,7 @@ class LocationAugmentation:
             (_chosen(accept, new, old), np.where(accept[..., None, None], sigma, was))
             for (new, sigma), (old, was) in zip(laws, self.laws, strict=True)
         ]
+        self.geometry = [law.geometry for law, _ in self.laws]
 
     def finish(self, i: int) -> None:
         """T and W from xi and eta, and W once more."""
@@ -279,14 +288,17 @@ class LocationAugmentation:
         return xi, eta
 
     def _exchange(self, i: int, log_p: FloatArray) -> None:
-        """Counts given xi and eta: one round of pairs in every cell."""
+        """Counts given xi and eta: some rounds of pairs in every cell, there and back, so that they
+        may as well be run backwards."""
         target = self.target
-        pairs = self.rounds[self.turn % len(self.rounds)]
-        self.turn += 1
-        proposal = exchanged(
-            self.counts, log_p, target.counts, target.count_sd, pairs,
-            self.u_pairs[i][:, :, : len(pairs[0])],
-        )  # fmt: skip
+        some = [self.rounds[(self.turn + k) % len(self.rounds)] for k in range(self.at_once)]
+        self.turn += self.at_once
+        proposal = self.counts
+        for k, pairs in enumerate([*some, *some[-2::-1]]):
+            proposal = exchanged(
+                proposal, log_p, target.counts, target.count_sd, pairs,
+                self.u_pairs[i, k, :, :, : len(pairs[0])],
+            )  # fmt: skip
         proposed = [
             (law.with_counts(self._of(law.target, proposal)), sigma) for law, sigma in self.laws
         ]
@@ -379,8 +391,7 @@ def _chosen(accept: BoolArray, new: Law, old: Law) -> Law:
         return np.where(where, *values)
 
     names = (
-        "middle", "sigma", "lam", "vectors", "turn", "mean", "sd", "df", "possible", "log_cross",
-        "log_constant",
+        "middle", "sigma", "turn", "mean", "sd", "df", "possible", "log_cross", "log_constant",
     )  # fmt: skip
     flat = accept.reshape(-1)
 
@@ -389,7 +400,9 @@ def _chosen(accept: BoolArray, new: Law, old: Law) -> Law:
         return np.where(flat.reshape(-1, *(1,) * (values[0].ndim - 1)), *values)
 
     scatter = replace(old.scatter, **{name: of_scatter(name) for name in vars(old.scatter)})
-    return replace(old, scatter=scatter, **{name: of(name) for name in names})
+    same = new.geometry is old.geometry
+    geometry = old.geometry if same else old.geometry.chosen(accept, new.geometry)
+    return replace(old, geometry=geometry, scatter=scatter, **{name: of(name) for name in names})
 
 
 def _elliptical(

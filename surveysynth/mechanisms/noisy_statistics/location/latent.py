@@ -76,20 +76,43 @@ class PatternTarget:
 
 
 @dataclass(frozen=True, repr=False)
+class Geometry:
+    """What counts say of a pattern: lam (B, G, r) and vectors (B, G, r, r) of its G, zeros for axes
+    without records, and df (B, G) of W."""
+
+    lam: FloatArray
+    vectors: FloatArray
+    df: FloatArray
+
+    @classmethod
+    def of(cls, target: PatternTarget, counts: FloatArray) -> "Geometry":
+        """For counts (B, R)."""
+        lam, vectors = np.linalg.eigh(target.gram(counts))
+        lam = np.where(lam > NO_SHARE * np.maximum(lam[..., -1:], 1e-300), lam, 0.0)
+        return cls(lam, vectors, target.totals(counts) - (lam > 0).sum(-1))
+
+    def chosen(self, accept: BoolArray, other: "Geometry") -> "Geometry":
+        """Of the blocks (B, G) that accept it the other one."""
+        return Geometry(
+            np.where(accept[..., None], other.lam, self.lam),
+            np.where(accept[..., None, None], other.vectors, self.vectors),
+            np.where(accept, other.df, self.df),
+        )
+
+
+@dataclass(frozen=True, repr=False)
 class Law:
     """T and W of a pattern given counts and theta, B chains and G groups.
 
-    middle M and sigma: of theta; lam (B, G, r) and vectors (B, G, r, r) of G, zeros for axes
-    without records; turn (B, G, q, q): eigenvectors of Sigma; mean and sd (B, G, r, q) of T given
-    T~ in these axes; df (B, G); log_cross: log density (B, G) of T~; scatter: of B G problems one
-    after another.
+    middle M and sigma: of theta; turn (B, G, q, q): eigenvectors of Sigma; mean and sd (B, G, r, q)
+    of T given T~ in the axes of both; df (B, G); log_cross: log density (B, G) of T~; scatter: of
+    B G problems one after another.
     """
 
     target: PatternTarget
+    geometry: Geometry
     middle: FloatArray
     sigma: FloatArray
-    lam: FloatArray
-    vectors: FloatArray
     turn: FloatArray
     mean: FloatArray
     sd: FloatArray
@@ -101,11 +124,10 @@ class Law:
 
     @classmethod
     def of(
-        cls, target: PatternTarget, counts: FloatArray, middle: FloatArray, sigma: FloatArray
+        cls, target: PatternTarget, geometry: Geometry, middle: FloatArray, sigma: FloatArray
     ) -> "Law":
-        """For counts (B, R), middle M (B, G, r, q) and Sigma (B, G, q, q)."""
-        lam, vectors = np.linalg.eigh(target.gram(counts))
-        lam = np.where(lam > NO_SHARE * np.maximum(lam[..., -1:], 1e-300), lam, 0.0)
+        """For M (B, G, r, q) and Sigma (B, G, q, q)."""
+        lam, vectors = geometry.lam, geometry.vectors
         s, turn = np.linalg.eigh(sigma)
         signal = lam[..., None] * np.maximum(s, 1e-300)[..., None, :]
         noise = target.sigma**2
@@ -113,14 +135,13 @@ class Law:
         expected = lam[..., None] * (vectors.swapaxes(-1, -2) @ middle @ turn)
         gain, gap = signal / (signal + noise), observed - expected
         log_cross = np.log(signal + noise) + gap * gap / (signal + noise)
-        df = target.totals(counts) - (lam > 0).sum(-1)
-        possible = df > target.q - 1.0
-        sound = np.where(possible, df, target.q + 1.0)
+        possible = geometry.df > target.q - 1.0
+        sound = np.where(possible, geometry.df, target.q + 1.0)
         scatter = NormalScatter.of(
             sound.reshape(-1), sigma.reshape(-1, target.q, target.q), target.squares_sd
         )
         return cls(
-            target, middle, sigma, lam, vectors, turn,
+            target, geometry, middle, sigma, turn,
             mean=expected + gain * gap,
             sd=target.sigma * np.sqrt(gain),
             df=sound,
@@ -132,26 +153,26 @@ class Law:
 
     def with_counts(self, counts: FloatArray) -> "Law":
         """The same at other counts (B, R)."""
-        return Law.of(self.target, counts, self.middle, self.sigma)
+        return Law.of(self.target, Geometry.of(self.target, counts), self.middle, self.sigma)
 
     def cross_at(self, xi: FloatArray) -> FloatArray:
         """T (B, G, r, q)."""
-        inner = self.vectors.swapaxes(-1, -2) @ xi @ self.turn
+        inner = self.geometry.vectors.swapaxes(-1, -2) @ xi @ self.turn
         moved = self.mean + self.sd * inner
-        return np.asarray(self.vectors @ moved @ self.turn.swapaxes(-1, -2))
+        return np.asarray(self.geometry.vectors @ moved @ self.turn.swapaxes(-1, -2))
 
     def xi_of(self, cross: FloatArray, fresh: FloatArray) -> FloatArray:
         """The inverse; axes without records take ``fresh`` normals (B, G, r, q)."""
-        inner = self.vectors.swapaxes(-1, -2) @ cross @ self.turn - self.mean
+        inner = self.geometry.vectors.swapaxes(-1, -2) @ cross @ self.turn - self.mean
         there = self.sd > 0
         white = np.where(there, inner / np.where(there, self.sd, 1.0), fresh)
-        return np.asarray(self.vectors @ white @ self.turn.swapaxes(-1, -2))
+        return np.asarray(self.geometry.vectors @ white @ self.turn.swapaxes(-1, -2))
 
     def explained(self, cross: FloatArray) -> FloatArray:
         """T'G^+T (B, G, q, q)."""
-        there = self.lam > 0
-        inverse = np.where(there, 1.0 / np.where(there, self.lam, 1.0), 0.0)
-        inner = self.vectors.swapaxes(-1, -2) @ cross
+        there = self.geometry.lam > 0
+        inverse = np.where(there, 1.0 / np.where(there, self.geometry.lam, 1.0), 0.0)
+        inner = self.geometry.vectors.swapaxes(-1, -2) @ cross
         return np.asarray((inner * inverse[..., None]).swapaxes(-1, -2) @ inner)
 
     def observed(self, cross: FloatArray) -> FloatArray:
