@@ -16,8 +16,7 @@ from pydantic import ValidationError
 from surveysynth._support import progress as stages
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
-from surveysynth.mechanisms.noisy_statistics.run import posterior_draws
-from surveysynth.mechanisms.noisy_statistics.statistics import NoisyStatistics
+from surveysynth.mechanisms.noisy_statistics.run import posterior_draws, statistics_of
 from surveysynth.release import files
 from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
 from surveysynth.release.folder.microdata import file_name, fraction_name
@@ -79,7 +78,7 @@ def rebuild(
     spec = _spec_of(content, source)
     say(stages.READING)
     design = _design_of(spec, source, int(content["records_dropped"]))
-    statistics = NoisyStatistics.from_dict(content["statistics"])
+    statistics = statistics_of(content["statistics"])
     model, mechanism = model_of(spec).of(design), mechanism_of(spec)
     streams = Streams(int(content["seed"]))
     say(stages.POSTERIOR)

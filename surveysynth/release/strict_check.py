@@ -13,8 +13,10 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.estimation.estimates import Key
 from surveysynth.estimation.statistics import statistic_of
+from surveysynth.mechanisms.noisy_statistics.location.run import location_design
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
-from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE
+from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE, column_names
+from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.release.expected import FACTORS, Expectation, Misdeclared, UnitLimit
 from surveysynth.release.facts import labels_of
 from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
@@ -22,9 +24,14 @@ from surveysynth.release.preview import budget_words, preview_lines, row_label
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
+    from surveysynth.survey.survey import PublicDesign
 
 TABLE_NAME, FIGURE_NAME = "expected_se.csv", "expected_se.png"
 _WHAT = "expected standard errors"
+_NOT_TOLD = (
+    "Expected standard errors are not told for outcomes with categories, spikes or bounds, or a "
+    "spread by groups: the formulas are of one normal distribution of all records."
+)
 #: A table with more rows is shown by its margins and its worst cells, so many of each at most.
 _SHOWN_ROWS, _SHOWN_OF_A_KIND = 40, 12
 
@@ -61,6 +68,10 @@ def check_strict(
     design = read_design(spec)
     model = model_of(spec).of(design)
     refuse_clusters(design, model)
+    if isinstance(model, GeneralLocation):
+        if out is not None:
+            raise InputError(f"--out: {_NOT_TOLD} Leave it out.")
+        return [*preview_lines(spec, design, model), *_general_promise(spec, design, model)]
     expected = Expectation(spec, design, model)
     lines = [
         *preview_lines(spec, design, model),
@@ -70,6 +81,40 @@ def check_strict(
         *_errors(expected),
     ]
     return lines if target is None else [*lines, "", *_written(expected, target)]
+
+
+def _general_promise(
+    spec: "Spec", design: "PublicDesign", model: GeneralLocation
+) -> list[str]:
+    """The guarantee, declared constants and the noise of counts and moments by block."""
+    from surveysynth.spec.build import noisy_settings_of
+
+    settings = noisy_settings_of(spec)
+    public = location_design(model, design, settings)
+    variances = public.variances(
+        settings.budget.rho, settings.count_share, settings.unit_size(design)
+    )
+    shape, clipping = public.shape, public.clipping
+    declared = [
+        f"  {name}: centre {centre:.5g}, spread {spread:.5g}"
+        for name, centre, spread in zip(
+            column_names(design), clipping.centre, clipping.spread, strict=True
+        )
+    ]
+    cells, combinations = len(shape.x_cells), len(shape.combinations)
+    return [
+        f"Privacy: {GUARANTEE}, {budget_words(settings.budget)}, for every pair of neighbours.",
+        "No outcome and no weight was read for what follows.",
+        "Declared, on the scale of the model:",
+        *declared,
+        f"  records are clipped to {clipping.radius:.4g} spreads from the centres",
+        f"Noise: on {cells:,} x {combinations:,} numbers of records, of SD "
+        f"{float(variances.count) ** 0.5:.3g} records each; on sums and products in "
+        f"{len(public.blocks):,} blocks ({len(shape.patterns)} sets of amounts x {shape.groups} "
+        "groups of rows), of which small ones are not looked at.",
+        f"Model: {model.title}; a group has {model.least_records:,} records or more.",
+        _NOT_TOLD,
+    ]
 
 
 def _written(expected: Expectation, target: Path) -> list[str]:

@@ -160,7 +160,13 @@ def model_of(spec: "Spec") -> "Model":
 def model_options(spec: "Spec") -> dict[str, Any]:
     """What a specification says of its registered model, besides the name."""
     synthesizer = spec.synthesizer
-    return {"priors": dict(synthesizer.priors), **synthesizer.options}
+    options = {"priors": dict(synthesizer.priors), **synthesizer.options}
+    if spec.privacy.strict and "covariance_by" in options:
+        # Noise asks for more records of a group.
+        columns = sum(each.is_amount for each in spec.declared)
+        columns += int(spec.survey.weight is not None)
+        options["least_records"] = noisy_settings_of(spec).least_records(max(columns, 1))
+    return options
 
 
 def engine_of(spec: "Spec", model: "Model") -> "Model":
@@ -208,6 +214,7 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
         "radius": (privacy.radius or 0.0) if privacy.strict else 0.0,
         "protect": privacy.protect,
         "plan": synthesizer.plan(NOISY_PLAN),
+        "count_share": privacy.count_share,
     }
     return NoisySettings(**{**given, **changes})
 

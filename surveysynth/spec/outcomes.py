@@ -315,7 +315,7 @@ def strict_problems(
 ) -> list[str]:
     """What noisy statistics need, or have no use for; ``public``: names of public columns;
     ``whole``: the data are a population, whose size is then known."""
-    problems = _not_built(synthesizer, outcomes)
+    problems: list[str] = []
     for key in ("engine", "inference"):
         if (given := getattr(synthesizer, key)) in ("cmdstan", "paper"):
             problems.append(
@@ -345,26 +345,5 @@ def strict_problems(
         problems.append(
             f"privacy.protect: expected 'record' or a public column, got {privacy.protect!r}."
             f"{nearest(privacy.protect, public)} Name it in survey.public_columns too."
-        )
-    return problems
-
-
-def _not_built(synthesizer: SynthesizerSection, sections: Outcomes) -> list[str]:
-    """Outcomes that noisy statistics cannot take yet."""
-    problems = []
-    for name in synthesizer.outcome:
-        outcome = declared_outcome(name, synthesizer, sections)
-        if not outcome.is_plain:
-            key = "kind" if outcome.is_discrete else "upper" if outcome.lower is None else "lower"
-            what = repr(outcome.kind) if outcome.is_discrete else "a bound"
-            problems.append(
-                f"outcomes.{name}.{key}: {what} is not built yet for mechanism = "
-                "'noisy_statistics'; what works now: 'continuous' outcomes without bounds, or "
-                "mechanism = 'pseudo_posterior'."
-            )
-    if synthesizer.grouping:
-        problems.append(
-            "synthesizer.covariance_by: this is not built yet for mechanism = 'noisy_statistics'; "
-            "what works now: leave it out, or mechanism = 'pseudo_posterior'."
         )
     return problems

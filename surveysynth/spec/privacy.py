@@ -52,12 +52,13 @@ class PrivacySection(Section):
     delta: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_DELTA
     rho: Annotated[float, Field(gt=0)] | None = None
     protect: Name = RECORD
+    count_share: Annotated[float, Field(gt=0)] = 1.0
 
     _linear_keys: ClassVar[tuple[str, ...]] = ("scale", "shift", "reweight")
     _pseudo_posterior_keys: ClassVar[tuple[str, ...]] = (
         "risk", "weights", *_linear_keys, "pattern", "truncate", "origin"
     )  # fmt: skip
-    _noisy_keys: ClassVar[tuple[str, ...]] = ("delta", "rho")
+    _noisy_keys: ClassVar[tuple[str, ...]] = ("delta", "rho", "count_share")
 
     @model_validator(mode="before")
     @classmethod

@@ -20,7 +20,6 @@ from surveysynth.models.fbp import clustered as fbp_clustered
 from surveysynth.models.fbp.sampler import Gibbs
 from surveysynth.models.fbs import clustered as fbs_clustered
 from surveysynth.models.fbs import sampler as fbs_sampler
-from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.normal import sampler as normal_sampler
 from surveysynth.models.parts.coefficient_prior import HALF_T_DF
 from surveysynth.models.parts.coefficients import CoefficientBlocks
@@ -281,12 +280,6 @@ _IMPLIED: Mapping[str, Callable[..., ImpliedSample]] = {
 def implied_sample(model: Model) -> Callable[..., ImpliedSample]:
     """The class for a model; raises ``InputError`` for one without sufficient statistics of
     fixed size."""
-    if isinstance(model, GeneralLocation):
-        raise InputError(
-            "Noisy statistics of outcomes with discrete parts or bounds, or with residual spread "
-            "by groups, are not built yet: use continuous outcomes without covariance_by, or "
-            "mechanism = 'pseudo_posterior'."
-        )
     if model.name not in _IMPLIED:
         raise InputError(
             f"The model {model.name!r} has no sufficient statistics of fixed size, which noisy "

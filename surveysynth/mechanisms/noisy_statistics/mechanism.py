@@ -10,8 +10,11 @@ from surveysynth.mechanisms.base import Combining, NoiseKeeper, Progress, Releas
 from surveysynth.mechanisms.noisy_statistics import run as mechanism
 from surveysynth.mechanisms.noisy_statistics.noise import NoiseSource, SeededNoise, SystemNoise
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
-from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE, strict_statement
-from surveysynth.mechanisms.noisy_statistics.statistics import NoisyStatistics
+from surveysynth.mechanisms.noisy_statistics.statement import (
+    GUARANTEE,
+    column_names,
+    strict_statement,
+)
 from surveysynth.mechanisms.statement import Statement
 from surveysynth.models.base import Model
 from surveysynth.survey.survey import Confidential, PublicDesign
@@ -68,7 +71,7 @@ class NoisyStatisticsMechanism:
         }
         realised = {
             "records": design.n,
-            "clipped_records": mechanism.clipped(design, confidential, self.settings),
+            "clipped_records": mechanism.clipped(model, design, confidential, self.settings),
         }
         return Released(draws, {STATISTICS_NAME: published}, realised)
 
@@ -79,11 +82,11 @@ class NoisyStatisticsMechanism:
         confidential: Confidential,
         source: NoiseSource,
         keeper: NoiseKeeper | None,
-    ) -> NoisyStatistics:
+    ) -> mechanism.Statistics:
         """Those that the keeper has of an earlier run, or new ones, which it is told of."""
         earlier = None if keeper is None else keeper.earlier()
         if earlier is not None:
-            return NoisyStatistics.from_dict(earlier)
+            return mechanism.statistics_of(earlier)
         made = mechanism.release_statistics(model, design, confidential, self.settings, source)
         if keeper is not None:
             keeper.keep(made.to_dict())
@@ -106,7 +109,7 @@ class NoisyStatisticsMechanism:
     def described(self, design: PublicDesign) -> dict[str, Any]:
         """Declared constants, on the scale of the model."""
         clipping = self.settings.clipping(design)
-        names = [*design.outcome_names, *(["log weight"] if design.weight_name else [])]
+        names = column_names(design)
         return {
             "protect": self.settings.protect,
             "unit_size": self.settings.unit_size(design),

@@ -8,15 +8,19 @@ that has such statistics, at no further cost.
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from surveysynth._support import progress as stages
-from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray, IntArray, Theta
-from surveysynth.errors import RefusedError
+from surveysynth._support.types import FloatArray
+from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.base import PrivateDraws, Progress
 from surveysynth.mechanisms.noisy_statistics.design import NoiseDesign
 from surveysynth.mechanisms.noisy_statistics.implied import implied_sample
+from surveysynth.mechanisms.noisy_statistics.judged import PosteriorRecord, judged
+from surveysynth.mechanisms.noisy_statistics.location import run as location
+from surveysynth.mechanisms.noisy_statistics.location.statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.moments import (
     NoisyMoments,
     PublicSums,
@@ -28,9 +32,12 @@ from surveysynth.mechanisms.noisy_statistics.posterior import NoisySweeps, noisy
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.mechanisms.noisy_statistics.statistics import NoisyStatistics, noisy_statistics
 from surveysynth.models.base import Model, psu_codes, require
+from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.parts.sweeps import run_sweeps
-from surveysynth.sampling.convergence import check_convergence
 from surveysynth.survey.survey import Confidential, PublicDesign
+
+#: What is released of a survey, by the model that it is released for.
+Statistics: TypeAlias = NoisyStatistics | LocationStatistics
 
 #: Rounds between kept draws: at first, and whenever a fit that has not converged goes on, with all
 #: that it has run so far as its warm-up. Nothing but time is spent by going on.
@@ -38,20 +45,10 @@ THINNINGS = (1, 2, 4, 16, 64, 256)
 
 
 @dataclass(frozen=True)
-class PosteriorRecord:
-    """How the draws came about, all of it public: largest R-hat and smallest effective sample size
-    by group of parameters, and rounds between kept draws."""
-
-    r_hat: Mapping[str, float]
-    ess: Mapping[str, float]
-    thinning: int
-
-
-@dataclass(frozen=True)
 class NoisyRelease:
     """What is published of a survey: its noisy statistics, draws from them, and their record."""
 
-    statistics: NoisyStatistics
+    statistics: Statistics
     draws: PrivateDraws
     record: PosteriorRecord
 
@@ -86,12 +83,15 @@ def release_statistics(
     confidential: Confidential,
     settings: NoisySettings,
     source: NoiseSource | None = None,
-) -> NoisyStatistics:
-    """The noisy statistics of z = (transformed outcomes, log weight).
+) -> Statistics:
+    """The noisy statistics of z = (transformed outcomes, log weight), or, of a general location
+    model, of categories, amounts and the log weight.
 
     The model says whether sums by PSU are among them. Raises ``InputError`` before the survey is
     looked at.
     """
+    if isinstance(model, GeneralLocation):
+        return location.release_statistics(model, design, confidential, settings, source)
     noise, _ = required_design(model, design, settings)
     return noisy_statistics(
         noise,
@@ -128,9 +128,13 @@ def transformed(design: PublicDesign, confidential: Confidential) -> FloatArray:
     return np.stack(columns, axis=1)
 
 
-def clipped(design: PublicDesign, confidential: Confidential, settings: NoisySettings) -> int:
+def clipped(
+    model: Model, design: PublicDesign, confidential: Confidential, settings: NoisySettings
+) -> int:
     """How many records lie outside the ball. Confidential: it tells whether the declared centres
     and spreads suit these data."""
+    if isinstance(model, GeneralLocation):
+        return location.clipped(model, design, confidential, settings)
     clipping = settings.clipping(design)
     with np.errstate(over="ignore"):
         u = (transformed(design, confidential) - clipping.centre) / clipping.spread
@@ -144,10 +148,17 @@ def noise_design(model: Model, design: PublicDesign, settings: NoisySettings) ->
     return NoiseDesign.optimal(design.matrix.x_cells, settings.clipping(design), n_psu=n_psu)
 
 
+def statistics_of(given: Mapping[str, Any]) -> Statistics:
+    """Noisy statistics that were written as a dictionary; raises ``InputError`` where its entries
+    do not fit together."""
+    kind = LocationStatistics if "counts" in given else NoisyStatistics
+    return kind.from_dict(given)
+
+
 def posterior_draws(
     model: Model,
     design: PublicDesign,
-    statistics: NoisyStatistics,
+    statistics: Statistics,
     settings: NoisySettings,
     rng: np.random.Generator,
 ) -> tuple[PrivateDraws, PosteriorRecord]:
@@ -160,7 +171,7 @@ def posterior_draws(
 
 def posterior_batch(
     model: Model,
-    releases: Sequence[tuple[PublicDesign, NoisyStatistics]],
+    releases: Sequence[tuple[PublicDesign, Statistics]],
     settings: NoisySettings,
     rngs: Sequence[np.random.Generator],
 ) -> list[tuple[PrivateDraws, PosteriorRecord] | RefusedError]:
@@ -169,6 +180,26 @@ def posterior_batch(
     Their numbers of columns of X and of PSUs must be the same, and their settings. Fits that have
     not converged go on; what a fit gives does not depend on the others.
     """
+    of_blocks = [each for _, each in releases if isinstance(each, LocationStatistics)]
+    if isinstance(model, GeneralLocation) and len(of_blocks) == len(releases):
+        designs = [design for design, _ in releases]
+        return [
+            location.posterior_draws(model, *each, settings, rng)
+            for each, rng in zip(zip(designs, of_blocks, strict=True), rngs, strict=True)
+        ]
+    gaussian = [(d, each) for d, each in releases if isinstance(each, NoisyStatistics)]
+    if len(gaussian) < len(releases):
+        raise InputError(f"These noisy statistics were not made for the model {model.name!r}.")
+    return _gaussian_batch(model, gaussian, settings, rngs)
+
+
+def _gaussian_batch(
+    model: Model,
+    releases: Sequence[tuple[PublicDesign, NoisyStatistics]],
+    settings: NoisySettings,
+    rngs: Sequence[np.random.Generator],
+) -> list[tuple[PrivateDraws, PosteriorRecord] | RefusedError]:
+    """``posterior_batch`` of models with one normal distribution of all records."""
     implied_sample(model)  # refuses a model without such statistics
     results: dict[int, tuple[PrivateDraws, PosteriorRecord] | RefusedError] = {}
     # Where most fits are done the others are better off alone: they come to the same place, since
@@ -189,7 +220,7 @@ def posterior_batch(
         plan = replace(plan, warmup=0)
         for i in waiting:
             own = {name: values[members.index(i)] for name, values in theta.items()}
-            results[i] = _judged(model, own, settings, thinning)
+            results[i] = judged(model, own, settings, thinning)
         waiting = [i for i in waiting if isinstance(results[i], RefusedError)]
         if not waiting:
             break
@@ -240,25 +271,3 @@ def _public_sums(
     return PublicSums.of(
         matrix.x_cells, matrix.cell, basis, psu_codes(model, design), psu_weight
     )
-
-
-def _judged(
-    model: Model, theta: Theta, settings: NoisySettings, thinning: int
-) -> tuple[PrivateDraws, PosteriorRecord] | RefusedError:
-    """Draws of one database, (chains, draws, ...), if they have converged."""
-    try:
-        r_hat, ess = check_convergence(model.monitored(theta), None)
-    except RefusedError as refusal:
-        return refusal
-    positions = _spread_out(settings.m, settings.plan.kept)
-    released = {
-        name: values.reshape(-1, *values.shape[2:])[positions]
-        for name, values in theta.items()
-        if not name.endswith(INTERNAL_SUFFIX)
-    }
-    return PrivateDraws(model.name, released, settings), PosteriorRecord(r_hat, ess, thinning)
-
-
-def _spread_out(m: int, kept: int) -> IntArray:
-    """Positions (m,) of m draws, evenly spaced over all chains."""
-    return np.asarray((np.arange(m) * kept) // m + kept // (2 * m), dtype=np.int64)

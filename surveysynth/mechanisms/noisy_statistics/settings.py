@@ -7,6 +7,7 @@ none is ever estimated from the survey.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.design import Clipping
+from surveysynth.mechanisms.noisy_statistics.location.sensitivity import location_variances
+from surveysynth.models.general_location.groups import LEAST_RECORDS
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import PublicDesign
 
@@ -24,6 +27,8 @@ RECORD = "record"
 #: times the autocorrelation time that fits of one stage have; a split R-hat of 1.05 asks each half
 #: chain for ten times it. Fits of several stages, or under much noise, go on for longer (``run``).
 NOISY_PLAN = SamplingPlan(chains=32, warmup=40, draws=60)
+#: Noise of a group's residual variance beside the declared one, above which groups are pooled.
+MOST_NOISE = 0.1
 #: SD of log weights about their centre, where nothing is declared.
 WEIGHT_SPREAD = 0.6
 
@@ -71,10 +76,15 @@ class NoisySettings:
     radius: float = 0.0
     protect: str = RECORD
     plan: SamplingPlan = NOISY_PLAN
+    count_share: float = 1.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.m, int) or self.m < 1:
             raise InputError(f"m must be a whole number of at least 1, got {self.m!r}.")
+        if not (math.isfinite(self.count_share) and self.count_share > 0):
+            raise InputError(
+                f"count_share must be a finite number above 0, got {self.count_share!r}."
+            )
 
     @property
     def epsilon(self) -> float:
@@ -98,7 +108,10 @@ class NoisySettings:
         Raises ``InputError`` where a centre or spread is missing.
         """
         centres, spreads = [], []
-        for name, transform in zip(design.outcome_names, design.transforms, strict=True):
+        for outcome in design.outcomes:
+            if not outcome.is_amount:
+                continue  # categories are counted
+            name, transform = outcome.name, outcome.transform
             given = self.declared.get(name, Declared())
             if given.centre is None or given.spread is None:
                 raise InputError(
@@ -122,6 +135,19 @@ class NoisySettings:
                 "which makes it log(N/n)."
             )
         return math.log(design.population_size / design.n)
+
+    def least_records(self, columns: int) -> int:
+        """Records from which a group has a residual covariance of its own: at least 50, and so
+        many that the noise of a variance stays below a tenth of the declared one.
+
+        columns: of z. Of units of one record, whose size is known before there is a design.
+        """
+        clipping = Clipping(np.zeros(columns), np.ones(columns), self.radius)
+        variances = location_variances(
+            clipping.steps, self.budget.rho, Fraction(1), self.count_share, 1, discrete=True
+        )
+        noise = float(variances.moments.squares_sd(clipping)[0, 0])
+        return max(LEAST_RECORDS, math.ceil(noise / MOST_NOISE))
 
     def unit_size(self, design: PublicDesign) -> int:
         """Records of the largest unit that is protected as a whole, a public number.

@@ -9,6 +9,7 @@ from surveysynth.mechanisms.statement import (
     public_assumptions,
 )
 from surveysynth.models.base import Model, psu_codes
+from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.survey.survey import PublicDesign
 
 GUARANTEE = "zero-concentrated differential privacy"
@@ -54,9 +55,16 @@ def _guarantee(
         else ""
     )
     logs = "" if design.public_weight is not None else " and log weights"
+    what = (
+        "Numbers of records by row of the model matrix and category of every outcome and, for each "
+        "set of amounts that records have and each group of rows with one residual spread, sums "
+        f"and sums of products of the transformed amounts{logs},"
+        if isinstance(model, GeneralLocation)
+        else f"Sums and sums of products of the transformed outcomes{logs}, by the columns of the "
+        "model matrix,"
+    )
     return (
-        f"Sums and sums of products of the transformed outcomes{logs}, by the columns of "
-        "the model matrix, were released with noise (statistics.json). Everything else in this "
+        f"{what} were released with noise (statistics.json). Everything else in this "
         "release is computed from those numbers and from public ones alone: the draws of "
         f"{model.title}, the {settings.m} synthetic datasets and the tables.{by_unit}",
         f"The noisy sums satisfy {GUARANTEE} with rho = {budget.rho:.6g}, and hence differential "
@@ -75,9 +83,15 @@ def _guarantee(
     )
 
 
+def column_names(design: PublicDesign) -> list[str]:
+    """Columns with a centre and a spread: amounts, and the log weight."""
+    amounts = [outcome.name for outcome in design.outcomes if outcome.is_amount]
+    return [*amounts, *(["log weight"] if design.weight_name else [])]
+
+
 def _constants(design: PublicDesign, settings: NoisySettings) -> tuple[str, ...]:
     clipping = settings.clipping(design)
-    names = [*design.outcome_names, *(["log weight"] if design.weight_name else [])]
+    names = column_names(design)
     scales = "; ".join(
         f"{name}: {centre:.6g} and {spread:.6g}"
         for name, centre, spread in zip(

@@ -20,6 +20,7 @@ from surveysynth.models.fbp import density
 from surveysynth.models.fbp.clustered import ClusteredGibbs
 from surveysynth.models.fbp.sampler import Gibbs
 from surveysynth.models.general_location.choice import general_form
+from surveysynth.models.general_location.groups import LEAST_RECORDS
 from surveysynth.models.general_location.model import OWN_PRIORS, GeneralFBP
 from surveysynth.models.options import Choice, ColumnNames
 from surveysynth.models.parts import log_lik, psu_effects
@@ -43,6 +44,7 @@ class FBP(GaussianModel):
 
     smoothing: str = "default"
     covariance_by: tuple[str, ...] | None = ()
+    least_records: int = LEAST_RECORDS
 
     name = "fbp"
     title = "FBP (fully Bayes model for the population)"
@@ -54,7 +56,7 @@ class FBP(GaussianModel):
     options = MappingProxyType(
         {
             "smoothing": Choice("default", ("default", "outcome")),
-            "covariance_by": ColumnNames(()),
+            "covariance_by": ColumnNames(None),
         }
     )
     default_priors = MappingProxyType(
@@ -73,7 +75,9 @@ class FBP(GaussianModel):
         """Itself, or its general form where the design needs that.
 
         Raises ``InputError`` for smoothing "outcome" there, which is the paper's for one amount."""
-        general = general_form(GeneralFBP, design, self.covariance_by, self.changed_priors)
+        general = general_form(
+            GeneralFBP, design, self.covariance_by, self.changed_priors, self.least_records
+        )
         if general is not None and self.smoothing == "outcome":
             raise InputError(
                 "smoothing: 'outcome' is the paper's form for one continuous outcome without "

@@ -19,6 +19,7 @@ from surveysynth.models.fbs import density
 from surveysynth.models.fbs.clustered import ClusteredGibbs
 from surveysynth.models.fbs.sampler import Gibbs
 from surveysynth.models.general_location.choice import general_form
+from surveysynth.models.general_location.groups import LEAST_RECORDS
 from surveysynth.models.general_location.model import OWN_PRIORS, GeneralFBS
 from surveysynth.models.options import ColumnNames
 from surveysynth.models.parts import log_lik, psu_effects
@@ -43,6 +44,7 @@ class FBS(GaussianModel):
     """
 
     covariance_by: tuple[str, ...] | None = ()
+    least_records: int = LEAST_RECORDS
 
     name = "fbs"
     title = "FBS (fully Bayes model for the observed sample)"
@@ -50,7 +52,7 @@ class FBS(GaussianModel):
     clustered = True
     kinds = ("continuous", "semicontinuous", "binary", "categorical")
     stan = density.STAN
-    options = MappingProxyType({"covariance_by": ColumnNames(())})
+    options = MappingProxyType({"covariance_by": ColumnNames(None)})
     default_priors = MappingProxyType(
         {
             "coefficient_scale": 10.0,
@@ -63,7 +65,9 @@ class FBS(GaussianModel):
 
     def of(self, design: PublicDesign) -> Model:
         """Itself, or its general form where the design needs that."""
-        return general_form(GeneralFBS, design, self.covariance_by, self.changed_priors) or self
+        return general_form(
+            GeneralFBS, design, self.covariance_by, self.changed_priors, self.least_records
+        ) or self
 
     def sample(
         self,

@@ -20,7 +20,11 @@ from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import ModelBase, Simulated, SimulationKind, require
 from surveysynth.models.debiased import Coordinates, intercept_direction, mean_row
 from surveysynth.models.general_location import density, likelihood
-from surveysynth.models.general_location.groups import CovarianceGroups, covariance_groups
+from surveysynth.models.general_location.groups import (
+    LEAST_RECORDS,
+    CovarianceGroups,
+    covariance_groups,
+)
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.records import GeneralRecords
 from surveysynth.models.general_location.sampler import Gibbs
@@ -40,9 +44,10 @@ _WEIGHT_SD = 0.5
 @dataclass(frozen=True)
 class GeneralLocation(ModelBase):
     """What both forms share. covariance_by: names of public columns whose combinations are the
-    groups, empty for none."""
+    groups, empty for none; least_records: of a group."""
 
     covariance_by: tuple[str, ...] = ()
+    least_records: int = LEAST_RECORDS
 
     default_priors = MappingProxyType(
         {"coefficient_scale": 10.0, "residual_scale": 10.0, **OWN_PRIORS}
@@ -68,12 +73,13 @@ class GeneralLocation(ModelBase):
 
     def of(self, design: PublicDesign) -> "GeneralLocation":
         """Itself, without groups where the design has but one."""
-        if self.grouped and self._groups(design).count == 1:
+        if self.grouped and self.groups(design).count == 1:
             return replace(self, covariance_by=())
         return self
 
-    def _groups(self, design: PublicDesign) -> CovarianceGroups:
-        return covariance_groups(design, self.covariance_by)
+    def groups(self, design: PublicDesign) -> CovarianceGroups:
+        """Of the cells of X."""
+        return covariance_groups(design, self.covariance_by, self.least_records)
 
     # --- records ------------------------------------------------------------------------------
 
@@ -101,7 +107,7 @@ class GeneralLocation(ModelBase):
     ) -> GeneralRecords:
         """Records of a dataset that is already on the model's scale."""
         layout = Layout.of(design, self.grouped)
-        groups = self._groups(design)
+        groups = self.groups(design)
         category = simulated.category
         if category is None:
             category = np.zeros((simulated.z.shape[0], len(design.outcomes)), dtype=np.int64)
@@ -193,7 +199,7 @@ class GeneralLocation(ModelBase):
 
     def _simulation(self, theta: Theta, design: PublicDesign) -> Simulation:
         layout = Layout.of(design, self.grouped)
-        return Simulation(theta, design, layout, self._groups(design).cell)
+        return Simulation(theta, design, layout, self.groups(design).cell)
 
     def simulate(
         self,
@@ -217,7 +223,7 @@ class GeneralLocation(ModelBase):
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
         """Residual SD ``spread`` of each amount and 0.5 of the log weight, correlated by -0.5 with
         them; equally many records in every category, which is a guess for want of a better."""
-        layout, groups = Layout.of(design, self.grouped), self._groups(design).count
+        layout, groups = Layout.of(design, self.grouped), self.groups(design).count
         theta: Theta = {
             f"logit_{part.name}": np.zeros((part.columns.size, part.own.size))
             for part in layout.logits

@@ -44,6 +44,8 @@ class Scales:
         coefficients, (J, B) both."""
         self.priors, self.rng, self.grouped = priors, rng, grouped
         self.j, self.batch = spread.shape
+        #: Variances are kept within these.
+        self.limits = VARIANCES
         jitter = rng.standard_normal((4, self.j, self.batch), 2)
         inflation = rng.standard_normal((self.j, self.batch, groups), 1)
         self.variance = spread[..., None] * np.exp(0.2 * inflation)
@@ -127,7 +129,26 @@ class Scales:
         shape = 0.5 * self.nu[..., None] + half_total
         gamma = np.maximum(gammainccinv(shape, self.u_variance[i, 0]), VARIANCES[0])
         scaled = 0.5 * (squares + (self.nu * self.s_0**2)[..., None])
-        self.variance = np.clip(scaled / gamma, *VARIANCES)
+        self.variance = np.clip(scaled / gamma, *self.limits)
+
+    def log_variance_prior(self, step: FloatArray | float) -> FloatArray:
+        """Log prior (J, B, g) of each log variance, ``step`` added to it, up to a constant."""
+        log_variance = np.log(self.variance) + step
+        if not self.grouped:
+            return self._log_residual_prior(0.5 * log_variance)
+        half = 0.5 * self.nu[..., None]
+        ratio = self.s_0[..., None] ** 2 * np.exp(-log_variance)
+        return np.asarray(-half * (log_variance + ratio), dtype=np.float64)
+
+    def log_pooled_prior(self, step: FloatArray | float) -> FloatArray:
+        """Log prior (J, B) of log s_0 and all log variances about it, when ``step`` is added to
+        these and half of it to log s_0, up to a constant."""
+        return self._log_residual_prior(np.log(self.s_0) + 0.5 * step)
+
+    def _log_residual_prior(self, log_scale: FloatArray) -> FloatArray:
+        scale = self.priors["residual_scale"]
+        density = primitives.half_t_log_density(np.exp(log_scale), HALF_T_DF, scale)
+        return np.asarray(density + log_scale, dtype=np.float64)
 
     def _slice(
         self,

@@ -165,23 +165,27 @@ def regression_from_moments(
     full[..., :w, w:] = cross[..., x[:, None], earlier]
     full[..., w:, :w] = full[..., :w, w:].swapaxes(-1, -2)
     full[..., w:, w:] = scatter[..., earlier[:, None], earlier]
+    # Moments that were put together may fall short of a Gram matrix by rounding.
+    size = np.einsum("...ii->...", full) / max(c, 1)
+    full += 1e-12 * size[..., None, None] * np.eye(c)
     products = np.concatenate([cross[..., x, own], scatter[..., earlier, own]], axis=-1)
-    fit = np.stack([_solution(g.sum(0), p.sum(0)) for g, p in zip(full, products, strict=True)])
+    fit = _solution(full.sum(1), products.sum(1))
     explained = (full @ fit[:, None, :, None])[..., 0]
     squares = scatter[..., own, own] - (fit[:, None] * (2.0 * products - explained)).sum(-1)
     return RegressionSums(total, full, fit, products - explained, np.maximum(squares, 0.0))
 
 
 def _solution(gram: FloatArray, products: FloatArray) -> FloatArray:
-    """About a solution (C,) of gram b = products, zero along directions that have no length."""
-    length = np.sqrt(np.einsum("ii->i", gram))
+    """About a solution (..., C) of gram b = products, zero along directions without length."""
+    # What has no record may come out a little below zero.
+    length = np.sqrt(np.maximum(np.einsum("...ii->...i", gram), 0.0))
     inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
-    scaled = gram * inverse[:, None] * inverse
-    values, vectors = np.linalg.eigh(0.5 * (scaled + scaled.T))
-    kept = values > _NEGLIGIBLE * max(float(values[-1]), 0.0) if values.size else values > 0
-    rotated = vectors.T @ (inverse * products)
+    scaled = gram * inverse[..., :, None] * inverse[..., None, :]
+    values, vectors = np.linalg.eigh(0.5 * (scaled + scaled.swapaxes(-1, -2)))
+    kept = values > _NEGLIGIBLE * np.maximum(values[..., -1:], 0.0)
+    rotated = (vectors.swapaxes(-1, -2) @ (inverse * products)[..., None])[..., 0]
     rotated = np.divide(rotated, values, out=np.zeros_like(rotated), where=kept)
-    return np.asarray(inverse * (vectors @ rotated), dtype=np.float64)
+    return np.asarray(inverse * (vectors @ rotated[..., None])[..., 0], dtype=np.float64)
 
 
 def compress(records: GeneralRecords, risk_weights: FloatArray) -> GeneralStats:

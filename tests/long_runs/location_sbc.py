@@ -1,0 +1,302 @@
+"""Simulation-based calibration of noisy counts and moments by block, outcomes of several kinds:
+``python -m tests.long_runs.location_sbc``.
+
+As ``tests.long_runs.noisy_sbc``: parameters from the priors, records from the parameters by
+``location_cases``, sums by hand, noise, draws given the noisy numbers alone. Wrong posteriors are
+rejected: counts, or moments, taken for known to a tenth of their noise.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth.mechanisms.noisy_statistics.design import Clipping
+from surveysynth.mechanisms.noisy_statistics.location.augmentation import LocationTarget
+from surveysynth.mechanisms.noisy_statistics.location.posterior import sample_noisy
+from surveysynth.mechanisms.noisy_statistics.location.shape import LocationShape
+from surveysynth.mechanisms.noisy_statistics.location.statistics import (
+    LocationDesign,
+    LocationStatistics,
+)
+from surveysynth.models.general_location.layout import Layout
+from surveysynth.models.general_location.model import GeneralLocation
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.transforms import Transform
+from tests.long_runs import sbc
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "location_sbc.json"
+BATCH = 250
+LEVEL = 1e-5
+WRONG = ("counts known", "moments known")
+X = np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
+PLAIN = Transform("identity")
+KINDS = {
+    "binary": (Outcome("a", "binary"),),
+    "categorical": (Outcome("a", "categorical", levels=("x", "y", "z")),),
+    "semicontinuous": (Outcome("b", "semicontinuous", PLAIN, spikes=(0.0,)),),
+    "several": (
+        Outcome("a", "binary"),
+        Outcome("b", "semicontinuous", PLAIN, spikes=(0.0,)),
+        Outcome("c", transform=PLAIN),
+    ),
+    "continuous": (Outcome("c", transform=PLAIN),),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Outcomes, groups of the three cells, records of each cell, and the size of the noise.
+
+    sigma: SD of the noise of T; count_sd: of counts; squares_sd: of the diagonal of Q, over
+    sqrt(2) of the rest; centres are one spread off. ``rejects``: of ``WRONG``.
+    """
+
+    outcomes: str
+    groups: tuple[int, int, int] = (0, 0, 0)
+    records: int = 40
+    sigma: float = 3.0
+    count_sd: float = 3.0
+    squares_sd: float = 12.0
+    spread: float = 0.7
+    priors: Mapping[str, float] = field(
+        default_factory=lambda: {
+            "coefficient_scale": 0.7, "residual_scale": 0.5, "logit_sd": 1.0, "slope_scale": 0.3,
+        }
+    )  # fmt: skip
+    replications: int = 250
+    draws: int = 31
+    thin: int = 8
+    warmup: int = 300
+    rejects: tuple[str, ...] = WRONG
+
+    @property
+    def shape(self) -> LocationShape:
+        """The public table."""
+        return LocationShape(X, np.array(self.groups), KINDS[self.outcomes], weighted=True)
+
+    @property
+    def layout(self) -> Layout:
+        """Of the model."""
+        outcomes = KINDS[self.outcomes]
+        return Layout(
+            X.shape[1],
+            tuple(each.categories for each in outcomes),
+            tuple(each.is_amount for each in outcomes),
+            True,
+            max(self.groups) > 0,
+        )
+
+    @property
+    def all_priors(self) -> Mapping[str, float]:
+        """With those of the model's defaults."""
+        return {**GeneralLocation.default_priors, **self.priors}
+
+
+CASES = {
+    "Binary": Case("binary"),
+    "Categorical, two groups": Case("categorical", groups=(0, 0, 1), records=60),
+    "Semicontinuous": Case("semicontinuous", records=60),
+    "Several, two groups": Case("several", groups=(0, 1, 1), records=80),
+    "Continuous, three groups": Case("continuous", groups=(0, 1, 2), rejects=WRONG[1:]),
+}
+
+
+def half_t(scale: float, count: int, rng: np.random.Generator) -> FloatArray:
+    """Draws of a half-t3."""
+    return scale * np.abs(rng.standard_t(3, count))
+
+
+def prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
+    """Draws of the parameters, leading axis ``count``, by the sampler's names."""
+    priors, layout, groups = case.all_priors, case.layout, max(case.groups) + 1
+    theta: Theta = {}
+    for part in layout.logits:
+        shape = count, part.columns.size, part.own.size
+        theta[f"logit_{part.name}"] = priors["logit_sd"] * rng.standard_normal(shape)
+    for part in layout.regressions:
+        name, width = part.name, part.width
+        tau = half_t(priors["coefficient_scale"], count, rng)
+        theta[f"coefficient_scale_{name}"] = tau
+        theta[f"coefficients_{name}"] = tau[:, None] * rng.standard_normal((count, width))
+        s_0 = half_t(priors["residual_scale"], count, rng)
+        if not layout.grouped:
+            theta[f"variance_{name}"] = s_0[:, None] ** 2
+            continue
+        nu = priors["pooling_df"] * np.abs(rng.standard_cauchy(count))
+        gamma = rng.gamma(0.5 * nu[:, None], size=(count, groups))
+        theta[f"pooled_scale_{name}"], theta[f"pooled_df_{name}"] = s_0, nu
+        theta[f"variance_{name}"] = (0.5 * nu * s_0**2)[:, None] / np.maximum(gamma, 1e-300)
+        if part.earlier.size:
+            t = half_t(priors["slope_scale"], count, rng)
+            noise = rng.standard_normal((count, groups, part.earlier.size))
+            theta[f"slope_scale_{name}"] = t
+            theta[f"slopes_{name}"] = t[:, None, None] * noise
+    return theta
+
+
+def records(
+    case: Case, theta: Theta, cell: IntArray, rng: np.random.Generator
+) -> tuple[IntArray, FloatArray]:
+    """Combinations (n,) and z (n, q) of one draw, part by part from the definition of the model."""
+    layout, shape = case.layout, case.shape
+    group = np.array(case.groups)[cell]
+    category = np.zeros((cell.size, len(layout.categories)), dtype=np.int64)
+    for part in layout.logits:
+        x = layout.tilde(X[cell], category)[:, part.columns]
+        eta = np.hstack([np.zeros((cell.size, 1)), x @ theta[f"logit_{part.name}"]])
+        gumbel = -np.log(-np.log(rng.random(eta.shape)))
+        category[:, part.outcome] = (eta + gumbel).argmax(1)
+    tilde, there = layout.tilde(X[cell], category), layout.present(category)
+    z = np.zeros((cell.size, layout.q))
+    for part in layout.regressions:
+        core = theta[f"coefficients_{part.name}"]
+        mean = tilde[:, part.columns] @ core[: part.columns.size]
+        slopes = np.broadcast_to(core[part.columns.size :], (cell.size, part.earlier.size))
+        if f"slopes_{part.name}" in theta:
+            slopes = slopes + theta[f"slopes_{part.name}"][group]
+        mean = mean + (slopes * z[:, part.earlier]).sum(1)
+        sd = np.sqrt(theta[f"variance_{part.name}"][group])
+        z[:, part.position] = (mean + sd * rng.standard_normal(cell.size)) * there[:, part.position]
+    return shape.combination_of(category), z
+
+
+def noisy_statistics(
+    case: Case, cell: IntArray, combination: IntArray, z: FloatArray, rng: np.random.Generator
+) -> LocationStatistics:
+    """Sums of records that nothing is clipped of, with noise of the case's size."""
+    shape = case.shape
+    centre, spread = np.full(shape.q, case.spread), np.full(shape.q, case.spread)
+    design = _designs(case)
+    table = np.zeros((len(X), len(shape.combinations)))
+    np.add.at(table, (cell, combination), 1.0)
+    tilde = np.hstack([X[cell], shape.indicators[combination]])
+    cross, squares = [], []
+    off = case.squares_sd / np.sqrt(2.0)
+    for block in design.blocks:
+        own = (shape.pattern[combination] == block.pattern) & (shape.group[cell] == block.group)
+        there = np.flatnonzero(shape.patterns[block.pattern])
+        u = (z[own][:, there] - centre[there]) / spread[there]
+        exact = (tilde[own] @ block.noise.basis).T @ u
+        cross.append(exact + case.sigma * rng.standard_normal(exact.shape))
+        noise = off * rng.standard_normal((there.size, there.size))
+        noise = np.tril(noise, -1) + np.tril(noise, -1).T
+        noise += np.diag(case.squares_sd * rng.standard_normal(there.size))
+        squares.append(u.T @ u + noise)
+    # Counts are whole numbers, and so is their noise: rounded normals stand for it.
+    noise = np.rint(case.count_sd * rng.standard_normal(table.size))
+    return LocationStatistics(
+        n=cell.size, counts=table.ravel() + noise, cross=tuple(cross), squares=tuple(squares),
+        basis=tuple(block.noise.basis for block in design.blocks), present=shape.patterns,
+        block_pattern=np.array([block.pattern for block in design.blocks]),
+        block_group=np.array([block.group for block in design.blocks]),
+        sigma=case.sigma, squares_sd=(case.squares_sd, off), count_sd=case.count_sd,
+        centre=centre, spread=spread, radius=3.0, share=1.0, rho=1.0, epsilon=1.0, delta=1e-6,
+        records=1, noise="approximate",
+    )  # fmt: skip
+
+
+def _designs(case: Case) -> LocationDesign:
+    q = case.shape.q
+    return LocationDesign.optimal(case.shape, Clipping(np.zeros(q), np.ones(q)))
+
+
+def quantities(theta: Theta) -> dict[str, FloatArray]:
+    """What is ranked, (count, draws, d) by name."""
+    return {name: values.reshape(*values.shape[:2], -1) for name, values in theta.items()}
+
+
+def ranks_of_batch(
+    case: Case, sampler: str, count: int, rng: np.random.Generator
+) -> dict[str, Any]:
+    """Ranks (count,) of each true quantity among its draws."""
+    cell = np.repeat(np.arange(len(X)), case.records)
+    truth = prior(case, count, rng)
+    noisy = []
+    for d in range(count):
+        combination, z = records(case, {k: v[d] for k, v in truth.items()}, cell, rng)
+        noisy.append(noisy_statistics(case, cell, combination, z, rng))
+    if sampler == "counts known":
+        noisy = [replace(each, count_sd=0.1 * each.count_sd) for each in noisy]
+    if sampler == "moments known":
+        noisy = [
+            replace(
+                each, sigma=0.1 * each.sigma,
+                squares_sd=(0.1 * each.squares_sd[0], 0.1 * each.squares_sd[1]),
+            )
+            for each in noisy
+        ]  # fmt: skip
+    target = LocationTarget.of(case.shape, cell, noisy, 1)
+    plan = SamplingPlan(1, -(-case.warmup // case.thin), case.draws)
+    theta = sample_noisy(case.layout, target, case.all_priors, plan, rng.spawn(count), case.thin)
+    true = quantities({name: values[:, None] for name, values in truth.items()})
+    ranks = {}
+    for name, values in quantities({name: v[:, 0] for name, v in theta.items()}).items():
+        for j in range(values.shape[-1]):
+            ranks[f"{name}[{j}]"] = (values[..., j] < true[name][..., j]).sum(axis=1)
+    return ranks
+
+
+def calibrate(case: Case, seed: int, sampler: str = "sound") -> dict[str, Any]:
+    """Uniformity by parameter."""
+    rng = np.random.default_rng(seed)
+    parts = [
+        ranks_of_batch(case, sampler, min(BATCH, case.replications - begin), rng)
+        for begin in range(0, case.replications, BATCH)
+    ]
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return {name: sbc.uniformity(ranks, case.draws) for name, ranks in joined.items()}
+
+
+def run(case: Case, seed: int) -> dict[str, Any]:
+    """One case as written to the golden file."""
+    sound = calibrate(case, seed)
+    wrong = {name: sbc.smallest(calibrate(case, seed, name)) for name in case.rejects}
+    return {
+        "settings": {**asdict(case), "seed": seed},
+        "smallest_p": sbc.smallest(sound),
+        "tests": 2 * len(sound),
+        "uniform": sbc.smallest(sound) > LEVEL,
+        "smallest_p_of_wrong_posteriors": wrong,
+        "rejects_wrong_posteriors": max(wrong.values(), default=0.0) < LEVEL,
+        "parameters": sound,
+    }
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=2026)
+    parser.add_argument("--out", type=Path, default=GOLDEN)
+    parser.add_argument("--case", action="append", choices=list(CASES))
+    arguments = parser.parse_args()
+    found: dict[str, Any] = {}
+    if arguments.case and arguments.out.exists():
+        found = json.loads(arguments.out.read_text(encoding="utf-8"))["cases"]
+    for offset, (name, case) in enumerate(CASES.items()):
+        if not arguments.case or name in arguments.case:
+            found[name] = run(case, arguments.seed + offset)
+            row = found[name]
+            print(
+                f"{name:30s} {row['tests']} tests: smallest p {row['smallest_p']:.3g}; wrong: "
+                f"{row['smallest_p_of_wrong_posteriors']}", flush=True
+            )  # fmt: skip
+            ordered = {each: found[each] for each in CASES if each in found}
+            text = json.dumps({"cases": ordered}, indent=1) + "\n"
+            arguments.out.write_text(text, encoding="utf-8")
+    failed = [
+        name for name, row in found.items()
+        if not (row["uniform"] and row["rejects_wrong_posteriors"])
+    ]  # fmt: skip
+    if failed:
+        raise SystemExit(f"Not as it should be: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
