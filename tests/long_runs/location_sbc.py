@@ -18,7 +18,7 @@ import numpy as np
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.design import Clipping
 from surveysynth.mechanisms.noisy_statistics.location.augmentation import LocationTarget
-from surveysynth.mechanisms.noisy_statistics.location.posterior import sample_noisy
+from surveysynth.mechanisms.noisy_statistics.location.posterior import FARTHEST, sample_noisy
 from surveysynth.mechanisms.noisy_statistics.location.shape import LocationShape
 from surveysynth.mechanisms.noisy_statistics.location.statistics import (
     LocationDesign,
@@ -103,7 +103,7 @@ CASES = {
     "Binary": Case("binary"),
     "Categorical, two groups": Case("categorical", groups=(0, 0, 1), records=60),
     "Semicontinuous": Case("semicontinuous", records=60),
-    "Several, two groups": Case("several", groups=(0, 1, 1), records=80),
+    "Several, two groups": Case("several", groups=(0, 1, 1), records=80, replications=160),
     "Continuous, three groups": Case("continuous", groups=(0, 1, 2), rejects=WRONG[1:]),
 }
 
@@ -114,7 +114,21 @@ def half_t(scale: float, count: int, rng: np.random.Generator) -> FloatArray:
 
 
 def prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
-    """Draws of the parameters, leading axis ``count``, by the sampler's names."""
+    """Draws of the parameters, leading axis ``count``, by the sampler's names.
+
+    Those with a variance beyond what chains are kept within are left out: with few degrees of
+    freedom of the pooling there are some of 10^100, of which no sum has digits."""
+    theta = _prior(case, 2 * count, rng)
+    square = case.spread**2
+    sound = np.ones(2 * count, dtype=bool)
+    for name, values in theta.items():
+        if name.startswith("variance"):
+            sound &= ((values > square / FARTHEST) & (values < square * FARTHEST)).all(axis=1)
+    kept = np.flatnonzero(sound)[:count]
+    return {name: values[kept] for name, values in theta.items()}
+
+
+def _prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
     priors, layout, groups = case.all_priors, case.layout, max(case.groups) + 1
     theta: Theta = {}
     for part in layout.logits:

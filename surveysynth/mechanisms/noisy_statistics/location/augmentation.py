@@ -337,24 +337,42 @@ class LocationAugmentation:
 
     def moments(self) -> BlockMoments:
         """What the model's regressions read, in units of z: all blocks that are looked at."""
-        target, shape = self.target, self.target.shape
-        parts = [self._moments_of(p) for p in range(len(target.targets))]
-        groups = np.tile(np.arange(shape.groups), len(parts))
-        present = np.repeat(shape.patterns[list(target.patterns)], shape.groups, axis=0)
-        total, gram, cross, scatter = (
-            np.concatenate([part[k] for part in parts], axis=1) for k in range(4)
-        )
-        return BlockMoments(groups, present, total, gram, cross, scatter).recentred(
-            target.centre, target.ones
+        return self.about_centre(self.cross, self.squares()).recentred(
+            self.target.centre, self.target.ones
         )
 
-    def _moments_of(self, p: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    def squares(self) -> list[FloatArray]:
+        """W + T'G^+T (B, G, q, q) of each pattern."""
+        return [
+            scatter + _explained(target.gram(self._of(target)), cross)
+            for target, scatter, cross in zip(
+                self.target.targets, self.scatter, self.cross, strict=True
+            )
+        ]
+
+    def about_centre(
+        self, cross: Sequence[FloatArray], squares: Sequence[FloatArray]
+    ) -> BlockMoments:
+        """Moments of z - centre from T and Q of each pattern, and counts as they are."""
+        shape = self.target.shape
+        parts = [
+            self._moments_of(p, *each) for p, each in enumerate(zip(cross, squares, strict=True))
+        ]
+        groups = np.tile(np.arange(shape.groups), len(parts))
+        present = np.repeat(shape.patterns[list(self.target.patterns)], shape.groups, axis=0)
+        total, gram, z_cross, scatter = (
+            np.concatenate([part[k] for part in parts], axis=1) for k in range(4)
+        )
+        return BlockMoments(groups, present, total, gram, z_cross, scatter)
+
+    def _moments_of(
+        self, p: int, cross: FloatArray, squares: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         target, shape = self.target.targets[p], self.target.shape
         there = np.flatnonzero(shape.patterns[self.target.patterns[p]])
         spread, counts = self.target.spread[there], self._of(target)
         gram, used = target.gram(counts), target.used[..., None, None]
-        link, cross = target.link, self.cross[p]
-        squares = self.scatter[p] + _explained(gram, cross)
+        link = target.link
         full_cross = np.zeros((self.batch, target.groups, shape.width, shape.q))
         full_cross[..., there] = link.swapaxes(-1, -2) @ cross * spread
         full = np.zeros((self.batch, target.groups, shape.q, shape.q))

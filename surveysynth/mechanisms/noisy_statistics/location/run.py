@@ -29,7 +29,7 @@ from surveysynth.sampling.streams import Streams
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 #: Rounds between kept draws: at first, and whenever a fit that has not converged goes on.
-THINNINGS = (2, 8, 32, 128)
+THINNINGS = (2, 4, 8, 16, 32, 64)
 
 
 def shape_of(model: GeneralLocation, design: PublicDesign) -> LocationShape:

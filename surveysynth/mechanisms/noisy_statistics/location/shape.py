@@ -67,7 +67,8 @@ class LocationShape:
     def combinations(self) -> IntArray:
         """Categories (D, outcomes with a discrete part) of each combination."""
         ranges = [range(each.categories) for each in self.discrete]
-        return np.array(list(product(*ranges)), dtype=np.int64).reshape(-1, len(ranges))
+        rows = list(product(*ranges))  # a single empty one where nothing is discrete
+        return np.array(rows, dtype=np.int64).reshape(len(rows), len(ranges))
 
     def combination_of(self, category: IntArray) -> IntArray:
         """Combination (n,) of categories (n, outcomes)."""
