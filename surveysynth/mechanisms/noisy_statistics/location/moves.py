@@ -13,11 +13,11 @@ from surveysynth.mechanisms.noisy_statistics.location.augmentation import (
     TRIES,
     Laws,
     LocationAugmentation,
-    LocationTarget,
     PatternLaw,
     difference,
 )
 from surveysynth.mechanisms.noisy_statistics.location.reference import Normals, Reference
+from surveysynth.mechanisms.noisy_statistics.location.target import LocationTarget
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.regressions import Regressions
 from surveysynth.sampling.streams import Streams

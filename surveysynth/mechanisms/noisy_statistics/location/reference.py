@@ -15,8 +15,8 @@ import numpy as np
 from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.noisy_statistics.location.augmentation import (
     LocationAugmentation,
-    LocationTarget,
 )
+from surveysynth.mechanisms.noisy_statistics.location.target import LocationTarget
 from surveysynth.models.general_location.layout import Layout, RegressionPart
 from surveysynth.models.general_location.regressions import Regressions
 from surveysynth.models.general_location.stats import BlockMoments
