@@ -27,7 +27,6 @@ from surveysynth.mechanisms.pseudo_posterior.run import run  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "many_outcomes.json"
 SEED, N = 47, 6000
 LEVELS = ("a", "b", "c")
 
@@ -93,7 +92,7 @@ def measured(epsilon: float, each: int, debias: bool) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=GOLDEN)
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--epsilon", type=float, default=30.0)
     parser.add_argument("--each", type=int, default=3, help="outcomes of every kind")
     parser.add_argument("--no-debiasing", action="store_true")
@@ -101,8 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found = measured(given.epsilon, given.each, not given.no_debiasing)
     found = {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in found.items()}
     print(json.dumps(found, indent=1))
-    text = json.dumps({**found, "seed": SEED, "versions": library_versions()}, indent=1)
-    given.out.write_text(f"{text}\n", encoding="utf-8")
+    if given.out is not None:
+        text = json.dumps({**found, "seed": SEED, "versions": library_versions()}, indent=1)
+        given.out.write_text(f"{text}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
