@@ -1,8 +1,8 @@
 """Twelve outcomes of four kinds in one release: ``python -m tests.long_runs.many_outcomes``.
 
 6,000 simulated records by region and sex, three outcomes of each kind, by the pseudo-posterior at
-one epsilon: processor time by stage, memory, whether the fit converges and meets its target, and
-how far the tables lie from the sample's own. The result is ``golden/many_outcomes.json``.
+one epsilon: processor time of the mechanism and of debiasing, memory, whether the fit converges and
+meets its target, and its mean risk weight. ``--out`` keeps the result.
 """
 
 import os
