@@ -215,6 +215,7 @@ def test_check_tells_the_noise(
     assert "Leave it out" in capsys.readouterr().err
 
 
+SHARES = "by = ['gender']\nstatistics = ['count', 'share']"
 BINARY = '[outcomes.employed]\nkind = "binary"\n'
 SALARY = "[outcomes.salary]\ncentre = 22000\nspread = 0.45\n"
 PUBLIC = "weights = 'public'\npopulation_size = 30000\nstrata = 'gender'"
@@ -224,11 +225,13 @@ PUBLIC = "weights = 'public'\npopulation_size = 30000\nstrata = 'gender'"
 @pytest.mark.parametrize(
     "lines",
     [
-        {"synthesizer": f"outcome = 'employed'\nmodel = 'fbp'\n{PLAN}", "labels": BINARY},
+        {"synthesizer": f"outcome = 'employed'\nmodel = 'fbp'\n{PLAN}", "labels": BINARY,
+         "tables": SHARES},
         {"synthesizer": f"outcome = 'salary'\ncovariance_by = ['gender']\n{PLAN}",
          "labels": SALARY, "tables": "by = ['gender']\nstatistics = ['mean']"},
         {"survey": PUBLIC},
-        {"survey": PUBLIC, "synthesizer": f"outcome = 'employed'\n{PLAN}", "labels": BINARY},
+        {"survey": PUBLIC, "synthesizer": f"outcome = 'employed'\n{PLAN}", "labels": BINARY,
+         "tables": SHARES},
         {"privacy": f"{STRICT.replace('20.0', '200.0')}\nprotect = 'school'"},
     ],
     ids=["fbp", "groups", "public weights", "counts alone", "units"],
