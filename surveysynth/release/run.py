@@ -25,6 +25,7 @@ from surveysynth.release.folder.ledger import LedgerEntry, LedgerSummary, file_s
 from surveysynth.release.folder.microdata import public_order
 from surveysynth.release.tables.making import estimates_for, release_tables
 from surveysynth.release.tables.table import ReleaseTable
+from surveysynth.survey.outcome import needs_general_form
 
 if TYPE_CHECKING:
     from surveysynth.inference.synthesis import SyntheticDataset
@@ -156,6 +157,9 @@ def release(
     streams = Streams(seed)
     spec = load_spec(spec_path)
     chosen, mechanism = engine_of(spec, model_of(spec)), mechanism_of(spec)
+    one_form = not (needs_general_form(spec.declared) or spec.synthesizer.grouping)
+    if chosen.compiled and one_form:
+        _compile(chosen, say)  # what cannot run is told before anything is read
     say(stages.READING)
     survey = read_survey(spec)
     if spec.privacy.strict:
@@ -163,9 +167,8 @@ def release(
         survey = survey.in_order(public_order(survey.design))
     model = chosen.of(survey.design)
     refuse_clusters(survey.design, model)
-    if model.compiled:
-        say(stages.COMPILING)
-        model.prepare()
+    if model.compiled and not one_form:
+        _compile(model, say)
     facts = facts_of(spec, survey.design, mechanism, model, test=seed is not None)
     method = method_name(spec.synthesizer.model)
     entry = ledger_entry(spec, survey.design, model=method, test=facts.test)
@@ -186,6 +189,11 @@ def release(
         raise
     summary = summarise(entries, entry.data_sha256)
     return ReleaseResult(plan.out, plan.confidential, tables, facts.warnings, summary, adequacy)
+
+
+def _compile(model: "Model", say: Progress) -> None:
+    say(stages.COMPILING)
+    model.prepare()
 
 
 def _write(

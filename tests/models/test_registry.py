@@ -15,6 +15,8 @@ spec_version = 1
 data = "survey.csv"
 weight = "weight"
 population_size = 9000
+[tables]
+by = ["field"]
 [synthesizer]
 outcome = "salary"
 """
@@ -83,8 +85,8 @@ def test_outcomes_and_transforms_are_those_that_the_model_takes(name: str) -> No
         with pytest.raises(InputError, match=r"takes one outcome, got 2; .* needs model = 'fbs'"):
             parse_spec(f"{two}\nmodel = {name!r}")
     else:
-        assert len(parse_spec(f"{two}\nmodel = {name!r}").synthesizer.transforms) == 2
-    (transform,) = parse_spec(spec_of(name)).synthesizer.transforms
+        assert len(parse_spec(f"{two}\nmodel = {name!r}").transforms) == 2
+    (transform,) = parse_spec(spec_of(name)).transforms
     assert transform.kind == ("identity" if model.takes_count else "log")
 
 

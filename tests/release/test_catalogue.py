@@ -19,9 +19,9 @@ def test_every_specification_gives_the_tables_kept_with_it() -> None:
     told: list[str] = []
     outcomes = catalogue.check(say=told.append)
     assert [outcome.name for outcome in outcomes] == [
-        "employment_by_region", "hours_by_sector", "salaries_by_field",
+        "consumers_by_tenure", "employment_by_region", "hours_by_sector", "salaries_by_field",
     ]  # fmt: skip
-    assert [outcome.differences for outcome in outcomes] == [()] * 3
+    assert [outcome.differences for outcome in outcomes] == [()] * 4
     assert all(line.endswith("as expected") for line in told)
 
 

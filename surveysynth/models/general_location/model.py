@@ -209,7 +209,8 @@ class GeneralLocation(ModelBase):
         kind: SimulationKind = "release",
     ) -> Simulated:
         """Categories, amounts and log weight of n records, both kinds the same; amounts of an
-        outcome with bounds are drawn from the normal distribution cut there."""
+        outcome with bounds are drawn from the normal distribution that, cut there, has the
+        regression's mean and variance."""
         return self._simulation(theta, design).sample(rng)
 
     def smooth_weight(

@@ -7,7 +7,7 @@ outcome the population is the sample tilted by E(w | d, z, x) (methods 3):
 
 with M_d the mean of exp(x b_w + e(d) c + f z + s_w^2/2) over z given d. Its sum over d is
 E_s(w | x), the weight of a cell. Amounts of an outcome with bounds are drawn from the normal
-distribution cut there, and M_d is the mean over that.
+distribution that cut there has mean m and variance s^2 (``bounds``), and M_d is the mean over that.
 """
 
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from scipy.special import log_ndtr, ndtri_exp
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Simulated
+from surveysynth.models.general_location.bounds import parent_normal
 from surveysynth.models.general_location.layout import Layout, RegressionPart
 from surveysynth.models.parts import logit
 from surveysynth.survey.outcome import Outcome
@@ -100,9 +101,10 @@ class Simulation:
         present = layout.present(category)
         for part in layout.regressions:
             mean, variance = self._moments(part, category, z)
+            mean, sd = parent_normal(mean, np.sqrt(variance), self._ends(part))
             if tilt:
-                mean = mean + self._tilt(part) * variance
-            values = cut_normal(mean, np.sqrt(variance), self._ends(part), rng)
+                mean = mean + self._tilt(part) * sd * sd
+            values = cut_normal(mean, sd, self._ends(part), rng)
             z[:, part.position] = np.where(present[:, part.position], values, 0.0)
         full = np.zeros((n, len(layout.amounts) + int(layout.weighted)))
         full[:, layout.amount_outcomes] = z[:, : layout.amount_outcomes.size]
@@ -143,9 +145,8 @@ class Simulation:
                 amount = layout.regressions[0]
                 mean, variance = self._moments(amount, category, zero, cells)
                 slope = self._slopes(weight)[self.group_of_cell, 0]
-                log_w = log_w + cut_log_mean_exp(
-                    slope, mean, np.sqrt(variance), self._ends(amount)
-                )
+                mean, sd = parent_normal(mean, np.sqrt(variance), self._ends(amount))
+                log_w = log_w + cut_log_mean_exp(slope, mean, sd, self._ends(amount))
             columns.append(log_mass[:, c] + log_w)
         return np.stack(columns, axis=1)
 

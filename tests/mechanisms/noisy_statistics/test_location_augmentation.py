@@ -10,7 +10,6 @@ from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.location import augmentation
 from surveysynth.mechanisms.noisy_statistics.location.augmentation import (
     LocationAugmentation,
-    LocationTarget,
 )
 from surveysynth.mechanisms.noisy_statistics.location.counts import (
     exchanged,
@@ -19,6 +18,7 @@ from surveysynth.mechanisms.noisy_statistics.location.counts import (
 )
 from surveysynth.mechanisms.noisy_statistics.location.latent import Geometry
 from surveysynth.mechanisms.noisy_statistics.location.statistics import LocationSums, released
+from surveysynth.mechanisms.noisy_statistics.location.target import LocationTarget
 from surveysynth.mechanisms.noisy_statistics.noise import ApproximateNoise
 from surveysynth.sampling.streams import Streams
 from tests.mechanisms.noisy_statistics.location_cases import (

@@ -174,9 +174,10 @@ def scales_without_jacobian(state: Joint) -> None:
     """The volume of Sigma in its log SDs forgotten."""
     b, covariance = state.implied.moments()
 
-    def log_prior(coefficients: FloatArray, root: FloatArray) -> FloatArray:
+    def log_prior(*arguments: Any) -> FloatArray:
+        root = arguments[-1]
         log_sd = 0.5 * np.log((root * root).sum(-1)).sum(-1)
-        whole = state.implied.log_covariance_prior(coefficients, root)
+        whole = state.implied.log_covariance_prior(*arguments)
         return np.asarray(whole - (root.shape[-1] + 1.0) * log_sd)
 
     state.implied.assign(b, state.moves.rescale(0, b, covariance, log_prior))

@@ -342,7 +342,9 @@ def test_effects_never_leave_the_mechanism() -> None:
     rng = np.random.default_rng(183)
     z = 0.2 * rng.normal(size=(20, 2))[psu] + 0.5 * rng.normal(size=(psu.size, 2))
     database = Database(with_psus(design, z, psu), psu.size)
-    settings = MechanismSettings(plan=SamplingPlan(2, 100, 250), epsilon=24.0, m=3)
+    settings = MechanismSettings(
+        plan=SamplingPlan(2, 100, 250), epsilon=24.0, m=3, origin="density"
+    )
     (result,) = run_batch(MODEL, [database], settings, rng)
     assert isinstance(result, tuple), result
     private, confidential = result

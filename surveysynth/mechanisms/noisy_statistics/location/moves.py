@@ -13,11 +13,12 @@ from surveysynth.mechanisms.noisy_statistics.location.augmentation import (
     TRIES,
     Laws,
     LocationAugmentation,
-    LocationTarget,
     PatternLaw,
     difference,
 )
-from surveysynth.mechanisms.noisy_statistics.location.reference import Reference
+from surveysynth.mechanisms.noisy_statistics.location.reference import Normals, Reference
+from surveysynth.mechanisms.noisy_statistics.location.target import LocationTarget
+from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.regressions import Regressions
 from surveysynth.sampling.streams import Streams
 
@@ -29,6 +30,7 @@ STEPS = (0.15, 0.5, 1.5)
 class Chains(Protocol):
     """What moves need of the chains that they are part of."""
 
+    layout: Layout
     target: LocationTarget
     data: LocationAugmentation
     rng: Streams
@@ -44,7 +46,7 @@ class Moves:
     def __init__(self, sweeps: Chains, regressions: Regressions) -> None:
         self.sweeps, self.data, self.rng = sweeps, sweeps.data, sweeps.rng
         self.regressions, self.batch = regressions, sweeps.batch
-        self.reference = Reference.of(sweeps.target, regressions)
+        self.reference = Reference(sweeps.data, sweeps.layout, regressions)
         self.sizes = np.cumsum([part.core.shape[1] for part in regressions.parts])
 
     def draw_random_numbers(self, c: int) -> None:
@@ -61,17 +63,18 @@ class Moves:
         """Coefficients of all regressions: an elliptical slice about what the noisy moments say of
         them, about (``Reference``)."""
         now = np.concatenate([part.core for part in self.regressions.parts], axis=1)
-        centred, fresh = now - self.reference.mean, self.reference.deviation(self.n_turn[i])
-        threshold = self._value(now, self.data.laws) + np.log(self.u_level[i])
+        near = self.reference.normals()
+        centred, fresh = now - near.mean, near.deviation(self.n_turn[i])
+        threshold = self._value(now, self.data.laws, near) + np.log(self.u_level[i])
         angle = 2.0 * np.pi * self.u_angle[i, 0]
         low, high = angle - 2.0 * np.pi, angle.copy()
         pending, result = np.ones(self.batch, dtype=bool), now
         for uniform in self.u_angle[i, 1:]:
             moved = np.cos(angle)[:, None] * centred + np.sin(angle)[:, None] * fresh
-            core = self.reference.mean + moved
+            core = near.mean + moved
             self._assign(core)
             laws = self.data.laws_at(self.sweeps.law())
-            inside = pending & (self._value(core, laws) >= threshold)
+            inside = pending & (self._value(core, laws, near) >= threshold)
             result = np.where(inside[:, None], core, result)
             self.data.take(np.broadcast_to(inside[:, None], self.data.shape_of_blocks), laws)
             pending = pending & ~inside
@@ -86,7 +89,7 @@ class Moves:
         for part, own in zip(self.regressions.parts, split, strict=True):
             part.core = own
 
-    def _value(self, core: FloatArray, laws: Laws) -> FloatArray:
+    def _value(self, core: FloatArray, laws: Laws, near: Normals) -> FloatArray:
         """Log of the target over the reference (B,), at coefficients (B, all C)."""
         tau = np.concatenate(
             [
@@ -98,7 +101,7 @@ class Moves:
             axis=1,
         )
         value = self.data.log_factor(laws).sum(1) - 0.5 * ((core / tau) ** 2).sum(1)
-        return np.asarray(value - self.reference.log_density(core - self.reference.mean))
+        return np.asarray(value - near.log_density(core - near.mean))
 
     def rescale(self, i: int, rounds: int) -> None:
         """Residual variances of each regression: all groups by one factor, and the scale that they

@@ -11,11 +11,11 @@ import numpy as np
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.location.augmentation import (
     LocationAugmentation,
-    LocationTarget,
     PatternLaw,
 )
 from surveysynth.mechanisms.noisy_statistics.location.moves import Moves
 from surveysynth.mechanisms.noisy_statistics.location.shape import LocationShape
+from surveysynth.mechanisms.noisy_statistics.location.target import LocationTarget
 from surveysynth.models.general_location.layout import Layout, LogitPart
 from surveysynth.models.general_location.likelihood import Chain
 from surveysynth.models.general_location.sampler import Gibbs

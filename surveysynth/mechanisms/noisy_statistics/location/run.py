@@ -11,7 +11,6 @@ import numpy as np
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.noisy_statistics.judged import PosteriorRecord, judged
-from surveysynth.mechanisms.noisy_statistics.location.augmentation import LocationTarget
 from surveysynth.mechanisms.noisy_statistics.location.posterior import LocationSweeps
 from surveysynth.mechanisms.noisy_statistics.location.shape import LocationShape
 from surveysynth.mechanisms.noisy_statistics.location.statistics import (
@@ -19,6 +18,7 @@ from surveysynth.mechanisms.noisy_statistics.location.statistics import (
     LocationStatistics,
     location_statistics,
 )
+from surveysynth.mechanisms.noisy_statistics.location.target import LocationTarget
 from surveysynth.mechanisms.noisy_statistics.noise import NoiseSource
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import require
@@ -29,7 +29,7 @@ from surveysynth.sampling.streams import Streams
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 #: Rounds between kept draws: at first, and whenever a fit that has not converged goes on.
-THINNINGS = (2, 8, 32, 128)
+THINNINGS = (2, 4, 8, 16, 32, 64)
 
 
 def shape_of(model: GeneralLocation, design: PublicDesign) -> LocationShape:

@@ -1,0 +1,399 @@
+"""Simulation-based calibration of the general location model: ``python -m
+tests.long_runs.general_sbc``.
+
+As ``sbc``: parameters from the priors of methods 3, databases from the parameters, ranks of the
+true values among thinned draws. With ``split`` every record is there three times with fractional
+risk weights that add up to one: the pseudo-posterior then is the posterior of the database.
+
+Wrong samplers that must be rejected: residual SDs times 1.3; records at a spike kept in the
+regression of the amount, as zeros; a log weight that does not look at categories. Results go to
+tests/golden/general_sbc.json.
+"""
+
+import argparse
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy
+
+import surveysynth
+from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth.models.base import Simulated
+from surveysynth.models.general_location.model import GeneralLocation
+from surveysynth.models.general_location.stats import GeneralStats, RegressionSums
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.survey.survey import PublicDesign
+from tests.long_runs.sbc import LEVEL, smallest, uniformity
+from tests.models.general_location.general_cases import (
+    BENEFIT,
+    SICK,
+    WORK,
+    general_design,
+    model_for,
+)
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "general_sbc.json"
+WRONG = 1.3
+#: Of the copies of a record.
+PARTS = (0.2, 0.3, 0.5)
+NARROW = {"coefficient_scale": 1.0, "residual_scale": 0.5, "logit_sd": 1.5}
+KINDS = {"semicontinuous": (BENEFIT,), "categorical": (SICK, WORK), "both": (WORK, BENEFIT)}
+
+Quantities = dict[str, FloatArray]
+#: Of a regression: its name, outcome (None: the weight), discrete parts and earlier amounts.
+Part: TypeAlias = tuple[str, int | None, list[int], list[int]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Outcomes by name, groups (at least 50 records each), priors, size of the databases."""
+
+    outcomes: str
+    wrong: str
+    by: tuple[str, ...] = ()
+    n: int = 60
+    split: bool = False
+    priors: Mapping[str, float] = field(default_factory=lambda: NARROW)
+    replications: int = 500
+    draws: int = 63
+    thin: int = 10
+    warmup: int = 200
+
+    @property
+    def design(self) -> PublicDesign:
+        """Of its records, each of them once."""
+        return _design(self.outcomes, self.n)
+
+    @property
+    def model(self) -> GeneralLocation:
+        """The general form of FBS."""
+        return model_for(self.by, "fbs", **self.priors)
+
+
+@cache
+def _design(outcomes: str, n: int) -> PublicDesign:
+    return general_design(n, KINDS[outcomes], regions=2)
+
+
+CASES = {
+    "semicontinuous": Case("semicontinuous", "zeros kept"),
+    "semicontinuous, fractional weights": Case("semicontinuous", "zeros kept", split=True),
+    "semicontinuous, default priors": Case("semicontinuous", "zeros kept", priors={}, thin=15),
+    "semicontinuous, groups": Case(
+        "semicontinuous", "zeros kept", by=("region",), n=160, replications=250, thin=20
+    ),
+    "categorical": Case("categorical", "weight apart"),
+    "categorical, fractional weights": Case("categorical", "weight apart", split=True),
+    "categorical and semicontinuous": Case("both", "weight apart", n=100, replications=250),
+}
+
+
+@dataclass(frozen=True)
+class Databases:
+    """category (B, n, p) and z (B, n, p + 1), one column an outcome, absent amounts zero; group
+    (n,) of the records, x (n, K)."""
+
+    category: IntArray
+    z: FloatArray
+    x: FloatArray
+    group: IntArray
+
+    def indicators(self, outcomes: list[int], sizes: tuple[int, ...]) -> list[FloatArray]:
+        """Of the categories but the first, (B, n) each."""
+        chosen = [(j, c) for j in outcomes for c in range(1, sizes[j])]
+        return [(self.category[:, :, j] == c).astype(float) for j, c in chosen]
+
+    def columns(self, added: list[FloatArray]) -> FloatArray:
+        """(x, added) (B, n, C)."""
+        lead = self.category.shape[:2]
+        x = np.broadcast_to(self.x, (*lead, self.x.shape[1]))
+        return np.concatenate([x, *(each[..., None] for each in added)], axis=-1)
+
+
+def sizes_of(case: Case) -> tuple[int, ...]:
+    """Categories of each outcome."""
+    return tuple(outcome.categories for outcome in case.design.outcomes)
+
+
+def parts_of(case: Case) -> list[Part]:
+    """Regressions in order."""
+    outcomes = case.design.outcomes
+    result: list[Part] = []
+    earlier: list[int] = []
+    everything = list(range(len(outcomes)))
+    for j, outcome in enumerate(outcomes):
+        if outcome.is_amount:
+            result.append((str(j + 1), j, [k for k in everything if k != j], list(earlier)))
+            earlier.append(j)
+    return [*result, ("weight", None, everything, earlier)]
+
+
+def regressors(case: Case, data: Databases, part: Part) -> FloatArray:
+    """u (B, n, C) of a regression."""
+    _, _, discrete, earlier = part
+    added = data.indicators(discrete, sizes_of(case))
+    return data.columns([*added, *(data.z[:, :, k] for k in earlier)])
+
+
+def prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
+    """Draws of the parameters from their prior (methods 3), leading axis ``count``."""
+    priors: Mapping[str, float] = case.model.priors
+    sizes, k = sizes_of(case), case.design.matrix.x_cells.shape[1]
+    groups = case.model._groups(case.design).count
+    theta: Theta = {}
+    width = k
+    for j, size in enumerate(sizes):
+        if size > 1:
+            shape = (count, width, size - 1)
+            theta[f"logit_{j + 1}"] = priors["logit_sd"] * rng.standard_normal(shape)
+            width += size - 1
+    for name, _, discrete, earlier in parts_of(case):
+        width = k + sum(sizes[j] - 1 for j in discrete) + len(earlier)
+        tau = priors["coefficient_scale"] * np.abs(rng.standard_t(3, count))
+        theta[f"coefficients_{name}"] = tau[:, None] * rng.standard_normal((count, width))
+        theta[f"coefficient_scale_{name}"] = tau
+        scale = priors["residual_scale"] * np.abs(rng.standard_t(3, count))
+        if not case.by:
+            theta[f"variance_{name}"] = scale[:, None] ** 2
+            continue
+        nu = priors["pooling_df"] * np.abs(rng.standard_cauchy(count))
+        # Of few degrees of freedom a chi-square may be zero to a double.
+        shape_half = np.broadcast_to(0.5 * nu[:, None], (count, groups))
+        log_gamma = np.log(rng.gamma(shape_half + 1.0))
+        log_gamma += np.log(rng.random((count, groups))) / shape_half
+        log_variance = np.log(shape_half) + 2.0 * np.log(scale)[:, None] - log_gamma
+        theta[f"variance_{name}"] = np.exp(log_variance)
+        theta[f"pooled_scale_{name}"], theta[f"pooled_df_{name}"] = scale, nu
+        if earlier:
+            t = priors["slope_scale"] * np.abs(rng.standard_t(3, count))
+            noise = rng.standard_normal((count, groups, len(earlier)))
+            theta[f"slopes_{name}"] = t[:, None, None] * noise
+            theta[f"slope_scale_{name}"] = t
+    return theta
+
+
+def log_shares(rows: FloatArray, coefficients: FloatArray) -> FloatArray:
+    """log p (B, S, n, C) of rows (B, n, P) and coefficients (B, S, P, C - 1)."""
+    eta = rows[:, None] @ coefficients
+    eta = np.concatenate([np.zeros((*eta.shape[:-1], 1)), eta], axis=-1)
+    top = eta.max(-1, keepdims=True)
+    shifted = eta - top
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)))
+
+
+def means(
+    theta: Theta, data: Databases, u: FloatArray, name: str, earlier: list[int]
+) -> tuple[FloatArray, FloatArray]:
+    """Means and variances (B, S, n) of a regression."""
+    mean = theta[f"coefficients_{name}"] @ u.swapaxes(-1, -2)
+    if f"slopes_{name}" in theta:
+        slopes = theta[f"slopes_{name}"][:, :, data.group]
+        mean = mean + (slopes * data.z[:, None, :, earlier]).sum(-1)
+    return mean, theta[f"variance_{name}"][..., data.group]
+
+
+def databases(case: Case, theta: Theta, rng: np.random.Generator) -> Databases:
+    """One of each of the parameters (B, ...)."""
+    design, sizes = case.design, sizes_of(case)
+    x = design.matrix.x_cells[design.matrix.cell]
+    group = case.model._groups(design).cell[design.matrix.cell]
+    count = theta["variance_weight"].shape[0]
+    category = np.zeros((count, case.n, len(sizes)), dtype=np.int64)
+    data = Databases(category, np.zeros((count, case.n, len(sizes) + 1)), x, group)
+    one = {name: values[:, None] for name, values in theta.items()}
+    for j, size in enumerate(sizes):
+        if size > 1:
+            rows = data.columns(data.indicators(list(range(j)), sizes))
+            noise = rng.gumbel(size=(count, case.n, size))
+            category[:, :, j] = (log_shares(rows, one[f"logit_{j + 1}"])[:, 0] + noise).argmax(-1)
+    for part in parts_of(case):
+        name, own, _, earlier = part
+        mean, variance = means(one, data, regressors(case, data, part), name, earlier)
+        values = mean[:, 0] + np.sqrt(variance[:, 0]) * rng.standard_normal((count, case.n))
+        column = len(sizes) if own is None else own
+        amount = values if own is None else np.where(category[:, :, own], 0.0, values)
+        data.z[:, :, column] = amount
+    return data
+
+
+def quantities(case: Case, theta: Theta, data: Databases, wrong: float = 1.0) -> Quantities:
+    """What is ranked, (B, S, d) by name; residual SDs times ``wrong``."""
+    theta = {
+        name: values * (wrong**2 if name.startswith("variance_") else 1.0)
+        for name, values in theta.items()
+    }
+    lead = theta["variance_weight"].shape[:2]
+    result = {name: values.reshape(*lead, -1) for name, values in theta.items()}
+    log_lik = np.zeros(lead)
+    sizes = sizes_of(case)
+    for j, size in enumerate(sizes):
+        if size > 1:
+            rows = data.columns(data.indicators(list(range(j)), sizes))
+            shares = log_shares(rows, theta[f"logit_{j + 1}"])
+            code = data.category[:, None, :, j, None]
+            log_lik += np.take_along_axis(shares, code, -1)[..., 0].sum(-1)
+    for part in parts_of(case):
+        name, own, _, earlier = part
+        mean, variance = means(theta, data, regressors(case, data, part), name, earlier)
+        z = data.z[:, None, :, -1 if own is None else own]
+        each = -0.5 * ((z - mean) ** 2 / variance + np.log(variance))
+        if own is not None:
+            each = np.where(data.category[:, None, :, own] == 0, each, 0.0)
+        log_lik += each.sum(-1)
+    return {**result, "log_likelihood": log_lik[..., None]}
+
+
+def copied(design: PublicDesign, copies: int) -> PublicDesign:
+    """Every record so many times, one after the other."""
+    matrix = replace(design.matrix, cell=np.tile(design.matrix.cell, copies))
+    frame = design.frame.loc[np.tile(np.arange(design.n), copies)].reset_index(drop=True)
+    return replace(design, frame=frame, matrix=matrix)
+
+
+def statistics(case: Case, data: Databases, model: GeneralLocation) -> GeneralStats:
+    """Of all databases, one batch."""
+    parts = PARTS if case.split else (1.0,)
+    design = copied(case.design, len(parts))
+    alpha = np.repeat(parts, case.n)
+    found = []
+    for category, z in zip(data.category, data.z, strict=True):
+        both = (np.tile(each, (len(parts), 1)) for each in (z, category))
+        records = model.records_from_simulated(design, Simulated(*both))
+        found.append(model.compress(records, alpha))
+    return GeneralStats.stacked(found)
+
+
+def direct_sums(u: FloatArray, z: FloatArray, group: IntArray, groups: int) -> RegressionSums:
+    """Sums of a regression of z (B, n) on u (B, n, C), by their definition."""
+    pick = (group == np.arange(groups)[:, None]).astype(float)
+    fit = (np.linalg.pinv(u) @ z[..., None])[..., 0]
+    rest = z - (u @ fit[..., None])[..., 0]
+    gram = np.einsum("gn,bni,bnj->bgij", pick, u, u, optimize=True)
+    cross = np.einsum("gn,bni,bn->bgi", pick, u, rest, optimize=True)
+    total = np.tile(pick.sum(1), (z.shape[0], 1))
+    return RegressionSums(total, gram, fit, cross, (rest**2) @ pick.T)
+
+
+def mistaken(case: Case, data: Databases, sound: GeneralStats) -> GeneralStats:
+    """What the wrong sampler sees."""
+    parts = parts_of(case)
+    place = 0 if case.wrong == "zeros kept" else len(parts) - 1
+    u = regressors(case, data, parts[place])
+    if case.wrong == "weight apart":
+        k, earlier = data.x.shape[1], len(parts[place][3])
+        u[..., k : u.shape[-1] - earlier] = 0.0
+    j = parts[place][1]
+    z = data.z[:, :, -1 if j is None else j]
+    sums, before = direct_sums(u, z, data.group, sound.groups), sound.regressions[place]
+    # All zeros would be fitted exactly, which has no posterior: these databases stay as they are.
+    kept = z.any(axis=1)
+    regressions = list(sound.regressions)
+    regressions[place] = RegressionSums(*(
+        np.where(kept.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+        for new, old in (
+            (getattr(sums, name), getattr(before, name))
+            for name in ("total", "gram", "fit", "cross", "residual")
+        )
+    ))  # fmt: skip
+    return replace(sound, regressions=tuple(regressions))
+
+
+def ranks_of_batch(
+    case: Case, count: int, rng: np.random.Generator
+) -> tuple[dict[str, IntArray], ...]:
+    """Ranks (count,) of each true quantity among its draws: of the sampler as it is, with
+    residual SDs scaled, and of the one that sees the wrong statistics."""
+    truth = prior(case, count, rng)
+    data = databases(case, truth, rng)
+    model = case.model
+    plan = SamplingPlan(chains=1, warmup=case.warmup, draws=case.draws * case.thin)
+    sound = statistics(case, data, model)
+    drawn = []
+    for stats in (sound, mistaken(case, data, sound)):
+        sampled = model.sample(stats, plan, rng)
+        drawn.append({k: v[:, 0, case.thin - 1 :: case.thin] for k, v in sampled.items()})
+    right = quantities(case, {name: values[:, None] for name, values in truth.items()}, data)
+    result = []
+    for theta, factor in ((drawn[0], 1.0), (drawn[0], WRONG), (drawn[1], 1.0)):
+        ranks = {}
+        for name, values in quantities(case, theta, data, factor).items():
+            for j in range(values.shape[-1]):
+                ranks[f"{name}[{j}]"] = (values[..., j] < right[name][..., j]).sum(axis=1)
+        result.append(ranks)
+    return tuple(result)
+
+
+def calibrate(case: Case, seed: int) -> tuple[dict[str, Any], ...]:
+    """Uniformity by parameter, of the three samplers."""
+    rng = np.random.default_rng(seed)
+    batches = [
+        ranks_of_batch(case, min(250, case.replications - begin), rng)
+        for begin in range(0, case.replications, 250)
+    ]
+    result = []
+    for which in range(3):
+        joined = {name: np.concatenate([b[which][name] for b in batches]) for name in batches[0][0]}
+        result.append({name: uniformity(ranks, case.draws) for name, ranks in joined.items()})
+    return tuple(result)
+
+
+def run(seed: int) -> dict[str, Any]:
+    """All cases, as written to the golden file."""
+    results = {}
+    for offset, (name, case) in enumerate(CASES.items()):
+        sound, scaled, wrong = calibrate(case, seed + offset)
+        results[name] = {
+            "settings": {**asdict(case), "seed": seed + offset},
+            "smallest_p": smallest(sound),
+            "tests": 2 * len(sound),
+            "smallest_p_of_scales_x_1.3": smallest(scaled),
+            "smallest_p_of_the_wrong_statistics": smallest(wrong),
+            "parameters": sound,
+        }
+        print(
+            f"{name:36s} {case.replications} databases, {2 * len(sound)} tests: smallest p "
+            f"{smallest(sound):.3g}; scales {smallest(scaled):.3g}; {case.wrong} "
+            f"{smallest(wrong):.3g}",
+            flush=True,
+        )
+    versions = {
+        "surveysynth": surveysynth.__version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "python": platform.python_version(),
+    }
+    return {"date": date.today().isoformat(), "versions": versions, "cases": results}
+
+
+def failures(results: Mapping[str, Any]) -> list[str]:
+    """Cases that are not as they should be."""
+    return [
+        name
+        for name, case in results["cases"].items()
+        if case["smallest_p"] < LEVEL
+        or case["smallest_p_of_scales_x_1.3"] > LEVEL
+        or case["smallest_p_of_the_wrong_statistics"] > LEVEL
+    ]
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=2031)
+    parser.add_argument("--out", type=Path, default=GOLDEN)
+    arguments = parser.parse_args()
+    results = run(arguments.seed)
+    arguments.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if failures(results):
+        raise SystemExit(f"Not as it should be: {', '.join(failures(results))}")
+
+
+if __name__ == "__main__":
+    main()
