@@ -31,6 +31,7 @@ KINDS = (
     + '[outcomes.employed]\nkind = "binary"\n'
     + '[outcomes.sector]\nkind = "categorical"\nlevels = ["public", "private", "none"]\n'
 )
+SURVEY = "population_size = 30000\nstrata = 'gender'"
 ALL = 'outcome = ["benefit", "employed", "sector"]'
 
 
@@ -45,7 +46,7 @@ def frame_of(n: int = 300) -> pd.DataFrame:
 
 def spec_of(make_spec: MakeSpec, frame: pd.DataFrame | None = None, **lines: str) -> Path:
     given = {
-        "survey": "population_size = 30000\nstrata = 'gender'",
+        "survey": SURVEY,
         "synthesizer": f"{ALL}\n{PLAN}",
         "privacy": STRICT,
         "tables": "by = ['gender']\nstatistics = ['count', 'mean', 'share']",
@@ -67,7 +68,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
     folder = tmp_path_factory.mktemp("kinds")
     text = spec_text(
-        survey="population_size = 30000\nstrata = 'gender'",
+        survey=SURVEY,
         synthesizer=f"{ALL}\n{PLAN}",
         privacy=STRICT,
         tables="by = ['gender']\nstatistics = ['count', 'mean', 'share']",
@@ -157,7 +158,10 @@ def test_levels_and_spikes_come_out_as_declared(made: tuple[Path, Path]) -> None
         ({"labels": KINDS.replace("spread = 0.6", "")}, "outcomes.benefit: spread missing"),
         ({"privacy": f"{STRICT}\ncount_share = 0"}, "count_share"),
         ({"privacy": "count_share = 0.5"}, "only for mechanism = 'noisy_statistics'"),
-        ({"survey": "population_size = 30000\npsu = 'field'"}, "design_effect"),
+        ({"survey": f"{SURVEY}\npsu = 'field'"}, "design_effect"),
+        ({"survey": f"weights = 'public'\n{SURVEY}", "synthesizer": f"outcome = 'employed'\n{PLAN}",
+          "labels": '[outcomes.employed]\nkind = "binary"',
+          "tables": "by = ['gender']\nstatistics = ['share']"}, "need an amount"),
     ],
 )  # fmt: skip
 def test_each_mistake_is_named_and_nothing_written(
@@ -218,7 +222,7 @@ def test_check_tells_the_noise(
 SHARES = "by = ['gender']\nstatistics = ['count', 'share']"
 BINARY = '[outcomes.employed]\nkind = "binary"\n'
 SALARY = "[outcomes.salary]\ncentre = 22000\nspread = 0.45\n"
-PUBLIC = "weights = 'public'\npopulation_size = 30000\nstrata = 'gender'"
+PUBLIC = f"weights = 'public'\n{SURVEY}"
 
 
 @pytest.mark.slow
@@ -230,11 +234,9 @@ PUBLIC = "weights = 'public'\npopulation_size = 30000\nstrata = 'gender'"
         {"synthesizer": f"outcome = 'salary'\ncovariance_by = ['gender']\n{PLAN}",
          "labels": SALARY, "tables": "by = ['gender']\nstatistics = ['mean']"},
         {"survey": PUBLIC},
-        {"survey": PUBLIC, "synthesizer": f"outcome = 'employed'\n{PLAN}", "labels": BINARY,
-         "tables": SHARES},
         {"privacy": f"{STRICT.replace('20.0', '200.0')}\nprotect = 'school'"},
     ],
-    ids=["fbp", "groups", "public weights", "counts alone", "units"],
+    ids=["fbp", "groups", "public weights", "units"],
 )  # fmt: skip
 def test_other_designs_are_released_and_made_again(
     make_spec: MakeSpec, tmp_path: Path, lines: dict[str, str]
@@ -243,7 +245,7 @@ def test_other_designs_are_released_and_made_again(
     if "public" in lines.get("survey", ""):
         frame["weight"] = np.where(frame["gender"] == "f", 90.0, 110.0)
     if "protect" in lines.get("privacy", ""):
-        lines = {**lines, "survey": "population_size = 30000\npublic_columns = ['school']"}
+        lines = {**lines, "survey": f"{SURVEY}\npublic_columns = ['school']"}
     out = release(spec_of(make_spec, frame, **lines), tmp_path / "out", seed=2).out
     record = shared(out / "release" / "privacy.json")
     assert record["settings"]["unit_size"] == (2 if "privacy" in lines else 1)

@@ -9,9 +9,10 @@ import pytest
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.location import augmentation, moves
-from surveysynth.mechanisms.noisy_statistics.location.augmentation import LocationTarget
 from surveysynth.mechanisms.noisy_statistics.location.latent import Geometry
 from surveysynth.mechanisms.noisy_statistics.location.posterior import LocationSweeps
+from surveysynth.mechanisms.noisy_statistics.location.reference import Normals
+from surveysynth.mechanisms.noisy_statistics.location.target import LocationTarget
 from surveysynth.models.general_location.regressions import Regressions
 from surveysynth.models.general_location.scales import Scales
 from surveysynth.sampling.streams import Streams
@@ -139,16 +140,18 @@ Install = Callable[[pytest.MonkeyPatch], None]
 def _no_prior(monkeypatch: pytest.MonkeyPatch) -> None:
     """Coefficients without their prior."""
 
-    def value(self: moves.Moves, core: FloatArray, laws: augmentation.Laws) -> FloatArray:
+    def value(
+        self: moves.Moves, core: FloatArray, laws: augmentation.Laws, near: Normals
+    ) -> FloatArray:
         own = self.data.log_factor(laws).sum(1)
-        return np.asarray(own - self.reference.log_density(core - self.reference.mean))
+        return np.asarray(own - near.log_density(core - near.mean))
 
     monkeypatch.setattr(moves.Moves, "_value", value)
 
 
 def _no_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     """The density that the ellipse stands for, counted twice."""
-    monkeypatch.setattr(moves.Reference, "log_density", lambda self, d: np.zeros(len(d)))
+    monkeypatch.setattr(Normals, "log_density", lambda self, d: np.zeros(len(d)))
 
 
 def _no_jacobian(monkeypatch: pytest.MonkeyPatch) -> None:
