@@ -164,7 +164,7 @@ def model_options(spec: "Spec") -> dict[str, Any]:
     if spec.privacy.strict and "covariance_by" in options:
         # Noise asks for more records of a group.
         columns = sum(each.is_amount for each in spec.declared)
-        columns += int(spec.survey.weight is not None)
+        columns += int(spec.survey.weight is not None and not spec.survey.public_weights)
         options["least_records"] = noisy_settings_of(spec).least_records(max(columns, 1))
     return options
 

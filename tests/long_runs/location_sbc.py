@@ -70,7 +70,7 @@ class Case:
             "coefficient_scale": 0.7, "residual_scale": 0.5, "logit_sd": 1.0, "slope_scale": 0.3,
         }
     )  # fmt: skip
-    replications: int = 250
+    replications: int = 160
     draws: int = 31
     thin: int = 8
     warmup: int = 300
@@ -103,7 +103,7 @@ CASES = {
     "Binary": Case("binary"),
     "Categorical, two groups": Case("categorical", groups=(0, 0, 1), records=60),
     "Semicontinuous": Case("semicontinuous", records=60),
-    "Several, two groups": Case("several", groups=(0, 1, 1), records=80, replications=160),
+    "Several, two groups": Case("several", groups=(0, 1, 1), records=80),
     "Continuous, three groups": Case("continuous", groups=(0, 1, 2), rejects=WRONG[1:]),
 }
 

@@ -110,10 +110,12 @@ class NoisyStatisticsMechanism:
         """Declared constants, on the scale of the model."""
         clipping = self.settings.clipping(design)
         names = column_names(design)
+        discrete = any(outcome.is_discrete for outcome in design.outcomes)
         return {
             "protect": self.settings.protect,
             "unit_size": self.settings.unit_size(design),
             "radius": clipping.radius,
             "centres": dict(zip(names, clipping.centre.tolist(), strict=True)),
             "spreads": dict(zip(names, clipping.spread.tolist(), strict=True)),
+            **({"count_share": self.settings.count_share} if discrete else {}),
         }

@@ -62,6 +62,9 @@ class NoisySettings:
         "record", or the public column whose units are protected as a whole.
     plan
         Size of a fit at first; one that has not converged goes on.
+    count_share
+        Of outcomes with categories or spikes: how precise counts are beside moments, 1 for about
+        a third of the budget each for a change of counts, of first and of second moments.
 
     Raises
     ------
@@ -105,7 +108,7 @@ class NoisySettings:
         """Centres and spreads of z = (transformed outcomes, log weight unless it is public), and
         the radius.
 
-        Raises ``InputError`` where a centre or spread is missing.
+        Raises ``InputError`` where a centre or spread is missing, or no column is left.
         """
         centres, spreads = [], []
         for outcome in design.outcomes:
@@ -124,6 +127,13 @@ class NoisySettings:
         if design.weight_name is not None:
             centres.append(self._weight_centre(design))
             spreads.append(WEIGHT_SPREAD if self.weight.spread is None else self.weight.spread)
+        if not centres:
+            raise InputError(
+                "With public weights noisy statistics need an amount among the outcomes, since "
+                "their noise is measured by the size of amounts. Name one beside "
+                f"{', '.join(map(repr, design.outcome_names))}, or use mechanism = "
+                "'pseudo_posterior'."
+            )
         return Clipping(np.array(centres), np.array(spreads), self.radius)
 
     def _weight_centre(self, design: PublicDesign) -> float:

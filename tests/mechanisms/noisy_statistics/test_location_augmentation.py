@@ -44,7 +44,9 @@ def test_everybody_meets_everybody_once(players: int) -> None:
 @pytest.mark.parametrize(
     ("total", "log_odds", "noisy", "sd"),
     [(7, 0.4, (5.0, -3.0), 2.0), (40, -2.5, (9.0, 20.0), 3.4), (0, 0.0, (3.0, 1.0), 1.0),
-     (3, -9.0, (14.0, -2.0), 11.0), (5000, 1.0, (3600.0, 1401.0), 30.0)],
+     (3, -9.0, (14.0, -2.0), 11.0), (5000, 1.0, (3600.0, 1401.0), 30.0),
+     # Far apart, as counts and chains at their start may be.
+     (5000, -6.9, (100.0, 4900.0), 5.0), (5000, 6.9, (1000.0, 4000.0), 15.0)],
 )  # fmt: skip
 def test_exchanges_are_exact(
     total: int, log_odds: float, noisy: tuple[float, float], sd: float

@@ -116,6 +116,25 @@ def test_noise_spends_what_is_claimed() -> None:
             location_variances(design.clipping.steps, wrong[0], product, wrong[1], 1, discrete=True)
 
 
+def test_the_largest_product_is_that_of_all_pairs() -> None:
+    """In whole numbers of Python, over blocks of rows and cells in any order."""
+    rng = np.random.default_rng(0)
+    rows = rng.integers(-(2**29), 2**29, (1300, 3))
+    rows[7], rows[1200] = [2**30, 0, 0], [2**30 - 1, 5, 0]
+    cell = rng.integers(0, 40, 1300)
+    lists, largest = [list(map(int, row)) for row in rows], 0
+    for each in range(40):
+        own = [lists[i] for i in np.flatnonzero(cell == each)]
+        for i, a in enumerate(own):
+            for b in own[:i]:
+                largest = max(largest, abs(sum(x * y for x, y in zip(a, b, strict=True))))
+    assert largest_product(rows, cell) == Fraction(largest, 4**ROW_BITS) ** 2
+    one = np.zeros(1300, dtype=np.int64)
+    assert largest_product(rows, one) == Fraction(2**30 * (2**30 - 1), 4**ROW_BITS) ** 2
+    one[1200] = 1  # of another cell: no pair
+    assert largest_product(rows, one) < Fraction(9, 10)
+
+
 def test_sums_do_not_depend_on_order_or_blocks() -> None:
     design, rng = small_design(), np.random.default_rng(1)
     cell = rng.integers(0, 3, 400)

@@ -63,7 +63,7 @@ def random_theta(
 ) -> Theta:
     """draws of arbitrary parameters, those of likelihood and simulation alone."""
     rng = np.random.default_rng(seed)
-    layout, groups = layout_of(model, design), model._groups(design).count
+    layout, groups = layout_of(model, design), model.groups(design).count
     theta: Theta = {}
     for part in layout.logits:
         shape = (draws, part.columns.size, part.own.size)
@@ -93,7 +93,7 @@ def direct_log_lik(
 ) -> FloatArray:
     """Of one draw (n,): record by record, outcome by outcome, from its definition."""
     x = design.matrix.x_cells[design.matrix.cell]
-    groups = model._groups(design).cell[design.matrix.cell]
+    groups = model.groups(design).cell[design.matrix.cell]
     result = np.zeros(design.n)
     for i in range(design.n):
         category = [

@@ -57,11 +57,10 @@ def _drawn(
     total: IntArray, log_odds: FloatArray, centre: FloatArray, sd: float, uniforms: FloatArray
 ) -> IntArray:
     """k from 0 to s with probability proportional to C(s, k) exp(k log_odds - ((k - c)/sd)^2)."""
-    share = 1.0 / (1.0 + np.exp(-np.clip(log_odds, -700.0, 700.0)))
-    spread = total * share * (1.0 - share) + 0.25
     own = 2.0 / (sd * sd)
-    middle = (total * share / spread + own * centre) / (1.0 / spread + own)
-    half = np.ceil(WINDOW_SDS / np.sqrt(1.0 / spread + own)) + WINDOW_LEAST
+    middle = _mode(total, log_odds, centre, own)
+    curvature = 1.0 / (middle + 1.0) + 1.0 / (total - middle + 1.0) + own
+    half = np.ceil(WINDOW_SDS / np.sqrt(curvature)) + WINDOW_LEAST
     low = np.clip(np.floor(middle - half), 0.0, total)
     high = np.clip(np.ceil(middle + half), 0.0, total)
     k = low[..., None] + np.arange(int((high - low).max()) + 1)
@@ -76,6 +75,17 @@ def _drawn(
     mass = np.cumsum(np.exp(log_mass), axis=-1)
     position = (mass < uniforms[..., None] * mass[..., -1:]).sum(axis=-1)
     return np.asarray(low + position, dtype=np.int64)
+
+
+def _mode(total: IntArray, log_odds: FloatArray, centre: FloatArray, own: float) -> FloatArray:
+    """About the largest term, by halving: logs of terms are concave. Binomial and noise may be far
+    apart, and then it is where neither a normal about the one nor about both would look."""
+    low, high = np.zeros(total.shape), total.astype(np.float64)
+    for _ in range(int(total.max(initial=0)).bit_length()):
+        k = 0.5 * (low + high)
+        rises = np.log((total - k + 0.5) / (k + 0.5)) + log_odds > own * (k - centre)
+        low, high = np.where(rises, k, low), np.where(rises, high, k)
+    return np.asarray(0.5 * (low + high))
 
 
 def start_counts(noisy: FloatArray, sizes: IntArray) -> IntArray:

@@ -190,8 +190,13 @@ class LocationStatistics:
             )
         values: dict[str, Any] = dict(given)
         try:
-            for name in ("cross", "squares", "basis"):
+            for name in ("cross", "basis"):
                 values[name] = tuple(np.array(each, np.float64) for each in given[name])
+            # Lists do not tell (0, 0), of a pattern without columns, from (0,).
+            values["squares"] = tuple(
+                np.array(each, np.float64).reshape(len(each), len(each))
+                for each in given["squares"]
+            )
             for name in ("counts", "centre", "spread"):
                 values[name] = np.array(given[name], np.float64)
             for name in ("block_pattern", "block_group"):

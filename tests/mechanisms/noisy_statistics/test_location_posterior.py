@@ -1,0 +1,66 @@
+"""Draws from noisy counts and moments. Truth: the ordinary fit to the records, where noise is next
+to nothing."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+from surveysynth.mechanisms.noisy_statistics.location.run import posterior_draws, release_statistics
+from surveysynth.mechanisms.noisy_statistics.noise import SeededNoise
+from surveysynth.mechanisms.noisy_statistics.settings import Declared, NoisySettings
+from surveysynth.sampling.plan import SamplingPlan
+from tests.models.general_location.general_cases import (
+    BENEFIT,
+    INCOME,
+    SICK,
+    confidential_of,
+    draw,
+    general_design,
+    model_for,
+    random_theta,
+)
+
+PLAN = SamplingPlan(16, 60, 100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("outcomes", "by", "weighted"),
+    [((SICK, BENEFIT), ("sex",), True), ((BENEFIT,), (), True), ((BENEFIT, INCOME), (), False),
+     ((INCOME,), ("sex",), True)],
+    ids=["kinds", "one group", "public weight", "continuous"],
+)  # fmt: skip
+def test_next_to_no_noise_is_the_ordinary_fit(
+    outcomes: tuple, by: tuple[str, ...], weighted: bool
+) -> None:
+    """Means and SDs of parameters, of two samplers that share neither data nor moves."""
+    design = replace(general_design(500, outcomes, weighted=weighted), population_size=20_000)
+    model = model_for(by)
+    theta = draw(random_theta(model, design, 1), 0)
+    rng = np.random.default_rng(4)
+    survey = confidential_of(design, model.simulate(theta, design, rng, "sample"))
+    amounts = {o.name: Declared(0.0, 1.5) for o in outcomes if o.is_amount}
+    settings = NoisySettings(
+        Budget.of_rho(1e13, 1e-6), amounts, Declared(0.0, 1.5), m=1600, radius=40.0, plan=PLAN
+    )
+    statistics = release_statistics(
+        model, design, survey, settings, SeededNoise(np.random.default_rng(5))
+    )
+    result = posterior_draws(model, design, statistics, settings, np.random.default_rng(6))
+    assert isinstance(result, tuple), result
+    ours = result[0].theta
+    records = model.records(design, survey)
+    plain = model.sample(
+        model.compress(records, np.ones(500)), SamplingPlan(16, 500, 1000), np.random.default_rng(7)
+    )
+    for name, values in plain.items():
+        if not name.startswith(("logit_", "coefficients_", "variance_")):
+            continue
+        truth = values[0].reshape(16_000, -1)
+        own = ours[name].reshape(1600, -1)
+        # About 300 independent draws of ours, many more of the other.
+        gap = np.abs(own.mean(0) - truth.mean(0)) / truth.std(0)
+        assert gap.max() < 0.3, (name, gap)
+        assert np.abs(np.log(own.std(0) / truth.std(0))).max() < 0.25, name
