@@ -26,6 +26,7 @@ NAMES = {
 def summaries() -> pd.DataFrame:
     """A row a number of records, epsilon, method and statistic; the sample of the most samples."""
     ours = pd.read_csv(GOLDEN / "strict_study_summary.csv")
+    ours = ours[ours["setting"] == "main effects"]
     usual = pd.read_csv(GOLDEN / "coverage_default_summary.csv")
     usual = usual[usual["method"].isin(["sample", "fbs", "fbp"])].assign(n=1000)
     cells = pd.read_csv(GOLDEN / "coverage_default_cells.csv")

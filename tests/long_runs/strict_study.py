@@ -1,11 +1,12 @@
-"""Both mechanisms side by side, by simulation, in about half an hour of one processor:
+"""Both mechanisms side by side, by simulation, in about an hour of one processor:
 ``python -m tests.long_runs.strict_study DIR``.
 
 Samples of the published population, X main effects, epsilon 10.8, 3.6 and 1: the confidential
 sample, noisy statistics (FBS, FBP), Gaussian noise on totals, and FBS by the debiased
-pseudo-posterior. Each part is a study in a folder of DIR, which a second run goes on with; what is
-finished goes to ``tests/golden/strict_study*``. The first samples of a part with fewer are those of
-the others.
+pseudo-posterior; at 10,355 records also with the default formula, which has interactions, and
+two-stage samples with effects of clusters. Each part is a study in a folder of DIR, which a
+second run goes on with; what is finished goes to ``tests/golden/strict_study*``. The first samples
+of a part with fewer are those of the others.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from surveysynth.studies.coverage import CoverageStudy, paper_study
+from surveysynth.studies.coverage import CoverageStudy, paper_study, two_stage_study
 from surveysynth.studies.designs import SamplingDesign
 from surveysynth.studies.folder import CELLS_NAME, StudyResult
 from surveysynth.studies.run import write_study
@@ -29,6 +30,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 SEED = 20260101
 EPSILONS = (10.8, 3.6, 1.0)
 STRICT = ("sample", "gaussian", "fbs_noisy", "fbp_noisy")
+CLUSTERED = ("sample", "fbs_noisy", "fbp_noisy")
 PSEUDO = ("sample", "fbs")
 
 
@@ -40,30 +42,38 @@ class Part:
     methods: tuple[str, ...]
     replicates: int
     epsilons: tuple[float, ...] = EPSILONS
+    setting: str = "main effects"
 
     @property
     def name(self) -> str:
         """Of its folder."""
-        kind = "strict" if "gaussian" in self.methods else "pseudo"
-        return f"{kind}_{self.n}" + ("" if len(self.epsilons) > 1 else f"_{self.epsilons[0]:g}")
+        kind = "strict" if "fbs_noisy" in self.methods else "pseudo"
+        setting = "" if self.setting == "main effects" else f"_{self.setting.replace(' ', '_')}"
+        epsilon = "" if len(self.epsilons) > 1 else f"_{self.epsilons[0]:g}"
+        return f"{kind}_{self.n}{setting}{epsilon}"
 
     def study(self) -> CoverageStudy:
         """As it runs; all samples of a part side by side."""
         bounds = tuple(epsilon / 6.0 for epsilon in self.epsilons)  # m = 3
-        made = paper_study(
-            seed=SEED, replicates=self.replicates, methods=self.methods, bounds=bounds,
-            design=SamplingDesign(n=self.n), batch=self.replicates,
-        )  # fmt: skip
+        common = {"seed": SEED, "replicates": self.replicates, "methods": self.methods,
+                  "bounds": bounds, "batch": min(self.replicates, 50)}  # fmt: skip
+        if self.setting == "two stages":
+            return two_stage_study(**common)
+        made = paper_study(design=SamplingDesign(n=self.n), **common)
+        if self.setting == "default formula":
+            return made
         return replace(made, population=replace(made.population, predictors="field + gender"))
 
 
 #: At epsilon 1 and 1,000 records the noise-aware chains mix slowly, and take most of the time.
 PARTS = (
-    Part(1000, STRICT, 40, (10.8, 3.6)),
-    Part(1000, PSEUDO, 20),
-    Part(10_355, STRICT, 16),
-    Part(1000, STRICT, 40, (1.0,)),
+    Part(1000, STRICT, 100, (10.8, 3.6)),
+    Part(10_355, STRICT, 40),
+    Part(10_355, STRICT, 20, (10.8, 3.6), "default formula"),
+    Part(1000, PSEUDO, 20, (10.8, 3.6)),
+    Part(1000, STRICT, 20, (1.0,)),
     Part(10_355, PSEUDO, 4),
+    Part(1000, CLUSTERED, 40, (10.8, 3.6), "two stages"),
 )
 
 
@@ -75,6 +85,7 @@ def summary_of(part: Part, result: StudyResult) -> pd.DataFrame:
     made = result.summary.merge(errors.reset_index(), on=keys)
     made.insert(0, "n", part.n)
     made.insert(1, "part", part.name)
+    made.insert(2, "setting", part.setting)
     made["refused"] = part.replicates - made["replicates"]
     return made.drop(columns="m")
 
@@ -85,8 +96,9 @@ def keep(done: dict[str, dict[str, object]], parts: dict[str, tuple[Part, StudyR
     pd.concat(summaries).round(4).to_csv(
         GOLDEN / "strict_study_summary.csv", index=False, lineterminator="\n"
     )
+    texts = dict.fromkeys(("field", "stratum", "group"), str)
     cells = [
-        pd.read_csv(result.out / CELLS_NAME, dtype={"field": str}).assign(part=name)
+        pd.read_csv(result.out / CELLS_NAME, dtype=texts).assign(part=name)
         for name, (_, result) in parts.items()
     ]
     pd.concat(cells).to_csv(
