@@ -34,8 +34,8 @@ def test_the_numbers_of_the_readme_are_the_results(row: str, epsilon: float, met
 @pytest.mark.parametrize("epsilon", [10.8, 3.6])
 @pytest.mark.parametrize("method", ["fbs_noisy", "fbp_noisy"])
 def test_intervals_cover_and_errors_are_small(epsilon: float, method: str) -> None:
-    """Over 100 samples: mean coverage in [.93, .97], no cell below .87; errors at most 1.0 and 1.1 of
-    the sample's, FBP's within .05 of that; lengths at most 1.05 and 1.3."""
+    """Over 100 samples: mean coverage in [.93, .97], no cell below .87; errors at most 1.0 and 1.1
+    of the sample's, FBP's within .05 of that; lengths at most 1.05 and 1.3."""
     here = SUMMARY[(SUMMARY["n"] == 1000) & (SUMMARY["epsilon"] == epsilon)]
     found = here[here["method"] == method]
     assert len(found) == 2
