@@ -146,7 +146,7 @@ def prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
     """Draws of the parameters from their prior (methods 3), leading axis ``count``."""
     priors: Mapping[str, float] = case.model.priors
     sizes, k = sizes_of(case), case.design.matrix.x_cells.shape[1]
-    groups = case.model._groups(case.design).count
+    groups = case.model.groups(case.design).count
     theta: Theta = {}
     width = k
     for j, size in enumerate(sizes):
@@ -203,7 +203,7 @@ def databases(case: Case, theta: Theta, rng: np.random.Generator) -> Databases:
     """One of each of the parameters (B, ...)."""
     design, sizes = case.design, sizes_of(case)
     x = design.matrix.x_cells[design.matrix.cell]
-    group = case.model._groups(design).cell[design.matrix.cell]
+    group = case.model.groups(design).cell[design.matrix.cell]
     count = theta["variance_weight"].shape[0]
     category = np.zeros((count, case.n, len(sizes)), dtype=np.int64)
     data = Databases(category, np.zeros((count, case.n, len(sizes) + 1)), x, group)

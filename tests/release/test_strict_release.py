@@ -265,8 +265,6 @@ def test_too_few_records_are_refused_before_anything_is_spent(
         ({"labels": "[outcomes.salary]\ncentre = -1\nspread = 1"}, "log(salary) is defined at"),
         ({"labels": f"{SALARY}\n[outcomes.weight]\ncentre = 245"}, "give its logarithm"),
         ({"labels": f"{SALARY}\n[outcomes.wages]\ncentre = 2"}, "does not name it"),
-        ({"labels": f"{SALARY}\nkind = 'semicontinuous'\nspikes = [0]"},
-         "outcomes.salary.kind: 'semicontinuous' is not built yet"),
         ({"survey": ""}, "outcomes.weight.centre: missing"),
         ({"privacy": f"{STRICT}\ndelta = 1.0"}, "delta: expected a number less than 1"),
         ({"privacy": f"{STRICT}\nrho = 0.5"}, "rho and epsilon: give one of them"),

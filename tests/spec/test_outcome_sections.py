@@ -235,13 +235,12 @@ def test_a_list_of_transforms_is_of_amounts() -> None:
     assert "'works'" in text
 
 
-def test_noisy_statistics_say_what_works_now() -> None:
-    strict = "mechanism = 'noisy_statistics'"
-    for keys, key in (("kind = 'binary'", "kind"), ("upper = 9\ncentre=3\nspread=1.0", "upper")):
-        text = refusal(f"[outcomes.y]\n{keys}", privacy=strict, survey="population_size = 1000")
-        assert f"outcomes.y.{key}" in text
-        assert "not built yet" in text
-        assert "pseudo_posterior" in text
+def test_noisy_statistics_need_constants_of_amounts_alone() -> None:
+    given = {"privacy": "mechanism = 'noisy_statistics'", "survey": "population_size = 1000"}
+    parse_spec(text_of("[outcomes.y]\nkind = 'binary'", **given))
+    amount = "[outcomes.y]\nkind = 'semicontinuous'\nspikes = [0]"
+    assert "outcomes.y: centre and spread missing" in refusal(amount, **given)
+    parse_spec(text_of(f"{amount}\ncentre = 3\nspread = 1.0", **given))
 
 
 def test_studies_take_continuous_outcomes() -> None:

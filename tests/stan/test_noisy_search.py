@@ -51,7 +51,7 @@ def survey(n: int) -> Survey:
 
 def run(model: FBS, n: int = 400, **settings: Any) -> tuple[PrivateDraws, ConfidentialFit]:
     data = survey(n)
-    chosen = MechanismSettings(**{"epsilon": 10.8, "plan": PLAN, **settings})
+    chosen = MechanismSettings(**{"epsilon": 10.8, "plan": PLAN, "origin": "density", **settings})
     rng = np.random.default_rng(1)
     return mechanism.run(model, data.design, data.confidential, chosen, rng)
 
@@ -105,7 +105,8 @@ def test_what_counts_as_on_target(
     data = survey(60)
     database = Database(model.records(data.design, data.confidential), 60)
     seed = np.arange(4, dtype=np.int64)
-    judge = mechanism._Run(model, database, MechanismSettings(plan=PLAN), seed, protects)
+    settings = MechanismSettings(plan=PLAN, origin="density")
+    judge = mechanism._Run(model, database, settings, seed, protects)
     judge.history = [{}] * fits
     for share, wanted in ((low - 0.01, False), (low + 0.01, True), (high + 0.01, False)):
         assert judge.on_target(share * 1.8, 1.8) is wanted

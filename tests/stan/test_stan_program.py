@@ -134,7 +134,8 @@ def test_public_weights_are_data_of_a_program_and_nothing_else() -> None:
 
 def run(model: StanProgram, **settings: Any) -> Any:
     data = survey()
-    chosen = MechanismSettings(**{"epsilon": 20.0, "m": 2, "plan": PLAN, **settings})
+    given = {"epsilon": 20.0, "m": 2, "plan": PLAN, "origin": "density"}
+    chosen = MechanismSettings(**{**given, **settings})
     return mechanism.run(model, data.design, data.confidential, chosen, np.random.default_rng(3))
 
 

@@ -121,14 +121,14 @@ def releases(count: int) -> tuple[Any, list[Any], NoisySettings]:
 def fitted(made: list[Any], seeds: list[int], refused: list[bool]) -> list[Any]:
     """Of a batch; what is said of each fit in turn is written in ``refused``."""
     model, _, settings = releases(0)
-    said, judged = iter(refused), run._judged
+    said, judged, judging = iter(refused), run.judged, run.judged.__module__
 
     def judge(model: Any, theta: Any, settings: Any, thinning: int) -> Any:
-        with mock.patch.object(run, "check_convergence", return_value=({}, {})):
+        with mock.patch(f"{judging}.check_convergence", return_value=({}, {})):
             result = judged(model, theta, settings, thinning)
         return RefusedError("not yet") if next(said) else result
 
-    with mock.patch.object(run, "_judged", judge):
+    with mock.patch.object(run, "judged", judge):
         rngs = [np.random.default_rng(seed) for seed in seeds]
         results = run.posterior_batch(model, [made[i] for i in seeds], settings, rngs)
     assert next(said, None) is None

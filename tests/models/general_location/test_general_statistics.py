@@ -49,21 +49,23 @@ def test_the_general_form_is_taken_where_it_is_needed() -> None:
             (get_model(name), replace(design, outcomes=(BENEFIT,))),
             (get_model(name), replace(design, outcomes=(bounded,))),
             (get_model(name, covariance_by=["region"]), design),
-            (get_model(name, covariance_by=None), design),
         ):
             general = model.of(of)
             assert general is not model
             assert (general.name, general.tilted) == (name, name == "fbp")
             assert "general location" in general.title
             assert general.of(of) is general
-    assert get_model("fbs", covariance_by=None).of(design).covariance_by == BY
+    # Unasked, groups come with what needs the general form anyway.
+    unasked = get_model("fbs", covariance_by=None)
+    assert unasked.of(design) is unasked
+    assert unasked.of(replace(design, outcomes=(BENEFIT,))).covariance_by == BY
     # One group is none; and PSUs with effects have none unless asked for.
     one = general_design(60, (INCOME,), regions=2)
     assert get_model("fbs", covariance_by=["region"]).of(one).name == "fbs"
     clustered = replace(design, psu=np.arange(600) // 10, psu_name="psu")
-    model = get_model("fbs", covariance_by=None)
-    assert model.of(clustered) is model
-    assert model.of(replace(clustered, design_effect=2.0)) is not model
+    assert unasked.of(clustered) is unasked
+    grouped = get_model("fbs", covariance_by=["region"])
+    assert grouped.of(replace(clustered, design_effect=2.0)) is not grouped
     with pytest.raises(InputError, match=r"no effects of primary sampling units.*design_effect"):
         get_model("fbs", covariance_by=["region"]).of(clustered)
 
