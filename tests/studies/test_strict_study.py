@@ -61,3 +61,12 @@ def test_results_are_of_the_parts_of_the_run() -> None:
     known = {part.name: part.replicates for part in PARTS}
     for name, rows in EVERYTHING.groupby("part"):
         assert rows["replicates"].max() == known[str(name)]
+
+
+def test_standard_errors_by_unit_are_those_of_the_estimates() -> None:
+    """Two-stage samples, effects of clusters: within 10% in the median row."""
+    cells = pd.read_csv(GOLDEN / "strict_study_cells.csv", low_memory=False)
+    cells = cells[cells["part"].str.contains("two_stages") & (cells["method"] == "fbs_noisy")]
+    ratio = (cells["se"] / cells["sd"]).groupby(cells["statistic"]).median()
+    assert set(ratio.index) == {"count", "mean"}
+    assert ratio.between(0.9, 1.1).all()
