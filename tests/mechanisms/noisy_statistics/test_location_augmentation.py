@@ -7,7 +7,6 @@ from scipy import special
 
 from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.location import augmentation
 from surveysynth.mechanisms.noisy_statistics.location.augmentation import (
     LocationAugmentation,
 )
@@ -16,7 +15,6 @@ from surveysynth.mechanisms.noisy_statistics.location.counts import (
     start_counts,
     tournament,
 )
-from surveysynth.mechanisms.noisy_statistics.location.latent import Geometry
 from surveysynth.mechanisms.noisy_statistics.location.statistics import LocationSums, released
 from surveysynth.mechanisms.noisy_statistics.location.target import LocationTarget
 from surveysynth.mechanisms.noisy_statistics.noise import ApproximateNoise
@@ -97,13 +95,10 @@ def forward(rho: float, n: int) -> tuple[LocationAugmentation, Law]:
     target = LocationTarget.of(shape, cell, noisy, 1)
     streams = Streams((np.random.default_rng(7),), 1)
     chains = LocationAugmentation(target, streams)
-    chains.counts = np.stack([each.count for each in exact]).reshape(chains.counts.shape)
-    chains.geometry = [Geometry.of(each, chains._of(each)) for each in target.targets]
+    chains.observe(np.stack([each.count for each in exact]).reshape(chains.counts.shape))
     step = design.clipping.step
     for p, (number, each) in enumerate(zip(target.patterns, target.targets, strict=True)):
         there = np.flatnonzero(shape.patterns[number])
-        counts = chains._of(each)
-        gram = each.gram(counts)
         cross = np.zeros_like(each.cross)
         squares = np.zeros_like(each.squares)
         for block in design.blocks:
@@ -116,7 +111,7 @@ def forward(rho: float, n: int) -> tuple[LocationAugmentation, Law]:
                 whole = sums.squares_of(block)[np.ix_(there, there)].astype(np.float64)
                 squares[d, block.group] = whole * step**2
         chains.cross[p] = cross
-        chains.scatter[p] = squares - augmentation._explained(gram, cross)
+        chains.scatter[p] = squares - chains.geometry[p].explained(cross)
     return chains, law
 
 

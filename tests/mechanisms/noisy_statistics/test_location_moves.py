@@ -10,7 +10,6 @@ import pytest
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.location import augmentation, moves
-from surveysynth.mechanisms.noisy_statistics.location.latent import Geometry
 from surveysynth.mechanisms.noisy_statistics.location.posterior import LocationSweeps
 from surveysynth.mechanisms.noisy_statistics.location.reference import Normals
 from surveysynth.mechanisms.noisy_statistics.location.target import LocationTarget
@@ -63,13 +62,12 @@ def forward(case: Case, seed: int) -> tuple[LocationSweeps, FloatArray]:
     for d, (combination, _) in enumerate(drawn):
         row = cell * combinations + combination
         data.counts[d] = np.bincount(row, minlength=data.counts[d].size).reshape(len(X), -1)
-    data.geometry = [Geometry.of(each, data._of(each)) for each in target.targets]
+    data.observe(data.counts)
     exact = [exact_moments(case, target, *each) for each in drawn]
-    for p, each in enumerate(target.targets):
+    for p, geometry in enumerate(data.geometry):
         data.cross[p] = np.stack([own[p][0] for own in exact])
         squares = np.stack([own[p][1] for own in exact])
-        gram = each.gram(data._of(each))
-        data.scatter[p] = squares - augmentation._explained(gram, data.cross[p])
+        data.scatter[p] = squares - geometry.explained(data.cross[p])
     log_p = np.zeros(data.counts.shape)
     for part, table in zip(case.layout.logits, sweeps.tables, strict=True):
         log_p += table.log_p(truth[f"logit_{part.name}"].reshape(DATABASES, -1), len(X))

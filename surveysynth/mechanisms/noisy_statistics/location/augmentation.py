@@ -45,8 +45,8 @@ ROUNDS_AT_ONCE = 3
 #: Least share of a column's declared variance that chains start from as its residual variance.
 LEAST_START = 0.05
 
-#: Of each pattern its law, and Sigma (B, G, q, q).
-Laws = list[tuple[Law, FloatArray]]
+#: Of each pattern.
+Laws = list[Law]
 #: theta to M (B, G, width, q) and Sigma (B, G, q, q) of a pattern, in units of z.
 PatternLaw = Callable[[int], tuple[FloatArray, FloatArray]]
 
@@ -60,16 +60,22 @@ class LocationAugmentation:
         self.rounds = tournament(target.counts.shape[2])
         self.turn, self.at_once = 0, min(ROUNDS_AT_ONCE, len(self.rounds))
         inflation = np.exp(0.3 * rng.standard_normal((self.batch,), 0))
-        self.counts = start_counts(target.counts, target.sizes)
-        self.geometry = [Geometry.of(each, self._of(each)) for each in target.targets]
-        starts = [_start(each, self._of(each), inflation) for each in target.targets]
+        self.observe(start_counts(target.counts, target.sizes))
+        pairs = zip(target.targets, self.geometry, strict=True)
+        starts = [_start(each, geometry, inflation) for each, geometry in pairs]
         self.cross = [cross for cross, _ in starts]
         self.scatter = [scatter for _, scatter in starts]
 
-    def _of(self, target: PatternTarget, counts: IntArray | None = None) -> FloatArray:
+    def _of(self, target: PatternTarget, counts: IntArray) -> FloatArray:
         """Counts (B, R) of a pattern's rows."""
-        flat = (self.counts if counts is None else counts).reshape(self.batch, -1)
-        return flat[:, target.row].astype(np.float64)
+        return counts.reshape(self.batch, -1)[:, target.row].astype(np.float64)
+
+    def observe(self, counts: IntArray) -> None:
+        """Other counts (B, C, D), and what they say of every pattern."""
+        self.counts = counts
+        self.geometry = [
+            Geometry.of(each, self._of(each, counts)) for each in self.target.targets
+        ]
 
     def draw_random_numbers(self, c: int) -> None:
         """Random numbers of the next c sweeps."""
@@ -94,7 +100,7 @@ class LocationAugmentation:
     def begin(self, i: int, law_of: PatternLaw, log_p: FloatArray) -> None:
         """xi, eta and counts at theta: laws of the patterns, and log probabilities (B, C, D)."""
         self.laws = self.laws_at(law_of)
-        self.held = [self._slices(i, p, law) for p, (law, _) in enumerate(self.laws)]
+        self.held = [self._slices(i, p, law) for p, law in enumerate(self.laws)]
         if self.rounds:
             self._exchange(i, log_p)
 
@@ -104,34 +110,32 @@ class LocationAugmentation:
         return self.batch, self.target.shape.groups
 
     def laws_at(self, law_of: PatternLaw) -> Laws:
-        """Of every pattern, at counts as they are, with Sigma in units of u."""
+        """Of every pattern, at counts as they are."""
         result = []
         patterns = zip(self.target.patterns, self.target.targets, self.geometry, strict=True)
         for number, target, geometry in patterns:
             middle, sigma = self._in_units(number, target, *law_of(number))
-            result.append((Law.of(target, geometry, middle, sigma), sigma))
+            result.append(Law.of(target, geometry, middle, sigma))
         return result
 
     def log_factor(self, laws: Laws) -> FloatArray:
         """What the noisy moments say (B, G), xi and eta held."""
         pairs = zip(laws, self.held, strict=True)
-        return np.asarray(sum(law.log_factor(*held) for (law, _), held in pairs))
+        return np.asarray(sum(law.log_factor(*held) for law, held in pairs))
 
     def take(self, accept: BoolArray, laws: Laws) -> None:
         """Other laws for the blocks (B, G) that accept them: T and W move along."""
-        self.laws = [
-            (_chosen(accept, new, old), np.where(accept[..., None, None], sigma, was))
-            for (new, sigma), (old, was) in zip(laws, self.laws, strict=True)
-        ]
-        self.geometry = [law.geometry for law, _ in self.laws]
+        pairs = zip(laws, self.laws, strict=True)
+        self.laws = [_chosen(accept, new, old) for new, old in pairs]
+        self.geometry = [law.geometry for law in self.laws]
 
     def finish(self, i: int) -> None:
         """T and W from xi and eta, and W once more."""
-        for p, ((law, sigma), (xi, eta)) in enumerate(zip(self.laws, self.held, strict=True)):
+        for p, (law, (xi, eta)) in enumerate(zip(self.laws, self.held, strict=True)):
             used = law.target.used[..., None, None]
             cross = law.cross_at(xi)
             observed = law.observed(cross)
-            scatter = self._by_bartlett(i, p, law, observed, law.scatter_at(observed, eta), sigma)
+            scatter = self._by_bartlett(i, p, law, observed, law.scatter_at(observed, eta))
             # What is not looked at must not stray to where numbers end.
             self.cross[p] = np.where(used, cross, 0.0)
             self.scatter[p] = np.where(used, scatter, np.eye(law.target.q))
@@ -183,9 +187,7 @@ class LocationAugmentation:
                 proposal, log_p, target.counts, target.count_sd, pairs,
                 self.u_pairs[i, k, :, :, : len(pairs[0])],
             )  # fmt: skip
-        proposed = [
-            (law.with_counts(self._of(law.target, proposal)), sigma) for law, sigma in self.laws
-        ]
+        proposed = [law.with_counts(self._of(law.target, proposal)) for law in self.laws]
         ratio = difference(self.log_factor(proposed), self.log_factor(self.laws))
         accept = self.log_u[i] < ratio
         by_cell = accept[:, target.shape.group]
@@ -193,20 +195,14 @@ class LocationAugmentation:
         self.take(accept, proposed)
 
     def _by_bartlett(
-        self,
-        i: int,
-        p: int,
-        law: Law,
-        observed: FloatArray,
-        scatter: FloatArray,
-        sigma: FloatArray,
+        self, i: int, p: int, law: Law, observed: FloatArray, scatter: FloatArray
     ) -> FloatArray:
         """W once more (B, G, q, q); blocks that are not looked at stay as they are."""
         (_, fresh), (level, angle) = self.normals[p], self.uniforms[p]
         target, q = law.target, law.target.q
         used = target.used.reshape(-1) & _regular(scatter)
         noisy = NoisyScatter(
-            law.df.reshape(-1)[used], sigma.reshape(-1, q, q)[used], observed[used],
+            law.df.reshape(-1)[used], law.sigma.reshape(-1, q, q)[used], observed[used],
             target.squares_sd,
         )  # fmt: skip
         moved = scatter.copy()
@@ -228,9 +224,9 @@ class LocationAugmentation:
     def squares(self) -> list[FloatArray]:
         """W + T'G^+T (B, G, q, q) of each pattern."""
         return [
-            scatter + _explained(target.gram(self._of(target)), cross)
-            for target, scatter, cross in zip(
-                self.target.targets, self.scatter, self.cross, strict=True
+            scatter + geometry.explained(cross)
+            for geometry, scatter, cross in zip(
+                self.geometry, self.scatter, self.cross, strict=True
             )
         ]
 
@@ -254,16 +250,14 @@ class LocationAugmentation:
     ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         target, shape = self.target.targets[p], self.target.shape
         there = np.flatnonzero(shape.patterns[self.target.patterns[p]])
-        spread, counts = self.target.spread[there], self._of(target)
-        gram, used = target.gram(counts), target.used[..., None, None]
-        link = target.link
+        spread, geometry = self.target.spread[there], self.geometry[p]
+        link, used = target.link, target.used[..., None, None]
         full_cross = np.zeros((self.batch, target.groups, shape.width, shape.q))
         full_cross[..., there] = link.swapaxes(-1, -2) @ cross * spread
         full = np.zeros((self.batch, target.groups, shape.q, shape.q))
         full[..., there[:, None], there] = squares * spread[:, None] * spread
-        by_row = link.swapaxes(-1, -2) @ gram @ link
-        total = target.totals(counts) * target.used
-        return total, by_row * used, full_cross * used, full * used
+        by_row = link.swapaxes(-1, -2) @ geometry.gram @ link
+        return geometry.total * target.used, by_row * used, full_cross * used, full * used
 
 
 def _regular(scatter: FloatArray) -> BoolArray:
@@ -318,39 +312,33 @@ def _elliptical(
     uniforms (tries, B, G). A block whose tries run out stays."""
     lead = (...,) + (None,) * (now.ndim - level.ndim)
     threshold = log_factor(now) + np.log(level)
-    angle = 2.0 * np.pi * uniforms[0]
-    low, high = angle - 2.0 * np.pi, angle.copy()
     result, pending = now, np.ones(level.shape, dtype=bool)
-    for uniform in uniforms[1:]:
+    for angle in angles_of(uniforms):
         there = np.cos(angle)[lead] * now + np.sin(angle)[lead] * fresh
         inside = pending & (log_factor(there) >= threshold)
         result = np.where(inside[lead], there, result)
         pending &= ~inside
         if not pending.any():
             break
-        low, high = np.where(angle < 0, angle, low), np.where(angle < 0, high, angle)
-        angle = low + (high - low) * uniform
     return result
 
 
-def _explained(gram: FloatArray, cross: FloatArray) -> FloatArray:
-    """T'G^+T (B, G, q, q)."""
-    inverse = np.linalg.pinv(gram, rcond=1e-9, hermitian=True)
-    return np.asarray(cross.swapaxes(-1, -2) @ inverse @ cross)
+def angles_of(uniforms: FloatArray) -> FloatArray:
+    """Successive tries (t, ...) on an ellipse from uniforms (t, ...)."""
+    return np.moveaxis(shrinking_angles(np.moveaxis(uniforms, 0, -1)), -1, 0)
 
 
 def _start(
-    target: PatternTarget, counts: FloatArray, inflation: FloatArray
+    target: PatternTarget, geometry: Geometry, inflation: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """T~ shrunk as for coefficients of the size of the spread, and W with no eigenvalue too
     small, times ``inflation`` (B,); in units of u."""
-    lam, vectors = np.linalg.eigh(target.gram(counts))
-    lam = np.where(lam > 1e-9 * np.maximum(lam[..., -1:], 1e-300), lam, 0.0)
+    lam, vectors = geometry.lam, geometry.vectors
     signal = (lam * lam + lam)[..., None]
     inner = vectors.swapaxes(-1, -2) @ target.cross
     cross = vectors @ (inner * (signal / (signal + target.sigma**2)))
-    df = np.maximum(target.totals(counts) - (lam > 0).sum(-1), target.q + 1.0)
-    scatter = target.squares - _explained(target.gram(counts), cross)
+    df = np.maximum(geometry.df, target.q + 1.0)
+    scatter = target.squares - geometry.explained(cross)
     values, axes = np.linalg.eigh(scatter)
     values = np.maximum(values, LEAST_START * df[..., None]) * inflation[:, None, None]
     return cross, (axes * values[..., None, :]) @ axes.swapaxes(-1, -2)

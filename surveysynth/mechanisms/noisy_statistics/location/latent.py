@@ -77,9 +77,11 @@ class PatternTarget:
 
 @dataclass(frozen=True, repr=False)
 class Geometry:
-    """What counts say of a pattern: lam (B, G, r) and vectors (B, G, r, r) of its G, zeros for axes
-    without records, and df (B, G) of W."""
+    """What counts say of a pattern: total (B, G) records, gram G (B, G, r, r) with lam (B, G, r)
+    and vectors (B, G, r, r), zeros for axes without records, and df (B, G) of W."""
 
+    total: FloatArray
+    gram: FloatArray
     lam: FloatArray
     vectors: FloatArray
     df: FloatArray
@@ -87,17 +89,27 @@ class Geometry:
     @classmethod
     def of(cls, target: PatternTarget, counts: FloatArray) -> "Geometry":
         """For counts (B, R)."""
-        lam, vectors = np.linalg.eigh(target.gram(counts))
+        total, gram = target.totals(counts), target.gram(counts)
+        lam, vectors = np.linalg.eigh(gram)
         lam = np.where(lam > NO_SHARE * np.maximum(lam[..., -1:], 1e-300), lam, 0.0)
-        return cls(lam, vectors, target.totals(counts) - (lam > 0).sum(-1))
+        return cls(total, gram, lam, vectors, total - (lam > 0).sum(-1))
 
     def chosen(self, accept: BoolArray, other: "Geometry") -> "Geometry":
         """Of the blocks (B, G) that accept it the other one."""
         return Geometry(
+            np.where(accept, other.total, self.total),
+            np.where(accept[..., None, None], other.gram, self.gram),
             np.where(accept[..., None], other.lam, self.lam),
             np.where(accept[..., None, None], other.vectors, self.vectors),
             np.where(accept, other.df, self.df),
         )
+
+    def explained(self, cross: FloatArray) -> FloatArray:
+        """T'G^+T (B, G, q, q)."""
+        there = self.lam > 0
+        inverse = np.where(there, 1.0 / np.where(there, self.lam, 1.0), 0.0)
+        inner = self.vectors.swapaxes(-1, -2) @ cross
+        return np.asarray((inner * inverse[..., None]).swapaxes(-1, -2) @ inner)
 
 
 @dataclass(frozen=True, repr=False)
@@ -168,17 +180,10 @@ class Law:
         white = np.where(there, inner / np.where(there, self.sd, 1.0), fresh)
         return np.asarray(self.geometry.vectors @ white @ self.turn.swapaxes(-1, -2))
 
-    def explained(self, cross: FloatArray) -> FloatArray:
-        """T'G^+T (B, G, q, q)."""
-        there = self.geometry.lam > 0
-        inverse = np.where(there, 1.0 / np.where(there, self.geometry.lam, 1.0), 0.0)
-        inner = self.geometry.vectors.swapaxes(-1, -2) @ cross
-        return np.asarray((inner * inverse[..., None]).swapaxes(-1, -2) @ inner)
-
     def observed(self, cross: FloatArray) -> FloatArray:
         """Q~ - T'G^+T, one problem after another (B G, q, q)."""
         q = self.target.q
-        return (self.target.squares - self.explained(cross)).reshape(-1, q, q)
+        return (self.target.squares - self.geometry.explained(cross)).reshape(-1, q, q)
 
     def scatter_at(self, observed: FloatArray, eta: FloatArray) -> FloatArray:
         """W (B G, q, q) for eta (B G, q(q+1)/2)."""

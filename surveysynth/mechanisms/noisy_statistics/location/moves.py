@@ -14,6 +14,7 @@ from surveysynth.mechanisms.noisy_statistics.location.augmentation import (
     Laws,
     LocationAugmentation,
     PatternLaw,
+    angles_of,
     difference,
 )
 from surveysynth.mechanisms.noisy_statistics.location.reference import Normals, Reference
@@ -66,10 +67,8 @@ class Moves:
         near = self.reference.normals()
         centred, fresh = now - near.mean, near.deviation(self.n_turn[i])
         threshold = self._value(now, self.data.laws, near) + np.log(self.u_level[i])
-        angle = 2.0 * np.pi * self.u_angle[i, 0]
-        low, high = angle - 2.0 * np.pi, angle.copy()
         pending, result = np.ones(self.batch, dtype=bool), now
-        for uniform in self.u_angle[i, 1:]:
+        for angle in angles_of(self.u_angle[i]):
             moved = np.cos(angle)[:, None] * centred + np.sin(angle)[:, None] * fresh
             core = near.mean + moved
             self._assign(core)
@@ -80,8 +79,6 @@ class Moves:
             pending = pending & ~inside
             if not pending.any():
                 break
-            low, high = np.where(angle < 0, angle, low), np.where(angle < 0, high, angle)
-            angle = low + (high - low) * uniform
         self._assign(result)
 
     def _assign(self, core: FloatArray) -> None:
