@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 EPSILON, DELTA = 10.8, 1e-6
 #: Of fits: many short chains cost less than few long ones of as many draws.
 PLAN = SamplingPlan(8, 100, 100)
+#: Of effects of PSUs and of mixtures, which mix more slowly.
+LONGER = MappingProxyType({"plan": SamplingPlan(8, 150, 200)})
 #: Records of a PSU, about.
 PSU_SIZE = 12
 SALARY = Outcome("salary")
@@ -122,7 +124,7 @@ LOCAL = Outcome("local_salary")
 EXAMPLES = (
     Example("fbs", "fbs"),
     Example("fbs, two outcomes", "fbs", (SALARY, BONUS)),
-    Example("fbs, clustered", "fbs", (LOCAL,), _local()),
+    Example("fbs, clustered", "fbs", (LOCAL,), _local(), LONGER),
     Example("fbs, kinds of outcomes", "fbs", KINDS),
     Example("fbs, public weights", "fbs", (SALARY,), PUBLIC),
     Example("fbs, epsilon 4", "fbs", settings={"epsilon": 4.0}),
@@ -131,12 +133,12 @@ EXAMPLES = (
     Example("fbs, count-based risk", "fbs", settings={"risk": "count"}),
     Example("fbs, scalar weights", "fbs", settings={"risk": "scalar"}),
     Example("fbp", "fbp"),
-    Example("fbp, clustered", "fbp", (LOCAL,), _local()),
+    Example("fbp, clustered", "fbp", (LOCAL,), _local(), LONGER),
     Example("fbp, amounts with zeros", "fbp", (BENEFIT,)),
     Example("normal", "normal"),
     Example("poisson", "poisson", (PAPERS,)),
     Example("negative_binomial", "negative_binomial", (PAPERS,)),
-    Example("normal_mixture", "normal_mixture"),
+    Example("normal_mixture", "normal_mixture", settings=LONGER),
     Example("fbs, noisy statistics", "fbs", noisy=True),
     Example("fbs, two outcomes, noisy statistics", "fbs", (SALARY, BONUS), noisy=True),
     Example("fbs, clustered, noisy statistics", "fbs", (LOCAL,), _local(), noisy=True,

@@ -53,14 +53,14 @@ CHANGES = (
 IN_TURNS = (Change(4.0, turns=True), Change(-8.0, 50.0, turns=True))
 RECODED = (Change(recode=True), Change(factor=50.0, recode=True), Change(8.0, 0.02, recode=True))
 #: The worst of them in most settings, for a quick look.
-FEW = (Change(2.0), Change(-4.0), Change(factor=50.0), Change(factor=0.02), Change(-8.0, 50.0))
+FEW = (Change(2.0), Change(factor=50.0), Change(factor=0.02), Change(-8.0, 50.0))
 
 
 def changes_for(design: PublicDesign, *, few: bool = False) -> tuple[Change, ...]:
     """Those that mean something in a design, none twice."""
     chosen = FEW if few else CHANGES
     if sum(each.is_amount for each in design.outcomes) > 1:
-        chosen += IN_TURNS
+        chosen += IN_TURNS[1:] if few else IN_TURNS
     if any(each.is_discrete for each in design.outcomes):
         chosen += RECODED[:1] if few else RECODED
     if design.weight_name is None:
