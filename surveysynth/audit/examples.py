@@ -117,7 +117,9 @@ def _local(psu: str = "school") -> dict[str, Any]:
     return {"psu": psu, "lonely_psu": "adjust"}
 
 
-PUBLIC = {"weight": "design_weight", "weights": "public"}
+PUBLIC = MappingProxyType({"weight": "design_weight", "weights": "public"})
+#: Two columns of X in the place of nine: what counts is records per coefficient.
+GENDER = MappingProxyType({"strata": None, "by": ("gender",), "predictors": "gender"})
 LOCAL = Outcome("local_salary")
 
 #: Every model and mechanism, with what else changes the arithmetic.
@@ -127,12 +129,14 @@ EXAMPLES = (
     Example("fbs, clustered", "fbs", (LOCAL,), _local(), LONGER),
     Example("fbs, kinds of outcomes", "fbs", KINDS),
     Example("fbs, public weights", "fbs", (SALARY,), PUBLIC),
+    Example("fbs, by gender alone", "fbs", survey=GENDER),
     Example("fbs, epsilon 4", "fbs", settings={"epsilon": 4.0}),
     Example("fbs, papers' origin", "fbs", settings={"origin": "density"}),
     Example("fbs, linear weights", "fbs", settings={"weights": "linear"}),
     Example("fbs, count-based risk", "fbs", settings={"risk": "count"}),
     Example("fbs, scalar weights", "fbs", settings={"risk": "scalar"}),
     Example("fbp", "fbp"),
+    Example("fbp, by gender alone", "fbp", survey=GENDER),
     Example("fbp, clustered", "fbp", (LOCAL,), _local(), LONGER),
     Example("fbp, amounts with zeros", "fbp", (BENEFIT,)),
     Example("normal", "normal"),

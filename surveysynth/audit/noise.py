@@ -102,7 +102,7 @@ def published(
     made = mechanism.release_statistics(model, design, confidential, settings, source)
     numbers: list[float] = []
     words: list[Any] = []
-    _flatten(made.to_dict(), numbers, words)
+    flatten(made.to_dict(), numbers, words)
     return Published(np.array(numbers), made.rho, tuple(words))
 
 
@@ -130,16 +130,16 @@ def noise_of(
     return NoiseOf(sd, copy)
 
 
-def _flatten(value: Any, numbers: list[float], words: list[Any]) -> None:
+def flatten(value: Any, numbers: list[float], words: list[Any]) -> None:
     """Numbers of nested dictionaries and lists in order, and all else."""
     if isinstance(value, Mapping):
         for key, each in value.items():
             words.append(key)
-            _flatten(each, numbers, words)
+            flatten(each, numbers, words)
     elif isinstance(value, list | tuple):
         words.append(len(value))
         for each in value:
-            _flatten(each, numbers, words)
+            flatten(each, numbers, words)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         numbers.append(float(value))
     else:
@@ -217,7 +217,7 @@ def _total(model: Model, case: Case, settings: NoisySettings) -> dict[str, Any]:
                     model, design, confidential, settings, SystemNoise()
                 )
                 numbers: list[float] = []
-                _flatten(made.to_dict(), numbers, [])
+                flatten(made.to_dict(), numbers, [])
                 if not np.isfinite(numbers).all():
                     failed.append(f"{name}: a number that is not finite")
             except Exception as error:  # whatever it is, it tells of the data

@@ -5,7 +5,7 @@ data, are each database's own. With common random numbers two fits differ by the
 release draws fresh ones, and what Monte Carlo error adds then is measured beside.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,12 +55,15 @@ def posterior_lines(
     case: Case, changes: Sequence[Change], seed: int, *, fresh: bool = False
 ) -> Iterator[Line]:
     """A line a replacement; with ``fresh`` also lines of fits with random numbers of their own."""
-    settings, survey = own_settings(case.mechanism.settings), case.survey
-    head = head_of(case)
+    settings, head = own_settings(case.mechanism.settings), head_of(case)
     try:
-        model = case.model.of(survey.design)
-        require(model, survey.design)
+        case = prepared(case)
+        model = case.model.of(case.survey.design)
+        require(model, case.survey.design)
         model.prepare()
+    except RefusedError as error:
+        yield replace(head, verdict="refused", reason=str(error))
+        return
     except InputError as error:
         yield replace(head, reason=str(error))
         return
@@ -75,6 +78,16 @@ def posterior_lines(
         worst = sorted(found, key=lambda each: each[0].ratio or 0.0, reverse=True)[:FRESH]
         for line in _fresh(model, case, settings, worst, seed):
             yield replace(head, **line)
+
+
+def prepared(case: Case) -> Case:
+    """The case as the mechanism takes it: it may have a public rule for designs that it could not
+    protect as they are, which pools or raises ``RefusedError``."""
+    rule: Callable[[PublicDesign], PublicDesign] | None
+    rule = getattr(case.mechanism, "prepared", None)
+    if rule is None:
+        return case
+    return replace(case, survey=replace(case.survey, design=rule(case.survey.design)))
 
 
 def _lines(
