@@ -86,31 +86,32 @@ def most_provable(runs: int, *, delta: float = 0.0, level: float = LEVEL) -> flo
 
 
 def proven(first: FloatArray, second: FloatArray, *, delta: float = 0.0) -> Proven:
-    """What statistics (R,) of runs on the one database and (R,) on the other prove: thresholds and
-    the side are chosen on the first halves, the bound is of the second halves."""
+    """What statistics (R,) of runs on the one database and (R,) on the other prove: the threshold,
+    the side of it and the database that hits are of are chosen on the first halves, the bound is
+    of the second halves."""
     half = min(first.size, second.size) // 2
-    best, chosen = -1.0, (1.0, math.inf)
-    for sign in (1.0, -1.0):
-        # Under -1 the sides change places.
-        own, other = _sides(first[:half], second[:half], sign)
-        thresholds = np.unique(np.concatenate([own, other]))
+    best, chosen = -1.0, (0, math.inf)
+    for event, (own, other) in enumerate(_events(first[:half], second[:half])):
+        values = np.unique(np.concatenate([own, other]))
+        thresholds = 0.5 * (values + np.append(values[1:], values[-1]))
         hits = (own[:, None] > thresholds).sum(0)
         alarms = (other[:, None] > thresholds).sum(0)
         found = _bounds(hits, alarms, half, delta, LEVEL)
-        at = int(np.argmax(found))
+        # Of thresholds that are alike the one in the middle, far from both databases' runs.
+        alike = np.flatnonzero(found == found.max())
+        at = int(alike[alike.size // 2])
         if found[at] > best:
-            best, chosen = float(found[at]), (sign, float(thresholds[at]))
-    sign, threshold = chosen
-    own, other = _sides(first[half : 2 * half], second[half : 2 * half], sign)
+            best, chosen = float(found[at]), (event, float(thresholds[at]))
+    event, threshold = chosen
+    own, other = _events(first[half : 2 * half], second[half : 2 * half])[event]
     hits_, alarms_ = int((own > threshold).sum()), int((other > threshold).sum())
     bound = lower_bound(hits_, alarms_, half, delta=delta)
     return Proven(bound, hits_, alarms_, half, delta)
 
 
-def _sides(
-    first: FloatArray, second: FloatArray, sign: float
-) -> tuple[FloatArray, FloatArray]:
-    return (first, second) if sign > 0 else (-second, -first)
+def _events(first: FloatArray, second: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
+    """Statistics of which the first is beyond a threshold where the event is a hit."""
+    return [(first, second), (-second, -first), (-first, -second), (second, first)]
 
 
 def holm(p_values: Sequence[float] | Mapping[str, float]) -> list[float]:
