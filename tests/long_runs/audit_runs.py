@@ -4,7 +4,7 @@ tests.long_runs.audit_runs``.
 Layer A, ``replacements``: databases that differ in one record, each through the whole mechanism;
 the log ratio of the two posteriors, or the distance of the exact statistics, over what is stated.
 All changes at 1,000 records of FBS, the worst few in all else and at 300 and 10,355 records
-(``--all``: all of them everywhere, some hours). Layer B, ``attacks``: thousands of
+(``--all``: all of them everywhere, some hours). Layer B, ``attacks``: hundreds to thousands of
 releases of either database of a pair, and how much of epsilon an attacker can prove who knows
 everything but which of both it was; with controls that must be found out. About half an hour of
 processor time; the results are ``golden/audit_replacements.csv`` and ``golden/audit.json``, which
@@ -21,7 +21,7 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import argparse  # noqa: E402
 import json  # noqa: E402
 import time  # noqa: E402
-from collections.abc import Collection, Iterator, Sequence  # noqa: E402
+from collections.abc import Callable, Collection, Iterator, Sequence  # noqa: E402
 from dataclasses import replace  # noqa: E402
 from datetime import UTC, datetime  # noqa: E402
 from pathlib import Path  # noqa: E402
@@ -33,7 +33,7 @@ import pandas as pd  # noqa: E402
 from surveysynth._support.types import FloatArray  # noqa: E402
 from surveysynth.audit.attack import Proven, holm, most_provable, proven  # noqa: E402
 from surveysynth.audit.cases import examples, lines_of  # noqa: E402
-from surveysynth.audit.examples import EXAMPLES, PLAN  # noqa: E402
+from surveysynth.audit.examples import EXAMPLES  # noqa: E402
 from surveysynth.audit.lines import Line, frame_of  # noqa: E402
 from surveysynth.audit.neighbours import Change, changed, places  # noqa: E402
 from surveysynth.audit.noise import flatten, noise_of, published  # noqa: E402
@@ -54,6 +54,7 @@ from surveysynth.mechanisms.pseudo_posterior.run import run_batch  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
+from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
 
 FOLDER = Path(__file__).parents[1] / "golden"
 REPLACEMENTS, ATTACKS = FOLDER / "audit_replacements.csv", FOLDER / "audit.json"
@@ -103,7 +104,9 @@ def write_replacements(
 
 #: Of the attacks: records, epsilon and delta as stated, runs on either database.
 N, STATED, DELTA = 150, 3.3, 1e-6
-RUNS = {"pseudo_posterior": 400, "noisy_statistics": 2000}
+RUNS = {"pseudo_posterior": 260, "noisy_statistics": 2000}
+#: Of the fits, which are small.
+SHORT = SamplingPlan(8, 60, 60)
 #: Databases of a batch.
 BATCH = 100
 FAR = Change(8.0, 50.0)
@@ -114,7 +117,7 @@ def attack_posterior(protected: bool, runs: int, rng: np.random.Generator) -> Pr
     every record keeps its whole weight, and epsilon is claimed all the same."""
     case = next(each for each in EXAMPLES if each.name == "fbs, by gender alone").case(N, SEED)
     settings = MechanismSettings(
-        epsilon=STATED, m=1, plan=PLAN, risk="lipschitz" if protected else "none"
+        epsilon=STATED, m=1, plan=SHORT, risk="lipschitz" if protected else "none"
     )
     case = prepared(replace(case, mechanism=PseudoPosterior(settings)))
     model, survey = case.model, case.survey
@@ -199,33 +202,35 @@ def flat(given: dict[str, Any]) -> list[float]:
     return numbers
 
 
-def attacks() -> list[dict[str, Any]]:
-    """Every attack with its bound; controls must be found out, a fixed output tells nothing."""
+def attacks() -> Iterator[list[dict[str, Any]]]:
+    """Every attack with its bound, with all before it; controls must be found out, a fixed output
+    tells nothing."""
     rng = np.random.default_rng(SEED)
     posterior, noise = RUNS["pseudo_posterior"], RUNS["noisy_statistics"]
-    made = {
-        ("pseudo_posterior", ""): lambda: attack_posterior(True, posterior, rng),
-        ("pseudo_posterior", "no protection"): lambda: attack_posterior(False, posterior, rng),
+    made: dict[tuple[str, str], Callable[[], Proven]] = {
         ("noisy_statistics", ""): lambda: attack_noise(1.0, noise),
         ("noisy_statistics", "noise / 3"): lambda: attack_noise(3.0, noise),
+        ("pseudo_posterior", "no protection"): lambda: attack_posterior(False, posterior, rng),
+        ("pseudo_posterior", ""): lambda: attack_posterior(True, posterior, rng),
         ("", "a fixed output"): lambda: proven(np.zeros(noise), np.zeros(noise)),
     }
     rows: list[dict[str, Any]] = []
     for (mechanism, control), attack in made.items():
         start = time.process_time()
         found = attack()
+        seconds = round(time.process_time() - start)
+        most = most_provable(2 * found.runs, delta=found.delta)
         rows.append({
             "mechanism": mechanism, "control": control, "stated": STATED, "delta": found.delta,
             "runs": 2 * found.runs, "proven": round(found.epsilon, 4), "hits": found.hits,
-            "alarms": found.alarms, "most_provable": round(
-                most_provable(2 * found.runs, delta=found.delta), 4),
-            "p_value": found.p_value(STATED), "seconds": round(time.process_time() - start),
+            "alarms": found.alarms, "most_provable": round(most, 4),
+            "p_value": found.p_value(STATED), "seconds": seconds,
         })  # fmt: skip
         print(rows[-1], flush=True)
-    for row, adjusted in zip(rows, holm([row["p_value"] for row in rows]), strict=True):
-        row["adjusted_p_value"] = float(f"{adjusted:.3g}")
-        row["p_value"] = float(f"{row['p_value']:.3g}")
-    return rows
+        adjusted = holm([row["p_value"] for row in rows])
+        yield [
+            {**row, "adjusted_p_value": p} for row, p in zip(rows, adjusted, strict=True)
+        ]
 
 
 def write_facts(path: Path, **parts: Any) -> None:
@@ -258,7 +263,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_replacements(out, sizes, given.case, thorough=given.all, missing=given.missing)
         write_facts(given.folder / ATTACKS.name, replacements_made_on=today())
     if "attacks" in parts:
-        write_facts(given.folder / ATTACKS.name, n=N, attacks=attacks(), attacks_made_on=today())
+        for rows in attacks():
+            write_facts(given.folder / ATTACKS.name, n=N, attacks=rows, attacks_made_on=today())
 
 
 if __name__ == "__main__":
