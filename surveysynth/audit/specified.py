@@ -11,9 +11,9 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray
 from surveysynth.audit.lines import Case
-from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.mechanisms.pseudo_posterior.feasibility import SPREADS
+from surveysynth.models import get_model
 from surveysynth.models.base import Model, require
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey
@@ -28,8 +28,7 @@ SPREAD = sorted(SPREADS)[len(SPREADS) // 2]
 def specified_case(spec: "Spec", seed: int) -> Case:
     """The specification's own model and mechanism, on a simulated survey of its design.
 
-    Raises ``InputError`` for public columns or settings that a release could not take, and for a
-    model that gives no guess of its parameters to simulate from.
+    Raises ``InputError`` for public columns or settings that a release could not take.
     """
     from surveysynth.spec.build import engine_of, mechanism_of, model_of, read_design
 
@@ -53,14 +52,14 @@ def _spread(spec: "Spec") -> float:
 def _guessed(
     model: Model, design: PublicDesign, spread: float, rng: np.random.Generator
 ) -> Confidential:
-    """A dataset from the model's own guess, as ``surveysynth check`` uses it."""
+    """A dataset from the model's own guess, as ``surveysynth check`` uses it; from that of FBS
+    where it has none, as programs of the caller's own."""
     require(model, design)
     theta = model.prior_guess(design, spread)
     if theta is None:
-        raise InputError(
-            f"The model {model.name!r} gives no guess of its parameters, so that no survey can be "
-            "simulated from public inputs: give the audit a model of the package."
-        )
+        model = get_model("fbs").of(design)
+        theta = model.prior_guess(design, spread)
+    assert theta is not None  # FBS has one for any design
     simulated = model.simulate(theta, design, rng, "sample")
     weight = None if design.weight_name is None else model.drawn_weight(design, simulated)
     return Confidential(simulated.outcomes(design), weight)
