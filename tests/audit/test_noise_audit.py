@@ -25,9 +25,14 @@ def lines(name, n=300):
     return list(noise_lines(case, changes_for(case.survey.design), 1))
 
 
-@pytest.mark.parametrize("name", NOISY)
-def test_no_record_moves_farther_than_stated(name):
-    found = lines(name)
+#: Every case with few records, and of the larger sizes those that take no longer.
+SIZED = [*((name, 300) for name in NOISY), ("fbp, noisy statistics", 1000),
+         ("fbs, noisy statistics", 10_355)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "n"), SIZED)
+def test_no_record_moves_farther_than_stated(name, n):
+    found = lines(name, n)
     assert {line.verdict for line in found} == {"holds"}
     assert found[-1].reason == "answers on 4 surveys of extreme values"
     ratios = [line.ratio for line in found[:-1]]

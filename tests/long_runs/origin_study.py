@@ -27,11 +27,14 @@ from typing import Any, get_args  # noqa: E402
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
-from surveysynth._support.types import FloatArray, IntArray, Theta  # noqa: E402
-from surveysynth.audit.neighbours import CHANGES, changed, places  # noqa: E402
-from surveysynth.audit.posterior import Alike, compared, databases  # noqa: E402
+from surveysynth._support.types import FloatArray, Theta  # noqa: E402
+from surveysynth.audit import neighbours  # noqa: E402
+from surveysynth.audit.neighbours import CHANGES, Change  # noqa: E402
+from surveysynth.audit.posterior import Alike, databases  # noqa: E402
+from surveysynth.audit.ratio import Side  # noqa: E402
+from surveysynth.audit.ratio import log_ratios as ratios_of_posteriors  # noqa: E402
 from surveysynth.inference.debias import debias_many  # noqa: E402
-from surveysynth.mechanisms.pseudo_posterior.fit import Database  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit, Database  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.run import run_batch  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import (  # noqa: E402
     MechanismSettings,
@@ -146,6 +149,22 @@ def mean_risk_weights(study: CoverageStudy, model: str) -> list[float]:
 # --- one record replaced ----------------------------------------------------------------------
 
 
+def changed(survey: Survey, record: int, change: Change) -> Confidential:
+    """The survey's confidential half with one record replaced; an outcome without a transform is a
+    count."""
+    count = survey.design.transforms[0].kind == "identity"
+    return neighbours.changed(survey, np.array([record]), change, count=count)
+
+
+def largest_log_ratio(
+    model: Model, one: tuple[Any, ConfidentialFit], other: tuple[Any, ConfidentialFit]
+) -> float:
+    """max over draws of both of |log xi(theta | D) - log xi(theta | D')|, of parameters and effects
+    of PSUs together; each side (records, fit)."""
+    sides = [Side(records, fit.risk_weights, fit.theta) for records, fit in (one, other)]
+    return ratios_of_posteriors(model, *sides, jointly=True).largest
+
+
 @dataclass(frozen=True)
 class Neighbours:
     """A model, samples of n records, and whether all fits have the same random numbers."""
@@ -198,8 +217,8 @@ def one_record(case: Neighbours) -> Iterator[dict[str, Any]]:
         alphas, refused = [], 0
         for sample in range(case.samples):
             survey = case.survey(sample)
-            for where, records in places(survey).items():
-                pairs = log_ratios(model, survey, records, case.alike, origin)
+            for where, (record,) in neighbours.places(survey).items():
+                pairs = log_ratios(model, survey, record, case.alike, origin)
                 for name, ratio in pairs.items():
                     if ratio is None:
                         refused += 1
@@ -221,23 +240,22 @@ def one_record(case: Neighbours) -> Iterator[dict[str, Any]]:
 
 
 def log_ratios(
-    model: Model, survey: Survey, records: IntArray, alike: bool, origin: Origin
+    model: Model, survey: Survey, record: int, alike: bool, origin: Origin
 ) -> dict[str, float | None]:
     """Of each change the largest log ratio over 2 x the bound of a draw; None where a run was
     refused."""
-    count = model.name in ("poisson", "negative_binomial")
-    halves = [survey.confidential]
-    halves += [changed(survey, records, change, count=count) for change in CHANGES]
-    given, settings = databases(model, survey.design, halves), settings_of(origin)
-    rng = Alike(SEED) if alike else np.random.default_rng(SEED)
-    base, *results = run_batch(model, given, settings, rng)
-    if not isinstance(base, tuple):
+    halves = [survey.confidential, *(changed(survey, record, change) for change in CHANGES)]
+    given, rng = databases(model, survey.design, halves), np.random.default_rng(SEED)
+    results = run_batch(model, given, settings_of(origin), Alike(SEED) if alike else rng)
+    if not isinstance(results[0], tuple):
         return {"": None}
+    base = given[0].records, results[0][1]
     found: dict[str, float | None] = {"mean_risk_weight": float(base[1].risk_weights.mean())}
-    for change, each, result in zip(CHANGES, given[1:], results, strict=True):
-        found[change.name] = compared(model, settings, (given[0], base), (each, result)).get(
-            "ratio"
-        )
+    for change, each, result in zip(CHANGES, given[1:], results[1:], strict=True):
+        found[change.name] = None
+        if isinstance(result, tuple):
+            largest = largest_log_ratio(model, base, (each.records, result[1]))
+            found[change.name] = largest / (2.0 * BOUND)
     return found
 
 
