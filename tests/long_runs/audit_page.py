@@ -21,7 +21,8 @@ def replacements_table(table: pd.DataFrame) -> str:
     """The largest ratio of each case and size; bold above 1."""
     head = ["Case", *(f"n = {n:,}" for n in SIZES), "Fresh random numbers", "Beyond"]
     rows = [head, ["---"] * len(head)]
-    for case, own in table.groupby("case", sort=True):
+    table = table.sort_values(["mechanism", "case"], ascending=[False, True], kind="stable")
+    for case, own in table.groupby("case", sort=False):
         sizes = {n: own[own["n"] == n] for n in SIZES}
         common = (part[part["random_numbers"] != "fresh"] for part in sizes.values())
         fresh = own[own["random_numbers"] == "fresh"]["ratio"]
