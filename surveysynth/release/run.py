@@ -23,6 +23,7 @@ from surveysynth.release.folder.bundle import (
 from surveysynth.release.folder.drawn import DrawnNoise, purpose_of
 from surveysynth.release.folder.ledger import LedgerEntry, LedgerSummary, file_sha256, summarise
 from surveysynth.release.folder.microdata import public_order
+from surveysynth.release.rare_levels import rare_level_warnings, rare_levels
 from surveysynth.release.tables.making import estimates_for, release_tables
 from surveysynth.release.tables.table import ReleaseTable
 from surveysynth.survey.outcome import needs_general_form
@@ -188,7 +189,8 @@ def release(
             raise type(error)(f"{error} {drawn.advice}") from None
         raise
     summary = summarise(entries, entry.data_sha256)
-    return ReleaseResult(plan.out, plan.confidential, tables, facts.warnings, summary, adequacy)
+    warnings = (*facts.warnings, *rare_level_warnings(rare_levels(spec, survey.design)))
+    return ReleaseResult(plan.out, plan.confidential, tables, warnings, summary, adequacy)
 
 
 def _compile(model: "Model", say: Progress) -> None:

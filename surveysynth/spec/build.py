@@ -106,9 +106,10 @@ def read_design(spec: "Spec") -> "PublicDesign":
 
 def _open(spec: "Spec") -> "tuple[Table, Roles]":
     """The data file, and the part of each of its columns."""
-    from surveysynth._support.messages import nearest, raise_problems
+    from surveysynth._support.messages import raise_problems
     from surveysynth.survey.checks import check_roles
     from surveysynth.survey.files import open_table
+    from surveysynth.survey.header import missing_column
     from surveysynth.survey.survey import make_roles
 
     if spec.study is not None:
@@ -126,7 +127,7 @@ def _open(spec: "Spec") -> "tuple[Table, Roles]":
     raise_problems(
         source,
         [
-            f"labels.{name}: there is no column {name!r}.{nearest(name, table.columns)}"
+            f"labels.{name}: {missing_column(name, table.columns, roles.needed)}"
             for name in spec.labels
             if name not in table.columns
         ],

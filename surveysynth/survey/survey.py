@@ -28,6 +28,7 @@ from surveysynth.survey.determined import (
     check_not_determined,
     check_not_determined_within,
 )
+from surveysynth.survey.header import repeated_positions
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.public_design import (
     PublicDesign,
@@ -273,10 +274,9 @@ class Survey:
 def _column_names(frame: Any, source: str) -> tuple[str, ...]:
     if not isinstance(frame, pd.DataFrame):
         raise InputError(f"{source}: expected a pandas DataFrame, got {type(frame).__name__}.")
-    names = [str(name) for name in frame.columns]
-    repeated = sorted({name for name in names if name.strip() and names.count(name) > 1})
+    repeated = repeated_positions([str(name) for name in frame.columns])
     if repeated:
-        raise InputError(f"{source}: the column name {repeated[0]!r} occurs more than once.")
+        raise InputError(f"{source}: {repeated} have the same name.")
     return tuple(name for name in frame.columns if isinstance(name, str))
 
 
