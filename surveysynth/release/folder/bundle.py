@@ -22,7 +22,8 @@ EARLIER = "earlier_runs"
 #: Noisy numbers of runs that were not released (``drawn``).
 DRAWN = "drawn_noise"
 PARTIAL_LEDGER = f".{LEDGER_NAME}.partial"
-PRIVATE_MODE = 0o700
+#: Of confidential folders, and of the files in them.
+PRIVATE_MODE, PRIVATE_FILE_MODE = 0o700, 0o600
 
 REALISED_NAME = "realised.json"
 RECORDS_STEM = "records"
@@ -234,6 +235,7 @@ def publish_folder(
         everything = merge(read_ledger(target / LEDGER_NAME), entries)
         text = "".join(each.line() for each in everything)
         (folder / LEDGER_NAME).write_text(text, encoding="utf-8")
+        make_private(folder)
         _flush(folder)
         _swap([(folder, target)])
     return everything
@@ -260,6 +262,7 @@ def publish(plan: BundlePlan, staging: Staging, entry: LedgerEntry) -> list[Ledg
             _keep_drawn(folder, staging.confidential, released=entry.run)
         ledger = staging.confidential / LEDGER_NAME
         ledger.write_text("".join(each.line() for each in entries), encoding="utf-8")
+        make_private(staging.confidential)
         out = staging.release.parent
         moves = [(out, plan.out)]
         if not plan.confidential_inside:
@@ -268,6 +271,15 @@ def publish(plan: BundlePlan, staging: Staging, entry: LedgerEntry) -> list[Ledg
             _flush(new)
         _swap(moves)
     return entries
+
+
+def make_private(folder: Path) -> None:
+    """Only this user may enter a folder and read what is in it, that of earlier versions too: a
+    copy of it elsewhere keeps the modes."""
+    for root, _, names in os.walk(folder):
+        os.chmod(root, PRIVATE_MODE)
+        for name in names:
+            os.chmod(Path(root) / name, PRIVATE_FILE_MODE)
 
 
 @contextmanager
