@@ -20,6 +20,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from surveysynth._support.messages import records
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError
 from surveysynth.survey.header import repeated_positions
 
@@ -73,7 +74,7 @@ def _check_names(columns: Sequence[str], name: str) -> None:
 
 
 @dataclass(frozen=True)
-class _Csv:
+class _Csv(Unpickled):
     name: str
     content: bytes = field(repr=False)
     columns: tuple[str, ...]
@@ -209,7 +210,7 @@ def _check_quotes(content: bytes, name: str) -> None:
 
 
 @dataclass(frozen=True)
-class _Parquet:
+class _Parquet(Unpickled):
     name: str
     content: bytes = field(repr=False)
     columns: tuple[str, ...]

@@ -6,12 +6,13 @@ takes only a ``PublicDesign`` cannot publish one (methods 1).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError
 from surveysynth.survey.arguments import (
     check_design_effect,
@@ -43,7 +44,7 @@ __all__ = ["Confidential", "PublicDesign", "Survey", "make_roles", "public_desig
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Confidential:
+class Confidential(Unpickled):
     """What no release may show: outcomes and, unless they are public, sampling weights.
 
     Its text shows sizes only, and it refuses to be pickled, so that it lands in no log and no file
@@ -75,9 +76,6 @@ class Confidential:
         n, p = self.outcome.shape
         weight = "none" if self.sampling_weight is None else f"{n} values"
         return f"Confidential(outcome: {n} x {p} values, sampling_weight: {weight})"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("Confidential holds confidential values and is not pickled or copied.")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

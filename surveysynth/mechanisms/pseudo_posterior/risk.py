@@ -14,6 +14,7 @@ import pandas as pd
 
 from surveysynth._support.messages import listing, nearest, records
 from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior import isolation
 from surveysynth.mechanisms.pseudo_posterior.weights import relative
@@ -22,7 +23,7 @@ RiskName = Literal["lipschitz", "count", "pairwise", "scalar", "none"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RiskData:
+class RiskData(Unpickled):
     """What a measure may look at: outcome (n, p) in original units; lipschitz f_i (n,) of the
     unweighted fit; frame: the n rows of public columns. Confidential but for the frame."""
 

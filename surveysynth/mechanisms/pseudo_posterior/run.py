@@ -18,6 +18,7 @@ from surveysynth._support.types import (
     IntArray,
     Theta,
 )
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.base import PrivateDraws, Progress
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit, Database
@@ -70,7 +71,7 @@ SIMULATED_STRIDE = 1.5
 
 
 @dataclass(frozen=True, repr=False)
-class _Fit:
+class _Fit(Unpickled):
     """One weighted fit: draws (chains, draws), which of them are kept, extremes, bounds."""
 
     theta: Theta
@@ -88,7 +89,7 @@ class _Fit:
         }
 
 
-class _Run:
+class _Run(Unpickled):
     """The search of one database: what it wants fitted, the fits so far, and how it ended."""
 
     def __init__(

@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth.errors import InputError
-from surveysynth.release.folder.bundle import DRAWN, PRIVATE_FILE_MODE, PRIVATE_MODE, BundlePlan, locked
+from surveysynth.release.folder.bundle import (
+    DRAWN,
+    PRIVATE_FILE_MODE,
+    PRIVATE_MODE,
+    BundlePlan,
+    locked,
+)
 from surveysynth.release.folder.ledger import LEDGER_NAME, LedgerEntry, merge, read_ledger
 
 if TYPE_CHECKING:
