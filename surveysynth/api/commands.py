@@ -33,7 +33,8 @@ class CheckResult:
     --------
     >>> import surveysynth as ss
     >>> from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
-    >>> ss.CheckResult(("100 records",), FeasibilityReport(ss.MechanismSettings(), ())).feasible
+    >>> report = FeasibilityReport(ss.MechanismSettings(epsilon=10.8), ())
+    >>> ss.CheckResult(("100 records",), report).feasible
     True
     """
 

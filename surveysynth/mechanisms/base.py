@@ -62,7 +62,8 @@ class PrivateDraws:
     --------
     >>> import numpy as np
     >>> import surveysynth as ss
-    >>> draws = ss.PrivateDraws("fbs", {"beta": np.ones((3, 2))}, ss.MechanismSettings(m=3))
+    >>> settings = ss.MechanismSettings(epsilon=10.8, m=3)
+    >>> draws = ss.PrivateDraws("fbs", {"beta": np.ones((3, 2))}, settings)
     >>> draws.draw(0)
     {'beta': array([1., 1.])}
     """

@@ -286,7 +286,7 @@ def paper_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
     stream = np.random.SeedSequence(seed, spawn_key=(_POPULATION,))
     population = paper_population(np.random.default_rng(stream))
     strict = StrictSettings(PAPER_DECLARED)
-    settings = MechanismSettings(origin="density")
+    settings = MechanismSettings(epsilon=10.8, origin="density")
     given = {"strict": strict, "settings": settings, **changes}
     return CoverageStudy(population, seed=seed, **given)
 

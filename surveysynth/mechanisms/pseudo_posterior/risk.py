@@ -69,7 +69,7 @@ class Lipschitz:
     Examples
     --------
     >>> import surveysynth as ss
-    >>> ss.MechanismSettings(risk=ss.Lipschitz()).weights
+    >>> ss.MechanismSettings(epsilon=10.8, risk=ss.Lipschitz()).weights
     'fixed_point'
     """
 
@@ -115,7 +115,7 @@ class CountBased:
     Examples
     --------
     >>> import surveysynth as ss
-    >>> ss.MechanismSettings(risk=ss.CountBased(0.1, pattern=("field",))).weights
+    >>> ss.MechanismSettings(epsilon=10.8, risk=ss.CountBased(0.1, pattern=("field",))).weights
     'linear'
     """
 
@@ -218,7 +218,7 @@ class Scalar:
     Examples
     --------
     >>> import surveysynth as ss
-    >>> ss.MechanismSettings(risk=ss.Scalar()).private
+    >>> ss.MechanismSettings(epsilon=10.8, risk=ss.Scalar()).private
     True
     """
 
@@ -252,7 +252,7 @@ class NoRisk(Scalar):
     Examples
     --------
     >>> import surveysynth as ss
-    >>> ss.MechanismSettings(risk=ss.NoRisk()).private
+    >>> ss.MechanismSettings(epsilon=10.8, risk=ss.NoRisk()).private
     False
     """
 
@@ -290,7 +290,7 @@ class OwnRisk:
     >>> top = ss.OwnRisk(
     ...     lambda outcome, frame: (outcome[:, 0] > 200_000).astype(float), name="top earners"
     ... )
-    >>> ss.MechanismSettings(risk=top).weights
+    >>> ss.MechanismSettings(epsilon=10.8, risk=top).weights
     'linear'
     """
 

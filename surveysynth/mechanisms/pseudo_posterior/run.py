@@ -235,7 +235,7 @@ def run(
     >>> import numpy as np
     >>> import surveysynth as ss
     >>> survey = ss.example_survey(n=200)
-    >>> settings = ss.MechanismSettings(m=1)
+    >>> settings = ss.MechanismSettings(epsilon=10.8, m=1)
     >>> private, fit = ss.run_mechanism(
     ...     ss.get_model("fbs"), survey.design, survey.confidential, settings,
     ...     np.random.default_rng(1),  # without a seed, where it is to protect

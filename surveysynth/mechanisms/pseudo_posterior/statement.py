@@ -26,8 +26,8 @@ def privacy_statement(
     Examples
     --------
     >>> import surveysynth as ss
-    >>> design = ss.example_survey(n=100).design
-    >>> statement = ss.privacy_statement(design, ss.MechanismSettings(), ss.get_model("fbs"))
+    >>> design, settings = ss.example_survey(n=100).design, ss.MechanismSettings(epsilon=10.8)
+    >>> statement = ss.privacy_statement(design, settings, ss.get_model("fbs"))
     >>> statement.assumptions[0]
     'who is in the sample: the 100 records and hence every unweighted cell size'
     """
