@@ -251,7 +251,7 @@ def test_tables_by_other_columns_of_the_model(
         ({"sections": {"privacy": {"m": 2}}, "m": 2}, "privacy.m: tables has an argument"),
         ({"sections": {"privcay": {}}}, "privcay: unknown key"),
         ({"labels": {"gendr": {}}}, r"no column 'gendr'.*Did you mean 'gender'"),
-        ({"labels": {"gender": {"levels": {"M": "Men"}}}}, "records have a level that is not listed"),
+        ({"labels": {"gender": {"levels": {"M": "Men"}}}}, "have a level that is not listed"),
         ({"labels": {"gender": {"margin": "M"}}}, "'M', which is the name of its margin"),
         ({"seed": -1}, "seed must be 0 or a positive"),
     ],

@@ -151,9 +151,14 @@ class PrivacySection(Section):
         return [key for key in keys if getattr(self, key) != fields[key].default]
 
     @property
-    def costless(self) -> bool:
-        """Whether nothing says what a release may cost."""
-        return math.isnan(self.epsilon) and self.rho is None
+    def missing(self) -> list[str]:
+        """That nothing says what a release may cost, if so."""
+        if self.rho is not None or not math.isnan(self.epsilon):
+            return []
+        return [
+            "privacy.epsilon: missing; it is what the whole release may cost, a decision that no "
+            'default takes. Write it out, or with mechanism = "noisy_statistics" rho in its place.'
+        ]
 
     @property
     def strict(self) -> bool:

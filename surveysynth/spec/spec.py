@@ -45,11 +45,6 @@ from surveysynth.survey.transforms import Transform
 #: In the place of a file, where the survey is in memory and the model may be an object.
 NO_FILE = "specification.toml"
 
-_NO_EPSILON = (
-    "privacy.epsilon: missing; it is what the whole release may cost, a decision that no default "
-    'takes. Write it out, or with mechanism = "noisy_statistics" rho in its place.'
-)
-
 _SECTIONS: dict[str, type[BaseModel]] = {
     "survey": SurveySection,
     "synthesizer": SynthesizerSection,
@@ -106,8 +101,7 @@ class Spec(BaseModel):
     def _agree(self) -> "Spec":
         synthesizer = self.synthesizer
         problems = self._survey_problems() if self.study is None else self._study_problems()
-        if self.privacy.costless:
-            problems.append(_NO_EPSILON)
+        problems += self.privacy.missing
         kept = self.plan.kept
         if self.privacy.m > kept:
             problems.append(
