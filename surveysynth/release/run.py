@@ -85,7 +85,8 @@ class Beside(Protocol):
 class ReleaseResult:
     """Where the files are, the tables in them, and what the ledger adds up to (confidential).
 
-    ``adequacy``: what a look beside the sample found, None where nobody looked.
+    ``adequacy``: what a look beside the sample found, None where nobody looked; what only
+    whoever ran it may read: ``confidential_warning``, empty where there is none.
     """
 
     out: Path
@@ -94,6 +95,7 @@ class ReleaseResult:
     warnings: tuple[str, ...]
     ledger: LedgerSummary
     adequacy: Adequacy | None = field(default=None, repr=False)
+    confidential_warning: str = field(default="", repr=False)
 
 
 def release(
@@ -190,7 +192,10 @@ def release(
         raise
     summary = summarise(entries, entry.data_sha256)
     warnings = (*facts.warnings, *rare_level_warnings(rare_levels(spec, survey.design)))
-    return ReleaseResult(plan.out, plan.confidential, tables, warnings, summary, adequacy)
+    return ReleaseResult(
+        plan.out, plan.confidential, tables, warnings, summary, adequacy,
+        survey.population_warning(),
+    )  # fmt: skip
 
 
 def _compile(model: "Model", say: Progress) -> None:

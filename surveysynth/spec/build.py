@@ -170,6 +170,14 @@ def model_options(spec: "Spec") -> dict[str, Any]:
     return options
 
 
+def check_engine(spec: "Spec", model: "Model") -> None:
+    """Raise ``InputError`` where the engine of a specification, or what runs a Stan program of the
+    caller's own, is not installed: what a release would say."""
+    backend = getattr(engine_of(spec, model), "backend", None)
+    if backend is not None:
+        backend.check_installed()
+
+
 def engine_of(spec: "Spec", model: "Model") -> "Model":
     """The model with the sampler that a specification asks for.
 
@@ -218,6 +226,12 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
         "count_share": privacy.count_share,
     }
     return NoisySettings(**{**given, **changes})
+
+
+def spreads_of(spec: "Spec") -> dict[str, float]:
+    """Declared SDs of outcomes on the scales of their transforms, where there are any."""
+    given = {name: spec.outcomes.get(name) for name in spec.synthesizer.outcome}
+    return {n: s.spread for n, s in given.items() if s is not None and s.spread is not None}
 
 
 def settings_of(spec: "Spec") -> "MechanismSettings":

@@ -120,6 +120,19 @@ class Survey:
         public = self.design.public_weight
         return self.confidential.sampling_weight if public is None else public
 
+    def population_warning(self) -> str:
+        """Confidential: that the weights add up to less than half or more than twice of the
+        population size, one of which then is in other units; empty where they do not."""
+        weight, size = self.confidential.sampling_weight, self.design.population_size
+        if weight is None or size is None or 0.5 * size <= weight.sum() <= 2.0 * size:
+            return ""
+        return (
+            f"CONFIDENTIAL: the weights add up to {'less' if weight.sum() < size else 'more'} than "
+            f"{'half' if weight.sum() < size else 'twice'} of population_size, to which tables are "
+            "scaled. Is it the number of units that the weights are of? Public weights would be "
+            "named as such (weights = 'public')."
+        )
+
     @classmethod
     def from_frame(
         cls,
