@@ -173,9 +173,21 @@ def model_options(spec: "Spec") -> dict[str, Any]:
 def check_engine(spec: "Spec", model: "Model") -> None:
     """Raise ``InputError`` where the engine of a specification, or what runs a Stan program of the
     caller's own, is not installed: what a release would say."""
-    backend = getattr(engine_of(spec, model), "backend", None)
-    if backend is not None:
-        backend.check_installed()
+    from importlib.util import find_spec
+
+    chosen: Any = engine_of(spec, model)
+    backend = getattr(chosen, "backend", None)
+    if backend is None:
+        return
+    from surveysynth.sampling.stan.backends import CmdStanBackend, PyStanBackend
+    from surveysynth.sampling.stan.cache import cmdstan_location
+
+    if isinstance(backend, CmdStanBackend) and backend.executable is None:
+        cmdstan_location()
+    elif isinstance(backend, PyStanBackend) and find_spec("httpstan") is None:
+        raise InputError("PyStan is not installed: install the extra 'stan' of surveysynth.")
+    elif isinstance(backend, CmdStanBackend):
+        chosen.prepare()  # compiled already: this looks for it
 
 
 def engine_of(spec: "Spec", model: "Model") -> "Model":

@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -24,12 +23,11 @@ import numpy as np
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.sampling.stan.cache import cmdstan_location, compiled_program, silenced
+from surveysynth.sampling.stan.cache import compiled_program, silenced
 from surveysynth.sampling.stan.source import StanSource
 
 #: Chooses the backend of ``default_backend``: "cmdstan" (default) or, for development, "pystan".
 BACKEND_VARIABLE = "SURVEYSYNTH_STAN_BACKEND"
-_NO_PYSTAN = "PyStan could not be started: install the extra 'stan' of surveysynth."
 #: Stan's adaptation needs some iterations; below this it warns and does not adapt.
 MIN_WARMUP = 20
 #: Digits that carry a double through CmdStan's text output without loss.
@@ -54,9 +52,6 @@ class StanRun(Unpickled):
 
 class StanBackend(Protocol):
     """Compiles and runs Stan programs."""
-
-    def check_installed(self) -> None:
-        """Raises ``InputError``, with the remedy, where what runs programs is not there."""
 
     def prepare(self, source: StanSource) -> None:
         """Compile the program, or find it compiled; raises ``InputError`` where it cannot."""
@@ -132,13 +127,6 @@ class CmdStanBackend:
     executable: Path | None = None
     cache: Path | None = None
 
-    def check_installed(self) -> None:
-        """CmdStan is looked for, unless the program is compiled already."""
-        if self.executable is None:
-            cmdstan_location()
-        else:
-            self._given(self.executable)
-
     def prepare(self, source: StanSource) -> None:
         """Compile the program into the cache, unless it is there."""
         self._program(source)
@@ -146,14 +134,11 @@ class CmdStanBackend:
     def _program(self, source: StanSource) -> Path:
         if self.executable is None:
             return compiled_program(source, self.cache)
-        return self._given(self.executable)
-
-    def _given(self, executable: Path) -> Path:
-        if not (executable.is_file() and os.access(executable, os.X_OK)):
+        if not (self.executable.is_file() and os.access(self.executable, os.X_OK)):
             raise InputError(
-                f"The compiled Stan program {executable} is not there or may not be executed."
+                f"The compiled Stan program {self.executable} is not there or may not be executed."
             )
-        return executable.resolve()
+        return self.executable.resolve()
 
     def run(
         self,
@@ -251,11 +236,6 @@ class PyStanBackend:
     this machine, so it is not for confidential data on shared machines.
     """
 
-    def check_installed(self) -> None:
-        """PyStan is looked for."""
-        if find_spec("httpstan") is None:
-            raise InputError(_NO_PYSTAN)
-
     def prepare(self, source: StanSource) -> None:
         """Compile the program, or find it in the user's cache."""
         with private_folder() as folder:
@@ -315,7 +295,7 @@ def _pystan(
         )
     error = folder / "error.json"
     if not error.is_file():
-        raise InputError(_NO_PYSTAN)
+        raise InputError("PyStan could not be started: install the extra 'stan' of surveysynth.")
     told = json.loads(error.read_text(encoding="utf-8"))
     if told["stage"] == "compile":
         message = re.sub(r"'[^'\n]*[/\\]model_\w+\.stan'", "the program", told["message"])
