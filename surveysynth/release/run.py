@@ -191,9 +191,21 @@ def release(
             raise type(error)(f"{error} {drawn.advice}") from None
         raise
     summary = summarise(entries, entry.data_sha256)
-    warnings = (*facts.warnings, *rare_level_warnings(rare_levels(spec, survey.design)))
+    return _result(plan, facts, survey, tables, summary, adequacy)
+
+
+def _result(
+    plan: BundlePlan,
+    facts: "ReleaseFacts",
+    survey: "Survey",
+    tables: Mapping[str, Sequence[ReleaseTable]],
+    summary: LedgerSummary,
+    adequacy: Adequacy | None,
+) -> ReleaseResult:
+    """With what has to be looked at before anything is published."""
+    rare = rare_level_warnings(rare_levels(facts.spec, facts.design))
     return ReleaseResult(
-        plan.out, plan.confidential, tables, warnings, summary, adequacy,
+        plan.out, plan.confidential, tables, (*facts.warnings, *rare), summary, adequacy,
         survey.population_warning(),
     )  # fmt: skip
 

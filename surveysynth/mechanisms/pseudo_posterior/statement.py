@@ -137,8 +137,9 @@ def _risk(settings: MechanismSettings) -> str:
 _STAN_SEEDS = (
     "The random numbers of the Stan program that draws the posterior: they follow from a seed of "
     "31 bits. It comes from the operating system and is not kept, but all seeds can be tried by "
-    "whoever has the resources, and CmdStan takes it on its command line: users of the machine that ran "
-    "it may have read it in the list of processes. The embedded samplers have no such limit."
+    "whoever has the resources, and CmdStan takes it on its command line: users of the machine "
+    "that ran it may have read it in the list of processes. The embedded samplers have no such "
+    "limit."
 )
 
 

@@ -12,11 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-try:
-    import fcntl
-except ImportError:  # no such lock on Windows: nothing is known to be abandoned there
-    fcntl = None  # type: ignore[assignment]
-
 #: A folder that is being replaced, until the new one is in its place.
 REPLACED = "-replaced"
 
@@ -32,7 +27,7 @@ def held_folder(target: Path) -> Iterator[Path]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix_of(target), dir=target.parent))
         lock = _lock_of(folder)
-        if fcntl is None or (lock is not None and folder.is_dir()):
+        if folder.is_dir():
             break
         if lock is not None:  # deleted by another start in the instant before it was locked
             os.close(lock)
@@ -45,8 +40,6 @@ def held_folder(target: Path) -> Iterator[Path]:
 
 def clear_abandoned(target: Path) -> None:
     """Delete what killed runs left beside a target, and put back what they had moved aside."""
-    if fcntl is None or not target.parent.is_dir():
-        return
     for folder in sorted(target.parent.glob(f"{prefix_of(target)}*")):
         if folder.name.endswith(REPLACED) or folder.is_symlink():
             continue
@@ -62,12 +55,13 @@ def clear_abandoned(target: Path) -> None:
 
 
 def _lock_of(folder: Path) -> int | None:
-    """The lock on a folder; None where another process has it, or it is gone or another's."""
-    if fcntl is None:
-        return None
+    """The lock on a folder; None where another process has it, where it is gone or another's, and
+    on Windows, which has no such lock: nothing is known to be abandoned there."""
     try:
+        import fcntl
+
         handle = os.open(folder, os.O_RDONLY)
-    except OSError:
+    except (OSError, ImportError):
         return None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
