@@ -100,7 +100,7 @@ def _shuffled(r: random.Random, lines: Lines) -> Lines:
 
 def _moved(r: random.Random, lines: Lines) -> Lines:
     """Cells of a record change places, so that a value stands in a column of levels."""
-    at = r.choice([1, 21, 42, r.randrange(1, len(lines))])
+    at = min(r.choice([1, 21, 42, r.randrange(len(lines))]), len(lines) - 1)
     cells = lines[at].split(",")
     return [*lines[:at], ",".join(r.sample(cells, len(cells))), *lines[at + 1 :]]
 
