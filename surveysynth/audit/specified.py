@@ -5,6 +5,7 @@ drawn from what is declared. Nothing confidential is read: ``read_design`` takes
 of the file and no others.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from surveysynth._support.types import FloatArray
 from surveysynth.audit.lines import Case
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
-from surveysynth.mechanisms.pseudo_posterior.feasibility import SPREADS
+from surveysynth.mechanisms.pseudo_posterior.feasibility import UNDECLARED, guessed_dataset
 from surveysynth.models import get_model
 from surveysynth.models.base import Model, require
 from surveysynth.survey.outcome import Outcome
@@ -21,16 +22,13 @@ from surveysynth.survey.survey import Confidential, PublicDesign, Survey
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
 
-#: SD of the transformed outcomes, where nothing is declared: the guess in the middle.
-SPREAD = sorted(SPREADS)[len(SPREADS) // 2]
-
 
 def specified_case(spec: "Spec", seed: int) -> Case:
     """The specification's own model and mechanism, on a simulated survey of its design.
 
     Raises ``InputError`` for public columns or settings that a release could not take.
     """
-    from surveysynth.spec.build import engine_of, mechanism_of, model_of, read_design
+    from surveysynth.spec.build import engine_of, mechanism_of, model_of, read_design, spreads_of
 
     design = read_design(spec)
     model = engine_of(spec, model_of(spec))
@@ -39,28 +37,19 @@ def specified_case(spec: "Spec", seed: int) -> Case:
     if isinstance(mechanism.settings, NoisySettings):
         confidential = _declared(design, mechanism.settings, rng)
     else:
-        confidential = _guessed(model.of(design), design, _spread(spec), rng)
+        confidential = _guessed(model.of(design), design, spreads_of(spec), rng)
     return Case(spec.path.name, model, Survey(design, confidential), mechanism)
 
 
-def _spread(spec: "Spec") -> float:
-    """The declared spread where there is one outcome of one spread, else a guess."""
-    declared = [section.spread for section in spec.outcomes.values() if section.spread is not None]
-    return float(declared[0]) if len(declared) == 1 else SPREAD
-
-
 def _guessed(
-    model: Model, design: PublicDesign, spread: float, rng: np.random.Generator
+    model: Model, design: PublicDesign, spreads: Mapping[str, float], rng: np.random.Generator
 ) -> Confidential:
     """A dataset from the model's own guess, as ``surveysynth check`` uses it; from that of FBS
     where it has none, as programs of the caller's own."""
     require(model, design)
-    theta = model.prior_guess(design, spread)
-    if theta is None:
+    if model.prior_guess(design, UNDECLARED) is None:
         model = get_model("fbs").of(design)
-        theta = model.prior_guess(design, spread)
-    assert theta is not None  # FBS has one for any design
-    simulated = model.simulate(theta, design, rng, "sample")
+    simulated = guessed_dataset(design, model, 1.0, spreads, rng)
     weight = None if design.weight_name is None else model.drawn_weight(design, simulated)
     return Confidential(simulated.outcomes(design), weight)
 
