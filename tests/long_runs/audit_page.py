@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from surveysynth.audit.examples import EXAMPLES
 from surveysynth.audit.report import ratio_words
 from tests.long_runs.audit_runs import ATTACKS, REPLACEMENTS
 
@@ -18,17 +19,17 @@ NOT_RUN = "not run"
 
 
 def replacements_table(table: pd.DataFrame) -> str:
-    """The largest ratio of each case and size; bold above 1."""
+    """The largest ratio of every case and size; bold above 1."""
     head = ["Case", *(f"n = {n:,}" for n in SIZES), "Fresh random numbers", "Beyond"]
     rows = [head, ["---"] * len(head)]
-    table = table.sort_values(["mechanism", "case"], ascending=[False, True], kind="stable")
-    for case, own in table.groupby("case", sort=False):
+    for case in (example.name for example in EXAMPLES):
+        own = table[table["case"] == case]
         sizes = {n: own[own["n"] == n] for n in SIZES}
         common = (part[part["random_numbers"] != "fresh"] for part in sizes.values())
         fresh = own[own["random_numbers"] == "fresh"]["ratio"]
         beyond = own["beyond"].max()
         rows.append([
-            str(case), *(_largest(part) for part in common),
+            case, *(_largest(part) for part in common),
             _words(fresh.max()) if len(fresh) else "",
             "" if pd.isna(beyond) else f"{beyond:.3f}",
         ])  # fmt: skip
