@@ -200,16 +200,22 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
         NoisySettings,
     )
     from surveysynth.spec.outcomes import WEIGHT
+    from surveysynth.survey.outcome import ABOVE, BELOW
 
     synthesizer, privacy = spec.synthesizer, spec.privacy
-    declared = {
-        name: Declared(section.centre, section.spread)
-        for name, section in spec.outcomes.items()
-    }
+
+    def declared(side: int) -> dict[str, Declared]:
+        return {
+            name: Declared(*section.of_side(side)) for name, section in spec.outcomes.items()
+        }
+
+    above, below = declared(ABOVE), declared(BELOW)
+    split = [each.name for each in spec.declared if each.split is not None]
     given = {
         "budget": privacy.budget,
-        "declared": {name: declared[name] for name in synthesizer.outcome if name in declared},
-        "weight": declared.get(WEIGHT, Declared()),
+        "declared": {name: above[name] for name in synthesizer.outcome if name in above},
+        "declared_below": {name: below[name] for name in split},
+        "weight": above.get(WEIGHT, Declared()),
         "m": privacy.m,
         "radius": (privacy.radius or 0.0) if privacy.strict else 0.0,
         "protect": privacy.protect,

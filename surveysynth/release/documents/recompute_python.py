@@ -16,7 +16,6 @@ from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import VARIANCE_SUFFIX, fraction_name, weight_column
 from surveysynth.release.tables.table import ReleaseTable, well_filled
 from surveysynth.release.writers.csv import safe_text
-from surveysynth.survey.outcome import OTHER_VALUES
 
 if TYPE_CHECKING:
     from surveysynth.survey.survey import PublicDesign
@@ -120,7 +119,9 @@ def _example_row(table: ReleaseTable, design: "PublicDesign") -> int:
     frame = table.frame
     shown = frame["se"].notna()
     if table.categories:  # a level or a spike, which a program can compare with, and not of none
-        shown &= (frame[LEVEL] != OTHER_VALUES) & frame["ci_lower"].notna()
+        outcome = design.outcomes[design.outcome_names.index(str(table.outcome))]
+        amounts = [outcome.category_names[side] for side in outcome.sides]
+        shown &= ~frame[LEVEL].isin(amounts) & frame["ci_lower"].notna()
     # The average rule counts strata by the row's own records: show it where it is simplest.
     if not (has_lonely_stratum(design) and design.lonely_psu == "average"):
         for wanted in (~frame["is_margin"] & shown, shown):
