@@ -84,13 +84,8 @@ class Case:
     @property
     def layout(self) -> Layout:
         """Of the model."""
-        outcomes = KINDS[self.outcomes]
-        return Layout(
-            X.shape[1],
-            tuple(each.categories for each in outcomes),
-            tuple(each.is_amount for each in outcomes),
-            True,
-            max(self.groups) > 0,
+        return Layout.of_outcomes(
+            X.shape[1], KINDS[self.outcomes], weighted=True, grouped=max(self.groups) > 0
         )
 
     @property

@@ -194,8 +194,7 @@ def test_statistics_come_back_from_json() -> None:
     design, rng = small_design(), np.random.default_rng(4)
     cell = rng.integers(0, 3, 50)
     combination, z = draw_records(known_law(), cell, rng)
-    category = np.zeros((50, 3), dtype=np.int64)
-    category[:, :2] = small_shape().combinations[combination]
+    category = small_shape().combinations[combination]
     noisy = location_statistics(
         design, cell, category, z, budget=Budget.of_rho(0.3, 1e-6),
         source=SeededNoise(np.random.default_rng(6)),

@@ -1,6 +1,8 @@
 """The general location model's density: SciPy's densities record by record with every constant,
 gradients by finite differences, and the way to the parameters and back."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -13,8 +15,10 @@ from tests.models.general_location.general_cases import (
     ALL,
     BENEFIT,
     BY,
+    GAIN,
     INCOME,
     SICK,
+    TAX,
     WORK,
     confidential_of,
     direct_log_lik,
@@ -28,6 +32,8 @@ CASES = {
     "all kinds": (ALL, (), True),
     "all kinds by group": (ALL, BY, True),
     "two amounts by group": ((INCOME, BENEFIT), ("region",), True),
+    "amounts on two sides": ((TAX, SICK, INCOME, GAIN), ("region",), True),
+    "one amount on two sides": ((GAIN,), (), False),
     "no weight": ((BENEFIT, SICK, INCOME), (), False),
     "categories alone": ((WORK, SICK), (), False),
 }
@@ -64,7 +70,7 @@ def log_prior(model: GeneralLocation, theta: Theta) -> float:
         return float(stats.t.logpdf(value, df, scale=scale) + np.log(2.0) + np.log(value))
 
     for name, value in theta.items():
-        kind, _, part = name.rpartition("_")
+        kind, part = re.fullmatch(r"(.+?)_(\d+(?:_below)?|weight)", name).groups()  # type: ignore[union-attr]
         if kind == "logit":
             total += stats.norm.logpdf(value, 0.0, priors["logit_sd"]).sum()
         elif kind == "coefficients":

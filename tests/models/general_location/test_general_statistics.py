@@ -16,7 +16,9 @@ from tests.models.general_location.general_cases import (
     ALL,
     BENEFIT,
     BY,
+    GAIN,
     INCOME,
+    TAX,
     WORK,
     confidential_of,
     draw,
@@ -27,7 +29,7 @@ from tests.models.general_location.general_cases import (
 
 
 def records_and_weights(by: tuple[str, ...] = BY) -> tuple[GeneralRecords, np.ndarray]:
-    design, model = general_design(400, ALL), model_for(by)
+    design, model = general_design(400, (*ALL, TAX, GAIN)), model_for(by)
     theta = draw(random_theta(model, design, 1), 0)
     rng = np.random.default_rng(2)
     survey = confidential_of(design, model.simulate(theta, design, rng))
