@@ -47,6 +47,7 @@ KINDS = {
         Outcome("c", transform=PLAIN),
     ),
     "continuous": (Outcome("c", transform=PLAIN),),
+    "two sides": (Outcome("b", "semicontinuous", PLAIN, spikes=(0.0,), split=0.0),),
 }
 
 
@@ -100,6 +101,7 @@ CASES = {
     "Semicontinuous": Case("semicontinuous", records=60),
     "Several, two groups": Case("several", groups=(0, 1, 1), records=80),
     "Continuous, three groups": Case("continuous", groups=(0, 1, 2), rejects=WRONG[1:]),
+    "Two sides": Case("two sides", records=80),
 }
 
 
