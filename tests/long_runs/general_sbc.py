@@ -7,7 +7,7 @@ risk weights that add up to one: the pseudo-posterior then is the posterior of t
 
 Wrong samplers that must be rejected: residual SDs times 1.3; records at a spike kept in the
 regression of the amount, as zeros; a log weight that does not look at categories; one regression of
-both sides of a split. Results go to tests/golden/general_sbc.json; ``--case`` runs some cases again.
+both sides of a split. Results go to tests/golden/general_sbc.json; ``--case`` runs some of them.
 """
 
 import argparse

@@ -53,8 +53,8 @@ def power(scale: float, exponent: float = 0.4) -> ss.Transform:
     return ss.Transform("yeo_johnson", scale=scale, power=exponent)
 
 
-#: Kind and transform of each outcome, then a typical value and a typical SD of the transform; of tax
-#: those above and below its split.
+#: Kind and transform of each outcome, then a typical value and a typical SD of the transform; of
+#: tax those above and below its split.
 OUTCOMES: dict[str, tuple[ss.Outcome, tuple[Any, Any] | None]] = {
     "income": (
         ss.Outcome("income", "semicontinuous", power(1e4), spikes=(0.0,)), (45_000.0, 2.0)

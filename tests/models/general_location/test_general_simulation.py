@@ -170,7 +170,7 @@ def test_synthetic_amounts_keep_their_bounds_and_spikes() -> None:
 
 def test_amounts_lie_on_their_side_and_have_its_moments() -> None:
     """By cell, shares of the sides and means about the split are those of the logits and of the
-    side's own regression: cuts at the split move none. Means of both sides pooled are told apart."""
+    side's own regression: cuts at the split move none. Means of both pooled are told apart."""
     _, design, theta, data = simulated("fbs", (GAIN,))
     outcome, x = data.outcomes(design)[:, 0], design.matrix.x_cells
     assert data.category is not None
