@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from surveysynth._support.types import FloatArray, Theta
+from surveysynth.models.general_location.density import of_parts
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.general_location.stats import GeneralStats
 from surveysynth.survey.survey import Confidential, PublicDesign
@@ -121,3 +122,32 @@ def test_unconstrain_is_the_way_back(name: str) -> None:
     model, _, _, _, statistics = made(name)
     u = points(model, statistics, 4)
     np.testing.assert_allclose(model.unconstrain(model.constrain(u, statistics.shape)), u)
+
+
+def test_what_stan_draws_comes_back_under_the_samplers_names() -> None:
+    """Sides of a split by the sign of their outcome: arrays end to end, taken apart again."""
+    model, _, _, _, statistics = made("amounts on two sides")
+    data = model.stan.data(statistics, model.priors)
+    assert data["regression_outcome"] == [1, -1, 3, 4, -4, 0]
+    theta = model.constrain(points(model, statistics, 5), statistics.shape)
+
+    def joined(prefix: str, axes: int) -> FloatArray:
+        arrays = [each.reshape(5, -1) for each in of_parts(theta, prefix)]
+        return np.concatenate(arrays, axis=1) if axes else np.stack(arrays, axis=-1)[:, 0]
+
+    def table(outcomes: list[int], *sizes: list[int]) -> FloatArray:
+        return np.tile(np.array([outcomes, *sizes]).T, (5, 1, 1))
+
+    draws = {
+        "logit_parts": table(data["logit_outcome"], data["P"], data["Q"]),
+        "regression_parts": table(data["regression_outcome"], data["C"], data["D"]),
+        "logit_b": joined("logit_", 1), "core": joined("coefficients_", 1),
+        "slopes": joined("slopes_", 1), "tau": joined("coefficient_scale_", 0),
+        "s_0": joined("pooled_scale_", 0), "nu": joined("pooled_df_", 0),
+        "t": joined("slope_scale_", 0),
+        "sd": np.sqrt(np.stack(of_parts(theta, "variance_"), axis=-1)),
+    }  # fmt: skip
+    back = model.stan.theta(draws)
+    assert back.keys() == theta.keys()
+    for name, values in theta.items():
+        np.testing.assert_allclose(back[name], values, rtol=1e-12)
