@@ -227,7 +227,7 @@ def test_figures_show_the_shares_and_densities_of_every_kind() -> None:
                              strict=True))  # fmt: skip
             assert left < -1.0 < 1.0 < right
             assert ticks["0"] == 0.0
-            assert ticks["5k"] == -ticks["-5k"] == 2.0 * (6.0**0.5 - 1.0)
+            assert ticks["5k"] == -ticks["-5k"] == pytest.approx(2.0 * (6.0**0.5 - 1.0))
         if not outcome.is_discrete:
             continue
         widths = np.array([bar.get_width() for bar in figure.axes[0].patches])  # type: ignore[attr-defined]
