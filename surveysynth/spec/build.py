@@ -247,9 +247,11 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
 
 
 def spreads_of(spec: "Spec") -> dict[str, float]:
-    """Declared SDs of outcomes on the scales of their transforms, where there are any."""
-    given = {name: spec.outcomes.get(name) for name in spec.synthesizer.outcome}
-    return {n: s.spread for n, s in given.items() if s is not None and s.spread is not None}
+    """Declared SDs of outcomes on the scales of their transforms, where there are any; with a split
+    that of the amounts above it."""
+    sections = [(name, spec.outcomes.get(name)) for name in spec.synthesizer.outcome]
+    given = {name: each.of_side(0)[1] for name, each in sections if each is not None}
+    return {name: spread for name, spread in given.items() if spread is not None}
 
 
 def settings_of(spec: "Spec") -> "MechanismSettings":
