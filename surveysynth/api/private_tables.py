@@ -135,7 +135,8 @@ def tables(
     survey = _survey_for(survey, spec)
     design, test = survey.design, seed is not None
     built = (engine_of(spec, model_of(spec)) if isinstance(model, str) else model).of(design)
-    mechanism, (of_mechanism, of_synthesis) = mechanism_of(spec), _streams(seed)
+    mechanism = mechanism_of(spec)
+    of_mechanism, of_synthesis = _streams(seed, published=spec.privacy.strict)
     refuse_clusters(design, built)
     say = progress or (lambda stage: None)
     facts = facts_of(spec, design, mechanism, built, test=test)
@@ -207,11 +208,11 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
 
 
 def _streams(
-    seed: int | np.random.Generator | None,
+    seed: int | np.random.Generator | None, *, published: bool
 ) -> tuple[np.random.Generator, np.random.Generator]:
     """Generators of the mechanism and of what follows it: those of a release with this seed, or
     the one that is given."""
     if isinstance(seed, np.random.Generator):
         return seed, seed
-    streams = Streams(None if seed is None else int(seed))
+    streams = Streams(None if seed is None else int(seed), published=published)
     return streams.mechanism, streams.synthesis

@@ -207,7 +207,7 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
         for name, section in spec.outcomes.items()
     }
     given = {
-        "budget": privacy.budget,
+        "budget": privacy.cost,
         "declared": {name: declared[name] for name in synthesizer.outcome if name in declared},
         "weight": declared.get(WEIGHT, Declared()),
         "m": privacy.m,

@@ -91,6 +91,15 @@ def _model(value: str) -> str:
     return value
 
 
+def _id(value: str) -> str:
+    if not value.strip() or value != value.strip() or not value.isprintable() or len(value) > 200:
+        raise ValueError(
+            "expected a name of 1 to 200 printable characters without blanks around it, such as "
+            f"'sdr-2026', got {value!r}."
+        )
+    return value
+
+
 Name = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[Name, ...], BeforeValidator(_as_tuple), AfterValidator(_distinct)]
 OneOrMoreNames = Annotated[
@@ -114,9 +123,13 @@ class Section(BaseModel):
 
 
 class SurveySection(Section):
-    """``[survey]``: the data file and the sampling design; all of it is public."""
+    """``[survey]``: the data file and the sampling design; all of it is public.
+
+    id: what the survey is called in the ledger, whatever its file is called.
+    """
 
     data: Name
+    id: Annotated[str, AfterValidator(_id)] | None = None
     weight: Name | None = None
     strata: Name | None = None
     psu: Name | None = None
