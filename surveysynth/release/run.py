@@ -295,12 +295,14 @@ def synthetic_estimates(
     folder: Path | None,
     see: "Callable[[SyntheticDataset], None] | None" = None,
 ) -> Estimates:
-    """What all synthetic datasets say of the tables; those that are published are written to
-    ``microdata`` in the folder of the release, if one is given. ``see``: called with each."""
+    """What all synthetic datasets, rounded as they are published, say of the tables; those that are
+    published are written to ``microdata`` in the folder of the release, if one is given. ``see``:
+    called with each."""
     from surveysynth.inference.published import datasets_of
     from surveysynth.release.folder.microdata import MicrodataWriter
 
     spec, design, mechanism = facts.spec, facts.design, facts.mechanism
+    digits = facts.digits
     estimates = estimates_for(spec, design, mechanism)
     writer = None
     if folder is not None:
@@ -310,11 +312,12 @@ def synthetic_estimates(
         inference=spec.synthesizer.inference if mechanism.down_weights else "paper",
         replicates_per_draw=spec.privacy.replicates_per_draw,
     ):  # fmt: skip
-        estimates.add(dataset)
+        published = digits.rounded(dataset)
+        estimates.add(published)
         if see is not None:
-            see(dataset)
+            see(published)
         if writer is not None and dataset.replicate <= facts.published_replicates:
-            writer.write(dataset)
+            writer.write(published)
     return estimates
 
 

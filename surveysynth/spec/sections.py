@@ -306,7 +306,11 @@ class SynthesizerSection(_WithOptions):
 
 
 class TablesSection(Section):
-    """``[tables]``: which tables are made and how they are written."""
+    """``[tables]``: which tables are made and how they are written.
+
+    microdata_digits: significant digits of synthetic amounts and weights, which tables are made
+    from.
+    """
 
     by: Names = ()
     statistics: Annotated[
@@ -322,6 +326,7 @@ class TablesSection(Section):
     layout: Literal["columns", "compact"] = "columns"
     round_counts: Annotated[int, Field(ge=1, le=10**9)] = 1
     digits_mean: Annotated[int, Field(ge=0, le=15)] = 0
+    microdata_digits: Annotated[int, Field(ge=3, le=9)] = 6
     title: str = ""
     source: str = ""
     formats: Annotated[

@@ -17,11 +17,12 @@ def digits_section(facts: ReleaseFacts) -> list[str]:
     base = f"multiples of {tables.round_counts:,}" if tables.round_counts > 1 else "whole units"
     return [
         "## How many digits mean something",
-        "The csv files and the microdata carry all digits of the computation, so that it can be "
-        "repeated; they are not all meaningful. Round a standard error to two significant digits "
-        "and its estimate to the same place: an estimate of 73512.384 with a standard error of "
-        "1234.5 reads 73,500 (standard error 1,200). Differences that are small beside their "
-        "standard errors mean nothing, however many digits they have.",
+        f"Synthetic values have a public number of digits: {_microdata(facts)}. Tables come from "
+        "the rounded values, and the csv files carry all digits of that computation, so that it "
+        "can be repeated from the microdata; they are not all meaningful. Round a standard error "
+        "to two significant digits and its estimate to the same place: an estimate of 73512.384 "
+        "with a standard error of 1234.5 reads 73,500 (standard error 1,200). Differences that are "
+        "small beside their standard errors mean nothing, however many digits they have.",
         f"The tables for reading show counts in {base} and means with {tables.digits_mean} "
         "decimals unless a variable has its own; a standard error is rounded as its estimate is, "
         "and one that is not zero never reads as zero. Because each number is rounded by itself, "
@@ -30,6 +31,17 @@ def digits_section(facts: ReleaseFacts) -> list[str]:
         "do not cover what the model or the privacy protection leave systematically wrong, nor "
         "errors of the survey itself.",
     ]
+
+
+def _microdata(facts: ReleaseFacts) -> str:
+    """How synthetic columns are rounded, the weight but where it is public."""
+    digits = facts.digits
+    amounts = f"amounts have {digits.amount_words}"
+    if facts.design.public_weight is not None:
+        return amounts
+    if digits.weight_step is None:
+        return f"{amounts}, and weights too"
+    return f"{amounts}, weights are {digits.weight_words} that add up to the population size"
 
 
 def in_short(facts: ReleaseFacts) -> list[str]:
