@@ -1,8 +1,10 @@
 """What the ledger is told of a run: from a specification to an entry, a ledger and a budget."""
 
-from dataclasses import replace
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.doctor import version_of
 from surveysynth.errors import InputError
@@ -36,11 +38,29 @@ def run_to_record(
     return DrawnNoise(plan, kept, entry, purpose_of(spec, entry))
 
 
-def ledger_of(spec: "Spec", path: str | Path | None = None) -> Ledger:
-    """The ledger of the survey of a specification, with its budget."""
+@dataclass(frozen=True)
+class Recorder:
+    """A run of ``ss.tables`` and its ledger: noise is recorded as soon as it is drawn, and is not
+    kept for another run."""
+
+    ledger: Ledger
+    entry: LedgerEntry
+
+    def earlier(self) -> None:
+        """There is none."""
+
+    def keep(self, statistics: Mapping[str, Any]) -> None:
+        """Records the run, once; raises as ``Ledger.record``."""
+        self.ledger.record([self.entry])
+
+
+def ledger_of(
+    spec: "Spec", path: str | Path | None = None, *, survey: str | None = None
+) -> Ledger:
+    """The ledger of the survey of a specification, or of ``survey``, with the budget."""
     budget = spec.privacy.budget
     limit = None if budget is None else Limit(budget, in_rho=spec.privacy.rho is not None)
-    return Ledger.of(survey_id(spec.survey.id, spec.data_path), path, limit)
+    return Ledger.of(survey or survey_id(spec.survey.id, spec.data_path), path, limit)
 
 
 def hints_of(ledger: Ledger, entry: LedgerEntry, *, named: bool) -> tuple[str, ...]:
@@ -61,19 +81,43 @@ def hints_of(ledger: Ledger, entry: LedgerEntry, *, named: bool) -> tuple[str, .
 
 
 def entry_of(spec: "Spec", *, test: bool, released: bool = True) -> LedgerEntry:
-    """The record of one run of the mechanism; ``released`` is false for comparisons.
+    """The record of one run on files; ``released`` is false for comparisons.
 
     Raises ``InputError`` where the data file cannot be read.
     """
+    return _entry(
+        spec,
+        survey=survey_id(spec.survey.id, spec.data_path),
+        spec_sha256=file_sha256(spec.path),
+        data_sha256=_sha256_of_data(spec.data_path),
+        test=test,
+        released=released,
+    )
+
+
+def entry_in_memory(
+    spec: "Spec", design: "PublicDesign", survey: str, *, test: bool
+) -> LedgerEntry:
+    """The record of one run on a survey in memory, with the id that its caller gives it."""
+    content = spec.model_dump_json(exclude={"path"})
+    entry = _entry(
+        spec, survey=survey, spec_sha256=hashlib.sha256(content.encode()).hexdigest(),
+        data_sha256="", test=test, released=True,
+    )  # fmt: skip
+    return of_units(entry, spec, design)
+
+
+def _entry(
+    spec: "Spec", *, survey: str, spec_sha256: str, data_sha256: str, test: bool, released: bool
+) -> LedgerEntry:
     from surveysynth.spec.build import mechanism_of, method_name
 
-    privacy, data = spec.privacy, spec.data_path
-    settings = mechanism_of(spec).settings
+    privacy, settings = spec.privacy, mechanism_of(spec).settings
     return LedgerEntry(
-        survey=survey_id(spec.survey.id, data),
+        survey=survey,
         spec=spec.path.name,
-        spec_sha256=file_sha256(spec.path),
-        data_sha256=_sha256_of_data(data),
+        spec_sha256=spec_sha256,
+        data_sha256=data_sha256,
         model=method_name(spec.synthesizer.model),
         epsilon=settings.epsilon if settings.private else None,
         m=settings.m,

@@ -231,6 +231,11 @@ def run(
     InputError
         For a risk measure that does not fit the survey.
 
+    Notes
+    -----
+    A call writes to no ledger, and its epsilon adds up all the same: ``release``, and ``tables``
+    with a ``survey_id``, keep the sum.
+
     Examples
     --------
     >>> import numpy as np

@@ -49,30 +49,53 @@ def in_short(facts: ReleaseFacts) -> list[str]:
     settings = facts.settings
     if not settings.private:
         return []
+    protect = facts.spec.privacy.protect
+    units = "records" if protect == RECORD else f"units of {protect!r}"
     epsilon = settings.epsilon
     factor = f"about {_round_number(epsilon)}" if epsilon < 100 else f"e to the power {epsilon:g}"
-    if facts.spec.privacy.strict:
-        privacy = facts.spec.privacy
-        whose = "one record" if privacy.protect == RECORD else "all records of one protected unit"
-        exception = f", give or take a probability of delta = {privacy.delta:g}"
-    else:
-        whose, exception = "one record", ""
-    values = "its outcomes" if facts.spec.survey.public_weights else "its outcomes and its weight"
+    promise = _strict_promise(facts) if facts.spec.privacy.strict else _asymptotic_promise(facts)
     return [
-        f"In short, it says: had the confidential values of {whose} ({values}) been others, any "
-        "result that can be computed from this folder would have had another probability by a "
-        f"factor of at most exp(epsilon) = {factor}{exception}, with the "
-        "qualifications below. This limits what anyone can learn about a person because that "
-        "person's answers were used, whatever else they know and however they compute. The larger "
-        "epsilon is, the weaker is this promise.",
+        promise.format(factor=f"exp(epsilon) = {factor}"),
         "It does not say that nothing can be learned about a person: what holds for a group is "
         "published on purpose and applies to its members, in the sample or not. It does not hide "
         "who is in the sample or the public columns. It does not make the numbers accurate; the "
-        "standard errors say how accurate they are. It does not cover several records of one "
+        f"standard errors say how accurate they are. It does not cover several {units} of one "
         "person or household together. And it is not a promise about other publications from the "
         "same survey.",
         "Exactly:",
     ]
+
+
+def _values(facts: ReleaseFacts) -> str:
+    return "its outcomes" if facts.spec.survey.public_weights else "its outcomes and its weight"
+
+
+def _strict_promise(facts: ReleaseFacts) -> str:
+    """What is proved, of whatever anybody may compute."""
+    privacy = facts.spec.privacy
+    whose = "one record" if privacy.protect == RECORD else "all records of one protected unit"
+    return (
+        f"In short, it says: had the confidential values of {whose} ({_values(facts)}) been "
+        "others, any result that can be computed from this folder would have had another "
+        f"probability by a factor of at most {{factor}}, give or take a probability of delta = "
+        f"{privacy.delta:g}, with the qualifications below. This limits what anyone can learn "
+        "about a person because that person's answers were used, whatever else they know and "
+        "however they compute. The larger epsilon is, the weaker is this promise."
+    )
+
+
+def _asymptotic_promise(facts: ReleaseFacts) -> str:
+    """What is claimed of the released draws, and where it is no proof."""
+    return (
+        f"In short, it says: had the confidential values of one record ({_values(facts)}) been "
+        f"others, the probability density of the {facts.settings.m} draws that this folder was "
+        "made from would have been another by a factor of at most {factor}. This is a statement "
+        "about surveys of more and more records, for given risk weights and under the assumptions "
+        "below; it is not proved for the survey at hand, where the bound behind it was found on "
+        "its own data over a limited number of draws. As far as it holds, it limits what anyone "
+        "can learn about a person because that person's answers were used. The larger epsilon is, "
+        "the weaker it is."
+    )
 
 
 def _round_number(epsilon: float) -> str:
