@@ -11,7 +11,7 @@ import pytest
 from randomgen import ChaCha
 from scipy import stats
 
-from surveysynth.release.run import Streams
+from surveysynth.release.run import Streams, release
 from surveysynth.sampling.randomness import (
     SecretKey,
     is_secret,
@@ -19,6 +19,7 @@ from surveysynth.sampling.randomness import (
     starts,
 )
 from surveysynth.sampling.streams import Streams as BatchStreams
+from tests.surveys import small_survey, spec_text, write_survey
 
 #: RFC 8439, A.1, test vector 1: key and nonce 0, block counter 0.
 BLOCK = bytes.fromhex(
@@ -111,26 +112,10 @@ class Foreseen(Exception):
     """A generator that can be foreseen was made."""
 
 
-@pytest.fixture
-def no_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks NumPy for a generator, seeded or not, fails."""
-
-    def refuse(*_: Any, **__: Any) -> NoReturn:
-        raise Foreseen
-
-    for name in ("default_rng", "PCG64", "SeedSequence", "RandomState", "MT19937"):
-        monkeypatch.setattr(np.random, name, refuse)
-    for name in ("random", "standard_normal", "normal", "uniform", "seed"):
-        monkeypatch.setattr(np.random, name, refuse)
-
-
 def test_a_release_uses_no_generator_that_can_be_foreseen(
-    tmp_path: Path, no_seeds: None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The whole path with the real mechanism, debiasing and synthesis included."""
-    from surveysynth.release.run import release
-    from tests.surveys import small_survey, spec_text, write_survey
-
     short = "chains = 4\ndraws = 100\nwarmup = 100\npredictors = 'field'"
     spec = write_survey(
         tmp_path / "in", small_survey(120),
@@ -138,6 +123,15 @@ def test_a_release_uses_no_generator_that_can_be_foreseen(
                   privacy="m = 1\nreplicates_per_draw = 1", tables='by = ["field"]'),
         "survey.csv",
     )  # fmt: skip
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise Foreseen
+
+    for name in (
+        "default_rng", "PCG64", "SeedSequence", "RandomState", "MT19937", "random", "normal",
+        "standard_normal", "uniform", "seed",
+    ):  # fmt: skip
+        monkeypatch.setattr(np.random, name, refuse)
     made = [release(spec, tmp_path / name).tables["mean"][0].frame for name in ("one", "two")]
     assert (made[0]["estimate"] != made[1]["estimate"]).all()
     with pytest.raises(Foreseen):
