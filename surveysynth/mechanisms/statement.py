@@ -24,7 +24,7 @@ class Statement:
         """The whole statement as Markdown paragraphs, lists included."""
         return (
             *self.guarantee,
-            "Public by assumption:\n\n" + "\n".join(f"- {item}" for item in self.assumptions),
+            "Public by assumption, or assumed of the computation:\n\n" + "\n".join(f"- {item}" for item in self.assumptions),
             "What epsilon does not cover:\n\n" + "\n".join(f"- {i}" for i in self.not_covered),
         )
 

@@ -117,8 +117,8 @@ def _of_computing(settings: MechanismSettings, model: Model, test: bool) -> tupl
         return ()
     plan = settings.plan
     stan = (
-        " Stan's sampler has a generator of its own, whose seed has "
-        f"{STAN_SEED_BITS} bits of these: so many seeds can be tried one by one."
+        ". Stan's sampler has a generator of its own, whose seed has "
+        f"{STAN_SEED_BITS} bits of these: so many seeds can be tried one by one"
         if model.compiled
         else ""
     )
@@ -130,7 +130,7 @@ def _of_computing(settings: MechanismSettings, model: Model, test: bool) -> tupl
         *(() if test else (
             "that nobody can foresee pseudo-random numbers: these are the key stream of ChaCha20 "
             "under a key of 256 bits of the operating system's cryptographic generator, which no "
-            f"file keeps.{stan}",
+            f"file keeps{stan}",
         )),
         f"that Markov chains give draws from the posterior, the {settings.m} released ones "
         f"independent of each other: they are states, far apart, of {plan.chains} chains of "

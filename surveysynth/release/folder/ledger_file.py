@@ -68,12 +68,10 @@ class Ledger:
 
         Raises ``InputError`` where it cannot be read, or is damaged.
         """
-        try:
-            return parse_ledger(self.path.read_bytes(), str(self.path))
-        except FileNotFoundError:
+        if not self.path.exists():
             return []
-        except OSError as error:
-            raise self._unusable(error) from None
+        with self._locked():  # not while a line is being written
+            return self._read()
 
     def summary(self) -> LedgerSummary:
         """What the runs on the survey add up to."""
@@ -96,7 +94,7 @@ class Ledger:
         ``InputError`` where the file cannot be used; nothing is recorded then.
         """
         with self._locked():
-            entries = self.entries()
+            entries = self._read()
             known = {entry.run for entry in entries}
             new = [entry for entry in self._own(copies) if entry.run not in known]
             known |= {entry.run for entry in new}
@@ -117,6 +115,10 @@ class Ledger:
             except OSError:
                 continue
         return found
+
+    def _read(self) -> list[LedgerEntry]:
+        content = self.path.read_bytes() if self.path.exists() else b""
+        return parse_ledger(content, str(self.path))
 
     def _own(self, copies: Sequence[LedgerEntry]) -> list[LedgerEntry]:
         return [entry for entry in copies if entry.survey == self.survey]
