@@ -23,6 +23,7 @@ from surveysynth.release.folder.bundle import (
 )
 from surveysynth.release.folder.ledger_totals import LedgerSummary, summarise
 from surveysynth.release.folder.microdata import public_order
+from surveysynth.release.rare_levels import rare_level_warnings, rare_levels
 from surveysynth.release.recording import hints_of, of_units, run_to_record
 from surveysynth.release.tables.making import estimates_for, release_tables
 from surveysynth.release.tables.table import ReleaseTable
@@ -88,7 +89,8 @@ class ReleaseResult:
     """Where the files are, the tables in them, and what the ledger adds up to (confidential).
 
     ``ledger_path``: the file of the ledger; ``ledger_hints``: what its sums may not know of.
-    ``adequacy``: what a look beside the sample found, None where nobody looked.
+    ``adequacy``: what a look beside the sample found, None where nobody looked; what only
+    whoever ran it may read: ``confidential_warning``, empty where there is none.
     """
 
     out: Path
@@ -99,6 +101,7 @@ class ReleaseResult:
     ledger_path: Path
     ledger_hints: tuple[str, ...] = ()
     adequacy: Adequacy | None = field(default=None, repr=False)
+    confidential_warning: str = field(default="", repr=False)
 
 
 def release(
@@ -189,10 +192,12 @@ def release(
             adequacy = _adequacy(beside, facts, survey, tables, released, staging, plan)
             say(stages.WRITING)
             entries = publish(plan, staging, drawn.ledger, drawn.entry)
+    rare = rare_level_warnings(rare_levels(facts.spec, facts.design))
     return ReleaseResult(
-        plan.out, plan.confidential, tables, facts.warnings,
+        plan.out, plan.confidential, tables, (*facts.warnings, *rare),
         summarise(entries, drawn.ledger.survey), drawn.ledger.path,
         hints_of(drawn.ledger, drawn.entry, named=ledger is not None), adequacy,
+        survey.population_warning(),
     )  # fmt: skip
 
 

@@ -7,13 +7,14 @@ exception or Ctrl-C at any moment leaves what was there before, and nothing else
 import os
 import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from surveysynth.errors import InputError
+from surveysynth.release.folder.disk import PRIVATE_MODE, flush, make_private
+from surveysynth.release.folder.held import REPLACED, clear_abandoned, held_folder
 from surveysynth.release.folder.ledger import (
     LEDGER_NAME,
     LedgerEntry,
@@ -21,7 +22,7 @@ from surveysynth.release.folder.ledger import (
     read_ledger,
     write_copy,
 )
-from surveysynth.release.folder.ledger_file import PRIVATE_MODE, Ledger
+from surveysynth.release.folder.ledger_file import Ledger
 
 RELEASE = "release"
 CONFIDENTIAL = "confidential"
@@ -90,6 +91,8 @@ def plan_bundle(out: Path, confidential: Path | None = None, *, overwrite: bool)
         target,
         target / CONFIDENTIAL if confidential is None else confidential.expanduser().resolve(),
     )
+    for place in dict.fromkeys([plan.out, plan.confidential]):
+        clear_abandoned(place)
     if not plan.confidential_inside:
         _refuse_nesting(plan)
         _check_confidential(plan.confidential)
@@ -182,13 +185,13 @@ def _temporary(what_failed: str) -> Iterator[Callable[[Path], Path]]:
         for parent in reversed(missing):
             parent.mkdir()
             created.append(parent)
-        roots.append(
-            Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
-        )
+        roots.append(held.enter_context(held_folder(target)))
         return roots[-1]
 
+    held = ExitStack()
     try:
-        yield beside
+        with held:
+            yield beside
     except OSError as error:
         raise InputError(
             f"{what_failed}: {error.strerror or 'no reason given'}; nothing was left behind."
@@ -210,6 +213,7 @@ def plan_folder(
     ``what``: what it is called in messages. Raises ``InputError`` as ``plan_bundle`` does.
     """
     target = out.expanduser().resolve()
+    clear_abandoned(target)
     if target.exists():
         if not overwrite:
             raise InputError(
@@ -243,7 +247,8 @@ def publish_folder(
     """
     with locked(target):
         copies = read_ledger(target / LEDGER_NAME)
-        _flush(folder)
+        make_private(folder)
+        flush(folder)
         with _signals_held():
             entries = ledger.record(runs, copies)
             write_copy(folder, merge(copies, entries))
@@ -253,7 +258,7 @@ def publish_folder(
 
 def swap_in(folder: Path, target: Path) -> None:
     """Flush a folder without a ledger to disk and rename it into place."""
-    _flush(folder)
+    flush(folder)
     _swap([(folder, target)])
 
 
@@ -272,11 +277,14 @@ def publish(
         for folder in filter(Path.is_dir, plan.confidential_folders):
             _keep_earlier(folder, staging.confidential)
             _keep_drawn(folder, staging.confidential, released=run.run)
+        make_private(staging.confidential)
         moves = [(staging.release.parent, plan.out)]
         if not plan.confidential_inside:
-            moves.append((staging.confidential, plan.confidential))
+            # First the ledger: should power fail between the two, it has a run too many, not one
+            # too few.
+            moves.insert(0, (staging.confidential, plan.confidential))
         for new, _ in moves:
-            _flush(new)
+            flush(new)
         with _signals_held():
             entries = ledger.record([run], copies)
             try:
@@ -344,18 +352,6 @@ def _link_or_copy(source: Path, target: Path) -> None:
         shutil.copy2(source, target)
 
 
-def _flush(folder: Path) -> None:
-    """Write files and directory entries through to the disk."""
-    for root, _, names in os.walk(folder):
-        folders = [Path(root)] if os.name == "posix" else []  # elsewhere folders cannot be opened
-        for path in [*(Path(root) / name for name in names), *folders]:
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-
-
 def _swap(moves: Sequence[tuple[Path, Path]]) -> None:
     """Rename every new folder to its target, or none; replaced ones go aside, then away."""
     done: list[tuple[Path, Path]] = []
@@ -365,7 +361,7 @@ def _swap(moves: Sequence[tuple[Path, Path]]) -> None:
             for new, target in moves:
                 if target.exists():
                     # Not inside the temporary folder: should undoing fail too, it must survive.
-                    aside = target.with_name(f"{new.parent.name}-replaced")
+                    aside = target.with_name(f"{new.parent.name}{REPLACED}")
                     os.rename(target, aside)
                     done.append((aside, target))
                     replaced.append(aside)

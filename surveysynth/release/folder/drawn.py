@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from surveysynth.errors import InputError
 from surveysynth.release.folder.bundle import DRAWN, BundlePlan, copies_of, locked
+from surveysynth.release.folder.disk import PRIVATE_FILE_MODE, PRIVATE_MODE
 from surveysynth.release.folder.ledger import (
     LEDGER_NAME,
     LedgerEntry,
@@ -22,7 +23,7 @@ from surveysynth.release.folder.ledger import (
     read_ledger,
     text_of,
 )
-from surveysynth.release.folder.ledger_file import PRIVATE_MODE, Ledger
+from surveysynth.release.folder.ledger_file import Ledger
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
@@ -143,7 +144,9 @@ def _write(path: Path, text: str) -> None:
     """Whole or not at all, and through to the disk."""
     path.parent.mkdir(mode=PRIVATE_MODE, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")  # PARTIAL_LEDGER, of the ledger
-    with partial.open("w", encoding="utf-8") as stream:
+    partial.unlink(missing_ok=True)  # left by a run that was killed, of whatever mode
+    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE)
+    with open(handle, "w", encoding="utf-8") as stream:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())

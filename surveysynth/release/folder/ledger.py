@@ -19,6 +19,7 @@ from pydantic.dataclasses import dataclass
 
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
+from surveysynth.release.folder.disk import PRIVATE_FILE_MODE
 
 LEDGER_NAME = "ledger.jsonl"
 #: Of an entry of noisy statistics alone.
@@ -147,8 +148,9 @@ def merge(*ledgers: Sequence[LedgerEntry]) -> list[LedgerEntry]:
 
 
 def write_copy(folder: Path, entries: Sequence[LedgerEntry]) -> None:
-    """The ledger beside confidential results, through to the disk."""
+    """The ledger beside confidential results, for this user alone and through to the disk."""
     with (folder / LEDGER_NAME).open("w", encoding="utf-8") as stream:
+        (folder / LEDGER_NAME).chmod(PRIVATE_FILE_MODE)
         stream.write(text_of(entries))
         stream.flush()
         os.fsync(stream.fileno())

@@ -15,12 +15,12 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from surveysynth.errors import InputError, RefusedError
+from surveysynth.release.folder.disk import PRIVATE_FILE_MODE, PRIVATE_MODE
 from surveysynth.release.folder.ledger import LedgerEntry, merge, parse_ledger, text_of
 from surveysynth.release.folder.ledger_totals import LedgerSummary, Limit, summarise
 
 #: Where ledgers are, in the user's state folder.
 FOLDER = "ledgers"
-PRIVATE_MODE, PRIVATE_FILE_MODE = 0o700, 0o600
 #: A lock is held while a few lines are read and one is written.
 LOCK_SECONDS = 60.0
 #: Before the id of a survey that has none of its own: that of its file.
