@@ -113,7 +113,7 @@ def test_a_draw_shows_to_the_digits_that_are_published_and_no_further() -> None:
     theta = {name: value[None] for name, value in guess.items()}
     first = next(iter(theta))
     theta[first] = theta[first] + 0.3 * rng.standard_normal(theta[first].shape)
-    draws = ss.PrivateDraws("fbs", theta, ss.MechanismSettings(m=1))
+    draws = ss.PrivateDraws("fbs", theta, ss.MechanismSettings(epsilon=10.8, m=1))
     (dataset,) = synthesise(
         model, design, draws, replicates_per_draw=1, rng=rng, scale_to=30_000.0
     )

@@ -62,7 +62,7 @@ def test_statements_of_special_settings():
     assert "Stan" not in text()
     stan = replace(get_model("fbs"))
     object.__setattr__(stan, "compiled", True)
-    statement = privacy_statement(design_of(good()), MechanismSettings(), stan)
+    statement = privacy_statement(design_of(good()), MechanismSettings(epsilon=10.8), stan)
     assert "whose seed has 31 bits of these" in statement.assumptions[-2]
     assert "10.8" not in text(risk="none")
 
