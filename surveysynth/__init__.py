@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from surveysynth.api.commands import CheckResult, check, compare, release, study
     from surveysynth.api.commands import release as run_release
     from surveysynth.api.example import example, example_survey
+    from surveysynth.api.ledger import ledger
     from surveysynth.api.private_tables import tables
     from surveysynth.baselines.noisy_release import DeclaredBounds, noisy_release
     from surveysynth.baselines.topcoding import topcode
@@ -101,6 +102,7 @@ __all__ = [
     "get_model",
     "identification_risk",
     "jackknife",
+    "ledger",
     "load_spec",
     "logit_interval",
     "noisy_release",
@@ -162,6 +164,7 @@ _SOURCES = {
     "get_model": ("models", "get_model"),
     "identification_risk": ("evaluate.identification", "identification_risk"),
     "jackknife": ("estimation.replicate_weights", "jackknife"),
+    "ledger": ("api.ledger", "ledger"),
     "load_spec": ("spec.spec", "load_spec"),
     "logit_interval": ("estimation.combining", "logit_interval"),
     "noisy_release": ("baselines.noisy_release", "noisy_release"),

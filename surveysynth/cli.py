@@ -31,6 +31,13 @@ MethodsOption = Annotated[
         metavar="A,B,..", help="The methods, the sample always; may be given several times."
     ),
 ]
+LedgerOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Where the ledger of the survey is kept, instead of the user's state folder.",
+    ),
+]
 SeedOption = Annotated[int | None, typer.Option(help="Makes the run repeatable.", min=0)]
 
 
@@ -109,10 +116,10 @@ def release(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Where diagnostics and the ledger go, instead of OUT/confidential; use one "
-            "folder for all runs on the same data.",
+            help="Where diagnostics and a copy of the ledger go, instead of OUT/confidential.",
         ),
     ] = None,
+    ledger: LedgerOption = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace OUT if a release wrote it.")
     ] = False,
@@ -124,13 +131,13 @@ def release(
     """Run the mechanism and write private tables, microdata and a privacy statement."""
     from surveysynth._support.progress import StageReporter
     from surveysynth.api import commands
-    from surveysynth.release.folder.ledger import LEDGER_NAME
 
     with StageReporter() as progress:
         result = commands.release(
             spec,
             out,
             confidential=confidential,
+            ledger=ledger,
             overwrite=overwrite,
             seed=seed,
             progress=progress,
@@ -143,8 +150,8 @@ def release(
     print(f"Confidential: {result.confidential} (keep it from what is published)")
     if result.adequacy is not None:
         print(result.adequacy.sentence())
-    print("\n".join(result.ledger.sentences()))
-    print(f"Ledger: {result.confidential / LEDGER_NAME}; runs recorded elsewhere add up as well.")
+    print("\n".join([*result.ledger.sentences(), *result.ledger_hints]))
+    print(f"Ledger: {result.ledger_path}; runs recorded elsewhere add up as well.")
 
 
 @app.command()
@@ -202,6 +209,7 @@ def tables(
 def compare(
     spec: SpecArgument,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")],
+    ledger: LedgerOption = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace OUT if a comparison wrote it.")
     ] = False,
@@ -225,6 +233,7 @@ def compare(
         result = commands.compare(
             spec,
             out,
+            ledger=ledger,
             overwrite=overwrite,
             seed=seed,
             models=model or (),

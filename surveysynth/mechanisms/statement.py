@@ -24,8 +24,8 @@ class Statement:
         """The whole statement as Markdown paragraphs, lists included."""
         return (
             *self.guarantee,
-            "Public by assumption:\n\n" + "\n".join(f"- {item}" for item in self.assumptions),
-            "What epsilon does not cover:\n\n" + "\n".join(f"- {i}" for i in self.not_covered),
+            "Public by assumption, or assumed of the computation:\n\n" + _items(self.assumptions),
+            "What epsilon does not cover:\n\n" + _items(self.not_covered),
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -35,6 +35,10 @@ class Statement:
             "assumptions": list(self.assumptions),
             "not_covered": list(self.not_covered),
         }
+
+
+def _items(texts: tuple[str, ...]) -> str:
+    return "\n".join(f"- {text}" for text in texts)
 
 
 def public_assumptions(design: PublicDesign) -> tuple[str, ...]:

@@ -233,7 +233,7 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
     above, below = declared(ABOVE), declared(BELOW)
     split = [each.name for each in spec.declared if each.split is not None]
     given = {
-        "budget": privacy.budget,
+        "budget": privacy.cost,
         "declared": {name: above[name] for name in synthesizer.outcome if name in above},
         "declared_below": {name: below[name] for name in split},
         "weight": above.get(WEIGHT, Declared()),

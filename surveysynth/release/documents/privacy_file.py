@@ -62,6 +62,7 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
         "flag_action": spec.tables.flag_action,
         "round_counts": spec.tables.round_counts,
         "digits_mean": spec.tables.digits_mean,
+        "microdata_digits": spec.tables.microdata_digits,
         "lonely_psu": spec.survey.lonely_psu,
         "clusters": None if facts.clusters is None else facts.clusters.as_dict(),
         "population_size": spec.survey.population_size,
