@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from surveysynth import errors
+    from surveysynth.api import datasets
     from surveysynth.api.commands import CheckResult, check, compare, release, study
     from surveysynth.api.commands import release as run_release
+    from surveysynth.api.draft import init
     from surveysynth.api.example import example, example_survey
     from surveysynth.api.private_tables import tables
     from surveysynth.baselines.noisy_release import DeclaredBounds, noisy_release
@@ -91,6 +93,7 @@ __all__ = [
     "coefficient_utility",
     "combine",
     "compare",
+    "datasets",
     "debias_draws",
     "distribution_utility",
     "errors",
@@ -100,6 +103,7 @@ __all__ = [
     "example_survey",
     "get_model",
     "identification_risk",
+    "init",
     "jackknife",
     "load_spec",
     "logit_interval",
@@ -161,6 +165,7 @@ _SOURCES = {
     "example_survey": ("api.example", "example_survey"),
     "get_model": ("models", "get_model"),
     "identification_risk": ("evaluate.identification", "identification_risk"),
+    "init": ("api.draft", "init"),
     "jackknife": ("estimation.replicate_weights", "jackknife"),
     "load_spec": ("spec.spec", "load_spec"),
     "logit_interval": ("estimation.combining", "logit_interval"),
@@ -182,6 +187,9 @@ _SOURCES = {
     "topcode": ("baselines.topcoding", "topcode"),
 }
 
+#: Public names that are modules.
+_MODULES = {"datasets": "api.datasets", "errors": "errors"}
+
 # The subpackage takes the name of the function when it is first imported: now, once and for all.
 import_module("surveysynth.release")
 globals().pop("release", None)
@@ -193,8 +201,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("surveysynth")
-    if name == "errors":
-        return import_module("surveysynth.errors")
+    if name in _MODULES:
+        return import_module(f"surveysynth.{_MODULES[name]}")
     if name not in _SOURCES:
         raise AttributeError(f"module 'surveysynth' has no attribute {name!r}")
     module, attribute = _SOURCES[name]
