@@ -9,11 +9,13 @@ message reads it there: what was expected, what was got, where, and what to do.
 import contextlib
 import io
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pandas as pd
 
@@ -81,6 +83,10 @@ MISTAKES = (
     Mistake("There is no such specification", arguments=("check", "specs.toml")),
     Mistake("The data are given in the place of the specification",
             arguments=("check", "survey.csv")),
+    Mistake("A first specification without a terminal and without choices",
+            arguments=("init", "survey.csv", "--out", "first.toml")),
+    Mistake("The first specification is there already",
+            arguments=("init", "survey.csv", "--epsilon", "3")),
     Mistake("The folder to write has something in it",
             arguments=("release", "spec.toml", "--out", "full")),
     # The specification
@@ -129,6 +135,8 @@ MISTAKES = (
     Mistake("Currencies", change=cells("salary", "$98765", "98765 USD")),
     Mistake("Percent signs", change=cells("salary", "98.7%")),
     Mistake("Dates", change=cells("salary", "2019-07-31", "31.07.2019")),
+    Mistake("Dates by their type", data="survey.parquet",
+            change=lambda f: f.assign(salary=pd.Timestamp("2019-07-31"))),
     Mistake("Words", change=cells("salary", "canary", "canaries", "98765 canaries")),
     Mistake("Several kinds of text in several columns",
             change=lambda f: cells("weight", "9,5")(cells("salary", "9,876", "canary", "-")(f))),
@@ -149,7 +157,11 @@ def said(mistake: Mistake, folder: Path) -> tuple[int, str]:
     """Exit code and message of a command in ``folder``, which is new; its path is left out."""
     _prepare(mistake, folder)
     told = io.StringIO()
-    with contextlib.chdir(folder), contextlib.redirect_stderr(told):
+    with (
+        contextlib.chdir(folder),
+        contextlib.redirect_stderr(told),
+        mock.patch.object(sys, "stdin", io.StringIO()),  # no terminal
+    ):
         code = cli.main(mistake.arguments)
     return code, told.getvalue().replace(f"{folder}/", "")
 
@@ -161,7 +173,8 @@ def _prepare(mistake: Mistake, folder: Path) -> None:
         sections["synthesizer"] = 'outcome = ["insured", "salary"]'
     text = spec_text(mistake.data, **sections) if mistake.text is None else mistake.text
     frame = good() if mistake.change is None else mistake.change(good())
-    write_survey(folder, frame, text)
+    made = mistake.data if mistake.data.endswith(".parquet") else "survey.csv"
+    write_survey(folder, frame, text, made)
     if mistake.content is not None:
         (folder / "survey.csv").write_bytes(mistake.content)
     (folder / "full").mkdir()

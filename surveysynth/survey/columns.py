@@ -121,7 +121,10 @@ def number_column(series: "pd.Series[Any]", name: str) -> NumberColumn:
             raise InputError(f"column {name!r}: expected real numbers.")
         return NumberColumn(series.to_numpy(dtype=np.float64, na_value=np.nan), 0)
     if pd.api.types.is_datetime64_any_dtype(dtype) or pd.api.types.is_timedelta64_dtype(dtype):
-        raise InputError(f"column {name!r}: expected numbers, got dates or times.")
+        raise InputError(
+            f"column {name!r}: expected numbers, got a column of dates or times; name another, or "
+            "make a number of it (an age, a year)."
+        )
     if pd.api.types.is_string_dtype(dtype) and not pd.api.types.is_object_dtype(dtype):
         quick = _parse_quickly(series)
         if quick is not None:

@@ -24,7 +24,7 @@ def check_said(choices: Choices) -> None:
     missing = [_FLAGS[part] for part in _REQUIRED if not getattr(choices, part)]
     if missing:
         raise InputError(
-            "there is no terminal to ask on, and these have no default: give "
+            "there is no terminal to ask on. What has no default has to be given by flags: "
             f"{', '.join(missing)}."
         )
 

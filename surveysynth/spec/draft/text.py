@@ -305,7 +305,7 @@ def _labels(levels: Mapping[str, PublicLevels]) -> dict[str, list[str]]:
             line("margin", found.margin, "the row over all levels"),
         ]
         sections[f"labels.{key(name)}.levels"] = [
-            "# Code = label, in the order of the tables; every level of the data is here.",
+            "# Code = label, in the order of the tables. Read from the data: is each a code?",
             *(f"{key(level)} = {value(level)}" for level in found.levels),
         ]
     return sections

@@ -1,7 +1,6 @@
 """From choices to a specification file, whole or not at all."""
 
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,7 +57,9 @@ def write_draft(data: DataFile, choices: Choices, out: Path, *, overwrite: bool)
     check_choices(choices, data.names)
     by = choices.by or ()
     levels = {name: data.levels(name) for name in by}
-    path = Path(os.path.relpath(data.path.resolve(), out.resolve().parent)).as_posix()
+    # The name of a link stays; folders are resolved, since a link has another folder above it.
+    folder = os.path.relpath(data.path.parent.resolve(), out.parent.resolve())
+    path = (Path(folder) / data.path.name).as_posix()
     draft = draft_text(choices, path, data.names, levels, out.name)
     if not draft.open:
         parse_spec(draft.text, out)
@@ -74,14 +75,13 @@ def write_draft(data: DataFile, choices: Choices, out: Path, *, overwrite: bool)
 
 
 def _write(out: Path, content: bytes, *, overwrite: bool) -> None:
-    with tempfile.NamedTemporaryFile(dir=out.parent, prefix=f".{out.name}.") as staged:
-        staged.write(content)
-        staged.flush()
-        Path(staged.name).chmod(0o644)
-        if overwrite:
-            # A second name first, since the temporary one goes with the file.
-            second = Path(f"{staged.name}.whole")
-            os.link(staged.name, second)
-            second.replace(out)
-        else:
-            os.link(staged.name, out)  # fails where the file is there by now
+    if overwrite:
+        staged = out.with_name(f".{out.name}.{os.getpid()}")
+        try:
+            staged.write_bytes(content)
+            staged.replace(out)
+        finally:
+            staged.unlink(missing_ok=True)
+        return
+    with out.open("xb") as file:  # fails where the file is there by now
+        file.write(content)
