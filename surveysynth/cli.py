@@ -72,7 +72,7 @@ def example(
         print(f"And:  surveysynth study {directory / 'study.toml'} --out study")
 
 
-app.command("init")(init_command)
+init = app.command("init")(init_command)
 
 
 @app.command()

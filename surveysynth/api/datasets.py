@@ -165,7 +165,7 @@ def clustered(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Dataset:
     frame = pd.DataFrame({
         "region": "region " + sample["stratum"].str.removeprefix("s"),
         "school": school,
-        "level": sample["group"].map({"a": "primary", "b": "secondary"}),
+        "stage": sample["group"].map({"a": "primary", "b": "secondary"}),
         "salary": sample["outcome"].round(2),
         "weight": sample["weight"].round(6),
     })  # fmt: skip
@@ -175,9 +175,9 @@ def clustered(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Dataset:
         weight="weight",
         strata="region",
         psu="school",
-        by=("region", "level"),
+        by=("region", "stage"),
         population_size=population.n_units,
-        predictors="region + level",
+        predictors="region + stage",
         transforms=Transform("log"),
         refuse_degenerate=False,  # for either mechanism
     )
@@ -187,7 +187,7 @@ def clustered(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Dataset:
         MappingProxyType({
             "region": "stratum, public",
             "school": "primary sampling unit, public",
-            "level": "that a teacher teaches at: public",
+            "stage": "primary or secondary: public",
             "salary": "a year, in dollars: confidential",
             "weight": "of sampling: confidential",
         }),
@@ -248,7 +248,7 @@ def several_outcomes(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Dataset:
         MappingProxyType({
             "region": "stratum, public",
             "tenure": "owner or tenant: public",
-            "income": "a year, often zero: confidential",
+            "income": "a year, zero for some: confidential",
             "insured": "yes or no: confidential",
             "heating": f"{', '.join(HEATING)}: confidential",
             "weight": "of sampling: confidential",

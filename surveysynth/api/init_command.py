@@ -4,8 +4,9 @@ Imported at the start of every command: what is heavy is imported inside.
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -63,26 +64,37 @@ def init_command(
     Of the data, the names of all columns and the values of the --by columns are looked at, and no
     others.
     """
+    _write(
+        data, data.with_name("spec.toml") if out is None else out, outcome or (), constant or (),
+        by, overwrite=overwrite, weight=weight, public_weights=public_weights, strata=strata,
+        psu=psu, design_effect=design_effect, population_size=population_size,
+        mechanism=mechanism, epsilon=epsilon,
+    )  # fmt: skip
+
+
+def _write(
+    data: Path,
+    out: Path,
+    outcomes: Sequence[str],
+    constants: Sequence[str],
+    by: Sequence[str] | None,
+    *,
+    overwrite: bool,
+    **said: Any,
+) -> None:
+    """Choices from flags and, on a terminal, from answers; ``said``: parts of ``Choices``."""
     from surveysynth.spec.draft.choices import Choices, check_choices
     from surveysynth.spec.draft.columns import open_data
     from surveysynth.spec.draft.flags import check_said, read_outcomes, split_columns
     from surveysynth.spec.draft.questions import ask_rest
-    from surveysynth.spec.draft.write import SPEC_NAME, check_free, write_draft
+    from surveysynth.spec.draft.write import check_free, write_draft
 
-    out = data.with_name(SPEC_NAME) if out is None else out
-    check_free(out, overwrite=overwrite)
+    check_free(out, overwrite=overwrite)  # before anything is asked
     file = open_data(data)
     choices = Choices(
-        outcomes=read_outcomes(outcome or (), constant or (), file.names),
-        weight=weight,
-        public_weights=public_weights,
-        strata=strata,
-        psu=psu,
-        design_effect=design_effect,
+        outcomes=read_outcomes(outcomes, constants, file.names),
         by=None if by is None else split_columns("--by", by, file.names),
-        population_size=population_size,
-        mechanism=mechanism,
-        epsilon=epsilon,
+        **said,
     )
     check_choices(choices, file.names)
     if sys.stdin.isatty():
