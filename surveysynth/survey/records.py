@@ -9,6 +9,7 @@ import pandas as pd
 
 from surveysynth._support.messages import listing, raise_problems, records
 from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError
 from surveysynth.survey.checks import MAX_LEVELS, Roles
 from surveysynth.survey.columns import (
@@ -26,8 +27,8 @@ from surveysynth.survey.unreadable import in_words
 PLAIN_NUMBERS = "numbers such as 1234.5, and blank cells where there is none"
 
 
-@dataclass(frozen=True)
-class Records:
+@dataclass(frozen=True, repr=False)
+class Records(Unpickled):
     """n complete records: ``text`` columns as codes, ``numbers`` (n,) as floats, by name."""
 
     n: int

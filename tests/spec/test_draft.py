@@ -244,6 +244,19 @@ def test_a_level_named_like_the_margin_gets_another_margin(data: Path) -> None:
     ss.read_survey(spec)
 
 
+def test_a_value_that_slipped_into_a_public_column_is_not_written(data: Path) -> None:
+    frame = household_frame()
+    frame.loc[[3], "gender"] = "canary"
+    frame.to_csv(data, index=False)
+    assert cli.main(["init", str(data), *COMPLETE["amount"]]) == 0
+    text = data.with_name("spec.toml").read_text()
+    assert "canary" not in text
+    assert "1 of its levels has fewer than 3 records" in text
+    spec = load_spec(data.with_name("spec.toml"))
+    assert list(spec.labels["field"].levels) == ["01", "02", "03", "04"]
+    assert spec.labels["gender"].levels == {}
+
+
 #: Any text that a file can hold.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 HOSTILE = st.sampled_from(

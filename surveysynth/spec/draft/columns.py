@@ -1,25 +1,23 @@
 """A data file as far as it may be looked at: names of columns, types, levels of public ones."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
 from surveysynth._support.messages import raise_problems
 from surveysynth.errors import InputError
-from surveysynth.survey.checks import check_by_levels
+from surveysynth.survey.checks import LEAST_RECORDS, check_by_levels
 from surveysynth.survey.columns import text_column
 from surveysynth.survey.files import Table, open_table
 from surveysynth.survey.formula import quote
+from surveysynth.survey.header import looks_like_value
 
 #: Names of the row over all levels, of which one that is no level is taken.
 _MARGINS = ("All", "Total", "Overall", "All levels", "Sum of all levels")
-#: Digits and what stands between them in numbers, dates and amounts.
-_VALUE = re.compile(r"\s*[-+$€£¥(]?\s*\d[\d.,:/\s%-]*([eE][-+]?\d+)?\)?\s*")
-
 _TYPES = (
     (pa.types.is_boolean, "true or false"),
     (pa.types.is_dictionary, "categories"),
@@ -32,10 +30,14 @@ _TYPES = (
 
 @dataclass(frozen=True)
 class PublicLevels:
-    """Levels of a public column in natural order, and a name for its margin that is none."""
+    """Levels of a public column in natural order, and a name for its margin that is none.
+
+    ``rare``: how many levels have so few records that they may be values of another column; no
+    level is written then."""
 
     levels: tuple[str, ...]
     margin: str
+    rare: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,9 @@ class DataFile:
         free = [margin for margin in _MARGINS if margin not in column.levels]
         margin = free[0] if free else _MARGINS[0]
         check_by_levels({name: column}, (name,), {}, {name: margin}, str(self.path))
-        return PublicLevels(column.levels, margin)
+        counts = np.bincount(column.codes[~column.missing], minlength=len(column.levels))
+        rare = int(np.count_nonzero(counts < LEAST_RECORDS))
+        return PublicLevels(() if rare else column.levels, margin, rare)
 
 
 def open_data(path: Path) -> DataFile:
@@ -66,7 +70,7 @@ def open_data(path: Path) -> DataFile:
     values would be taken for names, shown and written into a specification.
     """
     table = open_table(path)
-    values = sum(bool(_VALUE.fullmatch(name)) for name in table.columns)
+    values = sum(map(looks_like_value, table.columns))
     raise_problems(
         str(path),
         [

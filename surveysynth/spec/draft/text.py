@@ -8,6 +8,7 @@ from typing import Any
 
 from surveysynth.spec.draft.choices import OPEN, Choices, OutcomeChoice, settled_amount
 from surveysynth.spec.draft.columns import PublicLevels
+from surveysynth.survey.checks import LEAST_RECORDS
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _LEFT = re.compile(
@@ -300,10 +301,18 @@ def _labels(levels: Mapping[str, PublicLevels]) -> dict[str, list[str]]:
     """How by columns are shown, each level in a line of its own."""
     sections: dict[str, list[str]] = {}
     for name, found in levels.items():
-        sections[f"labels.{key(name)}"] = [
+        shown = sections[f"labels.{key(name)}"] = [
             line("title", name, "as tables show the column"),
             line("margin", found.margin, "the row over all levels"),
         ]
+        if found.rare:
+            shown += [
+                f"# {found.rare:,} of its levels {'have' if found.rare > 1 else 'has'} fewer than "
+                f"{LEAST_RECORDS} records, and may be a value of another column:",
+                "# look at the file, and list the right levels here; records with others are then",
+                '# refused: levels = { code = "label", .. }',
+            ]
+            continue
         sections[f"labels.{key(name)}.levels"] = [
             "# Code = label, in the order of the tables. Read from the data: is each a code?",
             *(f"{key(level)} = {value(level)}" for level in found.levels),
