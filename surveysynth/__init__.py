@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from surveysynth import errors
+    from surveysynth.api import datasets
     from surveysynth.api.commands import CheckResult, check, compare, release, study
     from surveysynth.api.commands import release as run_release
+    from surveysynth.api.draft import init
     from surveysynth.api.example import example, example_survey
     from surveysynth.api.ledger import ledger
     from surveysynth.api.private_tables import tables
@@ -92,6 +94,7 @@ __all__ = [
     "coefficient_utility",
     "combine",
     "compare",
+    "datasets",
     "debias_draws",
     "distribution_utility",
     "errors",
@@ -101,6 +104,7 @@ __all__ = [
     "example_survey",
     "get_model",
     "identification_risk",
+    "init",
     "jackknife",
     "ledger",
     "load_spec",
@@ -163,6 +167,7 @@ _SOURCES = {
     "example_survey": ("api.example", "example_survey"),
     "get_model": ("models", "get_model"),
     "identification_risk": ("evaluate.identification", "identification_risk"),
+    "init": ("api.draft", "init"),
     "jackknife": ("estimation.replicate_weights", "jackknife"),
     "ledger": ("api.ledger", "ledger"),
     "load_spec": ("spec.spec", "load_spec"),
@@ -185,6 +190,9 @@ _SOURCES = {
     "topcode": ("baselines.topcoding", "topcode"),
 }
 
+#: Public names that are modules.
+_MODULES = {"datasets": "api.datasets", "errors": "errors"}
+
 # The subpackage takes the name of the function when it is first imported: now, once and for all.
 import_module("surveysynth.release")
 globals().pop("release", None)
@@ -196,8 +204,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("surveysynth")
-    if name == "errors":
-        return import_module("surveysynth.errors")
+    if name in _MODULES:
+        return import_module(f"surveysynth.{_MODULES[name]}")
     if name not in _SOURCES:
         raise AttributeError(f"module 'surveysynth' has no attribute {name!r}")
     module, attribute = _SOURCES[name]

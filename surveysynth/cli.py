@@ -14,6 +14,7 @@ import typer
 
 from surveysynth._support import exits
 from surveysynth._support.doctor import THREAD_VARIABLES, version_of
+from surveysynth.api.init_command import init_command
 from surveysynth.errors import InputError, RefusedError, SurveySynthError
 
 app = typer.Typer(
@@ -76,6 +77,9 @@ def example(
     print(f"Next: surveysynth release {spec} --out out")
     if study:
         print(f"And:  surveysynth study {directory / 'study.toml'} --out study")
+
+
+init = app.command("init")(init_command)
 
 
 @app.command()

@@ -17,6 +17,8 @@ from surveysynth.survey.outcome import Outcome
 
 #: More levels than this in a by variable is taken for a mistake (an identifier, an amount).
 MAX_LEVELS = 200
+#: A level of fewer records than this may be a value that slipped in from another column.
+LEAST_RECORDS = 3
 #: A declared design effect of clustering is at most the size of a PSU, about.
 MAX_DESIGN_EFFECT = 1000
 EFFECT_WITHOUT_PSU = (

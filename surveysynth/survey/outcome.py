@@ -112,7 +112,7 @@ class Outcome:
         checks = [
             ("spikes", several or self.kind != "semicontinuous",
              "points where values pile up, such as [0], belong to kind 'semicontinuous', "
-             f"which needs them or a split; got kind {self.kind!r} with {len(self.spikes)}."),
+             f"which needs them or a split; got kind {self.kind!r} with {len(self.spikes) or 'none'}."),
             ("spikes", not self.spikes or self.kind == "semicontinuous",
              "points where values pile up, such as [0], belong to kind 'semicontinuous'; "
              f"got kind {self.kind!r} with {len(self.spikes)}."),
@@ -125,7 +125,7 @@ class Outcome:
             ("spikes", len(set(self.spikes)) == len(self.spikes), "every spike may occur once."),
             ("levels", len(self.levels) == wanted,
              "they belong to kinds 'binary' (two) and 'categorical' (two or more); got kind "
-             f"{self.kind!r} with {len(self.levels)}."),
+             f"{self.kind!r} with {len(self.levels) or 'none'}."),
             ("levels", all(isinstance(level, str) and level.strip() for level in self.levels),
              "expected texts that are not empty."),
             ("levels", len(set(self.levels)) == len(self.levels), "every level may occur once."),
