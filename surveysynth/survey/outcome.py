@@ -112,7 +112,8 @@ class Outcome:
         checks = [
             ("spikes", several or self.kind != "semicontinuous",
              "points where values pile up, such as [0], belong to kind 'semicontinuous', "
-             f"which needs them or a split; got kind {self.kind!r} with {len(self.spikes) or 'none'}."),
+             f"which needs them or a split; got kind {self.kind!r} with "
+             f"{len(self.spikes) or 'none'}."),
             ("spikes", not self.spikes or self.kind == "semicontinuous",
              "points where values pile up, such as [0], belong to kind 'semicontinuous'; "
              f"got kind {self.kind!r} with {len(self.spikes)}."),
