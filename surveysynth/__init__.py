@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from surveysynth import errors
     from surveysynth.api import datasets
+    from surveysynth.api.audit import audit
     from surveysynth.api.commands import CheckResult, check, compare, release, study
     from surveysynth.api.commands import release as run_release
     from surveysynth.api.draft import init
@@ -88,6 +89,7 @@ __all__ = [
     "SyntheticDataset",
     "Transform",
     "agency_replicates",
+    "audit",
     "balanced_half_samples",
     "build_domains",
     "check",
@@ -153,6 +155,7 @@ _SOURCES = {
     "SyntheticDataset": ("inference.synthesis", "SyntheticDataset"),
     "Transform": ("survey.transforms", "Transform"),
     "agency_replicates": ("estimation.agency_weights", "agency_replicates"),
+    "audit": ("api.audit", "audit"),
     "balanced_half_samples": ("estimation.replicate_weights", "balanced_half_samples"),
     "build_domains": ("estimation.domains", "build_domains"),
     "check": ("api.commands", "check"),
@@ -193,9 +196,10 @@ _SOURCES = {
 #: Public names that are modules.
 _MODULES = {"datasets": "api.datasets", "errors": "errors"}
 
-# The subpackage takes the name of the function when it is first imported: now, once and for all.
-import_module("surveysynth.release")
-globals().pop("release", None)
+# A subpackage takes the name of its function when it is first imported: now, once and for all.
+for _name in ("audit", "release"):
+    import_module(f"surveysynth.{_name}")
+    globals().pop(_name, None)
 
 
 def __getattr__(name: str) -> Any:
