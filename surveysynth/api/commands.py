@@ -83,7 +83,8 @@ def check(
     InputError
         For unusable input, a folder that exists, and ``out`` for another mechanism.
     RefusedError
-        For a clustered survey whose standard errors would be far too small.
+        For a clustered survey whose standard errors would be far too small, and where few records
+        tell of a row of the model matrix and pooling is not asked for or cannot help.
 
     Examples
     --------
@@ -110,7 +111,7 @@ def check(
     if out is not None:
         raise InputError("--out is for mechanism = 'noisy_statistics': leave it out.")
     model, settings = model_of(specification), settings_of(specification)
-    design = read_survey(specification).design
+    design = settings.prepared(read_survey(specification).design)
     model = model.of(design)
     preview = preview_lines(specification, design, model)
     say("\n".join(preview))

@@ -132,10 +132,10 @@ def tables(
         },
         "labels": labels,
     })  # fmt: skip
-    survey = _survey_for(survey, spec)
-    design, test = survey.design, seed is not None
+    survey, mechanism = _survey_for(survey, spec), mechanism_of(spec)
+    design, test = mechanism.prepared(survey.design), seed is not None
     built = (engine_of(spec, model_of(spec)) if isinstance(model, str) else model).of(design)
-    mechanism, (of_mechanism, of_synthesis) = mechanism_of(spec), _streams(seed)
+    of_mechanism, of_synthesis = _streams(seed)
     refuse_clusters(design, built)
     say = progress or (lambda stage: None)
     facts = facts_of(spec, design, mechanism, built, test=test)

@@ -1,7 +1,7 @@
 """From a specification file to a release folder: the one path that writes published files."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -162,6 +162,7 @@ def release(
         _compile(chosen, say)  # what cannot run is told before anything is read
     say(stages.READING)
     survey = read_survey(spec)
+    survey = replace(survey, design=mechanism.prepared(survey.design))
     if spec.privacy.strict:
         # What follows the noise can be made again from published files, which are in this order.
         survey = survey.in_order(public_order(survey.design))

@@ -77,16 +77,16 @@ def build_design_matrix(
     parsed = parse_formula(default_formula(codes) if formula is None else formula)
     confidential = [*outcome_names, *([weight_name] if weight_name is not None else [])]
     check_variables(parsed, map(str, frame.columns), confidential)
-    base, index = _base_rows(frame, parsed, categorical=design)
-    columns, rows = _evaluate(parsed, base, n_records=len(frame))
+    base, index = base_rows(frame, parsed, categorical=design)
+    columns, rows = evaluate(parsed, base, n_records=len(frame))
     distinct, position = distinct_rows(rows)
     matrix = DesignMatrix(parsed.text, columns, distinct, position[index])
-    _check_rank(matrix)
+    check_rank(matrix)
     _check_contains(matrix, codes, strata)
     return matrix
 
 
-def _base_rows(
+def base_rows(
     frame: pd.DataFrame, parsed: ParsedFormula, categorical: Sequence[str]
 ) -> tuple[pd.DataFrame, IntArray]:
     """The rows to evaluate the formula on, and for each record its row.
@@ -119,16 +119,19 @@ def _base_rows(
     return pd.DataFrame(rows, index=pd.RangeIndex(first.size)), index.astype(np.int64)
 
 
-def _evaluate(
-    parsed: ParsedFormula, base: pd.DataFrame, n_records: int
+def evaluate(
+    parsed: ParsedFormula, base: pd.DataFrame, n_records: int, at: pd.DataFrame | None = None
 ) -> tuple[tuple[str, ...], FloatArray]:
-    """Column names and values of the model matrix on the base rows."""
+    """Column names and values of the model matrix on the base rows, or with their levels, means and
+    knots on other rows ``at``."""
     _check_size(parsed, base, n_records)
     try:
         with np.errstate(all="ignore"):
             matrix = model_matrix(
                 parsed.formula, base, context={}, output="pandas", na_action="ignore"
             )
+            if at is not None:
+                matrix = matrix.model_spec.get_model_matrix(at, context={})
         columns = tuple(str(column) for column in matrix.columns)
         rows = matrix.to_numpy(dtype=np.float64)
     # Whatever a factor raises on this data (text in a logarithm, a bad argument) ends here.
@@ -209,12 +212,21 @@ def _triangle(blocks: Sequence[FloatArray]) -> FloatArray:
     return triangle
 
 
+def records_per_coefficient(matrix: DesignMatrix) -> FloatArray:
+    """1 / h (G,) of the distinct rows x of X, with h = x'(X'X)^-1 x their leverage: on how many
+    records the fit at x rests. On average over records it is n / K in harmonic mean; of a group
+    with an indicator of its own it is at most the number of its records."""
+    count = np.bincount(matrix.cell, minlength=len(matrix.x_cells)).astype(np.float64)
+    basis = np.linalg.qr(_unit_columns(np.sqrt(count)[:, None] * matrix.x_cells))[0]
+    return np.asarray(count / np.einsum("ij,ij->i", basis, basis), dtype=np.float64)
+
+
 def _unit_columns(rows: FloatArray) -> FloatArray:
     length = np.sqrt(np.einsum("ij,ij->j", rows, rows))
     return rows / np.where(length > 0, length, 1.0)
 
 
-def _check_rank(matrix: DesignMatrix) -> None:
+def check_rank(matrix: DesignMatrix) -> None:
     """Raise ``InputError`` naming each column that is a combination of those before it."""
     triangle = _triangle([_unit_columns(matrix.x_cells)])
     kept: list[int] = []

@@ -225,7 +225,8 @@ def run(
     Raises
     ------
     RefusedError
-        If the target is not reached or the fit has not converged.
+        If the target is not reached, the fit has not converged, or few records tell of a row of
+        X (``settings.prepared(design)`` pools those).
     InputError
         For a risk measure that does not fit the survey.
 
@@ -243,6 +244,7 @@ def run(
     5.4
     """
     require_pattern(settings.measure, design.frame)
+    settings.require_prepared(design)
     model = model.of(design)
     records = model.records(design, confidential)
     database = Database(records, design.n, confidential.outcome, design.frame, design)
