@@ -163,7 +163,7 @@ def debias_draws(
     --------
     >>> import numpy as np
     >>> import surveysynth as ss
-    >>> survey, model = ss.example_survey(n=200), ss.get_model("fbs")
+    >>> survey, model = ss.example_survey(n=400), ss.get_model("fbs")
     >>> settings = ss.MechanismSettings(m=1)
     >>> rng = np.random.default_rng(1)
     >>> private, _ = ss.run_mechanism(model, survey.design, survey.confidential, settings, rng)

@@ -1,4 +1,4 @@
-"""Small levels pooled for a model, by a rule on public columns alone (methods 2.3).
+"""Small levels pooled for a model, by a rule on public columns alone (methods 2.10).
 
 A row x of X rests on 1 / h records, h = x'(X'X)^-1 x its leverage. Where these are fewer than
 asked for, one record moves the fit at its own row, and with it what its protection costs. Pooling

@@ -224,14 +224,16 @@ def measured(setting: Setting) -> dict[str, Any]:
 
 
 def batches(setting: Setting) -> Iterator[list[tuple[Survey, int]]]:
-    """Databases that are fitted side by side, prepared as a release does, and of each the record
-    that is replaced: that of the highest leverage before pooling."""
+    """Databases that are fitted side by side, prepared as in a release, and of each the record that
+    is replaced: of the highest leverage before pooling or, in every second database, after it."""
     groups: dict[tuple[int, int], list[tuple[Survey, int]]] = {}
     for sample in range(setting.samples):
         survey = setting.survey(sample)
         design = setting.settings.prepared(survey.design)
         key = design.matrix.n_columns, 0 if design.psu is None else int(design.psu.max())
-        groups.setdefault(key, []).append((replace(survey, design=design), exposed(survey)))
+        pooled = replace(survey, design=design)
+        record = exposed(pooled if sample % 2 else survey)
+        groups.setdefault(key, []).append((pooled, record))
     for group in groups.values():
         yield from (group[start : start + BATCH] for start in range(0, len(group), BATCH))
 

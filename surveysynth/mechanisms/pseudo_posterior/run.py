@@ -234,7 +234,7 @@ def run(
     --------
     >>> import numpy as np
     >>> import surveysynth as ss
-    >>> survey = ss.example_survey(n=200)
+    >>> survey = ss.example_survey(n=400)
     >>> settings = ss.MechanismSettings(m=1)
     >>> private, fit = ss.run_mechanism(
     ...     ss.get_model("fbs"), survey.design, survey.confidential, settings,

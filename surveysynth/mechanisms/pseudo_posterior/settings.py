@@ -23,7 +23,7 @@ DEFAULT_ORIGIN: Origin = "peak"
 #: A release must use at least this share of its target, and never more than all of it.
 LEAST_SHARE = 0.97
 #: Records per coefficient times the target bound of a draw, for every row of X: with half of it one
-#: record moves the posterior by about as much as is stated (methods 2.4).
+#: record moves the posterior by about as much as is stated (methods 2.10).
 RECORDS_TIMES_BOUND = 36.0
 #: Relative: the ball of 50,000 is 40,000 to 60,000 ([S]).
 DEFAULT_RADIUS = 0.2
@@ -201,7 +201,7 @@ class MechanismSettings:
 
     @property
     def least_records(self) -> float:
-        """On how many records every row of X has to rest (methods 2.4): 20 at a bound of 1.8, more
+        """On how many records every row of X has to rest (methods 2.10): 20 at a bound of 1.8, more
         in proportion where the bound is smaller, by public settings alone."""
         return RECORDS_TIMES_BOUND / self.target_bound
 
@@ -227,7 +227,8 @@ class MechanismSettings:
         --------
         >>> import surveysynth as ss
         >>> design = ss.example_survey(n=200).design
-        >>> ss.MechanismSettings().prepared(design).pooling.levels["field"]
+        >>> ss.MechanismSettings().prepared(design).pooling.levels
+        {'field': {'2': 6, '3': 8, '5': 22, '8': 10}}
         """
         if self.small_strata == "allow":
             return design

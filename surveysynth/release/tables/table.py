@@ -23,7 +23,7 @@ SMALL_DATASET_FLAG = f"synthetic n<{SMALL_SAMPLE}"
 """The same of rows by an outcome, in the dataset that has fewest records there."""
 
 POOLED_FLAG = "pooled"
-"""At least half of the sample records are of levels that the model pools (methods 2.4)."""
+"""At least half of the sample records are of levels that the model pools (methods 2.10)."""
 
 SIZE_FLAGS = (NO_SAMPLE_FLAG, SMALL_SAMPLE_FLAG, EMPTY_DATASET_FLAG, SMALL_DATASET_FLAG)
 
