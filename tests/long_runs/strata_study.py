@@ -191,7 +191,8 @@ class Setting:
             return one_small_stratum(self.n, self.smallest, sample)
         if self.name == "PSUs":
             return two_stage(sample)
-        return origin_study.Neighbours(self.model, self.n).survey(sample)
+        name = "fbs" if self.model == "independent" else self.model
+        return origin_study.Neighbours(name, self.n).survey(sample)
 
 
 def measured(setting: Setting) -> dict[str, Any]:
@@ -349,28 +350,23 @@ def rmse_of(cells: pd.DataFrame, method: str, inside: Any) -> dict[str, float]:
 STRATA = (
     *(
         Setting(f"stratum of {size}", "independent", 400, samples, smallest=size, pooled=False)
-        for size, samples in ((5, 5), (10, 10), (15, 10), (22, 20))
+        for size, samples in ((22, 20), (15, 10), (10, 10), (5, 5))
     ),
-    *(
-        Setting(f"stratum of {size}", "independent", 400, samples, 4.0, size, pooled=False)
-        for size, samples in ((20, 5), (40, 10))
-    ),
-    Setting("stratum of 64", "independent", 800, 10, 4.0, 64, pooled=False),
-    Setting("stratum of 8", "independent", 400, 10, 32.4, 8, pooled=False),
+    Setting("stratum of 40", "independent", 400, 10, 4.0, 40, pooled=False),
+    Setting("stratum of 20", "independent", 400, 5, 4.0, 20, pooled=False),
+    Setting("stratum of 8", "independent", 400, 5, 32.4, 8, pooled=False),
     Setting("stratum of 22, own numbers", "independent", 400, 5, smallest=22, pooled=False,
             alike=False),
-    Setting("stratum of 22, own numbers, more draws", "independent", 400, 5, smallest=22,
-            pooled=False, alike=False, draws=1000),
 )  # fmt: skip
 MECHANISM = (
+    Setting("published simulation", "independent", 1000, 20, 4.0),
     Setting("published simulation", "fbp", 300, 20),
-    Setting("published simulation", "fbs", 1000, 20, 4.0),
-    Setting("published simulation", "fbs", 300, 20),
-    Setting("stratum of 22", "fbs", 400, 10, smallest=22),
-    Setting("stratum of 3", "fbs", 400, 10, smallest=3),
-    Setting("stratum of 3", "normal", 400, 5, smallest=3),
-    Setting("two groups", "poisson", 300, 5),
-    Setting("PSUs", "fbs", 1000, 3),
+    Setting("published simulation", "independent", 300, 20),
+    Setting("stratum of 3", "fbs", 400, 5, smallest=3),
+    Setting("published simulation", "fbs", 1000, 5, 4.0),
+    Setting("PSUs", "fbs", 1000, 2),
+    Setting("stratum of 3", "normal", 400, 3, smallest=3),
+    Setting("two groups", "poisson", 300, 3),
 )
 PARTS = {"strata": STRATA, "mechanism": MECHANISM}
 

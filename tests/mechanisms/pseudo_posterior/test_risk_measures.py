@@ -52,7 +52,7 @@ def survey_of(order=None):
 
 
 def run_with(survey, model=None, **settings):
-    options = MechanismSettings(**{"plan": PLAN, **settings})
+    options = MechanismSettings(**{"plan": PLAN, "small_strata": "allow", **settings})
     model = model or get_model("normal")
     return run(model, survey.design, survey.confidential, options, np.random.default_rng(5))
 
