@@ -16,6 +16,7 @@ Nothing depends on the order of records or levels, nor on what levels are called
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -277,14 +278,14 @@ class _Factor:
         near = kept[group[kept] == group[level]]
         return near if near.size else kept
 
-    def column(self, code: IntArray) -> object:
+    def column(self, code: IntArray) -> Any:
         """Values of the column, of the levels that are not pooled alone."""
         if not self.categorical:
             return self.levels[code]
         kept = np.flatnonzero(~self.small)
         position = np.zeros(self.levels.size, dtype=np.int64)
         position[kept] = np.arange(kept.size)
-        return pd.Categorical.from_codes(position[code], categories=self.levels[kept])
+        return pd.Categorical.from_codes(position[code], categories=pd.Index(self.levels[kept]))
 
 
 def _terms(parsed: ParsedFormula) -> Iterator[tuple[tuple[str, ...], str]]:

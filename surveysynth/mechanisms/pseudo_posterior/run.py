@@ -30,8 +30,10 @@ from surveysynth.mechanisms.pseudo_posterior.lipschitz import (
 )
 from surveysynth.mechanisms.pseudo_posterior.risk import require_pattern
 from surveysynth.mechanisms.pseudo_posterior.search import (
+    AVERAGED_TOLERANCE,
     FIXED_POINT_TOLERANCE,
     SAFE_SIDE_SHARE,
+    TOLERANCE_BOUND,
     Search,
     search_target,
 )
@@ -105,7 +107,9 @@ class _Run:
         self.smooth = model.common_random_numbers
         self.protects = protects
         self.by_record = self.smooth and protects
-        self.tolerance = FIXED_POINT_TOLERANCE if protects else SIMULATED_TOLERANCE
+        finer = min(1.0, settings.target_bound / TOLERANCE_BOUND) if self.by_record else 1.0
+        self.tolerance = finer * FIXED_POINT_TOLERANCE if protects else SIMULATED_TOLERANCE
+        self.averaged_tolerance = finer * AVERAGED_TOLERANCE
         self.stride = 1.0 if protects else SIMULATED_STRIDE
         self.history: list[dict[str, float]] = []
         self.unweighted: _Fit | None = None

@@ -103,7 +103,7 @@ def test_the_statement_says_what_rests_on_how_many_records(survey) -> None:
     allowed = MechanismSettings(small_strata="allow")
     text = said(allowed, design)
     assert "3 for the row that has fewest" in text
-    assert text.count("up to 15 times") == 2  # in the guarantee, and in what is not covered
+    assert text.count("many times the stated bound") == 2  # in the guarantee, and in what is not covered
     assert "SHORT" not in said(allowed, plain)
     described = PseudoPosterior(settings).described(pooled)
     assert described["records_per_coefficient"] == smallest
