@@ -50,13 +50,15 @@ def test_a_saturated_cell_rests_on_its_own_records() -> None:
 
 def test_enough_records_leave_the_very_matrix() -> None:
     plain, made, pooling = pooled(frame_of([60, 70, 80]), "stratum * sex", 20)
-    assert made is plain and pooling is None
+    assert made is plain
+    assert pooling is None
 
 
 def test_a_small_level_has_the_mean_row_of_the_others() -> None:
     frame = frame_of([4, 60, 30])
-    plain, made, pooling = pooled(frame, "stratum + sex", 20)
-    assert pooling.levels == {"stratum": {"a": 4}} and pooling.interactions == ()
+    _plain, made, pooling = pooled(frame, "stratum + sex", 20)
+    assert pooling.levels == {"stratum": {"a": 4}}
+    assert pooling.interactions == ()
     assert made.columns == ("Intercept", "stratum[T.c]", "sex[T.m]")
     rows = made.x_cells[made.cell]
     sex = (frame["sex"] == "m").to_numpy(float)
@@ -93,7 +95,8 @@ def test_cells_stay_apart_where_their_rows_have_become_the_same() -> None:
 def test_an_interaction_with_a_small_cell_gives_way_to_main_effects() -> None:
     frame = frame_of([60, 30, 80])  # 15 records in each cell of b
     _, made, pooling = pooled(frame, "stratum * sex", 20)
-    assert pooling.interactions == ("stratum:sex",) and not pooling.levels
+    assert pooling.interactions == ("stratum:sex",)
+    assert not pooling.levels
     assert made.formula == "stratum + sex"
     _, made, pooling = pooled(frame, "stratum:sex", 20)
     assert made.formula == "stratum + sex"
@@ -106,7 +109,8 @@ def test_an_interaction_with_a_small_cell_gives_way_to_main_effects() -> None:
 
 def test_a_small_level_alone_does_not_cost_an_interaction() -> None:
     _, made, pooling = pooled(frame_of([6, 80, 90]), "stratum * sex", 20)
-    assert pooling.interactions == () and "stratum[T.c]:sex[T.m]" in made.columns
+    assert pooling.interactions == ()
+    assert "stratum[T.c]:sex[T.m]" in made.columns
 
 
 def test_a_row_of_two_small_levels_is_short_where_neither_is_alone() -> None:
@@ -168,7 +172,8 @@ def fitted(made, z):
 def test_neither_the_order_of_records_nor_names_of_levels_matter(sizes, formula, seed) -> None:
     frame = frame_of([n + 1 for n in sizes])
     rng = np.random.default_rng(seed)
-    order, names = rng.permutation(len(frame)), dict(zip(LEVELS, rng.permutation(LEVELS)))
+    order = rng.permutation(len(frame))
+    names = dict(zip(LEVELS, rng.permutation(LEVELS), strict=True))
     other = frame.iloc[order].reset_index(drop=True)
     other["stratum"] = other["stratum"].map(names)
     (one, made), (two, again) = (outcome_of(each, formula, 12) for each in (frame, other))
@@ -176,7 +181,8 @@ def test_neither_the_order_of_records_nor_names_of_levels_matter(sizes, formula,
         assert two == one
         return
     renamed = {names[level]: n for level, n in one.levels.get("stratum", {}).items()}
-    assert two.levels.get("stratum", {}) == renamed and two.interactions == one.interactions
+    assert two.levels.get("stratum", {}) == renamed
+    assert two.interactions == one.interactions
     z = rng.normal(size=len(frame))
     np.testing.assert_allclose(fitted(again, z[order]), fitted(made, z)[order], atol=1e-8)
 
