@@ -301,8 +301,8 @@ def released_log_ratio(one: Any, other: Any) -> float:
 # --- tables -----------------------------------------------------------------------------------
 
 #: Samples of each size with a target at which some strata of the published simulation are small.
-TABLES = ((1000, 4.0), (300, 10.8))
-SAMPLES = 16
+TABLES = ((1000, 4.0),)
+SAMPLES = 8
 
 
 def tables() -> Iterator[dict[str, Any]]:
@@ -354,6 +354,7 @@ STRATA = (
     ),
     Setting("stratum of 40", "independent", 400, 10, 4.0, 40, pooled=False),
     Setting("stratum of 20", "independent", 400, 5, 4.0, 20, pooled=False),
+    Setting("stratum of 64", "independent", 800, 10, 4.0, 64, pooled=False),
     Setting("stratum of 8", "independent", 400, 5, 32.4, 8, pooled=False),
     Setting("stratum of 22, own numbers", "independent", 400, 5, smallest=22, pooled=False,
             alike=False),
