@@ -38,8 +38,9 @@ from surveysynth.survey.formula import ParsedFormula, parse_formula, quote
 ROUNDING = 1e-9
 #: A level or a cell with more than so many times the records asked for is not why a row is short.
 NEAR = 2.0
-#: Pooled levels of a column that are named in a sentence.
-SHOWN = 12
+#: Pooled levels of a column that are named in a sentence, and the records that each of them has: one
+#: of fewer may be a value that slipped in.
+SHOWN, RARE = 12, 3
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,10 @@ class Pooling:
         """What is pooled, for a sentence: "A (5 records), B (7 records) of field; ..."."""
         parts = []
         for name, small in self.levels.items():
-            shown = [f"{level} ({records(n)})" for level, n in small.items()]
-            more = f" and {len(shown) - SHOWN:,} more" if len(shown) > SHOWN else ""
-            parts.append(f"{', '.join(shown[:SHOWN])}{more} of {name}")
+            shown = [f"{level} ({records(n)})" for level, n in small.items() if n >= RARE][:SHOWN]
+            if others := len(small) - len(shown):
+                shown.append(f"{others:,} {'other ' if shown else ''}level{'s'[:others - 1]}")
+            parts.append(f"{', '.join(shown)} of {name}")
         if self.interactions:
             plural = "s" if len(self.interactions) > 1 else ""
             parts.append(f"the interaction{plural} {', '.join(self.interactions)}")
@@ -203,19 +205,19 @@ class _Pool:
                     "coarser, leave it out, or set small_strata = 'allow', which is outside of "
                     "what is stated."
                 )
-        columns, rows = self._averaged()
+        columns, terms, rows = self._averaged()
         distinct, position = distinct_rows(np.hstack([rows, self.cell[:, None]]))
         made = DesignMatrix(
             self.parsed.text, columns, distinct[:, :-1], position[self.index].astype(np.int64)
         )
         try:
-            check_rank(made)
+            check_rank(made, terms)
         except InputError as problem:
             raise RefusedError(f"after pooling levels with few records {problem}") from None
         return made
 
-    def _averaged(self) -> tuple[tuple[str, ...], FloatArray]:
-        """Columns and rows (B, K) of X for the base rows."""
+    def _averaged(self) -> tuple[tuple[str, ...], tuple[str, ...], FloatArray]:
+        """Columns, their terms, and rows (B, K) of X for the base rows."""
         stand_in, at = self.base.copy(), self.base.copy()
         origin, share = np.arange(len(at)), np.ones(len(at))
         for name, factor in self.factors.items():
@@ -230,12 +232,12 @@ class _Pool:
             origin, share = np.repeat(origin, copies), np.repeat(share, copies) * weight
             at = at.iloc[np.repeat(np.arange(len(at)), copies)].reset_index(drop=True)
             at[name] = factor.column(code)
-        columns, rows = evaluate(self.parsed, stand_in, self.plain.n, at)
+        columns, terms, rows = evaluate(self.parsed, stand_in, self.plain.n, at)
         first = np.flatnonzero(np.diff(origin, prepend=-1))
         # Differences from one of the levels: what all have in common stays what it is.
         made = rows[first].copy()
         np.add.at(made, origin, share[:, None] * (rows - rows[first][origin]))
-        return columns, made + 0.0
+        return columns, terms, made + 0.0
 
     def made(self) -> Pooling:
         """What was pooled."""

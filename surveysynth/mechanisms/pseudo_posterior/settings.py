@@ -51,7 +51,7 @@ class MechanismSettings:
     Parameters
     ----------
     epsilon
-        The target of the whole release of m draws.
+        The target of the whole release of m draws. There is no default.
     m
         Number of released draws.
     risk
@@ -89,7 +89,7 @@ class MechanismSettings:
     1.8
     """
 
-    epsilon: float = 10.8
+    epsilon: float
     m: int = 3
     risk: RiskName | RiskMeasure = "lipschitz"
     weights: WeightMap | None = None
@@ -227,7 +227,7 @@ class MechanismSettings:
         --------
         >>> import surveysynth as ss
         >>> design = ss.example_survey(n=200).design
-        >>> ss.MechanismSettings().prepared(design).pooling.levels
+        >>> ss.MechanismSettings(epsilon=10.8).prepared(design).pooling.levels
         {'field': {'2': 6, '3': 8, '5': 22, '8': 10}}
         """
         if self.small_strata == "allow":

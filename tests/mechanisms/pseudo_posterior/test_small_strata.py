@@ -36,30 +36,30 @@ def survey():
 
 
 def test_how_many_records_are_asked_for_follows_from_the_bound() -> None:
-    assert MechanismSettings().least_records == pytest.approx(20.0)
+    assert MechanismSettings(epsilon=10.8).least_records == pytest.approx(20.0)
     assert MechanismSettings(epsilon=4.0).least_records == pytest.approx(54.0)
     assert MechanismSettings(epsilon=3.6, m=1).least_records == pytest.approx(20.0)
     with pytest.raises(InputError, match="small_strata must be one of pool, refuse, allow"):
-        MechanismSettings(small_strata="merge")
+        MechanismSettings(epsilon=10.8, small_strata="merge")
 
 
 def test_each_choice_does_what_it_says(survey) -> None:
     design = survey.design
-    pooled = MechanismSettings().prepared(design)
+    pooled = MechanismSettings(epsilon=10.8).prepared(design)
     assert pooled.pooling.levels == {"field": {"05": THREE}}
     assert records_per_coefficient(pooled.matrix).min() >= 20
     assert "05 (3 records) of field" in repr(pooled)
-    assert MechanismSettings().prepared(pooled) is pooled
-    assert MechanismSettings(small_strata="refuse").prepared(pooled) is pooled
-    assert MechanismSettings(small_strata="allow").prepared(design) is design
+    assert MechanismSettings(epsilon=10.8).prepared(pooled) is pooled
+    assert MechanismSettings(epsilon=10.8, small_strata="refuse").prepared(pooled) is pooled
+    assert MechanismSettings(epsilon=10.8, small_strata="allow").prepared(design) is design
     with pytest.raises(RefusedError, match=r"05 \(3 records\) of field.*'pool'"):
-        MechanismSettings(small_strata="refuse").prepared(design)
+        MechanismSettings(epsilon=10.8, small_strata="refuse").prepared(design)
 
 
 def test_enough_records_leave_the_design_itself() -> None:
     design = make_survey().design
     assert all(
-        MechanismSettings(small_strata=each).prepared(design) is design
+        MechanismSettings(epsilon=10.8, small_strata=each).prepared(design) is design
         for each in ("pool", "refuse", "allow")
     )
 
@@ -69,7 +69,7 @@ def test_the_rule_knows_neither_outcomes_nor_weights(survey) -> None:
     rng = np.random.default_rng(3)
     frame["salary"], frame["weight"] = rng.permutation(frame["salary"]), rng.random(303) + 1.0
     one, two = (
-        MechanismSettings().prepared(each.design)
+        MechanismSettings(epsilon=10.8).prepared(each.design)
         for each in (survey, make_survey(frame, population_size=10_000))
     )
     np.testing.assert_array_equal(one.matrix.x_cells, two.matrix.x_cells)
@@ -79,7 +79,7 @@ def test_the_rule_knows_neither_outcomes_nor_weights(survey) -> None:
 def test_the_mechanism_takes_no_design_that_was_not_prepared(survey) -> None:
     with pytest.raises(RefusedError, match=r"3\.0 records tell of some row .* 20 are"):
         ss.run_mechanism(
-            get_model("fbs"), survey.design, survey.confidential, MechanismSettings(),
+            get_model("fbs"), survey.design, survey.confidential, MechanismSettings(epsilon=10.8),
             np.random.default_rng(1),
         )  # fmt: skip
 
@@ -90,7 +90,7 @@ def test_the_statement_says_what_rests_on_how_many_records(survey) -> None:
     def said(settings, taken):
         return "\n".join(privacy_statement(taken, settings, model).paragraphs)
 
-    settings = MechanismSettings()
+    settings = MechanismSettings(epsilon=10.8)
     pooled = settings.prepared(design)
     text = said(settings, pooled)
     smallest = round(float(records_per_coefficient(pooled.matrix).min()), 1)
@@ -100,7 +100,7 @@ def test_the_statement_says_what_rests_on_how_many_records(survey) -> None:
     assert "SHORT" not in text
     plain = make_survey().design
     assert "pools" not in said(settings, plain)
-    allowed = MechanismSettings(small_strata="allow")
+    allowed = MechanismSettings(epsilon=10.8, small_strata="allow")
     text = said(allowed, design)
     assert "3 for the row that has fewest" in text
     assert text.count("many times the stated bound") == 2  # guarantee, not covered
@@ -178,6 +178,6 @@ def replace_privacy(spec, **changes):
 
 
 def test_a_pooled_design_keeps_its_records_where_they_are(survey) -> None:
-    pooled = MechanismSettings().prepared(survey.design)
+    pooled = MechanismSettings(epsilon=10.8).prepared(survey.design)
     with pytest.raises(InputError, match="stay in their order"):
         replace(survey, design=pooled).in_order(np.arange(303)[::-1])
