@@ -38,7 +38,7 @@ from surveysynth.survey.formula import ParsedFormula, parse_formula, quote
 ROUNDING = 1e-9
 #: A level or a cell with more than so many times the records asked for is not why a row is short.
 NEAR = 2.0
-#: Pooled levels of a column that are named in a sentence, and the records that each of them has: one
+#: Pooled levels of a column that are named in a sentence, and records that each has at least: one
 #: of fewer may be a value that slipped in.
 SHOWN, RARE = 12, 3
 
