@@ -7,6 +7,7 @@ not on names, so a recoding that spans the same effects will do.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,14 @@ class DesignMatrix:
     def n_columns(self) -> int:
         """Number of columns of X, K."""
         return len(self.columns)
+
+    @cached_property
+    def _records(self) -> FloatArray:
+        count = np.bincount(self.cell, minlength=len(self.x_cells)).astype(np.float64)
+        basis = np.linalg.qr(_unit_columns(np.sqrt(count)[:, None] * self.x_cells))[0]
+        records: FloatArray = count / np.einsum("ij,ij->i", basis, basis)
+        records.setflags(write=False)
+        return records
 
 
 def build_design_matrix(
@@ -223,11 +232,9 @@ def _triangle(blocks: Sequence[FloatArray]) -> FloatArray:
 
 def records_per_coefficient(matrix: DesignMatrix) -> FloatArray:
     """1 / h (G,) of the distinct rows x of X, with h = x'(X'X)^-1 x their leverage: on how many
-    records the fit at x rests. On average over records it is n / K in harmonic mean; of a group
-    with an indicator of its own it is at most the number of its records."""
-    count = np.bincount(matrix.cell, minlength=len(matrix.x_cells)).astype(np.float64)
-    basis = np.linalg.qr(_unit_columns(np.sqrt(count)[:, None] * matrix.x_cells))[0]
-    return np.asarray(count / np.einsum("ij,ij->i", basis, basis), dtype=np.float64)
+    records the fit at x rests. In harmonic mean over records it is n / K; of a group with an
+    indicator of its own it is at most the number of its records."""
+    return matrix._records
 
 
 def _unit_columns(rows: FloatArray) -> FloatArray:
