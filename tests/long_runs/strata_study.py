@@ -214,7 +214,7 @@ def measured(setting: Setting) -> dict[str, Any]:
         "smallest_stratum": setting.smallest, "pooled": setting.pooled,
         "random_numbers": "alike" if setting.alike else "own", "draws": setting.settings.plan.kept,
         "samples": setting.samples, "refused": refused, "changes": len(CHANGES),
-        "records_per_coefficient": min(few), "least": 36.0 / setting.settings.target_bound,
+        "records_per_coefficient": min(few), "least": setting.settings.least_records,
         "mean_risk_weight": float(np.mean(weights)), "largest_over_stated": max(ratios),
         "median_over_stated": float(np.median(ratios)),
         "above": int(np.sum(np.array(ratios) >= 1.0)),

@@ -22,9 +22,10 @@ SmallStrata = Literal["pool", "refuse", "allow"]
 DEFAULT_ORIGIN: Origin = "peak"
 #: A release must use at least this share of its target, and never more than all of it.
 LEAST_SHARE = 0.97
-#: Records per coefficient times the target bound of a draw, for every row of X: with half of it one
-#: record moves the posterior by about as much as is stated (methods 2.10).
-RECORDS_TIMES_BOUND = 36.0
+#: Records per coefficient of every row of X at a bound of 1.8: with half of it one record moves the
+#: posterior by more than is stated. Larger bounds take fewer in proportion; smaller ones, which also
+#: take weight from all records, more by the power 3/2 (methods 2.10).
+RECORDS, AT_BOUND = 20.0, 1.8
 #: Relative: the ball of 50,000 is 40,000 to 60,000 ([S]).
 DEFAULT_RADIUS = 0.2
 
@@ -201,9 +202,10 @@ class MechanismSettings:
 
     @property
     def least_records(self) -> float:
-        """On how many records every row of X has to rest (methods 2.10): 20 at a bound of 1.8, more
-        in proportion where the bound is smaller, by public settings alone."""
-        return RECORDS_TIMES_BOUND / self.target_bound
+        """On how many records every row of X has to rest (methods 2.10): 20 at a bound of 1.8, 89
+        at one of 2/3, by public settings alone."""
+        ratio = AT_BOUND / self.target_bound
+        return float(RECORDS * max(ratio, ratio**1.5))
 
     def prepared(self, design: PublicDesign) -> PublicDesign:
         """The design whose model matrix the mechanism takes: with small strata pooled.
@@ -232,7 +234,14 @@ class MechanismSettings:
         """
         if self.small_strata == "allow":
             return design
-        made = design.pooled(self.least_records)
+        try:
+            made = design.pooled(self.least_records)
+        except RefusedError as refusal:
+            raise RefusedError(
+                f"{refusal} A larger epsilon or a smaller m asks for fewer: "
+                f"{self.least_records:.3g} records are those of a bound of "
+                f"{self.target_bound:.3g} a draw."
+            ) from None
         if self.small_strata == "refuse" and made.pooling is not None and made is not design:
             raise RefusedError(
                 f"fewer than {self.least_records:g} records tell of {made.pooling.words}. One "

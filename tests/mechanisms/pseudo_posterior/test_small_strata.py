@@ -37,8 +37,9 @@ def survey():
 
 def test_how_many_records_are_asked_for_follows_from_the_bound() -> None:
     assert MechanismSettings(epsilon=10.8).least_records == pytest.approx(20.0)
-    assert MechanismSettings(epsilon=4.0).least_records == pytest.approx(54.0)
+    assert MechanismSettings(epsilon=4.0).least_records == pytest.approx(20.0 * 2.7**1.5)
     assert MechanismSettings(epsilon=3.6, m=1).least_records == pytest.approx(20.0)
+    assert MechanismSettings(epsilon=21.6).least_records == pytest.approx(10.0)
     with pytest.raises(InputError, match="small_strata must be one of pool, refuse, allow"):
         MechanismSettings(epsilon=10.8, small_strata="merge")
 
@@ -54,6 +55,11 @@ def test_each_choice_does_what_it_says(survey) -> None:
     assert MechanismSettings(epsilon=10.8, small_strata="allow").prepared(design) is design
     with pytest.raises(RefusedError, match=r"05 \(3 records\) of field.*'pool'"):
         MechanismSettings(epsilon=10.8, small_strata="refuse").prepared(design)
+
+
+def test_what_cannot_be_pooled_is_refused_with_what_would_help() -> None:
+    with pytest.raises(RefusedError, match="larger epsilon or a smaller m asks for fewer: 710"):
+        MechanismSettings(epsilon=1.0).prepared(make_survey().design)
 
 
 def test_enough_records_leave_the_design_itself() -> None:
