@@ -272,6 +272,7 @@ def settings_of(spec: "Spec") -> "MechanismSettings":
         radius=privacy.radius or DEFAULT_RADIUS,
         pattern=privacy.pattern,
         truncate=privacy.truncate,
+        small_strata=privacy.small_strata,
         origin=privacy.origin or ("density" if of_papers else None),
         plan=SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws),
     )

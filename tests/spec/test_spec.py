@@ -82,6 +82,7 @@ weights = "fixed_point"
 radius = 0.2
 pattern = []
 truncate = 1.0
+small_strata = "pool"
 replicates_per_draw = 4
 [tables]
 by = ["field", "gender"]
