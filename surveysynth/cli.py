@@ -14,6 +14,7 @@ import typer
 
 from surveysynth._support import exits
 from surveysynth._support.doctor import THREAD_VARIABLES, version_of
+from surveysynth._support.private_folder import sweep
 from surveysynth.errors import InputError, RefusedError, SurveySynthError
 
 app = typer.Typer(
@@ -323,9 +324,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     for variable in THREAD_VARIABLES:
         os.environ.setdefault(variable, "1")
-    return exits.code_of(
-        lambda: app(args=given or ["--help"], prog_name="surveysynth", standalone_mode=False)
-    )
+
+    def command() -> object:
+        for told in sweep():
+            exits.say(told)
+        return app(args=given or ["--help"], prog_name="surveysynth", standalone_mode=False)
+
+    return exits.code_of(command)
 
 
 if __name__ == "__main__":
