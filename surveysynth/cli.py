@@ -311,6 +311,19 @@ def _numbers(option: str, given: Sequence[str] | None) -> tuple[float, ...]:
         ) from None
 
 
+@app.command("export-stan")
+def export_stan(
+    spec: SpecArgument,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The JSON file to write.")],
+) -> None:
+    """Write the data of the model's Stan program, for cmdstanr or rstan: CONFIDENTIAL."""
+    from surveysynth.api import stan_data
+
+    program = stan_data.export_stan(spec, out)
+    print(f"CONFIDENTIAL: {out} holds the records of the survey, or sums of them, unprotected.")
+    print(f"Program: {program}")
+
+
 @app.command()
 def doctor() -> None:
     """Show versions, processors, threads and compilers."""

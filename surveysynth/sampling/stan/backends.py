@@ -94,8 +94,8 @@ def cores() -> int:
 
 
 def write_data(data: Mapping[str, Any], path: Path) -> None:
-    """JSON that Stan reads; only this user can read it. Arrays become nested lists."""
-    path.touch(mode=0o600)
+    """JSON that Stan reads, a new file; only this user can read it. Arrays become lists."""
+    path.touch(mode=0o600, exist_ok=False)
     plain = {name: _plain(value) for name, value in data.items()}
     path.write_text(json.dumps(plain), encoding="utf-8")
 
