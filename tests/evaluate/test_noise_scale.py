@@ -25,7 +25,8 @@ def test_it_is_that_of_a_direct_call_at_the_epsilon_of_the_specification(tmp_pat
     estimates = estimates_for(noise.spec, noise.survey.design)
     direct = laplace_tables(
         estimates.domains, estimates.sample_design, weight=noise.weight,
-        outcomes=noise.survey.confidential.outcome, keys=[("count", None), ("mean", 0)], epsilon=10.8,
+        outcomes=noise.survey.confidential.outcome,
+        keys=[("count", None), ("mean", 0)], epsilon=10.8,
         rng=np.random.default_rng(1), sensitivity="honest",
         linearisation=noise.spec.linearisation, population_size=None,
     )  # fmt: skip
