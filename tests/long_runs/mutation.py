@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 import tomllib
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -40,6 +41,7 @@ SHARED = ("numpy", "scipy.stats", "scipy.special", "scipy.linalg", "pandas", "py
 SECONDS = 1200
 TRUTHS = ("independent", "kept")
 PASSED, FAILED = 0, 1
+OPTIONS = ("-x", "-q", "-n0", "-p", "no:cacheprovider", "--assert=plain")
 
 
 @dataclass(frozen=True)
@@ -131,9 +133,12 @@ def _test_here(tree: Path, tests: Sequence[str], log: Path) -> None:
         sys.dont_write_bytecode = True
         import pytest
 
-        code = int(pytest.main(["-x", "-q", "-n0", "-p", "no:cacheprovider", *tests]))
+        code = int(pytest.main([*OPTIONS, *tests]))
+    except BaseException:
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(code)
 
 
