@@ -52,13 +52,15 @@ def _run(
     """Run all commands; the first that fails ends the others. None runs when this returns."""
     waiting = list(enumerate(commands))
     running: dict[int, subprocess.Popen[bytes]] = {}
-    failed = None
+    failed, parent = None, os.getppid()
     try:
         while (waiting or running) and failed is None and not abandoned.is_set():
             while waiting and len(running) < at_once:
                 number, command = waiting.pop(0)
                 running[number] = _start(command, folder / f"console-{number}.txt")
             abandoned.wait(POLL_SECONDS)
+            if os.getppid() != parent:  # children that it forked may hold the pipe open
+                abandoned.set()
             for number, process in list(running.items()):
                 code = process.poll()
                 if code is not None:
