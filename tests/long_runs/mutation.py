@@ -22,11 +22,13 @@ import time
 import tomllib
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +39,8 @@ COPIED = ("surveysynth", "tests", "stan", "tables", "vignettes", "pyproject.toml
           "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "CITATION.cff")  # fmt: skip
 #: Of other packages, imported once.
 SHARED = ("numpy", "scipy.stats", "scipy.special", "scipy.linalg", "pandas", "pydantic",
-          "formulaic", "hypothesis", "pytest", "typer", "pyarrow", "statsmodels.api")  # fmt: skip
+          "formulaic", "hypothesis", "hypothesis.strategies", "pytest", "xdist.plugin", "typer",
+          "pyarrow", "statsmodels.api")  # fmt: skip
 SECONDS = 1200
 TRUTHS = ("independent", "kept")
 PASSED, FAILED = 0, 1
@@ -160,6 +163,29 @@ def judged(tree: Path, mutation: Mutation) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _shown(free: "Queue[Path]", mutation: Mutation) -> dict[str, Any]:
+    """What became of a change, made in a tree that is free, in a line."""
+    tree = free.get()
+    told = judged(tree, mutation)
+    free.put(tree)
+    what = "killed" if told["killed"] else "SURVIVED"
+    by = told["by"] or told["code"]
+    print(f"{what:9}{told['seconds']:7.1f} s  {mutation.name}  {by}", flush=True)
+    return told
+
+
+def _kept(listed: Sequence[Mutation]) -> dict[str, dict[str, Any]]:
+    """Results, by name, of the changes in the list that were killed last time."""
+    last = json.loads(RESULT.read_text(encoding="utf-8"))["results"]
+    now = {each.name: json.loads(json.dumps(asdict(each))) for each in listed}
+    return {
+        each["name"]: each
+        for each in last
+        if each["killed"] and now.get(each["name"], {}).items() <= each.items()
+        and each["name"] in now
+    }
+
+
 def unchanged(tree: Path, listed: Sequence[Mutation]) -> list[str]:
     """Tests that do not pass without any change."""
     tests = sorted({test for each in listed for test in each.tests})
@@ -184,22 +210,29 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def main() -> int:
     """0 where nine of ten fall to an independent truth."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", help="names that hold this text; writes no result")
+    parser.add_argument("--only", default="", help="names that hold this text; writes no result")
     parser.add_argument("--unchecked", action="store_true", help="no run of the tree as it is")
+    parser.add_argument("--again", action="store_true", help="what is new or survived last time")
+    parser.add_argument("--workers", type=int, default=1, help="changes tried side by side")
     given = parser.parse_args()
     for name in SHARED:
         __import__(name)
-    listed = [each for each in mutations() if not given.only or given.only in each.name]
-    with copied() as tree:
-        results = []
-        for each in listed:
-            results.append(judged(tree, each))
-            told = results[-1]
-            print(f"{'killed' if told['killed'] else 'SURVIVED':9}{told['seconds']:7.1f} s  "
-                  f"{each.name}  {told['by'] or told['code']}", flush=True)  # fmt: skip
+    everything = mutations()
+    kept = _kept(everything) if given.again else {}
+    listed = [
+        each for each in everything if given.only in each.name and each.name not in kept
+    ]
+    with ThreadPoolExecutor(given.workers) as pool, ExitStack() as trees:
+        free: Queue[Path] = Queue()
+        for _ in range(given.workers):
+            free.put(trees.enter_context(copied()))
+        results = list(pool.map(lambda each: _shown(free, each), listed))
+        tree = free.get()
         if not given.unchecked and (failing := unchanged(tree, listed)):
             print("without any change these fail: " + ", ".join(failing))
             return 1
+    found = {**kept, **{each["name"]: each for each in results}}
+    results = [found[each.name] for each in everything if each.name in found]
     counts = summary(results)
     print(json.dumps(counts, indent=1))
     if not given.only:
