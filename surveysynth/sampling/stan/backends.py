@@ -19,6 +19,7 @@ import numpy as np
 from surveysynth._support.doctor import version_of
 from surveysynth._support.private_folder import private_folder
 from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.sampling.stan.cache import compiled_program, program_version, silenced
 from surveysynth.sampling.stan.processes import run_commands
@@ -33,7 +34,7 @@ SIGNIFICANT_DIGITS = 17
 
 
 @dataclass(frozen=True, repr=False)
-class StanRun:
+class StanRun(Unpickled):
     """Draws of every variable by name, (chains, draws, ...), and whether each draw diverged.
 
     divergent: (chains, draws).
