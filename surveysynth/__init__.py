@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from surveysynth.api.example import example, example_survey
     from surveysynth.api.ledger import ledger
     from surveysynth.api.private_tables import tables
+    from surveysynth.api.stan_data import export_stan
     from surveysynth.baselines.noisy_release import DeclaredBounds, noisy_release
     from surveysynth.baselines.topcoding import topcode
     from surveysynth.estimation.agency_weights import agency_replicates
@@ -104,6 +105,7 @@ __all__ = [
     "estimate_domains_replicated",
     "example",
     "example_survey",
+    "export_stan",
     "get_model",
     "identification_risk",
     "init",
@@ -168,6 +170,7 @@ _SOURCES = {
     "estimate_domains_replicated": ("estimation.replication", "estimate_domains_replicated"),
     "example": ("api.example", "example"),
     "example_survey": ("api.example", "example_survey"),
+    "export_stan": ("api.stan_data", "export_stan"),
     "get_model": ("models", "get_model"),
     "identification_risk": ("evaluate.identification", "identification_risk"),
     "init": ("api.draft", "init"),

@@ -14,6 +14,7 @@ import typer
 
 from surveysynth._support import exits
 from surveysynth._support.doctor import THREAD_VARIABLES, version_of
+from surveysynth._support.private_folder import sweep
 from surveysynth.api.init_command import init_command
 from surveysynth.errors import InputError, RefusedError, SurveySynthError
 
@@ -377,6 +378,19 @@ def _numbers(option: str, given: Sequence[str] | None) -> tuple[float, ...]:
         ) from None
 
 
+@app.command("export-stan")
+def export_stan(
+    spec: SpecArgument,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The JSON file to write.")],
+) -> None:
+    """Write the data of the model's Stan program, for cmdstanr or rstan: CONFIDENTIAL."""
+    from surveysynth.api import stan_data
+
+    program = stan_data.export_stan(spec, out)
+    print(f"CONFIDENTIAL: {out} holds the records of the survey, or sums of them, unprotected.")
+    print(f"Program: {program}")
+
+
 @app.command()
 def doctor() -> None:
     """Show versions, processors, threads and compilers."""
@@ -390,9 +404,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     for variable in THREAD_VARIABLES:
         os.environ.setdefault(variable, "1")
-    return exits.code_of(
-        lambda: app(args=given or ["--help"], prog_name="surveysynth", standalone_mode=False)
-    )
+
+    def command() -> object:
+        for told in sweep():
+            exits.say(told)
+        return app(args=given or ["--help"], prog_name="surveysynth", standalone_mode=False)
+
+    return exits.code_of(command)
 
 
 if __name__ == "__main__":

@@ -349,6 +349,7 @@ def facts_of(
         df_design=float(SampleDesign.from_public(design).degrees_of_freedom),
         test=test,
         clusters=clusters_of(design, model),
+        engine=model.versions(),
     )
 
 

@@ -325,3 +325,12 @@ def test_text_is_a_number_missing_or_counted(cells: list[str]) -> None:
     again = number_column(pd.Series(cells, dtype=object), "x")
     assert again.wrong == column.wrong
     np.testing.assert_array_equal(again.values, column.values)
+
+
+def test_a_fraction_of_exactly_one_is_a_fraction() -> None:
+    frame = good()
+    fractions = dict.fromkeys(frame["field"].unique(), 0.5)
+    fractions[frame["field"].iloc[0]] = 1.0
+    design = make_survey(frame.assign(f=frame["field"].map(fractions)), fpc="f").design
+    assert design.fpc is not None
+    assert sorted(design.fpc) == [0.5] * (len(fractions) - 1) + [1.0]

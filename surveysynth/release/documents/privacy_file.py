@@ -34,7 +34,7 @@ def make_privacy_record(facts: ReleaseFacts, model_title: str) -> dict[str, Any]
         "settings": _settings(facts),
         "debiasing": None if facts.debias is None else debias_facts(facts.debias),
         **facts.statement.as_dict(),
-        "versions": library_versions(),
+        "versions": {**library_versions(), **facts.engine},
     }
 
 

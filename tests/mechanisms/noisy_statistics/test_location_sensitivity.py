@@ -24,7 +24,7 @@ from surveysynth.mechanisms.noisy_statistics.location.statistics import (
     location_statistics,
     released,
 )
-from surveysynth.mechanisms.noisy_statistics.noise import SeededNoise
+from surveysynth.mechanisms.noisy_statistics.noise import ApproximateNoise, SeededNoise
 from tests.mechanisms.noisy_statistics.location_cases import (
     draw_records,
     known_law,
@@ -139,6 +139,31 @@ def test_noise_spends_what_is_claimed() -> None:
     for wrong in ((0.0, 1.0), (1.0, 0.0), (float("inf"), 1.0)):
         with pytest.raises(InputError, match="above 0"):
             location_variances(design.clipping.steps, wrong[0], product, wrong[1], 1, discrete=True)
+
+
+def test_every_number_has_noise_of_the_size_that_is_told() -> None:
+    """SDs over 400 releases of one survey, entry by entry: 3.5% of error each."""
+    design, rng = small_design(), np.random.default_rng(8)
+    sums = LocationSums(design)
+    budget = Budget.of_epsilon(2.0, 1e-6)
+    made = [
+        released(design, sums, budget=budget, source=ApproximateNoise(rng)) for _ in range(400)
+    ]
+    first = made[0]
+
+    def assert_sd(entries: list[np.ndarray], told: np.ndarray | float) -> None:
+        values = np.array(entries)
+        np.testing.assert_allclose(values.std(axis=0), told * np.ones(values[0].shape), rtol=0.18)
+
+    assert_sd([each.counts for each in made], first.count_sd)
+    widest = 0
+    for block in range(len(design.blocks)):
+        assert_sd([each.cross[block] for each in made], first.sigma)
+        q = len(first.squares[block])
+        sd = np.where(np.eye(q) > 0, *first.squares_sd)
+        assert_sd([each.squares[block] for each in made], sd)
+        widest = max(widest, q)
+    assert widest > 1  # there are products of two columns
 
 
 def test_the_largest_product_is_that_of_all_pairs() -> None:
