@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from surveysynth import errors
+    from surveysynth.api import datasets
     from surveysynth.api.audit import audit
     from surveysynth.api.commands import CheckResult, check, compare, release, study
     from surveysynth.api.commands import release as run_release
+    from surveysynth.api.draft import init
     from surveysynth.api.example import example, example_survey
+    from surveysynth.api.ledger import ledger
     from surveysynth.api.private_tables import tables
+    from surveysynth.api.stan_data import export_stan
     from surveysynth.baselines.noisy_release import DeclaredBounds, noisy_release
     from surveysynth.baselines.topcoding import topcode
     from surveysynth.estimation.agency_weights import agency_replicates
@@ -93,6 +97,7 @@ __all__ = [
     "coefficient_utility",
     "combine",
     "compare",
+    "datasets",
     "debias_draws",
     "distribution_utility",
     "errors",
@@ -100,9 +105,12 @@ __all__ = [
     "estimate_domains_replicated",
     "example",
     "example_survey",
+    "export_stan",
     "get_model",
     "identification_risk",
+    "init",
     "jackknife",
+    "ledger",
     "load_spec",
     "logit_interval",
     "noisy_release",
@@ -162,9 +170,12 @@ _SOURCES = {
     "estimate_domains_replicated": ("estimation.replication", "estimate_domains_replicated"),
     "example": ("api.example", "example"),
     "example_survey": ("api.example", "example_survey"),
+    "export_stan": ("api.stan_data", "export_stan"),
     "get_model": ("models", "get_model"),
     "identification_risk": ("evaluate.identification", "identification_risk"),
+    "init": ("api.draft", "init"),
     "jackknife": ("estimation.replicate_weights", "jackknife"),
+    "ledger": ("api.ledger", "ledger"),
     "load_spec": ("spec.spec", "load_spec"),
     "logit_interval": ("estimation.combining", "logit_interval"),
     "noisy_release": ("baselines.noisy_release", "noisy_release"),
@@ -185,6 +196,9 @@ _SOURCES = {
     "topcode": ("baselines.topcoding", "topcode"),
 }
 
+#: Public names that are modules.
+_MODULES = {"datasets": "api.datasets", "errors": "errors"}
+
 # A subpackage takes the name of its function when it is first imported: now, once and for all.
 for _name in ("audit", "release"):
     import_module(f"surveysynth.{_name}")
@@ -197,8 +211,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("surveysynth")
-    if name == "errors":
-        return import_module("surveysynth.errors")
+    if name in _MODULES:
+        return import_module(f"surveysynth.{_MODULES[name]}")
     if name not in _SOURCES:
         raise AttributeError(f"module 'surveysynth' has no attribute {name!r}")
     module, attribute = _SOURCES[name]

@@ -322,7 +322,8 @@ def test_public_names_are_the_same_for_type_checkers_and_at_run_time() -> None:
         name: f"surveysynth.{module}.{attribute}"
         for name, (module, attribute) in surveysynth._SOURCES.items()
     }
-    assert named == {**sources, "errors": "surveysynth.errors"}
+    modules = {name: f"surveysynth.{place}" for name, place in surveysynth._MODULES.items()}
+    assert named == {**sources, **modules}
     for name in surveysynth.__all__:
         assert getattr(surveysynth, name) is not None
 
