@@ -5,7 +5,7 @@ data, are each database's own. With common random numbers two fits differ by the
 release draws fresh ones, and what Monte Carlo error adds then is measured beside.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,9 +36,9 @@ class Alike(np.random.Generator):
         super().__init__(np.random.PCG64(seed))
         self._seed = np.random.default_rng(seed).integers(0, 2**63, size=4)
 
-    def integers(self, *args: Any, **kwargs: Any) -> Any:
-        """Always those."""
-        return self._seed
+    def integers(self, *args: Any, size: Any = None, **kwargs: Any) -> Any:
+        """Always those, for every database that asks."""
+        return np.broadcast_to(self._seed, self._seed.shape if size is None else size).copy()
 
 
 def databases(
@@ -83,11 +83,8 @@ def posterior_lines(
 def prepared(case: Case) -> Case:
     """The case as the mechanism takes it: it may have a public rule for designs that it could not
     protect as they are, which pools or raises ``RefusedError``."""
-    rule: Callable[[PublicDesign], PublicDesign] | None
-    rule = getattr(case.mechanism, "prepared", None)
-    if rule is None:
-        return case
-    return replace(case, survey=replace(case.survey, design=rule(case.survey.design)))
+    design = case.mechanism.prepared(case.survey.design)
+    return replace(case, survey=replace(case.survey, design=design))
 
 
 def _lines(
