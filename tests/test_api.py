@@ -35,8 +35,8 @@ def assembled(
     survey: ss.Survey, rng: np.random.Generator, statistics: tuple[str, ...], replicates: int
 ) -> pd.DataFrame:
     """What ``tables`` does, by hand: estimate and se of each statistic in each row."""
-    design, model = survey.design, ss.get_model("normal")
     settings = ss.MechanismSettings(epsilon=10.8, m=2)
+    design, model = settings.prepared(survey.design), ss.get_model("normal")
     private, _ = ss.run_mechanism(model, design, survey.confidential, settings, rng)
     draws = ss.debias_draws(model, design, private, rng).draws
     domains = ss.build_domains(design.frame, design.by, design.levels)

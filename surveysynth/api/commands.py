@@ -96,7 +96,8 @@ def check(
         For unusable input, an engine that is not installed, a folder that exists, and ``out`` for
         another mechanism.
     RefusedError
-        For a clustered survey whose standard errors would be far too small.
+        For a clustered survey whose standard errors would be far too small, and where few records
+        tell of a row of the model matrix and pooling is not asked for or cannot help.
 
     Examples
     --------
@@ -125,7 +126,7 @@ def check(
     model, settings = model_of(specification), settings_of(specification)
     check_engine(specification, model)
     survey = read_survey(specification)
-    design = survey.design
+    design = settings.prepared(survey.design)
     model = model.of(design)
     preview = preview_lines(specification, design, model)
     say("\n".join(preview))

@@ -142,10 +142,9 @@ def tables(
         },
         "labels": labels,
     })  # fmt: skip
-    survey = _survey_for(survey, spec)
-    design, test = survey.design, seed is not None
+    survey, mechanism = _survey_for(survey, spec), mechanism_of(spec)
+    design, test = mechanism.prepared(survey.design), seed is not None
     built = (engine_of(spec, model_of(spec)) if isinstance(model, str) else model).of(design)
-    mechanism = mechanism_of(spec)
     of_mechanism, of_synthesis = _streams(seed, published=spec.privacy.strict)
     refuse_clusters(design, built)
     say = progress or (lambda stage: None)

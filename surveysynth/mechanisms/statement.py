@@ -59,13 +59,13 @@ def public_assumptions(design: PublicDesign) -> tuple[str, ...]:
         items.append(f"the population size, {design.population_size:,.10g}")
     amounts = [outcome for outcome in design.outcomes if outcome.is_amount]
     if amounts:
-        constants = ", ".join(each.transform.describe(each.name) for each in amounts)
+        constants = ", ".join(each.formulas for each in amounts)
         items.append(f"the transforms of the outcomes with their constants: {constants}")
     kinds = [f"{each.name} ({each.public_words})" for each in design.outcomes if each.public_words]
     if kinds:
         items.append(
-            "the kinds of outcomes with their levels, spikes and bounds, none of them read from "
-            f"the data: {'; '.join(kinds)}"
+            "the kinds of outcomes with their levels, spikes, splits and bounds, none of them read "
+            f"from the data: {'; '.join(kinds)}"
         )
     items.append(
         "the settings: model, formula, priors, epsilon and all others, chosen without a look at "

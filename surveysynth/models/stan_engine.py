@@ -98,6 +98,10 @@ class StanEngine:
         """Compile the program, unless that is done; raises ``InputError`` where it cannot."""
         self.backend.prepare(self.source)
 
+    def versions(self) -> dict[str, str]:
+        """Of what runs the program."""
+        return self.backend.versions(self.source)
+
     def sample(self, stats: object, plan: SamplingPlan, rng: np.random.Generator) -> Theta:
         """NUTS draws for the statistics of one database: leading axes (1, chains, draws).
 

@@ -1,6 +1,7 @@
 """What the files of a release say about it: public facts only, gathered once."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from surveysynth.estimation.statistics import STATISTICS, Statistic
@@ -30,7 +31,7 @@ class ReleaseFacts:
     """Public by construction: no field comes from confidential records.
 
     ``test`` says that the random numbers have a stated seed; ``df_design`` is the number of PSUs
-    less the number of strata.
+    less the number of strata; ``engine`` has the versions of what runs a Stan program.
     """
 
     spec: "Spec"
@@ -42,6 +43,7 @@ class ReleaseFacts:
     test: bool
     clusters: "Clusters | None" = None
     debias: "DebiasRecord | None" = None
+    engine: Mapping[str, str] = field(default_factory=dict)
 
     def with_inference(self, record: "DebiasRecord") -> "ReleaseFacts":
         """The same facts, once it is known how the synthetic data came from the draws."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -175,7 +175,9 @@ def release(
     drawn = run_to_record(spec, plan, ledger, test=test)
     drawn.require_room()  # before the confidential values are looked at
     say(stages.READING)
-    survey = _in_published_order(read_survey(spec), spec)
+    survey = read_survey(spec)
+    survey = replace(survey, design=mechanism.prepared(survey.design))
+    survey = _in_published_order(survey, spec)
     model = chosen.of(survey.design)
     refuse_clusters(survey.design, model)
     if model.compiled and not one_form:
@@ -347,6 +349,7 @@ def facts_of(
         df_design=float(SampleDesign.from_public(design).degrees_of_freedom),
         test=test,
         clusters=clusters_of(design, model),
+        engine=model.versions(),
     )
 
 

@@ -54,6 +54,7 @@ class PrivacySection(Section):
     pattern: Names = ()
     truncate: Annotated[float, Field(gt=0, le=1)] = 1.0
     origin: Literal["density", "peak"] | None = None
+    small_strata: Literal["pool", "refuse", "allow"] = "pool"
     replicates_per_draw: Annotated[int, Field(ge=1, le=1000)] = 4
     delta: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_DELTA
     rho: Annotated[float, Field(gt=0)] | None = None
@@ -63,7 +64,8 @@ class PrivacySection(Section):
 
     _linear_keys: ClassVar[tuple[str, ...]] = ("scale", "shift", "reweight")
     _pseudo_posterior_keys: ClassVar[tuple[str, ...]] = (
-        "risk", "weights", *_linear_keys, "pattern", "truncate", "origin"
+        "risk", "weights", *_linear_keys, "pattern", "truncate", "origin",
+        "small_strata",
     )  # fmt: skip
     _noisy_keys: ClassVar[tuple[str, ...]] = ("delta", "rho", "count_share")
 

@@ -30,6 +30,7 @@ from surveysynth.report.formats import format_names
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.flags import FlagChoice, check_flags
 from surveysynth.survey.checks import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT
+from surveysynth.survey.files import SUFFIXES
 from surveysynth.survey.public_weight import weight_problems
 from surveysynth.survey.transforms import TransformKind
 
@@ -145,8 +146,11 @@ class SurveySection(Section):
     @field_validator("data")
     @classmethod
     def _known_suffix(cls, value: str) -> str:
-        if not value.lower().endswith((".csv", ".parquet")):
-            raise ValueError(f"expected a file ending in .csv or .parquet, got {value!r}.")
+        if not value.lower().endswith(SUFFIXES):
+            raise ValueError(
+                f"expected a file ending in .csv or .parquet, got {value!r}; export the data as "
+                "one of them."
+            )
         return value
 
     @model_validator(mode="after")

@@ -86,7 +86,11 @@ def _guarantee(
 
 def column_names(design: PublicDesign) -> list[str]:
     """Columns with a centre and a spread: amounts, and the log weight."""
-    amounts = [outcome.name for outcome in design.outcomes if outcome.is_amount]
+    amounts = [
+        f"{outcome.name} {outcome.side_name(side)}".strip()
+        for outcome in design.outcomes
+        for side in outcome.sides
+    ]
     return [*amounts, *(["log weight"] if design.weight_name else [])]
 
 

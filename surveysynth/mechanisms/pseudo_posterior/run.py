@@ -31,8 +31,10 @@ from surveysynth.mechanisms.pseudo_posterior.lipschitz import (
 )
 from surveysynth.mechanisms.pseudo_posterior.risk import require_pattern
 from surveysynth.mechanisms.pseudo_posterior.search import (
+    AVERAGED_TOLERANCE,
     FIXED_POINT_TOLERANCE,
     SAFE_SIDE_SHARE,
+    TOLERANCE_BOUND,
     Search,
     search_target,
 )
@@ -107,7 +109,9 @@ class _Run(Unpickled):
         self.smooth = model.common_random_numbers
         self.protects = protects
         self.by_record = self.smooth and protects
-        self.tolerance = FIXED_POINT_TOLERANCE if protects else SIMULATED_TOLERANCE
+        finer = min(1.0, settings.target_bound / TOLERANCE_BOUND) if self.by_record else 1.0
+        self.tolerance = finer * FIXED_POINT_TOLERANCE if protects else SIMULATED_TOLERANCE
+        self.averaged_tolerance = finer * AVERAGED_TOLERANCE
         self.stride = 1.0 if protects else SIMULATED_STRIDE
         self.history: list[dict[str, float]] = []
         self.unweighted: _Fit | None = None
@@ -228,7 +232,8 @@ def run(
     Raises
     ------
     RefusedError
-        If the target is not reached or the fit has not converged.
+        If the target is not reached, the fit has not converged, or few records tell of a row of
+        X (``settings.prepared(design)`` pools those).
     InputError
         For a risk measure that does not fit the survey.
 
@@ -241,7 +246,7 @@ def run(
     --------
     >>> import numpy as np
     >>> import surveysynth as ss
-    >>> survey = ss.example_survey(n=200)
+    >>> survey = ss.example_survey(n=400)
     >>> settings = ss.MechanismSettings(epsilon=10.8, m=1)
     >>> private, fit = ss.run_mechanism(
     ...     ss.get_model("fbs"), survey.design, survey.confidential, settings,
@@ -251,6 +256,7 @@ def run(
     5.4
     """
     require_pattern(settings.measure, design.frame)
+    settings.require_prepared(design)
     model = model.of(design)
     records = model.records(design, confidential)
     database = Database(records, design.n, confidential.outcome, design.frame, design)

@@ -132,7 +132,7 @@ def _classifying(facts: ReleaseFacts, column: dict[str, Any]) -> dict[str, Any]:
 def _meaning(outcome: Outcome) -> str:
     if not outcome.is_amount:
         return "synthetic value, drawn from a model of its levels"
-    amount = f"drawn from a model of {outcome.transform.describe(outcome.name)}"
+    amount = f"drawn from a model of {outcome.formulas}"
     if not outcome.spikes:
         return f"synthetic value, {amount}"
     spikes = " or ".join(f"{spike:.10g}" for spike in outcome.spikes)

@@ -31,7 +31,7 @@ def text(test=False, **settings):
         "differ in the outcome and sampling weight of one record",
         "800 posterior draws",
         "found on this database",
-        "one over the square root of n",
+        "one over the square root of the number of records per coefficient",
         "unweighted cell size",
         "the design variables of each record: gender, field",
         "as fixed, though they were computed from the confidential data",

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -164,3 +165,39 @@ def test_a_file_in_the_way_is_an_input_error(tmp_path: Path) -> None:
 def test_default_confidential_folder_may_be_named(tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert plan_bundle(out, out / "confidential", overwrite=False).confidential_inside
+
+
+def test_two_publishers_take_turns(tmp_path: Path) -> None:
+    folder, inside = tmp_path / "confidential", threading.Event()
+
+    def enter() -> None:
+        with bundle.locked(folder):
+            inside.set()
+
+    other = threading.Thread(target=enter)
+    with bundle.locked(folder):
+        other.start()
+        assert not inside.wait(0.3)
+    assert inside.wait(10)
+    other.join()
+
+
+def test_every_file_is_on_the_disk_before_it_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: set[int] = set()
+    rename, fsync = os.rename, os.fsync
+
+    def noted(handle: int) -> None:
+        flushed.add(os.fstat(handle).st_ino)
+        fsync(handle)
+
+    def checked(source: Path, target: Path) -> None:
+        for path in Path(source).rglob("*"):
+            assert path.stat().st_ino in flushed, path
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "rename", checked)
+    _publish(tmp_path / "out", "1")
+    assert flushed
