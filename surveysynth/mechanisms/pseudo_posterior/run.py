@@ -219,8 +219,7 @@ def run(
     settings
         All public.
     rng
-        None, which takes random numbers that nobody can foresee; a generator that can be made again
-        protects nobody.
+        None: numbers that nobody can foresee. A generator that can be made again protects nobody.
     progress
         Called with the name of each stage.
 
