@@ -20,9 +20,11 @@ from surveysynth import cli
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.models import get_model
+from surveysynth.models.stan_engine import StanEngine
 from surveysynth.release.folder.bundle import make_private
 from surveysynth.release.rare_levels import LEAST_RECORDS
 from surveysynth.release.run import release
+from surveysynth.sampling.stan.backends import CmdStanBackend
 from surveysynth.survey.header import is_header
 from surveysynth.survey.records import read_records
 from surveysynth.survey.survey import make_roles
@@ -318,3 +320,14 @@ def test_check_says_that_there_is_no_cmdstan(
     code, said = run("check", make_spec(synthesizer='engine = "cmdstan"'))
     assert code == 2
     assert "needs CmdStan, which is not installed" in said
+
+
+def test_the_statement_tells_of_the_seeds_of_stan() -> None:
+    design, settings = ss.example_survey(n=100).design, ss.MechanismSettings(epsilon=10.8)
+    model = get_model("normal")
+    by_stan = ss.privacy_statement(design, settings, StanEngine(model, CmdStanBackend()))
+    told = [item for item in by_stan.not_covered if "31 bits" in item]
+    assert len(told) == 1
+    assert "command line" in told[0]
+    embedded = ss.privacy_statement(design, settings, model)
+    assert not [item for item in embedded.not_covered if "seed" in item]
