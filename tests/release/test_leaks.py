@@ -155,14 +155,18 @@ def test_undeclared_rare_levels_are_warned_of_and_not_printed(
 ) -> None:
     frame = planted()
     frame.loc[0, "gender"] = CANARY_LEVEL
-    spec = make_spec(frame, survey="population_size = 30000")
+    spec = make_spec(
+        frame, survey="population_size = 30000", privacy='small_strata = "allow"'
+    )
     code, said = run("release", spec, "--out", tmp_path / "out")
     assert code == 0
     assert f"WARNING: 'gender' has 1 level of fewer than {LEAST_RECORDS} records" in said
     assert_no_canary(said)
     often = planted()
     often.loc[: LEAST_RECORDS - 1, "gender"] = "other"
-    code, said = run("release", make_spec(often), "--out", tmp_path / "often")
+    code, said = run(
+        "release", make_spec(often, privacy='small_strata = "allow"'), "--out", tmp_path / "often"
+    )
     assert code == 0
     assert "WARNING" not in said
 
@@ -178,7 +182,7 @@ def test_check_lists_cells_without_rare_levels(
     )  # fmt: skip
     frame = planted()
     frame.loc[0, "gender"] = CANARY_LEVEL
-    code, said = run("check", make_spec(frame))
+    code, said = run("check", make_spec(frame, privacy='small_strata = "allow"'))
     assert code == 0
     assert "WARNING: 'gender' has 1 level" in said
     assert "(rare level, not shown)" in said
