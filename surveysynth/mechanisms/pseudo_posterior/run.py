@@ -280,8 +280,7 @@ def run_batch(
     A batched model fits all of them in one sweep of arrays; the number of columns of X must be
     the same for all. Each database has random numbers of its own, whatever else is in the batch.
     ``protects``: False for simulated databases whose results stay inside: fixed-point weights need
-    not be exact for every single record then, which saves fits. ``each_fit``: called before every
-    fit, which may raise to stop; for simulated databases too, since their number tells of the data.
+    not be exact for every single record then. ``each_fit``: called before every fit, may raise.
     """
     say = progress or (lambda stage: None)
     runs = [
