@@ -6,6 +6,7 @@ ends. So a folder whose lock is free was left by a process that was killed: ``sw
 
 import os
 import shutil
+import sys
 import tempfile
 import time
 import warnings
@@ -13,12 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from surveysynth._support.locks import lock_of
 from surveysynth.errors import RefusedError
-
-try:
-    import fcntl
-except ImportError:  # no such lock on Windows: nothing is swept there
-    fcntl = None  # type: ignore[assignment]
 
 PREFIX = "surveysynth-private-"
 #: Processes that were just killed may hold a file for a moment more.
@@ -49,13 +46,11 @@ def private_folder() -> Iterator[Path]:
 
 
 def _made() -> tuple[Path, int | None]:
-    """A new folder of mode 0700, locked."""
+    """A new folder of mode 0700, locked where there are such locks."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        if fcntl is None:
-            return folder, None
-        lock = _lock_of(folder)
-        if lock is not None and folder.is_dir():
+        lock = lock_of(folder)
+        if folder.is_dir():
             return folder, lock
         # Another start swept it in the instant before it was locked.
         if lock is not None:
@@ -65,13 +60,13 @@ def _made() -> tuple[Path, int | None]:
 def sweep(place: Path | None = None) -> list[str]:
     """Delete what killed processes of this user left in ``place`` (default: the folder for
     temporary files); a sentence for each folder, that it is gone or has to be deleted by hand."""
-    if fcntl is None:
-        return []
-    told = []
+    told: list[str] = []
+    if sys.platform == "win32":  # no lock tells there which are in use
+        return told
     for folder in sorted((place or Path(tempfile.gettempdir())).glob(f"{PREFIX}*")):
         if folder.is_symlink() or not folder.is_dir() or folder.stat().st_uid != os.getuid():
             continue
-        lock = _lock_of(folder)
+        lock = lock_of(folder)
         if lock is None:  # in use
             continue
         _delete(folder)
@@ -82,20 +77,6 @@ def sweep(place: Path | None = None) -> list[str]:
             f"it {done}."
         )
     return told
-
-
-def _lock_of(folder: Path) -> int | None:
-    """The lock on a folder, or None where another process has it or the folder is gone."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        return None
-    return handle
 
 
 def _delete(folder: Path) -> None:
