@@ -362,9 +362,7 @@ STRATA = (
 MECHANISM = (
     Setting("published simulation", "independent", 1000, 20, 4.0),
     Setting("published simulation", "fbp", 300, 20),
-    Setting("published simulation", "independent", 300, 20),
     Setting("stratum of 3", "fbs", 400, 5, smallest=3),
-    Setting("published simulation", "fbs", 1000, 5, 4.0),
     Setting("PSUs", "fbs", 1000, 2),
     Setting("stratum of 3", "normal", 400, 3, smallest=3),
     Setting("two groups", "poisson", 300, 3),
