@@ -13,6 +13,7 @@ import pytest
 
 import surveysynth as ss
 from surveysynth.errors import InputError
+from surveysynth.release.digits import Digits
 from tests.survey.messages import checked
 from tests.surveys import CANARIES, CANARY_OUTCOME, CANARY_WEIGHT, good, make_survey
 
@@ -40,12 +41,13 @@ def assembled(
     draws = ss.debias_draws(model, design, private, rng).draws
     domains = ss.build_domains(design.frame, design.by, design.levels)
     sample = ss.SampleDesign.from_public(design)
-    datasets = list(
-        ss.synthesise(
+    datasets = [
+        Digits(design, 6).rounded(dataset)
+        for dataset in ss.synthesise(
             model, design, draws, replicates_per_draw=replicates, rng=rng,
             scale_to=design.population_size,
         )
-    )  # fmt: skip
+    ]  # fmt: skip
     parts = []
     for statistic in statistics:
         words: dict[str, Any] = {

@@ -149,7 +149,7 @@ def _published_lines(spec: "Spec", domains: Domains, rows: int) -> list[str]:
     datasets = privacy.m * privacy.replicates_per_draw
     if privacy.strict:
         return [
-            f"A release publishes, with {budget_words(privacy.budget)}:",
+            f"A release publishes, with {budget_words(privacy.cost)}:",
             f"  {', '.join(names)} ({rows:,} rows each)",
             f"  microdata/: {privacy.m} synthetic files of {int(domains.n[0]):,} records, one "
             f"of each draw; the tables rest on {datasets}, {privacy.replicates_per_draw} of each",

@@ -46,6 +46,7 @@ from surveysynth.mechanisms.pseudo_posterior.settings import (
 from surveysynth.models.base import Model, stacked
 from surveysynth.sampling.convergence import check_convergence
 from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.randomness import Start, secret_generator, starts
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 MAX_FITS = 60
@@ -99,12 +100,12 @@ class _Run(Unpickled):
         model: Model,
         database: Database,
         settings: MechanismSettings,
-        seed: IntArray,
+        start: Start,
         protects: bool,
     ) -> None:
         self.model, self.database, self.settings = model, database, settings
         # Every fit starts the same stream, so that the bound moves smoothly with the weights.
-        self.seed = seed
+        self.start = start
         self.smooth = model.common_random_numbers
         self.protects = protects
         self.by_record = self.smooth and protects
@@ -203,7 +204,7 @@ def run(
     design: PublicDesign,
     confidential: Confidential,
     settings: MechanismSettings,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Runs the mechanism at ``settings.epsilon`` and splits the result by confidentiality.
@@ -218,7 +219,8 @@ def run(
     settings
         All public.
     rng
-        Not to be made again by anyone: without a seed.
+        None, which takes random numbers that nobody can foresee; a generator that can be made again
+        protects nobody.
     progress
         Called with the name of each stage.
 
@@ -234,6 +236,11 @@ def run(
         X (``settings.prepared(design)`` pools those).
     InputError
         For a risk measure that does not fit the survey.
+
+    Notes
+    -----
+    A call writes to no ledger, and its epsilon adds up all the same: ``release``, and ``tables``
+    with a ``survey_id``, keep the sum.
 
     Examples
     --------
@@ -253,7 +260,7 @@ def run(
     model = model.of(design)
     records = model.records(design, confidential)
     database = Database(records, design.n, confidential.outcome, design.frame, design)
-    (result,) = run_batch(model, [database], settings, rng, progress)
+    (result,) = run_batch(model, [database], settings, rng or secret_generator(), progress)
     if isinstance(result, RefusedError):
         raise result
     return result
@@ -279,8 +286,8 @@ def run_batch(
     """
     say = progress or (lambda stage: None)
     runs = [
-        _Run(model, database, settings, rng.integers(0, 2**63, size=4), protects)
-        for database in databases
+        _Run(model, database, settings, start, protects)
+        for database, start in zip(databases, starts(rng, len(databases), words=4), strict=True)
     ]
     say(UNWEIGHTED_FIT)
     for batch in [runs] if model.batched else [[each] for each in runs]:
@@ -304,7 +311,7 @@ def _sample(
 ) -> list[Theta | None]:
     """One fit of each database in a batch, (chains, draws); None where the squares of far too
     large values overflow."""
-    generators = [np.random.default_rng(each.seed) for each in runs]
+    generators = [each.start.generator() for each in runs]
     try:
         with np.errstate(over="ignore", invalid="raise"):
             stats = stacked(

@@ -7,6 +7,8 @@ import numpy as np
 from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_ORIGIN, MechanismSettings
 from surveysynth.mechanisms.statement import SEEDED, Statement, not_units, public_assumptions
 from surveysynth.models.base import Model, psu_codes
+from surveysynth.sampling.convergence import MAX_R_HAT
+from surveysynth.sampling.randomness import STAN_SEED_BITS
 from surveysynth.survey.design_matrix import records_per_coefficient
 from surveysynth.survey.survey import PublicDesign
 
@@ -43,7 +45,7 @@ def privacy_statement(
             *_records(design, settings),
             *_effects(design, model),
         ),
-        assumptions=public_assumptions(design),
+        assumptions=(*public_assumptions(design), *_of_computing(settings, model, test)),
         not_covered=_not_covered(design, settings, model),
     )
 
@@ -114,6 +116,34 @@ _OWN_ORIGIN = (
     " So was the origin that log-likelihoods are measured from, which sets weights alone and is "
     "not published: one record can move it a little, and with it the weights of others."
 )
+
+
+def _of_computing(settings: MechanismSettings, model: Model, test: bool) -> tuple[str, ...]:
+    """What epsilon takes for granted of the computation, none of it proved."""
+    if not settings.private:
+        return ()
+    plan = settings.plan
+    stan = (
+        ". Stan's sampler has a generator of its own, whose seed has "
+        f"{STAN_SEED_BITS} bits of these: so many seeds can be tried one by one"
+        if model.compiled
+        else ""
+    )
+    return (
+        "that real numbers were computed: what is said of draws is said of real numbers, and what "
+        "floating-point numbers (53 binary digits) show beyond these is not looked at. Last digits "
+        "of draws are not published: synthetic values are rounded to a public number of digits "
+        "before anything is computed from them",
+        *(() if test else (
+            "that nobody can foresee pseudo-random numbers: these are the key stream of ChaCha20 "
+            "under a key of 256 bits of the operating system's cryptographic generator, which no "
+            f"file keeps{stan}",
+        )),
+        f"that Markov chains give draws from the posterior, the {settings.m} released ones "
+        f"independent of each other: they are states, far apart, of {plan.chains} chains of "
+        f"finite length ({plan.warmup:,} iterations of warm-up and {plan.draws:,} kept), whose "
+        f"convergence was checked (R-hat at most {MAX_R_HAT:g}) and cannot be proved",
+    )  # fmt: skip
 
 
 def smallest_records(design: PublicDesign) -> float:

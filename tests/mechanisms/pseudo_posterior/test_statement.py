@@ -1,5 +1,6 @@
 """What a privacy statement must say (methods 2), and that it says nothing of the data."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -39,6 +40,10 @@ def text(test=False, **settings):
         "their epsilons add up",
         "log(salary)",
         "chosen without a look at the outcomes and weights",
+        "what floating-point numbers (53 binary digits) show beyond these is not looked at",
+        "the key stream of ChaCha20 under a key of 256 bits",
+        "4 chains of finite length (100 iterations of warm-up and 200 kept)",
+        "the 3 released ones independent of each other",
     ],
 )
 def test_every_statement_says(words):
@@ -52,6 +57,13 @@ def test_statements_of_special_settings():
     assert "on any of 720 posterior draws" in text(truncate=0.9)
     assert text(test=True).startswith("THIS IS A TEST AND NOT PRIVATE")
     assert text(risk="none").startswith("NOT PRIVATE")
+    assert "ChaCha20" not in text(test=True)  # its numbers come from the seed
+    assert "chains of finite length" not in text(risk="none")
+    assert "Stan" not in text()
+    stan = replace(get_model("fbs"))
+    object.__setattr__(stan, "compiled", True)
+    statement = privacy_statement(design_of(good()), MechanismSettings(epsilon=10.8), stan)
+    assert "whose seed has 31 bits of these" in statement.assumptions[-2]
     assert "10.8" not in text(risk="none")
 
 
