@@ -231,8 +231,7 @@ def run(
     Raises
     ------
     RefusedError
-        If the target is not reached, the fit has not converged, or few records tell of a row of
-        X (``settings.prepared(design)`` pools those).
+        Of a target not reached, no convergence, and rows of X that ``prepared(design)`` would pool.
     InputError
         For a risk measure that does not fit the survey.
 
