@@ -54,7 +54,7 @@ def _made() -> tuple[Path, int | None]:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         if fcntl is None:
             return folder, None
-        lock = _lock_of(folder)
+        lock = lock_of(folder)
         if lock is not None and folder.is_dir():
             return folder, lock
         # Another start swept it in the instant before it was locked.
@@ -71,7 +71,7 @@ def sweep(place: Path | None = None) -> list[str]:
     for folder in sorted((place or Path(tempfile.gettempdir())).glob(f"{PREFIX}*")):
         if folder.is_symlink() or not folder.is_dir() or folder.stat().st_uid != os.getuid():
             continue
-        lock = _lock_of(folder)
+        lock = lock_of(folder)
         if lock is None:  # in use
             continue
         _delete(folder)
@@ -84,8 +84,11 @@ def sweep(place: Path | None = None) -> list[str]:
     return told
 
 
-def _lock_of(folder: Path) -> int | None:
-    """The lock on a folder, or None where another process has it or the folder is gone."""
+def lock_of(folder: Path) -> int | None:
+    """The lock on a folder; None where another process has it, where it is gone or another's, and
+    on Windows, which has no such lock: nothing is known to be abandoned there."""
+    if fcntl is None:
+        return None
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:
