@@ -295,3 +295,15 @@ def test_a_fit_of_commands_is_told_in_json_alone(tmp_path: Path) -> None:
     assert {task.stat().st_mode & 0o777, (tmp_path / "console-0.txt").stat().st_mode & 0o777} == {
         0o600
     }
+
+
+def test_the_long_run_left_nothing() -> None:
+    """Twenty releases by CmdStan, killed while they fitted (``tests/long_runs/kill_fits.py``)."""
+    kept = json.loads((Path(__file__).parents[1] / "golden" / "kill_fits.json").read_text())
+    assert len(kept["each"]) == 20
+    for run in kept["each"]:
+        assert run["a_fit_was_running"]
+        assert run["chains_then"] > 0
+        assert not run["published"]
+        assert run["chains_alive"] == run["confidential_files"] == 0
+        assert run["left_until_the_next_start"] == run["named_by_it"]
