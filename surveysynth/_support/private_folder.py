@@ -6,7 +6,6 @@ ends. So a folder whose lock is free was left by a process that was killed: ``sw
 
 import os
 import shutil
-import sys
 import tempfile
 import time
 import warnings
@@ -14,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from surveysynth._support.locks import lock_of
 from surveysynth.errors import RefusedError
 
 PREFIX = "surveysynth-private-"
@@ -46,7 +44,7 @@ def private_folder() -> Iterator[Path]:
 
 
 def _made() -> tuple[Path, int | None]:
-    """A new folder of mode 0700, locked where there are such locks."""
+    """A new folder of mode 0700, locked where the system has locks."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         lock = lock_of(folder)
@@ -60,11 +58,9 @@ def _made() -> tuple[Path, int | None]:
 def sweep(place: Path | None = None) -> list[str]:
     """Delete what killed processes of this user left in ``place`` (default: the folder for
     temporary files); a sentence for each folder, that it is gone or has to be deleted by hand."""
-    told: list[str] = []
-    if sys.platform == "win32":  # no lock tells there which are in use
-        return told
+    told = []
     for folder in sorted((place or Path(tempfile.gettempdir())).glob(f"{PREFIX}*")):
-        if folder.is_symlink() or not folder.is_dir() or folder.stat().st_uid != os.getuid():
+        if folder.is_symlink() or not folder.is_dir():
             continue
         lock = lock_of(folder)
         if lock is None:  # in use
@@ -77,6 +73,23 @@ def sweep(place: Path | None = None) -> list[str]:
             f"it {done}."
         )
     return told
+
+
+def lock_of(folder: Path) -> int | None:
+    """The lock on a folder; None where another process has it, where it is gone or another's, and
+    on Windows, which has no such lock: nothing is known to be abandoned there."""
+    try:
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
+    except (OSError, ImportError):
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
 
 
 def _delete(folder: Path) -> None:

@@ -103,13 +103,10 @@ class Model(Protocol):
 
     def of(self, design: PublicDesign) -> "Model":
         """The form that the model has for a design, itself unless it has several: what meets a
-        design takes this. Of its result it is the same again.
-
-        Raises ``InputError`` for a design that no form is made for."""
+        design takes this. Of its result it is the same again. Raises ``InputError``."""
 
     def prepare(self) -> None:
-        """Compile its program, if it runs one and unless that is done; raises ``InputError`` where
-        it cannot."""
+        """Compile its program, if it runs one, unless that is done; raises ``InputError``."""
 
     def versions(self) -> dict[str, str]:
         """Names and versions of what runs its program, if it has one; raises as ``prepare``."""
@@ -263,10 +260,8 @@ class ModelBase(ABC):
         return {}
 
     def records(self, design: PublicDesign, confidential: Confidential) -> Any:
-        """Those of z: the transformed outcomes and, if there is a weight, its logarithm.
-
-        Raises ``InputError`` for a design that lacks what the model ``requires``.
-        """
+        """Those of z: the transformed outcomes and, if there is a weight, its logarithm. Raises
+        ``InputError`` for a design that lacks what the model ``requires``."""
         require(self, design)
         columns = [
             transform.forward(confidential.outcome[:, j])
