@@ -5,7 +5,7 @@ data, are each database's own. With common random numbers two fits differ by the
 release draws fresh ones, and what Monte Carlo error adds then is measured beside.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,9 +36,10 @@ class Alike(np.random.Generator):
         super().__init__(np.random.PCG64(seed))
         self._seed = np.random.default_rng(seed).integers(0, 2**63, size=4)
 
-    def integers(self, *args: Any, size: Any = None, **kwargs: Any) -> Any:
-        """Always those, for every database that asks."""
-        return np.broadcast_to(self._seed, self._seed.shape if size is None else size).copy()
+    def integers(self, *args: Any, **kwargs: Any) -> Any:
+        """Always those, in every row of the ``size`` that is asked for."""
+        shape = np.atleast_1d(kwargs.get("size", self._seed.size))
+        return np.broadcast_to(self._seed[: shape[-1]], tuple(shape))
 
 
 def databases(
@@ -83,8 +84,11 @@ def posterior_lines(
 def prepared(case: Case) -> Case:
     """The case as the mechanism takes it: it may have a public rule for designs that it could not
     protect as they are, which pools or raises ``RefusedError``."""
-    design = case.mechanism.prepared(case.survey.design)
-    return replace(case, survey=replace(case.survey, design=design))
+    rule: Callable[[PublicDesign], PublicDesign] | None
+    rule = getattr(case.mechanism, "prepared", None)
+    if rule is None:
+        return case
+    return replace(case, survey=replace(case.survey, design=rule(case.survey.design)))
 
 
 def _lines(
