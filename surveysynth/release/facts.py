@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from surveysynth.estimation.statistics import STATISTICS, Statistic
 from surveysynth.mechanisms.pseudo_posterior.mechanism import UNPROTECTED
+from surveysynth.release.digits import Digits
 from surveysynth.release.documents.inference_words import inference_words
 from surveysynth.release.tables.labels import ColumnLabel, Labels
 from surveysynth.release.tables.rounding import Rounding, to_digits, to_multiples, to_percent
@@ -65,6 +66,11 @@ class ReleaseFacts:
     def microdata_format(self) -> MicrodataFormat:
         """The format of the survey file."""
         return "parquet" if self.spec.survey.data.lower().endswith(".parquet") else "csv"
+
+    @property
+    def digits(self) -> Digits:
+        """Of synthetic values, in the microdata and in whatever is computed from them."""
+        return Digits(self.design, self.spec.tables.microdata_digits)
 
     @property
     def published_replicates(self) -> int:

@@ -337,7 +337,7 @@ def test_reruns_add_up(make_spec: MakeSpec, tmp_path: Path) -> None:
     release(spec, tmp_path / "out")
     result = release(spec, tmp_path / "out", overwrite=True)
     assert result.ledger.epsilon == 9.0
-    assert "9 in 2 runs" in result.ledger.sentences()[0]
+    assert result.ledger.sentences()[0].endswith(": 9 in 2 runs.")
 
 
 def test_seed_zero_is_a_seed(make_spec: MakeSpec, tmp_path: Path) -> None:

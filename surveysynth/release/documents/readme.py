@@ -20,6 +20,7 @@ from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.table import (
     EMPTY_DATASET_FLAG,
     NO_SAMPLE_FLAG,
+    POOLED_FLAG,
     SMALL_DATASET_FLAG,
     SMALL_SAMPLE_FLAG,
 )
@@ -157,6 +158,13 @@ def _lines(facts: ReleaseFacts) -> str:
         sentences.append(
             f"Intervals of {' and '.join(logit)} are made on the logit scale, expit(logit q ± t · "
             "se / (q (1 - q))), and stay between 0 and 1; at 0 and 1 there is none."
+        )
+    if (pooling := facts.design.pooling) is not None and pooling.levels:
+        sentences.append(
+            f"The flag `{POOLED_FLAG}` marks rows of which at least half of the sample records are "
+            "of levels that the model pools, because few records tell of them (see the privacy "
+            "guarantee): they are modelled as the average of other levels and show little of "
+            "their own."
         )
     if synthetic := [name for name in spec.tables.by if name not in spec.public_by]:
         sentences.append(

@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from surveysynth._support.types import BoolArray
 from surveysynth.estimation.clusters import clusters_of
 from surveysynth.estimation.combining import (
     Combined,
@@ -14,6 +17,7 @@ from surveysynth.estimation.domains import (
     ByOutcome,
     Domains,
     RowsByOutcome,
+    TableRows,
     build_domains,
     build_rows,
 )
@@ -108,6 +112,7 @@ def _table(
         ci_upper=upper,
         n=estimates.fewest,
         by_dataset=rows.by_dataset,
+        pooled=_pooled(rows, design),
     )
     return make_table(
         statistic,
@@ -119,6 +124,15 @@ def _table(
         flags=policy_of(spec.tables.flags, spec.tables.flag_action),
         categories=estimates.levels(key),
     )
+
+
+def _pooled(rows: TableRows, design: "PublicDesign") -> BoolArray | None:
+    """Rows (D,) of which at least half of the records, as far as these are public, are of pooled
+    levels; None where nothing is pooled."""
+    if design.pooling is None:
+        return None
+    pooled = rows.shares(design.pooling.record)
+    return np.asarray(pooled >= 0.5, dtype=bool)
 
 
 def _level_note(spec: "Spec", design: "PublicDesign", key: Key) -> list[str]:

@@ -12,7 +12,11 @@ from surveysynth.mechanisms.pseudo_posterior.lipschitz import (
     RecordBounds,
     weighted_bounds,
 )
-from surveysynth.mechanisms.pseudo_posterior.search import FIXED_POINT_TOLERANCE, search_target
+from surveysynth.mechanisms.pseudo_posterior.search import (
+    AVERAGED_TOLERANCE,
+    FIXED_POINT_TOLERANCE,
+    search_target,
+)
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 
 TARGET = 1.8
@@ -30,7 +34,7 @@ class Fitter:
     """f_i as ``risks`` of the weights gives them, the oscillation a share of them."""
 
     smooth = by_record = True
-    tolerance, stride = FIXED_POINT_TOLERANCE, 1.0
+    tolerance, averaged_tolerance, stride = FIXED_POINT_TOLERANCE, AVERAGED_TOLERANCE, 1.0
 
     def __init__(self, risks, oscillation=0.5):
         self.risks, self.oscillation, self.fits = risks, oscillation, 0

@@ -11,6 +11,13 @@ from surveysynth.errors import InputError
 from surveysynth.release.folder import bundle
 from surveysynth.release.folder.bundle import plan_bundle, publish, staged
 from surveysynth.release.folder.ledger import LedgerEntry, read_ledger
+from surveysynth.release.folder.ledger_file import Ledger
+
+
+@pytest.fixture(autouse=True)
+def ledgers(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's ledgers, empty."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
 
 
 def _publish(out: Path, text: str, confidential: Path | None = None, *, overwrite=False) -> int:
@@ -19,8 +26,8 @@ def _publish(out: Path, text: str, confidential: Path | None = None, *, overwrit
     with staged(plan) as staging:
         (staging.release / "privacy.json").write_text(text)
         (staging.confidential / "realised.json").write_text(text)
-        entry = LedgerEntry("spec.toml", "s", "d", "fbs", 1.0, 3, False, "0.1.0")
-        return len(publish(plan, staging, entry))
+        entry = LedgerEntry("survey", "spec.toml", "s", "d", "fbs", 1.0, 3, False, "0.1.0")
+        return len(publish(plan, staging, Ledger.of("survey"), entry))
 
 
 def _tree(folder: Path) -> list[str]:
@@ -80,6 +87,8 @@ def test_a_failing_rename_restores_what_was_there(
     assert {name: (tmp_path / name).is_dir() for name in _tree(tmp_path)} == before
     assert (out / "release" / "privacy.json").read_text() == "old"
     assert len(read_ledger(secret / "ledger.jsonl")) == 1
+    # Recorded before anything is published, and nobody can tell what was seen of it.
+    assert Ledger.of("survey").summary().epsilon == 2.0
 
 
 def test_overwrite_swaps_keeps_the_ledger_and_earlier_results(tmp_path: Path) -> None:
