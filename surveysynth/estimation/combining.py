@@ -6,7 +6,7 @@ values replace observed ones, and every dataset's u already holds the full sampl
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from scipy import special, stats
@@ -37,6 +37,15 @@ class Combined:
     df_design: float
     between: FloatArray
     within: FloatArray
+
+
+@runtime_checkable
+class OwnInterval(Protocol):
+    """Combined estimates that know how their interval is made."""
+
+    def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
+        """Ends (D,) at a level between 0 and 1."""
+        ...
 
 
 class Collected(Protocol):
@@ -250,6 +259,8 @@ def interval_of(
     statistic: Statistic, combined: Combined, level: float
 ) -> tuple[FloatArray, FloatArray]:
     """The interval (D,) that tables of a statistic show."""
+    if isinstance(combined, OwnInterval):
+        return combined.interval(level)
     return {"t": t_interval, "logit": logit_interval}[statistic.interval](combined, level)
 
 

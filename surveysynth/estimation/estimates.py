@@ -13,9 +13,11 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.combining import Combined, CombiningRule, PartialSynthesis
 from surveysynth.estimation.domains import Domains, TableRows
+from surveysynth.estimation.quantiles import Weighted
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.taylor import Linearisation, LinearisedTable, linearise_domains
+from surveysynth.estimation.woodruff import Quantiles
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.survey.outcome import Outcome
 
@@ -76,9 +78,17 @@ class Estimates:
                 f"{rows.n_records}."
             )
         rule = rule or PartialSynthesis()
+        inverted = [key for key in self.keys if statistic_of(key[0]).share_below is not None]
+        self._quantiles = {
+            key: Quantiles(
+                statistic_of(key[0]), rule, sample_design, calibrated=linearisation == "ratio"
+            )
+            for key in inverted
+        }
         self._collected = {
             key: [rule.collect(draws, replicates, sample_design) for _ in self._indicators(key)]
             for key in self.keys
+            if key not in self._quantiles
         }
         self.separate_pair = False
         self._fewest: IntArray | None = None
@@ -122,6 +132,14 @@ class Estimates:
                         dataset.variance_outcome, dataset.variance_weight,
                     )  # fmt: skip
                 collected.add(dataset.draw, dataset.replicate, released.estimate, pair)
+        for key, quantiles in self._quantiles.items():
+            own = self._weighted(key, domains, dataset.outcome, dataset.weight)
+            pair_of_own = own
+            if self.separate_pair:
+                pair_of_own = self._weighted(
+                    key, variance_domains, dataset.variance_outcome, dataset.variance_weight
+                )
+            quantiles.add(dataset.draw, dataset.replicate, own, pair_of_own)
 
     def add_alone(self, outcomes: FloatArray, weight: FloatArray) -> None:
         """Estimate every table from the one dataset that there is: outcomes (n, p), weight (n,)."""
@@ -159,12 +177,21 @@ class Estimates:
             population_size=self._population_size,
         )
 
+    def _weighted(
+        self, key: Key, domains: Domains, outcomes: FloatArray, weight: FloatArray
+    ) -> Weighted:
+        """One outcome with its weights, which quantiles do not scale: they do not look at size."""
+        assert key[1] is not None  # quantiles are of outcomes
+        return Weighted(domains, outcomes[:, key[1]], self._weighting(weight, key[0]))
+
     def combined(self, key: Key) -> Combined:
         """One table of all datasets; of a statistic by level with the levels of the first row, then
         those of the next.
 
         Raises ``InputError`` for a table that is not among the keys, or before any dataset.
         """
+        if key in self._quantiles:
+            return self._quantiles[key].combined()
         if key not in self._collected:
             raise InputError(f"There is no table {key}; the tables are {list(self.keys)}.")
         return _interleaved([collected.combined() for collected in self._collected[key]])

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from surveysynth.estimation.statistics import STATISTICS, Statistic
+from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.mechanisms.pseudo_posterior.mechanism import UNPROTECTED
 from surveysynth.release.documents.inference_words import inference_words
 from surveysynth.release.tables.labels import ColumnLabel, Labels
@@ -103,7 +103,7 @@ def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], Ro
         (kind.name, outcome): _rounding(
             kind, spec, None if outcome is None else labels.of(outcome).digits
         )
-        for kind in STATISTICS.values()
+        for kind in map(statistic_of, spec.tables.statistics)
         for outcome in (spec.synthesizer.outcome if kind.needs_outcome else (None,))
     }
 

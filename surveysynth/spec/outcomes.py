@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
-from surveysynth.estimation.statistics import LEVEL, STATISTICS
+from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.models import get_model, registered
 from surveysynth.spec.privacy import PrivacySection
@@ -250,9 +250,9 @@ def label_problems(outcomes: Sequence[Outcome], labelled: Mapping[str, Sequence[
 def statistic_problems(tables: TablesSection, declared: Sequence[Outcome]) -> list[str]:
     """Statistics that none of the outcomes has."""
     return [
-        f"tables.statistics: {STATISTICS[name].misfit(declared, tables.by)}"
+        f"tables.statistics: {statistic_of(name).misfit(declared, tables.by)}"
         for name in tables.statistics
-        if not STATISTICS[name].columns(declared, tables.by)
+        if not statistic_of(name).columns(declared, tables.by)
     ]
 
 
@@ -283,7 +283,7 @@ def by_problems(
                 f"tables.by: {name!r} has a level {margin!r}, the name of its margin; set another: "
                 f'[labels.{name}] margin = "Total".'
             )
-    if LEVEL in tables.by and any(STATISTICS[name].by_level for name in tables.statistics):
+    if LEVEL in tables.by and any(statistic_of(name).by_level for name in tables.statistics):
         problems.append(
             f"tables.by: tables of shares have a column {LEVEL!r} of their own; give the one in "
             "the data another name."

@@ -23,7 +23,7 @@ from pydantic_core import PydanticKnownError
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
-from surveysynth.estimation.statistics import COUNT, MEAN, STATISTICS
+from surveysynth.estimation.statistics import COUNT, MEAN, STATISTICS, statistic_of
 from surveysynth.models import get_model, model_names, registered
 from surveysynth.models.options import Choice, ColumnNames, Option
 from surveysynth.report.formats import format_names
@@ -54,16 +54,34 @@ def built(planned: Sequence[str], works: str) -> BeforeValidator:
 
 def _one_of(known: Callable[[], Sequence[str]]) -> BeforeValidator:
     """One of the names of a registry, refused in the words of a Literal of them."""
+    return BeforeValidator(lambda value: _known(value, known()))
 
-    def check(value: Any) -> Any:
-        names = known()
-        if isinstance(value, str) and value in names:
-            return value
-        *others, last = map(repr, names)
-        expected = f"{', '.join(others)} or {last}" if others else last
-        raise PydanticKnownError("literal_error", {"expected": expected})
 
-    return BeforeValidator(check)
+def _known(value: Any, names: Sequence[str]) -> Any:
+    if isinstance(value, str) and value in names:
+        return value
+    *others, last = map(repr, names)
+    expected = f"{', '.join(others)} or {last}" if others else last
+    raise PydanticKnownError("literal_error", {"expected": expected})
+
+
+def _statistic(value: Any) -> Any:
+    """A name of the registry, or one with arguments in the form that they have everywhere."""
+    if not (isinstance(value, str) and "(" in value):
+        return _known(value, tuple(STATISTICS))
+    try:
+        return statistic_of(value).name
+    except InputError as error:
+        raise ValueError(str(error)) from None
+
+
+def _own_files(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Statistics whose files have names of their own."""
+    stems = [statistic_of(name).stem.casefold() for name in names]
+    for name, stem in zip(names, stems, strict=True):
+        if stems.count(stem) > 1:
+            raise ValueError(f"{name!r} and another statistic would both write {stem}; leave one.")
+    return names
 
 
 def _as_tuple(value: Any) -> Any:
@@ -297,9 +315,10 @@ class TablesSection(Section):
 
     by: Names = ()
     statistics: Annotated[
-        tuple[Annotated[str, _one_of(lambda: tuple(STATISTICS))], ...],
+        tuple[Annotated[str, BeforeValidator(_statistic)], ...],
         BeforeValidator(_as_tuple),
         AfterValidator(_distinct),
+        AfterValidator(_own_files),
         Field(min_length=1),
     ] = (COUNT.name, MEAN.name)
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95

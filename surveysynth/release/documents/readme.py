@@ -17,6 +17,7 @@ from surveysynth.release.folder.microdata import (
     weight_column,
 )
 from surveysynth.release.tables.flags import policy_of
+from surveysynth.release.tables.labels import listed
 from surveysynth.release.tables.table import (
     EMPTY_DATASET_FLAG,
     NO_SAMPLE_FLAG,
@@ -360,10 +361,12 @@ def _example(facts: ReleaseFacts, example: Example, replicates: int) -> list[str
             f"its standard error as they stand in {place}{withheld}"
             f"{close if strict and calibrated else ''}."
         )
+    libraries = ["pandas", "NumPy", *["SciPy"] * example.setting.of_share]
+    libraries += ["pyarrow"] * example.setting.parquet
     return [
         "## A worked example",
         f"Run in the folder of this file, either program prints an estimate and {what} The first "
-        "needs pandas and NumPy" + (" and pyarrow" if example.setting.parquet else "") + ":",
+        f"needs {listed(libraries)}:",
         f"```python\n{example.code}\n```",
         "The second needs R" + (" and its package arrow" if example.setting.parquet else "") + ":",
         f"```r\n{r_program(example.setting)}\n```",

@@ -6,12 +6,18 @@ compare the results with the published table.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.estimation.total_variance import public_row_columns
+from surveysynth.release.documents.recompute_quantiles import (
+    python_df,
+    python_distribution,
+    python_end,
+)
+from surveysynth.release.documents.recompute_setting import ExampleSetting, LonelyRule
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import VARIANCE_SUFFIX, fraction_name, weight_column
 from surveysynth.release.tables.table import ReleaseTable, well_filled
@@ -20,51 +26,6 @@ from surveysynth.survey.outcome import OTHER_VALUES
 
 if TYPE_CHECKING:
     from surveysynth.survey.survey import PublicDesign
-
-LonelyRule = Literal["none", "skip", "adjust", "average"]
-"""How the program treats strata with one unit; none where there is no such stratum."""
-
-
-@dataclass(frozen=True)
-class ExampleSetting:
-    """What the programs in any language are made from; names and codes as the files have them.
-
-    cell: codes of the by-columns that the row is restricted to; codes: columns to read as text;
-    variance_pair: outcome and weight that variances are taken from, None where they are the same;
-    rule: the linearisation; psu: where variances are by PSU; public: columns of the public rows
-    where datasets combine by the law of total variance, None where by partial synthesis; level:
-    whose indicator takes the outcome's place, text or, of an outcome without names of levels, a
-    number; variance_cell: cell, where an outcome in it has a pair for variances.
-    """
-
-    statistic: str
-    rule: str
-    cell: dict[str, Any]
-    outcome: str
-    weight: str
-    variance_pair: tuple[str, str] | None
-    strata: str | None
-    psu: str | None
-    fraction: str | None
-    population: float | None
-    lonely: LonelyRule
-    parquet: bool
-    design_effect: float | None = None
-    public: tuple[str, ...] | None = None
-    level: str | float | None = None
-    variance_cell: dict[str, Any] | None = None
-
-    @property
-    def codes(self) -> list[str]:
-        """Columns of codes that the program reads, each once."""
-        design = [name for name in (self.strata, self.psu) if name is not None]
-        public = [name for name in self.public or () if name != self.weight]
-        of_levels = []
-        if isinstance(self.level, str):
-            of_levels = [self.outcome, *(self.variance_pair or ())[:1]]
-        cells = [*self.cell, *(self.variance_cell or ())]
-        return list(dict.fromkeys([*cells, *design, *public, *of_levels]))
-
 
 @dataclass(frozen=True)
 class Example:
@@ -97,10 +58,10 @@ def make_example(
     return Example(setting, python_program(setting), table.outcome, row, published)
 
 
-def _hardness(statistic: str) -> tuple[bool, bool, bool]:
+def _hardness(statistic: str) -> tuple[bool, ...]:
     """What is first in order is the easiest to follow: no sums, and in the outcome's own units."""
     kind = statistic_of(statistic)
-    return kind.additive, kind.is_count, kind.percent
+    return kind.additive, kind.is_count, kind.percent, kind.share_below is not None
 
 
 def _units_by_stratum(design: "PublicDesign") -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -121,6 +82,8 @@ def _example_row(table: ReleaseTable, design: "PublicDesign") -> int:
     shown = frame["se"].notna()
     if table.categories:  # a level or a spike, which a program can compare with, and not of none
         shown &= (frame[LEVEL] != OTHER_VALUES) & frame["ci_lower"].notna()
+    if statistic_of(table.statistic).share_below is not None:  # with an interval to both sides
+        shown &= frame["ci_lower"].notna() & frame["ci_upper"].notna()
     # The average rule counts strata by the row's own records: show it where it is simplest.
     if not (has_lonely_stratum(design) and design.lonely_psu == "average"):
         for wanted in (~frame["is_margin"] & shown, shown):
@@ -177,6 +140,7 @@ def _setting(
         variance_cell={synthetic.get(name, name): code for name, code in cell.items()}
         if separate_pair and not synthetic.keys().isdisjoint(cell)
         else None,
+        df_design=float(facts.df_design),
     )
 
 
@@ -208,8 +172,13 @@ def python_program(setting: ExampleSetting) -> str:
         *_header(setting),
         *_reading(setting),
         *_variance(setting),
+        *(
+            python_distribution(setting, _y(setting, "OUTCOME"), _inside("CELL"))
+            if setting.of_share
+            else ()
+        ),
         *_estimate(setting),
-        *(_combining() if setting.public is None else _total_variance(setting)),
+        *(_combining(setting) if setting.public is None else _total_variance(setting)),
     ]
     return "\n".join(lines)
 
@@ -220,6 +189,7 @@ def _header(setting: ExampleSetting) -> list[str]:
         "",
         "import numpy as np",
         "import pandas as pd",
+        *(["from scipy.stats import t"] if setting.of_share else []),
         "",
         f"CELL = {literal(setting.cell)}  # leave a column out to sum over its levels",
         f"OUTCOME, WEIGHT = {literal(setting.outcome)}, {literal(setting.weight)}",
@@ -353,17 +323,20 @@ def _total_variance(setting: ExampleSetting) -> list[str]:
         'composition = variance(first, mean_u.groupby(alike).transform("mean"))',
         "rest = (1 + 1 / m) * between - max(within - composition, 0)",
         "total = composition + max(rest, between / 5)",
+        *(python_df(setting) if setting.of_share else ()),
     ]
     if setting.fraction:
         lines += [
             "limited = [variance(data, u, limited=1) for data, (_, u) in zip(datasets, results)]",
             "total = max(total - (within - np.mean(limited)), between / 5)",
         ]
+    if setting.of_share:
+        return [*lines, "share, se = values.mean(), np.sqrt(total)", *python_end()]
     return [*lines, "print(values.mean(), np.sqrt(total))"]
 
 
-def _combining() -> list[str]:
-    return [
+def _combining(setting: ExampleSetting) -> list[str]:
+    lines = [
         "results = pd.DataFrame(",
         "    [",
         '        (path.name.split("_")[1], *estimate(read(path)))',
@@ -375,6 +348,9 @@ def _combining() -> list[str]:
         "m = len(by_draw)",
         'combined = by_draw["estimate"].mean()',
         'between = by_draw["estimate"].var(ddof=1) if m > 1 else 0.0',
-        'standard_error = np.sqrt(by_draw["variance"].mean() + between / m)',
-        "print(combined, standard_error)",
+        'within = by_draw["variance"].mean()',
+        "standard_error = np.sqrt(within + between / m)",
     ]
+    if setting.of_share:
+        return [*lines, *python_df(setting), "share, se = combined, standard_error", *python_end()]
+    return [*lines, "print(combined, standard_error)"]

@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.release.documents.recompute_python import ExampleSetting
+from surveysynth.release.documents.recompute_quantiles import r_df, r_distribution, r_end
+from surveysynth.release.documents.recompute_setting import ExampleSetting
 
 
 def r_text(text: str) -> str:
@@ -18,8 +19,13 @@ def r_program(setting: ExampleSetting) -> str:
         *_header(setting),
         *_reading(setting),
         *_variance(setting),
+        *(
+            r_distribution(setting, _y(setting, "OUTCOME"), _inside("CELL"))
+            if setting.of_share
+            else ()
+        ),
         *_estimate(setting),
-        *(_combining() if setting.public is None else _total_variance(setting)),
+        *(_combining(setting) if setting.public is None else _total_variance(setting)),
     ]
     return "\n".join(lines)
 
@@ -157,17 +163,20 @@ def _total_variance(setting: ExampleSetting) -> list[str]:
         "composition <- variance(first, ave(mean_u, alike))",
         "rest <- (1 + 1 / m) * between - max(within - composition, 0)",
         "total <- composition + max(rest, between / 5)",
+        *(r_df(setting) if setting.of_share else ()),
     ]
     if setting.fraction:
         lines += [
             "limited <- mean(mapply(spread, datasets, results, MoreArgs = list(limited = 1)))",
             "total <- max(total - (within - limited), between / 5)",
         ]
+    if setting.of_share:
+        return [*lines, "share <- mean(values)", "se <- sqrt(total)", *r_end()]
     return [*lines, "cat(format(c(mean(values), sqrt(total)), digits = 15), \"\\n\")"]
 
 
-def _combining() -> list[str]:
-    return [
+def _combining(setting: ExampleSetting) -> list[str]:
+    lines = [
         'files <- sort(list.files("microdata", "^draw_[0-9]+_rep_", full.names = TRUE))',
         "results <- sapply(files, function(path) estimate(read(path)))",
         "draw <- sub(\"^draw_([0-9]+)_.*\", \"\\\\1\", basename(files))",
@@ -175,6 +184,12 @@ def _combining() -> list[str]:
         "variances <- as.vector(tapply(results[2, ], draw, mean))",
         "m <- length(estimates)",
         "between <- if (m > 1) var(estimates) else 0",
-        "standard_error <- sqrt(mean(variances) + between / m)",
-        "cat(format(c(mean(estimates), standard_error), digits = 15), \"\\n\")",
+        "within <- mean(variances)",
+        "standard_error <- sqrt(within + between / m)",
+    ]
+    if setting.of_share:
+        end = ["share <- mean(estimates)", "se <- standard_error"]
+        return [*lines, *r_df(setting), *end, *r_end()]
+    return [
+        *lines, "cat(format(c(mean(estimates), standard_error), digits = 15), \"\\n\")"
     ]
