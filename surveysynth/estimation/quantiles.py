@@ -21,7 +21,7 @@ ROUNDING = 1e-12
 LEVEL_OF_SE = 0.95
 #: How far the distribution function is followed to either side for the density at a quantile, in
 #: standard errors of as many independent records as the weights are worth.
-_REACH = 1.96
+REACH = 1.96
 _FEW_ROWS = 2**16
 
 
@@ -122,7 +122,7 @@ def distribution(
 def quantile(p: float) -> Linearise:
     """The array function of a quantile: q = the inverse of F at p, u = -u of F(q) / f(q).
 
-    The density f is the rise of F over its run between the quantiles ``_REACH`` standard errors of
+    The density f is the rise of F over its run between the quantiles ``REACH`` standard errors of
     F to either side, as of Kish's effective number of independent records.
     """
 
@@ -133,7 +133,7 @@ def quantile(p: float) -> Linearise:
         at = rows.inverse(np.full((1, domains.n_rows), p))[0]
         function = distribution(domains, weight, outcome, at)
         size, squares = sums_by_row(domains, weight), sums_by_row(domains, weight**2)
-        reach = _REACH * np.sqrt(p * (1.0 - p) * squares) / size
+        reach = REACH * np.sqrt(p * (1.0 - p) * squares) / size
         low, high = np.clip([p - reach, p + reach], 0.0, 1.0)
         run = np.diff(rows.inverse(np.stack([low, high])), axis=0)[0]
         slope = -run / (high - low)  # one over the density

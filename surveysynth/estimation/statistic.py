@@ -7,13 +7,15 @@ from typing import Literal, TypeAlias
 
 from surveysynth._support.messages import listing
 from surveysynth._support.types import FloatArray
+from surveysynth.estimation.contrasts import Contrast
 from surveysynth.estimation.extremes import Sensitivity
 from surveysynth.estimation.linearised import Linearise
 from surveysynth.survey.outcome import Outcome, OutcomeKind, zero_one
 
-Rounding: TypeAlias = Literal["multiples", "whole", "digits", "percent"]
-"""Multiples of ``tables.round_counts``; whole units; ``tables.digits_mean`` decimals; percent. The
-digits of an outcome's own label go before the last three."""
+Rounding: TypeAlias = Literal["multiples", "whole", "digits", "percent", "warranted"]
+"""Multiples of ``tables.round_counts``; whole units; ``tables.digits_mean`` decimals; percent; as
+many digits as standard errors warrant. The digits of an outcome's own label go before the last
+four."""
 
 Interval: TypeAlias = Literal["t", "logit"]
 """estimate ± t SE, or the same on the logit scale, which stays between 0 and 1."""
@@ -87,6 +89,15 @@ class Statistic:
         For the README, where count, total and mean do not say it: how estimate and u are made.
     file
         Name of its files without the ending, where that is not the plural.
+    of
+        The outcomes, by name, of a statistic of several: its array function takes (n, k).
+    contrast
+        Of two rows; the array function, the programs and what is asked of an outcome are those of
+        the statistic of one row.
+    base
+        With a contrast, the name of that statistic.
+    signed
+        Whether it may be zero by its nature, so that a relative error says nothing.
     share_below
         Of a quantile the share p: several datasets are combined by their distribution functions,
         which are inverted there; ``python`` and ``r`` are of the distribution function at Q.
@@ -114,6 +125,10 @@ class Statistic:
     sensitivity: Sensitivity | None = None
     explanation: str = ""
     file: str = ""
+    of: tuple[str, ...] = ()
+    contrast: Contrast | None = None
+    base: str = ""
+    signed: bool = False
     share_below: float | None = None
 
     @property
@@ -141,6 +156,12 @@ class Statistic:
         """Whether it is a number of units, the whole of which may be known."""
         return self.additive and not self.needs_outcome
 
+    def columns_of(self, by: Sequence[str]) -> list[str]:
+        """The by variables that its tables have columns of: a contrast of two levels has none of
+        theirs."""
+        fixed = self.contrast is not None and self.contrast.first is not None
+        return [name for name in by if not (fixed and name == self.contrast.column)]  # type: ignore[union-attr]
+
     def columns(
         self, outcomes: Sequence[Outcome], rows_by: Sequence[str] = ()
     ) -> tuple[int | None, ...]:
@@ -148,10 +169,20 @@ class Statistic:
         it suits none of them. Not of those that rows are by, which do not vary within a row."""
         if not self.needs_outcome:
             return (None,)
+        if self.of:
+            return self._of_several(outcomes, rows_by)
         suited: Sequence[int] = zero_one(outcomes)
         if not self.binary:
             suited = [j for j, outcome in enumerate(outcomes) if outcome.kind in self.kinds]
         return tuple(j for j in suited if outcomes[j].name not in rows_by)
+
+    def _of_several(
+        self, outcomes: Sequence[Outcome], rows_by: Sequence[str]
+    ) -> tuple[int | None, ...]:
+        """The column of the first, where all are there and of kinds that suit."""
+        found = {o.name: j for j, o in enumerate(outcomes) if o.kind in self.kinds}
+        known = all(name in found and name not in rows_by for name in self.of)
+        return (found[self.of[0]],) if known else ()
 
     def misfit(self, outcomes: Sequence[Outcome], rows_by: Sequence[str] = ()) -> str:
         """Why it suits none of the outcomes, with the remedy."""
@@ -162,6 +193,11 @@ class Statistic:
                 "not vary within a row. Leave one of both out."
             )
         got = ", ".join(f"{outcome.name} {outcome.kind}" for outcome in outcomes)
+        if self.of:
+            return (
+                f"{self.name!r} needs the outcomes {listing(self.of)} to be amounts of "
+                f"synthesizer.outcome, got {got}."
+            )
         if self.binary:
             transforms = listing([o.transform.kind for o in outcomes if o.kind == "continuous"])
             also = f", transform {transforms}" if transforms else ""
@@ -173,3 +209,8 @@ class Statistic:
             f"{self.name!r} is of outcomes that are {' or '.join(self.kinds)}, got {got}."
             f"{self.instead}"
         )
+
+
+def mean_of_sums(size: FloatArray, total: FloatArray) -> FloatArray:
+    """Means from sums of weights and of weighted values."""
+    return total / size

@@ -17,7 +17,13 @@ from surveysynth.estimation.extremes import of_means, of_totals, of_weights
 from surveysynth.estimation.families import EXAMPLES, FAMILIES, of_share
 from surveysynth.estimation.linearised import Linearised, average, expansion
 from surveysynth.estimation.naming import parse_call
-from surveysynth.estimation.statistic import Interval, Program, Rounding, Statistic
+from surveysynth.estimation.statistic import (
+    Interval,
+    Program,
+    Rounding,
+    Statistic,
+    mean_of_sums,
+)
 from surveysynth.survey.outcome import Outcome
 
 __all__ = [
@@ -44,10 +50,6 @@ __all__ = [
 
 def _total_of_sums(size: FloatArray, total: FloatArray) -> FloatArray:
     return total
-
-
-def _mean_of_sums(size: FloatArray, total: FloatArray) -> FloatArray:
-    return total / size
 
 
 _PYTHON_MEAN = Program(
@@ -122,7 +124,7 @@ MEAN = Statistic(
     r=_R_MEAN,
     instead=_OF_LEVELS,
     margins="means",
-    of_sums=_mean_of_sums,
+    of_sums=mean_of_sums,
     sensitivity=of_means,
 )
 
@@ -143,7 +145,7 @@ PROPORTION = Statistic(
     limits=(0.0, 1.0),
     unit="share, 0 to 1",
     standard="proportion",
-    of_sums=_mean_of_sums,
+    of_sums=mean_of_sums,
     sensitivity=of_means,
 )
 
@@ -162,7 +164,7 @@ SHARE = Statistic(
     limits=(0.0, 1.0),
     unit="share, 0 to 1",
     standard="proportion",
-    of_sums=_mean_of_sums,
+    of_sums=mean_of_sums,
     explanation=(
         "The share of a level in a cell is the mean of its indicator: y = 1 for the records of the "
         "level and 0 for others. The shares of a cell add up to 1."
@@ -196,7 +198,7 @@ def _with_arguments(name: str) -> Statistic:
 
 
 def values_of(statistic: Statistic, outcome: FloatArray | None, n: int) -> FloatArray:
-    """What an array function takes as outcome, (n,)."""
+    """What an array function takes as outcome, (n,) or (n, k)."""
     return np.ones(n) if outcome is None or not statistic.needs_outcome else outcome
 
 

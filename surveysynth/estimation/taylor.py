@@ -12,6 +12,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
+from surveysynth.estimation.contrasts import contrasted
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.quantiles import (
     RowDistributions,
@@ -232,6 +233,8 @@ def linearise_domains(
     value = values_of(kind, outcome, weight.size)
     with np.errstate(divide="ignore", invalid="ignore"):
         linearised = kind.linearise(domains, weight, value, calibrated=calibrated)
+        if kind.contrast is not None:
+            domains, linearised = contrasted(kind.contrast, domains, weight, linearised)
     return LinearisedTable(kind, domains, weight, linearised, calibrated)
 
 
@@ -259,7 +262,7 @@ def check_arguments(
     if outcome is not None:
         shapes["outcome"] = outcome.shape
     for name, shape in shapes.items():
-        if shape != (n,):
+        if shape != ((n, len(kind.of)) if kind.of and name == "outcome" else (n,)):
             raise InputError(
                 f"The sample design has {n} records, but the {name} came with shape {shape}."
             )

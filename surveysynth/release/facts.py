@@ -7,7 +7,13 @@ from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.mechanisms.pseudo_posterior.mechanism import UNPROTECTED
 from surveysynth.release.documents.inference_words import inference_words
 from surveysynth.release.tables.labels import ColumnLabel, Labels
-from surveysynth.release.tables.rounding import Rounding, to_digits, to_multiples, to_percent
+from surveysynth.release.tables.rounding import (
+    AnyRounding,
+    Warranted,
+    to_digits,
+    to_multiples,
+    to_percent,
+)
 from surveysynth.release.writers.csv import MicrodataFormat
 
 if TYPE_CHECKING:
@@ -97,7 +103,7 @@ def labels_of(spec: "Spec") -> Labels:
     )
 
 
-def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], Rounding]:
+def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], AnyRounding]:
     """How each statistic of each outcome is rounded for readers; an outcome's own digits win."""
     return {
         (kind.name, outcome): _rounding(
@@ -108,7 +114,7 @@ def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], Ro
     }
 
 
-def _rounding(kind: Statistic, spec: "Spec", digits: int | None) -> Rounding:
+def _rounding(kind: Statistic, spec: "Spec", digits: int | None) -> AnyRounding:
     """digits: of the outcome's own label."""
     if kind.rounding == "multiples":
         return to_multiples(spec.tables.round_counts)
@@ -116,4 +122,6 @@ def _rounding(kind: Statistic, spec: "Spec", digits: int | None) -> Rounding:
         return to_percent(1 if digits is None else digits)
     if kind.rounding == "whole":
         return to_digits(digits or 0)
+    if kind.rounding == "warranted":
+        return Warranted() if digits is None else to_digits(digits)
     return to_digits(spec.tables.digits_mean if digits is None else digits)

@@ -249,11 +249,17 @@ def label_problems(outcomes: Sequence[Outcome], labelled: Mapping[str, Sequence[
 
 def statistic_problems(tables: TablesSection, declared: Sequence[Outcome]) -> list[str]:
     """Statistics that none of the outcomes has."""
-    return [
-        f"tables.statistics: {statistic_of(name).misfit(declared, tables.by)}"
-        for name in tables.statistics
-        if not statistic_of(name).columns(declared, tables.by)
+    kinds = [statistic_of(name) for name in tables.statistics]
+    misfits = [each.misfit(declared, tables.by) for each in kinds
+               if not each.columns(declared, tables.by)]  # fmt: skip
+    strangers = [
+        f"{each.name!r} compares rows by {each.contrast.column!r}, which is not among tables.by: "
+        f"{listing(tables.by) if tables.by else 'there are none'}."
+        f"{nearest(each.contrast.column, tables.by)}"
+        for each in kinds
+        if each.contrast is not None and each.contrast.column not in tables.by
     ]
+    return [f"tables.statistics: {problem}" for problem in (*misfits, *strangers)]
 
 
 def by_problems(

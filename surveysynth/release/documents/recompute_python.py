@@ -12,6 +12,7 @@ import numpy as np
 
 from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.estimation.total_variance import public_row_columns
+from surveysynth.release.documents.recompute_contrasts import both_cells, python_contrast
 from surveysynth.release.documents.recompute_quantiles import (
     python_df,
     python_distribution,
@@ -26,6 +27,7 @@ from surveysynth.survey.outcome import OTHER_VALUES
 
 if TYPE_CHECKING:
     from surveysynth.survey.survey import PublicDesign
+
 
 @dataclass(frozen=True)
 class Example:
@@ -61,7 +63,10 @@ def make_example(
 def _hardness(statistic: str) -> tuple[bool, ...]:
     """What is first in order is the easiest to follow: no sums, and in the outcome's own units."""
     kind = statistic_of(statistic)
-    return kind.additive, kind.is_count, kind.percent, kind.share_below is not None
+    return (
+        kind.additive, kind.is_count, kind.percent, kind.share_below is not None,
+        kind.contrast is not None,
+    )  # fmt: skip
 
 
 def _units_by_stratum(design: "PublicDesign") -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -114,7 +119,16 @@ def _setting(
         for each in table.by
         if record[each] != facts.labels.of(each).margin
     }
+    kind = statistic_of(table.statistic)
+    other: dict[str, Any] | None = None
+    if kind.contrast is not None:
+        cell, other = both_cells(kind.contrast, cell, numbers, written)
     synthetic = {written(name): written(name + VARIANCE_SUFFIX) for name in design.outcome_names}
+    own_cells = separate_pair and not synthetic.keys().isdisjoint({**cell, **(other or {})})
+
+    def of_pair(given: dict[str, Any]) -> dict[str, Any]:
+        return {synthetic.get(name, name): code for name, code in given.items()}
+
     weight = weight_column(design)
     lonely: dict[str, LonelyRule] = {"adjust": "adjust", "average": "average"}
     return ExampleSetting(
@@ -137,10 +151,13 @@ def _setting(
         if facts.mechanism.combining == "total_variance"
         else None,
         level=_level_of(table, row, design, written),
-        variance_cell={synthetic.get(name, name): code for name, code in cell.items()}
-        if separate_pair and not synthetic.keys().isdisjoint(cell)
-        else None,
+        variance_cell=of_pair(cell) if own_cells else None,
         df_design=float(facts.df_design),
+        denominator=(written(kind.of[1]), written(kind.of[1] + VARIANCE_SUFFIX))
+        if kind.of
+        else None,
+        other_cell=other,
+        variance_other_cell=of_pair(other) if own_cells and other is not None else None,
     )
 
 
@@ -194,8 +211,13 @@ def _header(setting: ExampleSetting) -> list[str]:
         f"CELL = {literal(setting.cell)}  # leave a column out to sum over its levels",
         f"OUTCOME, WEIGHT = {literal(setting.outcome)}, {literal(setting.weight)}",
     ]
-    if setting.variance_cell is not None:
-        lines.append(f"VARIANCE_CELL = {literal(setting.variance_cell)}")
+    others = (("OTHER_CELL", setting.other_cell), ("VARIANCE_CELL", setting.variance_cell),
+              ("VARIANCE_OTHER_CELL", setting.variance_other_cell))  # fmt: skip
+    lines += [f"{name} = {literal(value)}" for name, value in others if value is not None]
+    if setting.denominator is not None:
+        lines.append(f"DENOMINATOR = {literal(setting.denominator[0])}")
+        if setting.variance_pair:
+            lines.append(f"VARIANCE_DENOMINATOR = {literal(setting.denominator[1])}")
     if setting.variance_pair:
         pair = ", ".join(map(literal, setting.variance_pair))
         lines.append(f"VARIANCE_OUTCOME, VARIANCE_WEIGHT = {pair}")
@@ -227,6 +249,8 @@ def _reading(setting: ExampleSetting) -> list[str]:
     if isinstance(setting.level, str):  # among the codes
         outcome = of_variance = ""
     pair = f"{of_variance}, VARIANCE_WEIGHT" if setting.variance_pair else ""
+    if setting.denominator is not None:
+        pair += ", DENOMINATOR" + ", VARIANCE_DENOMINATOR" * bool(setting.variance_pair)
     fraction = ", FRACTION" if setting.fraction else ""
     return [
         f"NUMBERS = [{outcome}WEIGHT{pair}{fraction}]",
@@ -275,11 +299,15 @@ def _y(setting: ExampleSetting, column: str) -> str:
 
 
 def _estimate(setting: ExampleSetting) -> list[str]:
-    program = statistic_of(setting.statistic).python
+    kind = statistic_of(setting.statistic)
+    if kind.contrast is not None:
+        return python_contrast(setting, _y(setting, "outcome"), _inside("cell"))
+    program, divided = kind.python, setting.denominator is not None
     lines = [
         "def estimate(data):",
         *_inside("CELL"),
         f"    y, w = {_y(setting, 'OUTCOME')}, data[WEIGHT]",
+        *(["    x = data[DENOMINATOR]"] if divided else []),
         *(f"    {line}" for line in program.estimate),
     ]
     if setting.variance_pair:
@@ -287,6 +315,7 @@ def _estimate(setting: ExampleSetting) -> list[str]:
             "    published = value",
             *(_inside("VARIANCE_CELL") if setting.variance_cell is not None else ()),
             f"    y, w = {_y(setting, 'VARIANCE_OUTCOME')}, data[VARIANCE_WEIGHT]",
+            *(["    x = data[VARIANCE_DENOMINATOR]"] if divided else []),
             *(f"    {line}" for line in program.estimate),
         ]
     returned = "published" if setting.variance_pair else "value"

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from surveysynth.estimation.statistics import statistic_of
+from surveysynth.release.documents.recompute_contrasts import r_contrast
 from surveysynth.release.documents.recompute_quantiles import r_df, r_distribution, r_end
 from surveysynth.release.documents.recompute_setting import ExampleSetting
 
@@ -39,11 +40,14 @@ def _header(setting: ExampleSetting) -> list[str]:
         "# Leave a column out of CELL to sum over its levels.",
         _cell_line("CELL", setting.cell),
     ]
-    if setting.variance_cell is not None:
-        lines.append(_cell_line("VARIANCE_CELL", setting.variance_cell))
+    cells = (("OTHER_CELL", setting.other_cell), ("VARIANCE_CELL", setting.variance_cell),
+             ("VARIANCE_OTHER_CELL", setting.variance_other_cell))  # fmt: skip
+    lines += [_cell_line(name, cell) for name, cell in cells if cell is not None]
     names: list[tuple[str, str | None]] = [("OUTCOME", setting.outcome), ("WEIGHT", setting.weight)]
     if setting.variance_pair:
         names += zip(("VARIANCE_OUTCOME", "VARIANCE_WEIGHT"), setting.variance_pair, strict=True)
+    if setting.denominator is not None:
+        names += zip(("DENOMINATOR", "VARIANCE_DENOMINATOR"), setting.denominator, strict=True)
     names += [("STRATA", setting.strata), ("PSU", setting.psu), ("FRACTION", setting.fraction)]
     lines += [f"{name} <- {r_text(value)}" for name, value in names if value is not None]
     if setting.public is not None:
@@ -110,11 +114,15 @@ def _y(setting: ExampleSetting, column: str) -> str:
 
 
 def _estimate(setting: ExampleSetting) -> list[str]:
-    program = statistic_of(setting.statistic).r
+    kind = statistic_of(setting.statistic)
+    if kind.contrast is not None:
+        return r_contrast(setting, _y(setting, "outcome"), _inside("cell"))
+    program, divided = kind.r, setting.denominator is not None
     lines = [
         "estimate <- function(data) {",
         *_inside("CELL"),
         f"  y <- {_y(setting, 'OUTCOME')}",
+        *(["  x <- data[[DENOMINATOR]]"] if divided else []),
         "  w <- data[[WEIGHT]]",
         *(f"  {line}" for line in program.estimate),
     ]
@@ -123,6 +131,7 @@ def _estimate(setting: ExampleSetting) -> list[str]:
             "  published <- value",
             *(_inside("VARIANCE_CELL") if setting.variance_cell is not None else ()),
             f"  y <- {_y(setting, 'VARIANCE_OUTCOME')}",
+            *(["  x <- data[[VARIANCE_DENOMINATOR]]"] if divided else []),
             "  w <- data[[VARIANCE_WEIGHT]]",
             *(f"  {line}" for line in program.estimate),
         ]

@@ -19,7 +19,8 @@ class ExampleSetting:
     where datasets combine by the law of total variance, None where by partial synthesis; level:
     whose indicator takes the outcome's place, text or, of an outcome without names of levels, a
     number; variance_cell: cell, where an outcome in it has a pair for variances; df_design: degrees
-    of freedom of the design.
+    of freedom of the design; denominator: the second outcome of a ratio, and its column in the
+    pair; other_cell: of a contrast the second row, with ``variance_other_cell`` where cell has one.
     """
 
     statistic: str
@@ -39,6 +40,9 @@ class ExampleSetting:
     level: str | float | None = None
     variance_cell: dict[str, Any] | None = None
     df_design: float = float("inf")
+    denominator: tuple[str, str] | None = None
+    other_cell: dict[str, Any] | None = None
+    variance_other_cell: dict[str, Any] | None = None
 
     @property
     def of_share(self) -> bool:
@@ -53,5 +57,6 @@ class ExampleSetting:
         of_levels = []
         if isinstance(self.level, str):
             of_levels = [self.outcome, *(self.variance_pair or ())[:1]]
-        cells = [*self.cell, *(self.variance_cell or ())]
+        others = (self.variance_cell, self.other_cell, self.variance_other_cell)
+        cells = [*self.cell, *(name for each in others for name in each or ())]
         return list(dict.fromkeys([*cells, *design, *public, *of_levels]))

@@ -149,10 +149,13 @@ def read_release(folder: str | Path) -> Release:
     except (KeyError, TypeError, InputError):
         raise _damaged(root / _CODEBOOK_NAME) from None
     paths = {
-        each.stem: root / TABLES_FOLDER / FORMATS["csv"].file_of(each.name)
+        each.stem: (root / TABLES_FOLDER / FORMATS["csv"].file_of(each.name), each.columns_of(by))
         for each in statistics
     }
-    tables = {stem: _read_table(path, by) for stem, path in paths.items() if path.is_file()}
+    tables = {
+        stem: _read_table(path, columns) for stem, (path, columns) in paths.items()
+        if path.is_file()
+    }  # fmt: skip
     return Release(root, tables, codebook, privacy, files)
 
 

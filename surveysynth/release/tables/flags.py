@@ -35,7 +35,8 @@ class Published:
 
     @property
     def rse(self) -> FloatArray:
-        """Relative standard error (D,), the coefficient of variation; infinite at zero."""
+        """Relative standard error (D,), the coefficient of variation; infinite at zero, and none of
+        a difference, which may be zero."""
         return self._relative(self.se)
 
     @property
@@ -44,6 +45,8 @@ class Published:
         return self._relative(self.width)
 
     def _relative(self, values: FloatArray) -> FloatArray:
+        if statistic_of(self.statistic).signed:
+            return np.where(np.isfinite(values), 0.0, np.nan)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = values / np.abs(self.estimate)
         return np.where((self.estimate == 0) & (values == 0), 0.0, ratio)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.release.tables.labels import Labels, listed
-from surveysynth.release.tables.rounding import ABSENT, Rounding
+from surveysynth.release.tables.rounding import ABSENT, AnyRounding, Rounding, rounding_of_line
 from surveysynth.release.tables.stub import (
     StubRow,
     level_heading,
@@ -61,7 +61,7 @@ class Presentation:
     privacy_note: str
     banner: str
     labels: Labels
-    rounding: dict[tuple[str, str | None], Rounding]
+    rounding: dict[tuple[str, str | None], AnyRounding]
     kind: LayoutKind = "columns"
 
 
@@ -229,10 +229,11 @@ def _rows(
         codes = [(column, str(record[column])) for column in table.by]
         if table.categories:
             codes.append((table.outcome or "", str(record[LEVEL])))
+        in_line = rounding_of_line(rounding, record["se"], record["estimate"])
         yield Row(
             stub,
             tuple(labels.level(column, code) for column, code in codes),
-            tuple(_cell(column.key, record, rounding, table, marks) for column in columns),
+            tuple(_cell(column.key, record, in_line, table, marks) for column in columns),
         )
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from surveysynth.estimation.clusters import clusters_of
 from surveysynth.estimation.combining import (
     Combined,
@@ -10,6 +12,7 @@ from surveysynth.estimation.combining import (
     PartialSynthesis,
     interval_of,
 )
+from surveysynth.estimation.contrasts import Contrast
 from surveysynth.estimation.domains import (
     ByOutcome,
     Domains,
@@ -97,27 +100,28 @@ def _table(
     spec: "Spec", design: "PublicDesign", key: Key, combined: Combined, estimates: Estimates
 ) -> ReleaseTable:
     statistic, column = key
-    level, rows = spec.tables.level, estimates.rows
+    level, lines, categories = spec.tables.level, estimates.lines(key), estimates.levels(key)
     lower, upper = interval_of(statistic_of(statistic), combined, level)
+    held = np.repeat(lines.held, len(categories) or 1)
     numbers = TableNumbers(
-        estimate=combined.estimate,
-        se=combined.standard_error,
-        df=combined.df,
+        estimate=combined.estimate[held],
+        se=combined.standard_error[held],
+        df=combined.df[held],
         df_design=combined.df_design,
-        ci_lower=lower,
-        ci_upper=upper,
-        n=estimates.fewest,
-        by_dataset=rows.by_dataset,
+        ci_lower=lower[held],
+        ci_upper=upper[held],
+        n=lines.n,
+        by_dataset=lines.by_dataset,
     )
     return make_table(
         statistic,
         None if column is None else design.outcome_names[column],
-        rows.table,
+        lines.cells,
         numbers,
         level=level,
         notes=[*_level_note(spec, design, key), *_notes(spec, design, statistic)],
         flags=policy_of(spec.tables.flags, spec.tables.flag_action),
-        categories=estimates.levels(key),
+        categories=categories,
     )
 
 
@@ -150,7 +154,14 @@ def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
         notes.append(
             f"{kind.title} add up to the public population size, which has no sampling error."
         )
-    if kind.by_level:
+    if kind.share_below is not None:
+        notes.append("Intervals are those of the distribution function, inverted.")
+    if kind.contrast is not None:
+        notes.append(
+            f"{_contrasted(spec, kind.contrast)}; standard errors are those of the contrast "
+            "itself. Sample records are those of the row with fewer."
+        )
+    if kind.by_level and kind.contrast is None:
         notes.append("The percentages of a row add up to 100 over the levels.")
     if kind.interval == "logit":
         notes.append("Intervals are made on the logit scale, which keeps them from 0% to 100%.")
@@ -170,6 +181,25 @@ def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
     if design.dropped:
         notes.append(f"{design.dropped:,} survey records with missing values were left out.")
     return notes
+
+
+def _contrasted(spec: "Spec", contrast: Contrast) -> str:
+    """Which rows are compared, in words."""
+
+    def named(level: str | None) -> str:
+        if level is None:
+            return f"all of {_title(spec, contrast.column)}"
+        label = spec.labels.get(contrast.column)
+        return (label and label.levels.get(level)) or level
+
+    second = named(contrast.second)
+    if contrast.first is None:
+        words = {"difference": "Each row less", "ratio": "Each row over"}[contrast.kind]
+        return f"{words} {second}"
+    return f"{named(contrast.first)} {_BETWEEN[contrast.kind]} {second}"
+
+
+_BETWEEN = {"difference": "less", "ratio": "over"}
 
 
 def _title(spec: "Spec", column: str) -> str:
