@@ -261,7 +261,24 @@ def interval_of(
     """The interval (D,) that tables of a statistic show."""
     if isinstance(combined, OwnInterval):
         return combined.interval(level)
-    return {"t": t_interval, "logit": logit_interval}[statistic.interval](combined, level)
+    made = {"t": t_interval, "logit": logit_interval, "positive": positive_interval}
+    return made[statistic.interval](combined, level)
+
+
+def positive_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+    """The interval of a number that cannot be negative (D,): the t interval, or where that reaches
+    below 0, as of counts of few records, exp(log estimate ± t SE / estimate).
+
+    Raises ``InputError`` if the level is not strictly between 0 and 1.
+    """
+    lower, upper = t_interval(combined, level)
+    below = (lower < 0.0) & (combined.estimate > 0.0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        factor = np.exp(_half_width(combined, level) / combined.estimate)
+        return (
+            np.where(below, combined.estimate / factor, lower),
+            np.where(below, combined.estimate * factor, upper),
+        )
 
 
 def _half_width(combined: Combined, level: float) -> FloatArray:

@@ -213,10 +213,12 @@ def _described(base: Statistic, contrast: Contrast, name: str, rows: str) -> Sta
         base,
         name=name,
         plural=f"{noun}s of {base.plural}, {rows}",
-        heading=f"Percentage over {contrast.column}" if share else f"{noun.capitalize()} of {base.plural}",
+        heading=f"Percentage over {contrast.column}"
+        if share
+        else f"{noun.capitalize()} of {base.plural}",
         python=_python_quantile(base.share_below) if base.share_below else base.python,
         r=_r_quantile(base.share_below) if base.share_below else base.r,
-        interval="logit" if share else "t",
+        interval="logit" if share else "positive" if ratio and base.is_count else "t",
         rounding="percent" if share else "warranted" if ratio else base.rounding,
         margins="neither",
         limits=(0.0, 1.0) if share else None if ratio else (-inf, inf),
@@ -238,13 +240,47 @@ def _described(base: Statistic, contrast: Contrast, name: str, rows: str) -> Sta
     )  # fmt: skip
 
 
+def _share(call: Call, name: str, lookup: Lookup) -> Statistic:
+    """Of the records of a level in a margin the share of each row."""
+    if len(call.arguments) != 1 or _sides(call.arguments[0], name):
+        raise InputError(
+            f"The statistic {name!r} needs one by variable, over whose levels shares add up to 1: "
+            'for example "share(region)".'
+        )
+    column, total = unquote(call.arguments[0], name), lookup("total")
+    return replace(
+        lookup("share"),
+        name=f"share({quote(column)})",
+        plural=f"shares over {column}",
+        heading=f"Percentage over {column}",
+        linearise=total.linearise,
+        python=total.python,
+        r=total.r,
+        margins="neither",
+        of_sums=None,
+        file=file_name("shares_over", column),
+        contrast=Contrast("ratio", column, None, None),
+        base=total.name,
+        explanation=(
+            f"Shares over {column}: of the weight of a level in all of {column} the share that is "
+            "in the row, t_1 / t_2 with t the sums of w over the records of the level in the row "
+            "and in its margin, and u = (u_1 - share u_2) / t_2."
+        ),
+    )
+
+
 Family: TypeAlias = Callable[[Call, str, Lookup], Statistic]
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
-    {"quantile": _quantile, "ratio": _ratio, "difference": _difference}
+    {"quantile": _quantile, "ratio": _ratio, "difference": _difference, "share": _share}
 )
 """By the word before the brackets: from the arguments, the whole name and the other statistics to
 the statistic. Each raises ``InputError`` for arguments that it cannot read."""
 
-EXAMPLES = ("quantile(0.25)", "ratio(income, tax)", "difference(mean, sex: f - m)")
+EXAMPLES = (
+    "quantile(0.25)",
+    "ratio(income, tax)",
+    "difference(mean, sex: f - m)",
+    "share(region)",
+)
 """Of names with arguments, for messages."""

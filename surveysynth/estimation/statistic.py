@@ -12,13 +12,14 @@ from surveysynth.estimation.extremes import Sensitivity
 from surveysynth.estimation.linearised import Linearise
 from surveysynth.survey.outcome import Outcome, OutcomeKind, zero_one
 
-Rounding: TypeAlias = Literal["multiples", "whole", "digits", "percent", "warranted"]
-"""Multiples of ``tables.round_counts``; whole units; ``tables.digits_mean`` decimals; percent; as
-many digits as standard errors warrant. The digits of an outcome's own label go before the last
-four."""
+Rounding: TypeAlias = Literal["multiples", "digits", "percent", "warranted"]
+"""Multiples of ``tables.round_counts``, or without it as many digits as standard errors warrant;
+``tables.digits_mean`` decimals; percent; as many as are warranted. The digits of an outcome's own
+label go before the last three."""
 
-Interval: TypeAlias = Literal["t", "logit"]
-"""estimate ± t SE, or the same on the logit scale, which stays between 0 and 1."""
+Interval: TypeAlias = Literal["t", "logit", "positive"]
+"""estimate ± t SE; the same on the logit scale, which stays between 0 and 1; or, where it would
+reach below 0, on the log scale, which does not."""
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,7 @@ def _table(comparison: Comparison, statistic: str, outcome: str | None) -> str:
     return f"<h2>{escape(title)}</h2>{scrolled(caption, [top], lines, 'side')}{note}"
 
 
-def _by(comparison: Comparison, table: pd.DataFrame) -> list[str]:
+def _by(comparison: Comparison, table: "pd.DataFrame") -> list[str]:
     """The by columns of a table: a contrast of two levels has one less."""
     return [name for name in comparison.spec.tables.by if name in table]
 

@@ -117,11 +117,10 @@ def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], An
 def _rounding(kind: Statistic, spec: "Spec", digits: int | None) -> AnyRounding:
     """digits: of the outcome's own label."""
     if kind.rounding == "multiples":
-        return to_multiples(spec.tables.round_counts)
+        base = spec.tables.round_counts
+        return Warranted() if base is None else to_multiples(base)
     if kind.rounding == "percent":
         return to_percent(1 if digits is None else digits)
-    if kind.rounding == "whole":
-        return to_digits(digits or 0)
     if kind.rounding == "warranted":
         return Warranted() if digits is None else to_digits(digits)
     return to_digits(spec.tables.digits_mean if digits is None else digits)

@@ -323,10 +323,11 @@ class TablesSection(Section):
     ] = (COUNT.name, MEAN.name)
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95
     linearisation: Literal["ratio", "plain"] | None = None
+    interval: Literal["auto", "t"] = "auto"
     flags: FlagChoice = "none"
     flag_action: Literal["suppress", "mark"] = "suppress"
     layout: Literal["columns", "compact"] = "columns"
-    round_counts: Annotated[int, Field(ge=1, le=10**9)] = 1
+    round_counts: Annotated[int, Field(ge=1, le=10**9)] | None = None
     digits_mean: Annotated[int, Field(ge=0, le=15)] = 0
     title: str = ""
     source: str = ""

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from surveysynth.errors import InputError
-from surveysynth.estimation.combining import PartialSynthesis
+from surveysynth.estimation.combining import PartialSynthesis, interval_of
 from surveysynth.estimation.contrasts import Contrast, Pairs
 from surveysynth.estimation.domains import ByOutcome, build_domains, build_rows
 from surveysynth.estimation.estimates import Estimates
@@ -260,3 +260,38 @@ def test_a_row_or_level_that_is_not_there_is_told() -> None:
     ):
         with pytest.raises(InputError, match=words):
             Pairs.of(contrast, DOMAINS)
+
+
+@pytest.mark.parametrize("linearisation", ["plain", "ratio"])
+@pytest.mark.parametrize("column", ["a", "b"])
+@CASES
+def test_shares_over_rows_equal_r_survey(
+    case: dict[str, Any], column: str, linearisation: Any
+) -> None:
+    """R: among the records of a level the proportion in the row (svyciprop by xlogit)."""
+    position = np.searchsorted(RESULTS["bounds"], Y, side="right").astype(float)
+    key = (f"share({column})", 0)
+    estimates = Estimates(
+        DOMAINS, sample_design(case), [key], linearisation=linearisation,
+        population_size=RESULTS["population"],
+        outcomes=[Outcome("k", "categorical", levels=("low", "middle", "high"))],
+    )  # fmt: skip
+    estimates.add_alone(position[:, None], WEIGHT)
+    made = estimates.combined(key)
+    lower, upper = interval_of(statistic_of(key[0]), made, 0.95)
+    for level in range(3):
+        expected = {
+            name: np.array(values, dtype=float)
+            for name, values in case[linearisation]["shares"][level][column].items()
+        }
+        # At 0 and 1 R leaves rounding.
+        inside = (expected["estimate"] > 1e-9) & (expected["estimate"] < 1 - 1e-9)
+        assert inside.sum() >= 4
+        for found, name in (
+            (made.estimate, "estimate"), (made.standard_error, "se"), (lower, "lower"),
+            (upper, "upper"),
+        ):  # fmt: skip
+            np.testing.assert_allclose(found[level::3][inside], expected[name][inside], rtol=1e-8)
+    by_row = made.estimate[1::3]  # the level "middle"
+    levels = [3, 6, 9] if column == "a" else [1, 2]
+    assert np.nansum(by_row[levels]) == pytest.approx(1.0)

@@ -18,6 +18,7 @@ from surveysynth.release.folder.microdata import (
 )
 from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import listed
+from surveysynth.release.tables.making import by_korn_graubard
 from surveysynth.release.tables.table import (
     EMPTY_DATASET_FLAG,
     NO_SAMPLE_FLAG,
@@ -154,10 +155,22 @@ def _lines(facts: ReleaseFacts) -> str:
     sentences = []
     if any(each.by_level for each in tables):
         sentences.append("Tables of shares have a line for each `level` of an outcome in each row.")
-    if logit := [each.plural for each in tables if each.interval == "logit"]:
+    auto = spec.tables.interval == "auto"
+    if exact := [each.plural for each in tables if by_korn_graubard(spec, each)]:
+        sentences.append(
+            f"Intervals of {' and '.join(exact)} are Korn and Graubard's: Clopper and Pearson's "
+            "for as many records as n_e = q (1 - q) / se^2 · (t_(n-1) / t_df)^2, at most n, and "
+            "n_e = n at 0 and 1."
+        )
+    elif logit := [each.plural for each in tables if each.interval == "logit" and auto]:
         sentences.append(
             f"Intervals of {' and '.join(logit)} are made on the logit scale, expit(logit q ± t · "
             "se / (q (1 - q))), and stay between 0 and 1; at 0 and 1 there is none."
+        )
+    if positive := [each.plural for each in tables if each.interval == "positive" and auto]:
+        sentences.append(
+            f"Where the interval of {' and '.join(positive)} would reach below 0 it is "
+            "exp(log q ± t · se / q)."
         )
     if synthetic := [name for name in spec.tables.by if name not in spec.public_by]:
         sentences.append(

@@ -45,6 +45,8 @@ _WITHHELD = "Withheld as too unreliable; the flag says by which rule."
 _ONE_RECORD = "One sample record: a standard error cannot be estimated."
 _NO_INTERVAL = "At 0% and 100% an interval cannot be computed from a standard error."
 
+_NO_END = "Too few records for this end of the interval."
+
 
 @dataclass(frozen=True)
 class Presentation:
@@ -281,7 +283,8 @@ def _cell_footnotes(key: str, record: dict[str, Any], table: ReleaseTable) -> li
         alone = isinstance(record["n"], int) and record["n"] == 1
         texts += [_ONE_RECORD] * alone + [_EMPTY] * empty_somewhere
     if key in ("ci_lower", "ci_upper") and not math.isnan(record["se"]):
-        texts += [_NO_INTERVAL] * math.isnan(record[key])
+        of_quantile = statistic_of(table.statistic).share_below is not None
+        texts += [_NO_END if of_quantile else _NO_INTERVAL] * math.isnan(record[key])
     return texts
 
 

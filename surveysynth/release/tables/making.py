@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from surveysynth._support.types import FloatArray
 from surveysynth.estimation.clusters import clusters_of
 from surveysynth.estimation.combining import (
     Combined,
     CombiningRule,
     PartialSynthesis,
     interval_of,
+    t_interval,
 )
 from surveysynth.estimation.contrasts import Contrast
 from surveysynth.estimation.domains import (
@@ -20,9 +22,10 @@ from surveysynth.estimation.domains import (
     build_domains,
     build_rows,
 )
-from surveysynth.estimation.estimates import Estimates, Key
+from surveysynth.estimation.estimates import Estimates, Key, TableLines
+from surveysynth.estimation.korn_graubard import korn_graubard_interval
 from surveysynth.estimation.sample_design import SampleDesign
-from surveysynth.estimation.statistics import statistic_of, table_keys
+from surveysynth.estimation.statistics import Statistic, statistic_of, table_keys
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
 from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import listed
@@ -101,7 +104,7 @@ def _table(
 ) -> ReleaseTable:
     statistic, column = key
     level, lines, categories = spec.tables.level, estimates.lines(key), estimates.levels(key)
-    lower, upper = interval_of(statistic_of(statistic), combined, level)
+    lower, upper = _interval(spec, statistic_of(statistic), combined, lines, len(categories) or 1)
     held = np.repeat(lines.held, len(categories) or 1)
     numbers = TableNumbers(
         estimate=combined.estimate[held],
@@ -123,6 +126,26 @@ def _table(
         flags=policy_of(spec.tables.flags, spec.tables.flag_action),
         categories=categories,
     )
+
+
+def _interval(
+    spec: "Spec", kind: Statistic, combined: Combined, lines: TableLines, times: int
+) -> tuple[FloatArray, FloatArray]:
+    """The interval that the specification asks for, of every row and level."""
+    level = spec.tables.level
+    if spec.tables.interval == "t":
+        return t_interval(combined, level)
+    if not by_korn_graubard(spec, kind):
+        return interval_of(kind, combined, level)
+    n = np.zeros(lines.held.size, dtype=np.int64)
+    n[lines.held] = lines.n
+    return korn_graubard_interval(combined, np.repeat(n, times), level)
+
+
+def by_korn_graubard(spec: "Spec", kind: Statistic) -> bool:
+    """Whether intervals of a statistic are those of the NCHS standards, which judge by them."""
+    nchs = spec.tables.flags == "nchs" and spec.tables.interval == "auto"
+    return nchs and kind.standard == "proportion"
 
 
 def _level_note(spec: "Spec", design: "PublicDesign", key: Key) -> list[str]:
@@ -154,7 +177,7 @@ def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
         notes.append(
             f"{kind.title} add up to the public population size, which has no sampling error."
         )
-    if kind.share_below is not None:
+    if kind.share_below is not None and spec.tables.interval == "auto":
         notes.append("Intervals are those of the distribution function, inverted.")
     if kind.contrast is not None:
         notes.append(
@@ -163,7 +186,13 @@ def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
         )
     if kind.by_level and kind.contrast is None:
         notes.append("The percentages of a row add up to 100 over the levels.")
-    if kind.interval == "logit":
+    if spec.tables.interval == "t":
+        notes.append("Intervals are estimate ± t · standard error.")
+    elif by_korn_graubard(spec, kind):
+        notes.append(
+            "Intervals are Korn and Graubard's: Clopper and Pearson's at the effective sample size."
+        )
+    elif kind.interval == "logit":
         notes.append("Intervals are made on the logit scale, which keeps them from 0% to 100%.")
     if synthetic := [name for name in design.outcome_names if name in spec.tables.by]:
         titles = listed([_title(spec, name) for name in synthetic])

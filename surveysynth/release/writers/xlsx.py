@@ -37,7 +37,7 @@ _WORD_JOINER = "\u2060"
 _INDEX_LEVELS = 3
 _LONGEST_HEADING = 200
 _LONGEST_SHEET_NAME = 31
-_NO_SHEET_SIGNS = re.compile(r"[\[\]:*?/\\]")
+_NO_SHEET_SIGNS = re.compile(r"[^\w ]")
 _DEFAULT_TITLE = "Tables from synthetic survey microdata"
 #: Columns in characters, lines of text in points.
 _WIDTH, _BY_WIDTH, _NOTES_WIDTH, _COVER_WIDTH, _LINE = 18, 24, 110, 85, 18
@@ -65,10 +65,10 @@ def write(shown: Shown, folder: Path, made: Format) -> None:
 def sheet_name(title: str, suffix: str, taken: Iterable[str]) -> str:
     """A name that spreadsheet programs take: short, without their signs, and not taken."""
     used = {name.casefold() for name in taken}
-    plain = _NO_SHEET_SIGNS.sub("", title).strip(" '")
+    plain = _NO_SHEET_SIGNS.sub("", title).strip()
     for number in count(1):
-        end = suffix if number == 1 else f" ({number}){suffix}"
-        name = plain[: _LONGEST_SHEET_NAME - len(end)].rstrip(" '") + end
+        end = suffix if number == 1 else f" {number}{suffix}"
+        name = plain[: _LONGEST_SHEET_NAME - len(end)].rstrip() + end
         if name.casefold() not in used:
             return name
     raise AssertionError  # numbers do not end
