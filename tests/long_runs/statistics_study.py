@@ -24,8 +24,9 @@ from surveysynth.studies.run import write_study
 GOLDEN = Path(__file__).parents[1] / "golden"
 SEED, EPSILON = 20261122, 10.8
 STATISTICS = (
-    "median", "quantile(0.9)", "difference(mean, gender: margin)", "ratio(mean, gender: Female / Male)",
-    "ratio(count, field: margin)", "difference(median, gender: margin)",
+    "median", "quantile(0.9)", "difference(mean, gender: margin)",
+    "ratio(mean, gender: Female / Male)", "ratio(count, field: margin)",
+    "difference(median, gender: margin)",
 )  # fmt: skip
 PARTS = {"strict": (("sample", "fbs_noisy"), 60), "pseudo": (("sample", "fbs"), 12)}
 
