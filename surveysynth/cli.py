@@ -84,13 +84,19 @@ def check(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace DIR if such errors are in it.")
     ] = False,
+    time_limit: Annotated[
+        float, typer.Option(metavar="SECONDS", help="For simulating the mechanism.", min=1)
+    ] = 300.0,
 ) -> None:
     """Dry run: validate, tell cell sizes, feasibility or expected errors, and what is published."""
+    from surveysynth._support.progress import StageReporter
     from surveysynth.api import commands
 
-    checked = commands.check(
-        spec, out=out, overwrite=overwrite, tell=lambda part: print(part, flush=True)
-    )
+    with StageReporter(()) as progress:
+        checked = commands.check(
+            spec, out=out, overwrite=overwrite, tell=lambda part: print(part, flush=True),
+            time_limit=time_limit, progress=progress,
+        )  # fmt: skip
     if not checked.feasible:
         raise RefusedError("a release with these settings would be refused, as told above.")
 
@@ -131,6 +137,8 @@ def release(
         )
     for warning in result.warnings:
         print(f"WARNING: {warning}")
+    if result.confidential_warning:
+        print(result.confidential_warning)
     print(f"Release:      {result.out / 'release'}")
     print(f"Confidential: {result.confidential} (keep it from what is published)")
     if result.adequacy is not None:

@@ -20,7 +20,7 @@ CANARIES = ("987654", "31415", "canary")
 DEFAULTS: dict[str, dict[str, str]] = {
     "survey": {"weight": '"weight"', "strata": '"field"'},
     "synthesizer": {"outcome": '"salary"'},
-    "privacy": {},
+    "privacy": {"epsilon": "10.8"},
     "tables": {"by": '["field", "gender"]'},
     "labels": {},
 }
@@ -107,6 +107,7 @@ def spec_text(data: str = "survey.csv", **sections: str) -> str:
     for name, defaults in DEFAULTS.items():
         given = sections.pop(name, "")
         keys = set(re.findall(r"^\s*(\w+)\s*=", given, re.MULTILINE))
+        keys |= {"epsilon"} if "rho" in keys else set()  # each tells the other
         own = {"data": f'"{data}"', **defaults} if name == "survey" else defaults
         kept = [f"{key} = {value}" for key, value in own.items() if key not in keys]
         # Given lines may end in tables of their own ([labels.field]).

@@ -142,10 +142,10 @@ def test_check_tells_what_would_happen(
     feasible: bool,
     code: int,
 ) -> None:
-    trial = Trial(0.5, feasible, "Too few records.", 0.9)
+    trial = Trial(0.5, feasible, "" if feasible else "Too few records.", 0.9)
     monkeypatch.setattr(
         "surveysynth.mechanisms.pseudo_posterior.feasibility.check",
-        lambda design, model, settings: FeasibilityReport(settings, (trial,)),
+        lambda design, model, settings, **others: FeasibilityReport(settings, (trial,)),
     )
     before = sorted(example.parent.iterdir())
     assert cli.main(["check", str(example)]) == code

@@ -1,7 +1,7 @@
 """What the commands do, as functions."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,17 +28,22 @@ class CheckResult:
         Lines on design, cells, and the files that would be published.
     feasibility
         Whether epsilon can be reached, by simulation; None for noisy statistics, which reach any.
+    confidential
+        For whoever ran it alone: that the weights add up to something far from the population
+        size. Empty otherwise; it is no part of the text.
 
     Examples
     --------
     >>> import surveysynth as ss
     >>> from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
-    >>> ss.CheckResult(("100 records",), FeasibilityReport(ss.MechanismSettings(), ())).feasible
+    >>> report = FeasibilityReport(ss.MechanismSettings(epsilon=10.8), ())
+    >>> ss.CheckResult(("100 records",), report).feasible
     True
     """
 
     preview: tuple[str, ...]
     feasibility: "FeasibilityReport | None" = None
+    confidential: str = field(default="", repr=False)
 
     @property
     def feasible(self) -> bool:
@@ -56,6 +61,8 @@ def check(
     out: str | Path | None = None,
     overwrite: bool = False,
     tell: Progress | None = None,
+    time_limit: float | None = None,
+    progress: Progress | None = None,
 ) -> CheckResult:
     """Dry run: what would be published, and whether epsilon can be reached.
 
@@ -72,6 +79,11 @@ def check(
         Replaces ``out`` if such errors are in it.
     tell
         Called with each part of the report as soon as it is known.
+    time_limit
+        Seconds for the question whether epsilon can be reached; None for 300. What is not decided
+        by then is told as such.
+    progress
+        Called with every simulated fit that begins.
 
     Returns
     -------
@@ -81,7 +93,8 @@ def check(
     Raises
     ------
     InputError
-        For unusable input, a folder that exists, and ``out`` for another mechanism.
+        For unusable input, an engine that is not installed, a folder that exists, and ``out`` for
+        another mechanism.
     RefusedError
         For a clustered survey whose standard errors would be far too small.
 
@@ -96,7 +109,7 @@ def check(
     from surveysynth.estimation.clusters import refuse_clusters
     from surveysynth.mechanisms.pseudo_posterior import feasibility
     from surveysynth.release.preview import preview_lines
-    from surveysynth.spec.build import model_of, read_survey, settings_of
+    from surveysynth.spec.build import check_engine, model_of, read_survey, settings_of, spreads_of
     from surveysynth.spec.spec import load_spec
 
     say = tell or (lambda part: None)
@@ -110,14 +123,22 @@ def check(
     if out is not None:
         raise InputError("--out is for mechanism = 'noisy_statistics': leave it out.")
     model, settings = model_of(specification), settings_of(specification)
-    design = read_survey(specification).design
+    check_engine(specification, model)
+    survey = read_survey(specification)
+    design = survey.design
     model = model.of(design)
     preview = preview_lines(specification, design, model)
     say("\n".join(preview))
+    confidential = survey.population_warning()
+    if confidential:
+        say(f"{confidential}\n")
     refuse_clusters(design, model)
-    report = feasibility.check(design, model, settings)
+    report = feasibility.check(
+        design, model, settings, spreads=spreads_of(specification), progress=progress,
+        time_limit=feasibility.TIME_LIMIT if time_limit is None else time_limit,
+    )  # fmt: skip
     say("\n".join(report.lines()))
-    return CheckResult(tuple(preview), report)
+    return CheckResult(tuple(preview), report, confidential)
 
 
 def release(

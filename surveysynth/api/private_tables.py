@@ -24,7 +24,7 @@ Progress = Callable[[str], None]
 def tables(
     survey: Survey,
     model: "str | Model" = "fbs",
-    epsilon: float | None = 10.8,
+    epsilon: float | None = None,
     by: str | Sequence[str] | None = None,
     statistics: str | Sequence[str] = ("count", "mean"),
     *,
@@ -49,7 +49,7 @@ def tables(
     model
         A synthesizer by name, the path of a .toml file that declares a Stan program, or a model.
     epsilon
-        The target of all tables together; None where ``sections`` give rho in its place.
+        The target of all tables together: required, unless ``sections`` give it or rho.
     by
         Columns of the tables; None for those of the survey. Others have to be public and in the
         model.
@@ -104,8 +104,8 @@ def tables(
     --------
     >>> import surveysynth as ss
     >>> private_tables = ss.tables(
-    ...     ss.example_survey(n=200), by="gender", statistics="mean", m=1, inference="paper",
-    ...     options={"chains": 2}, seed=1,
+    ...     ss.example_survey(n=200), epsilon=10.8, by="gender", statistics="mean", m=1,
+    ...     inference="paper", options={"chains": 2}, seed=1,
     ... )
     >>> private_tables.frame[["gender", "n"]]
        gender    n

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.baselines.budget_split import BudgetSplit, Share, split_budget
 from surveysynth.baselines.sensitivity import Rule, group_sensitivities, row_sensitivities
 from surveysynth.errors import InputError
@@ -145,8 +146,8 @@ def impossible_values(
     return np.asarray((estimate < low) | (estimate > high))
 
 
-@dataclass(frozen=True, eq=False)
-class _Sample:
+@dataclass(frozen=True, eq=False, repr=False)
+class _Sample(Unpickled):
     """What noise is added to: weights (n,), those of R replicates, and their known sum or None."""
 
     domains: Domains

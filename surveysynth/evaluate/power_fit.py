@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.margins import sums_by_row
 from surveysynth.estimation.sample_design import SampleDesign
@@ -43,8 +44,8 @@ _NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(60)
 _BLOCK = 50_000
 
 
-@dataclass(frozen=True, eq=False)
-class Amounts:
+@dataclass(frozen=True, eq=False, repr=False)
+class Amounts(Unpickled):
     """The n records of a survey for one outcome, those at a spike with weight 0.
 
     values, weight: (n,); cell, x_cells: (n,) and (G, K), X by its distinct rows; domains: the rows
@@ -63,8 +64,8 @@ class Amounts:
         return np.asarray(self.domains.codes[-1], dtype=np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class Fit:
+@dataclass(frozen=True, eq=False, repr=False)
+class Fit(Unpickled):
     """A weighted regression of transformed amounts on X.
 
     centre: (G,) by distinct row of X; spread: of all; spreads: (D,) by interior cell of the

@@ -112,7 +112,7 @@ class Debiased:
     Examples
     --------
     >>> import surveysynth as ss
-    >>> draws = ss.PrivateDraws("fbs", {}, ss.MechanismSettings())
+    >>> draws = ss.PrivateDraws("fbs", {}, ss.MechanismSettings(epsilon=10.8))
     >>> ss.Debiased(draws, ss.DebiasRecord("not asked for")).record.status
     'not asked for'
     """
@@ -164,7 +164,7 @@ def debias_draws(
     >>> import numpy as np
     >>> import surveysynth as ss
     >>> survey, model = ss.example_survey(n=200), ss.get_model("fbs")
-    >>> settings = ss.MechanismSettings(m=1)
+    >>> settings = ss.MechanismSettings(epsilon=10.8, m=1)
     >>> rng = np.random.default_rng(1)
     >>> private, _ = ss.run_mechanism(model, survey.design, survey.confidential, settings, rng)
     >>> made = ss.debias_draws(model, survey.design, private, rng, databases=2, rounds=1)

@@ -107,7 +107,7 @@ def synthesise(
     >>> import numpy as np
     >>> import surveysynth as ss
     >>> survey, model = ss.example_survey(n=200), ss.get_model("fbs")
-    >>> settings = ss.MechanismSettings(m=1)
+    >>> settings = ss.MechanismSettings(epsilon=10.8, m=1)
     >>> rng = np.random.default_rng(1)
     >>> private, _ = ss.run_mechanism(model, survey.design, survey.confidential, settings, rng)
     >>> for data in ss.synthesise(

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from surveysynth._support.types import Theta
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.mechanisms.statement import Statement
 from surveysynth.models.base import Model
 from surveysynth.sampling.plan import SamplingPlan
@@ -61,7 +62,8 @@ class PrivateDraws:
     --------
     >>> import numpy as np
     >>> import surveysynth as ss
-    >>> draws = ss.PrivateDraws("fbs", {"beta": np.ones((3, 2))}, ss.MechanismSettings(m=3))
+    >>> settings = ss.MechanismSettings(epsilon=10.8, m=3)
+    >>> draws = ss.PrivateDraws("fbs", {"beta": np.ones((3, 2))}, settings)
     >>> draws.draw(0)
     {'beta': array([1., 1.])}
     """
@@ -85,7 +87,7 @@ Combining = Literal["partial_synthesis", "total_variance"]
 
 
 @dataclass(frozen=True, repr=False)
-class Released:
+class Released(Unpickled):
     """What a run of a mechanism leaves: draws and files to publish, and what may not be.
 
     published: contents of further published files, JSON-ready, by name; realised: scalars for the

@@ -8,6 +8,7 @@ from surveysynth.estimation.clusters import cluster_lines
 from surveysynth.estimation.domains import Domains
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.release.facts import labels_of
+from surveysynth.release.rare_levels import rare_level_warnings, rare_levels, without_rare
 from surveysynth.release.tables.labels import Labels, listed
 from surveysynth.release.tables.making import public_domains, rows_of
 from surveysynth.release.tables.table import SMALL_SAMPLE
@@ -24,11 +25,13 @@ _SHOWN_CELLS = 40
 def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
     """Validation results, cell sizes n_d and the files of a release, one line each."""
     domains = public_domains(spec, design)
+    rare = rare_levels(spec, design)
     return [
         f"{spec.path}: valid.",
         *_survey_lines(spec, design, model),
+        *(f"WARNING: {warning}" for warning in rare_level_warnings(rare)),
         "",
-        *_cell_lines(domains, labels_of(spec)),
+        *_cell_lines(domains, without_rare(labels_of(spec), rare)),
         *_outcome_lines(spec),
         "",
         *_published_lines(spec, domains, rows_of(spec, design).n_rows),

@@ -23,6 +23,7 @@ from surveysynth.release.folder.bundle import (
 from surveysynth.release.folder.drawn import DrawnNoise, purpose_of
 from surveysynth.release.folder.ledger import LedgerEntry, LedgerSummary, file_sha256, summarise
 from surveysynth.release.folder.microdata import public_order
+from surveysynth.release.rare_levels import rare_level_warnings, rare_levels
 from surveysynth.release.tables.making import estimates_for, release_tables
 from surveysynth.release.tables.table import ReleaseTable
 from surveysynth.survey.outcome import needs_general_form
@@ -84,7 +85,8 @@ class Beside(Protocol):
 class ReleaseResult:
     """Where the files are, the tables in them, and what the ledger adds up to (confidential).
 
-    ``adequacy``: what a look beside the sample found, None where nobody looked.
+    ``adequacy``: what a look beside the sample found, None where nobody looked; what only
+    whoever ran it may read: ``confidential_warning``, empty where there is none.
     """
 
     out: Path
@@ -93,6 +95,7 @@ class ReleaseResult:
     warnings: tuple[str, ...]
     ledger: LedgerSummary
     adequacy: Adequacy | None = field(default=None, repr=False)
+    confidential_warning: str = field(default="", repr=False)
 
 
 def release(
@@ -188,7 +191,23 @@ def release(
             raise type(error)(f"{error} {drawn.advice}") from None
         raise
     summary = summarise(entries, entry.data_sha256)
-    return ReleaseResult(plan.out, plan.confidential, tables, facts.warnings, summary, adequacy)
+    return _result(plan, facts, survey, tables, summary, adequacy)
+
+
+def _result(
+    plan: BundlePlan,
+    facts: "ReleaseFacts",
+    survey: "Survey",
+    tables: Mapping[str, Sequence[ReleaseTable]],
+    summary: LedgerSummary,
+    adequacy: Adequacy | None,
+) -> ReleaseResult:
+    """With what has to be looked at before anything is published."""
+    rare = rare_level_warnings(rare_levels(facts.spec, facts.design))
+    return ReleaseResult(
+        plan.out, plan.confidential, tables, (*facts.warnings, *rare), summary, adequacy,
+        survey.population_warning(),
+    )  # fmt: skip
 
 
 def _compile(model: "Model", say: Progress) -> None:

@@ -21,6 +21,7 @@ from surveysynth.release.expected import FACTORS, Expectation, Misdeclared, Unit
 from surveysynth.release.facts import labels_of
 from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
 from surveysynth.release.preview import budget_words, preview_lines, row_label
+from surveysynth.release.rare_levels import rare_levels, without_rare
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
@@ -205,6 +206,7 @@ def _errors(expected: Expectation) -> list[str]:
         return [expected.not_told]
     budgets, own = expected.budgets, expected.settings.budget
     labels = labels_of(expected.spec)
+    labels = without_rare(labels, rare_levels(expected.spec, expected.design))
     heads = [f"{'*' if b is own else ''}{b.epsilon:.4g}" for b in budgets]
     lines = [
         "Expected standard errors over those of the sample without privacy, by epsilon at delta = "

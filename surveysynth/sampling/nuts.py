@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.sampling.plan import SamplingPlan
 
 MAX_SEED = 2**31 - 1
@@ -22,7 +23,7 @@ LogDensity = Callable[[FloatArray], tuple[float, FloatArray]]
 
 
 @dataclass(frozen=True, repr=False)
-class NutsDraws:
+class NutsDraws(Unpickled):
     """u (chains, draws, d) and whether a draw diverged (chains, draws)."""
 
     u: FloatArray

@@ -103,6 +103,10 @@ def update_scales(
     return np.exp(grid_independence_step(log_density, current, lower, upper, uniforms))
 
 
+#: Below it the end of the exponential is the end of the density.
+LARGE_POWER = 20.0
+
+
 def _scale_grid(
     current: FloatArray,
     power: FloatArray | float,
@@ -122,6 +126,9 @@ def _scale_grid(
     peak = linear / root
     below = np.maximum(-peak, 0.0)
     last = np.where(peak > 0, 9.0 + peak, 80.0 / (np.sqrt(below * below + 80.0) + below))
+    # A large power moves the mode of x^power exp(peak x - x^2/2) beyond that; its SD is below 1.
+    mode = 0.5 * (peak + np.sqrt(peak * peak + 4.0 * power))
+    last = np.where(np.asarray(power) > LARGE_POWER, np.maximum(last, mode + 9.0), last)
     lower = np.log(root) - np.log(last)
     lower = np.minimum(np.maximum(lower, log_prior_scale - 60.0), current - 0.01)
     reach = 30.0 / (df + np.min(power)) + 1.0

@@ -106,9 +106,10 @@ def read_design(spec: "Spec") -> "PublicDesign":
 
 def _open(spec: "Spec") -> "tuple[Table, Roles]":
     """The data file, and the part of each of its columns."""
-    from surveysynth._support.messages import nearest, raise_problems
+    from surveysynth._support.messages import raise_problems
     from surveysynth.survey.checks import check_roles
     from surveysynth.survey.files import open_table
+    from surveysynth.survey.header import missing_column
     from surveysynth.survey.survey import make_roles
 
     if spec.study is not None:
@@ -126,7 +127,7 @@ def _open(spec: "Spec") -> "tuple[Table, Roles]":
     raise_problems(
         source,
         [
-            f"labels.{name}: there is no column {name!r}.{nearest(name, table.columns)}"
+            f"labels.{name}: {missing_column(name, table.columns, roles.needed)}"
             for name in spec.labels
             if name not in table.columns
         ],
@@ -167,6 +168,26 @@ def model_options(spec: "Spec") -> dict[str, Any]:
         columns += int(spec.survey.weight is not None and not spec.survey.public_weights)
         options["least_records"] = noisy_settings_of(spec).least_records(max(columns, 1))
     return options
+
+
+def check_engine(spec: "Spec", model: "Model") -> None:
+    """Raise ``InputError`` where the engine of a specification, or what runs a Stan program of the
+    caller's own, is not installed: what a release would say."""
+    from importlib.util import find_spec
+
+    chosen: Any = engine_of(spec, model)
+    backend = getattr(chosen, "backend", None)
+    if backend is None:
+        return
+    from surveysynth.sampling.stan.backends import CmdStanBackend, PyStanBackend
+    from surveysynth.sampling.stan.cache import cmdstan_location
+
+    if isinstance(backend, CmdStanBackend) and backend.executable is None:
+        cmdstan_location()
+    elif isinstance(backend, PyStanBackend) and find_spec("httpstan") is None:
+        raise InputError("PyStan is not installed: install the extra 'stan' of surveysynth.")
+    elif isinstance(backend, CmdStanBackend):
+        chosen.prepare()  # compiled already: this looks for it
 
 
 def engine_of(spec: "Spec", model: "Model") -> "Model":
@@ -217,6 +238,12 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
         "count_share": privacy.count_share,
     }
     return NoisySettings(**{**given, **changes})
+
+
+def spreads_of(spec: "Spec") -> dict[str, float]:
+    """Declared SDs of outcomes on the scales of their transforms, where there are any."""
+    given = {name: spec.outcomes.get(name) for name in spec.synthesizer.outcome}
+    return {n: s.spread for n, s in given.items() if s is not None and s.spread is not None}
 
 
 def settings_of(spec: "Spec") -> "MechanismSettings":

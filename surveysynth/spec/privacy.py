@@ -1,5 +1,6 @@
 """``[privacy]``: which mechanism, what it may cost, and its settings."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -29,6 +30,8 @@ LEAST_DRAWS = 10
 class PrivacySection(Section):
     """``[privacy]``: the target epsilon and how it is reached (methods 2, strict).
 
+    epsilon: the target; required, but where rho is given, which tells it. NaN stands for none.
+
     origin: None where it is not given; inference as in the papers then has theirs.
 
     radius: of the balls of count-based risks, relative, or of the ball that records are clipped to
@@ -37,7 +40,7 @@ class PrivacySection(Section):
     """
 
     mechanism: Literal["pseudo_posterior", "noisy_statistics"] = "pseudo_posterior"
-    epsilon: Annotated[float, Field(gt=0)] = 10.8
+    epsilon: Annotated[float, Field(gt=0)] = math.nan
     m: Annotated[int, Field(ge=1, le=1000)] = 3
     risk: Literal["lipschitz", "count", "pairwise", "scalar", "none"] = "lipschitz"
     weights: Literal["fixed_point", "linear"] = "fixed_point"
@@ -146,6 +149,16 @@ class PrivacySection(Section):
         ignored silently."""
         fields = type(self).model_fields
         return [key for key in keys if getattr(self, key) != fields[key].default]
+
+    @property
+    def missing(self) -> list[str]:
+        """That nothing says what a release may cost, if so."""
+        if self.rho is not None or not math.isnan(self.epsilon):
+            return []
+        return [
+            "privacy.epsilon: missing; it is what the whole release may cost, a decision that no "
+            'default takes. Write it out, or with mechanism = "noisy_statistics" rho in its place.'
+        ]
 
     @property
     def strict(self) -> bool:

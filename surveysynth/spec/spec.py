@@ -101,6 +101,7 @@ class Spec(BaseModel):
     def _agree(self) -> "Spec":
         synthesizer = self.synthesizer
         problems = self._survey_problems() if self.study is None else self._study_problems()
+        problems += self.privacy.missing
         kept = self.plan.kept
         if self.privacy.m > kept:
             problems.append(

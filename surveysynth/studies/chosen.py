@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.spec.spec import load_spec
 from surveysynth.studies import coverage
 from surveysynth.studies.coverage import NOISE_METHODS, CoverageStudy
@@ -45,7 +44,7 @@ def chosen_study(
     if methods:
         changes["methods"] = tuple(methods)
     if epsilons:
-        m = MechanismSettings().m
+        m = coverage.paper_study().settings.m
         changes["bounds"] = tuple(each / (2.0 * m) for each in epsilons)
     if two_stage:
         return coverage.two_stage_study(**changes)

@@ -145,10 +145,9 @@ def _batch(
         Database(model.records(each.design, each.confidential), n, each.confidential.outcome)
         for each in surveys
     ]
-    rules = {"linear": MechanismSettings(weights="linear", scale=1.0),
-             "capped": MechanismSettings(risk=Capped(source.cap), scale=1.0)}  # fmt: skip
-    for scheme, rule in rules.items():
-        settings = replace(rule, epsilon=_FREE, m=1, plan=plan)
+    free = MechanismSettings(epsilon=_FREE, m=1, plan=plan, weights="linear", scale=1.0)
+    rules = {"linear": free, "capped": replace(free, risk=Capped(source.cap))}
+    for scheme, settings in rules.items():
         # The same random numbers under both rules.
         fits = run_batch(model, data, settings, _generator(seed, _FITS, n, numbers[0]))
         for number, fit in zip(numbers, fits, strict=True):

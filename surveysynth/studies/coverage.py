@@ -7,7 +7,7 @@ anywhere, in any order, and again.
 """
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -55,6 +55,8 @@ PAPER_DECLARED = {"salary": Declared(centre=100_000.0, spread=0.42)}
 #: Of the simulated clusters: exp(10.35), and variances of 0.18 within, 0.1 between strata and
 #: groups.
 TWO_STAGE_DECLARED = {"outcome": Declared(centre=31_000.0, spread=0.53)}
+#: Of three draws in the published simulation.
+PUBLISHED_EPSILON = 10.8
 #: Streams of random numbers; those from 2 on are of the tasks.
 _POPULATION, _DRAWN = 0, 1
 
@@ -111,7 +113,9 @@ class CoverageStudy:
     methods: tuple[str, ...] = (*NOISE_METHODS, "fbs", "fbp")
     replicates: int = 100
     seed: int = 0
-    settings: MechanismSettings = field(default_factory=MechanismSettings)
+    settings: MechanismSettings = field(
+        default_factory=partial(MechanismSettings, epsilon=PUBLISHED_EPSILON)
+    )
     draws: tuple[int, ...] = ()
     bounds: tuple[float, ...] = ()
     replicates_per_draw: int = 4
@@ -296,7 +300,7 @@ def paper_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
     stream = np.random.SeedSequence(seed, spawn_key=(_POPULATION,))
     population = paper_population(np.random.default_rng(stream))
     strict = StrictSettings(PAPER_DECLARED)
-    settings = MechanismSettings(origin="density")
+    settings = MechanismSettings(epsilon=PUBLISHED_EPSILON, origin="density")
     given = {"strict": strict, "settings": settings, **changes}
     return CoverageStudy(population, seed=seed, **given)
 

@@ -21,6 +21,7 @@ from surveysynth.studies.population import Population
 from surveysynth.studies.strict import StrictSettings
 from surveysynth.survey.checks import Roles, check_binary, check_outcome, check_roles
 from surveysynth.survey.files import open_table
+from surveysynth.survey.header import missing_column
 from surveysynth.survey.outcome import zero_one
 from surveysynth.survey.records import Records, read_records
 from surveysynth.survey.survey import make_roles
@@ -105,8 +106,7 @@ def read_population(spec: "Spec") -> Population:
     check_roles(roles, table.columns, source)
     if size is not None and size not in table.columns:
         raise InputError(
-            f"{source}: study.size: there is no column {size!r}."
-            f"{nearest(size, table.columns) or f' Columns: {listing(list(table.columns))}.'}"
+            f"{source}: study.size: {missing_column(size, table.columns, (*roles.needed, size))}"
         )
     # The measure of size is a number like an outcome: read with them.
     numbers = (*roles.outcomes, *([] if size is None else [size]))

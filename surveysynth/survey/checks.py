@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surveysynth._support.messages import listing, nearest, raise_problems, records
+from surveysynth._support.messages import listing, raise_problems, records
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.survey.columns import TextColumn
+from surveysynth.survey.header import missing_column
 from surveysynth.survey.outcome import Outcome
 
 #: More levels than this in a by variable is taken for a mistake (an identifier, an amount).
@@ -99,9 +100,7 @@ def check_roles(roles: Roles, columns: Sequence[str], source: str) -> None:
         if name not in columns:
             absent.setdefault(name, part)
     for name, part in absent.items():
-        near = nearest(name, columns)
-        known = "" if near else f" Columns: {listing(list(columns))}."
-        problems.append(f"{part}: there is no column {name!r}.{near}{known}")
+        problems.append(f"{part}: {missing_column(name, columns, roles.needed)}")
     raise_problems(source, problems)
 
 
@@ -129,19 +128,30 @@ def check_by_levels(
                 f'another name: [labels.{name}] margin = "Total".'
             )
         trimmed = [level.strip() for level in levels]
-        padded = [level for level in levels if trimmed.count(level.strip()) > 1]
+        padded = sum(trimmed.count(level) > 1 for level in trimmed)
         if padded:
             problems.append(
-                f"by: {name!r} has levels that differ only in outer blanks: {listing(padded)}."
+                f"by: {name!r} has {padded} levels that differ only in outer blanks; mend the file."
             )
-        if name in orders:
-            unknown = [level for level in levels if level not in orders[name]]
-            if unknown:
-                problems.append(
-                    f"labels.{name}.levels: the data have {listing(unknown)} too."
-                    f"{nearest(unknown[0], orders[name])} List every level, or none."
-                )
+        if name in orders and (undeclared := undeclared_levels(columns[name], orders[name])):
+            problems.append(f"labels.{name}.levels: {undeclared}")
     raise_problems(source, problems)
+
+
+def undeclared_levels(column: TextColumn, declared: Sequence[str]) -> str:
+    """How many records have a level that is not declared, or nothing if none has. A level may be
+    a value of another column that slipped into this one: it is not shown."""
+    known = np.array([*(level in declared for level in column.levels), True])
+    outside = int(np.count_nonzero(~known[column.codes]))
+    if not outside:
+        return ""
+    levels = int(np.count_nonzero(~known))
+    have = "has" if outside == 1 else "have"
+    return (
+        f"{records(outside)} {have} a level that is not listed ({levels:,} such in the data; not "
+        "shown, since they may be values of another column). List every level, or correct these "
+        "records."
+    )
 
 
 def check_weight(weight: FloatArray, name: str, source: str) -> None:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError
 from surveysynth.survey.formula import natural_order
 from surveysynth.survey.outcome import Outcome
@@ -28,8 +29,8 @@ _LEADING_ZERO = re.compile(r"\s*[+-]?0[0-9]")
 _WITH_DIGIT_GROUPS = "_"
 
 
-@dataclass(frozen=True)
-class TextColumn:
+@dataclass(frozen=True, repr=False)
+class TextColumn(Unpickled):
     """``codes`` (n,) into ``levels`` (natural order); -1 where the cell is blank."""
 
     codes: IntArray
@@ -56,8 +57,8 @@ class TextColumn:
         return TextColumn(renumber[codes].astype(np.int64), levels)
 
 
-@dataclass(frozen=True)
-class NumberColumn:
+@dataclass(frozen=True, repr=False)
+class NumberColumn(Unpickled):
     """``values`` (n,), NaN where missing; ``wrong``: cells that hold no number."""
 
     values: FloatArray

@@ -78,10 +78,10 @@ def build_design_matrix(
     confidential = [*outcome_names, *([weight_name] if weight_name is not None else [])]
     check_variables(parsed, map(str, frame.columns), confidential)
     base, index = _base_rows(frame, parsed, categorical=design)
-    columns, rows = _evaluate(parsed, base, n_records=len(frame))
+    columns, terms, rows = _evaluate(parsed, base, n_records=len(frame))
     distinct, position = distinct_rows(rows)
     matrix = DesignMatrix(parsed.text, columns, distinct, position[index])
-    _check_rank(matrix)
+    _check_rank(matrix, terms)
     _check_contains(matrix, codes, strata)
     return matrix
 
@@ -121,8 +121,11 @@ def _base_rows(
 
 def _evaluate(
     parsed: ParsedFormula, base: pd.DataFrame, n_records: int
-) -> tuple[tuple[str, ...], FloatArray]:
-    """Column names and values of the model matrix on the base rows."""
+) -> tuple[tuple[str, ...], tuple[str, ...], FloatArray]:
+    """Column names of the model matrix, the term of each, and its values on the base rows.
+
+    Messages name terms: names of columns hold levels, and a level may be a value that slipped in.
+    """
     _check_size(parsed, base, n_records)
     try:
         with np.errstate(all="ignore"):
@@ -131,6 +134,12 @@ def _evaluate(
             )
         columns = tuple(str(column) for column in matrix.columns)
         rows = matrix.to_numpy(dtype=np.float64)
+        term_of = {
+            position: str(term)
+            for term, positions in matrix.model_spec.term_indices.items()
+            for position in positions
+        }
+        terms = tuple(term_of[position] for position in range(len(columns)))
     # Whatever a factor raises on this data (text in a logarithm, a bad argument) ends here.
     except Exception:
         raise InputError(
@@ -141,15 +150,15 @@ def _evaluate(
         raise InputError(f"the formula {parsed.text!r} has no columns; add a predictor or '1'.")
     if len(columns) > n_records:
         raise InputError(_too_many(parsed, len(columns), n_records))
-    broken = [
-        name for name, values in zip(columns, rows.T, strict=True) if not np.isfinite(values).all()
-    ]
+    finite = np.isfinite(rows).all(axis=0)
+    broken = dict.fromkeys(term for term, fine in zip(terms, finite, strict=True) if not fine)
     if broken:
         raise InputError(
-            f"the formula {parsed.text!r} gives values that are not finite in {listing(broken)}; "
+            f"the formula {parsed.text!r} gives values that are not finite in "
+            f"{listing(tuple(broken))}; "
             "for a logarithm add a constant to the column."
         )
-    return columns, rows + 0.0  # -0.0 becomes 0.0, so that equal rows are equal in every bit
+    return columns, terms, rows + 0.0  # -0.0 becomes 0.0, so that equal rows are equal in every bit
 
 
 def _check_size(parsed: ParsedFormula, base: pd.DataFrame, n_records: int) -> None:
@@ -214,8 +223,8 @@ def _unit_columns(rows: FloatArray) -> FloatArray:
     return rows / np.where(length > 0, length, 1.0)
 
 
-def _check_rank(matrix: DesignMatrix) -> None:
-    """Raise ``InputError`` naming each column that is a combination of those before it."""
+def _check_rank(matrix: DesignMatrix, terms: Sequence[str]) -> None:
+    """Raise ``InputError`` naming the term of each column that is a combination of those before."""
     triangle = _triangle([_unit_columns(matrix.x_cells)])
     kept: list[int] = []
     problems = []
@@ -226,15 +235,17 @@ def _check_rank(matrix: DesignMatrix) -> None:
         if outside > TOLERANCE:
             kept.append(k)
             continue
-        involved = [matrix.columns[j] for j, s in zip(kept, share, strict=True) if abs(s) > 1e-7]
+        involved = [terms[j] for j, s in zip(kept, share, strict=True) if abs(s) > 1e-7]
         problems.append(
-            f"{matrix.columns[k]!r} is a linear combination of {listing(involved)}"
+            f"a column of {terms[k]!r} is a linear combination of those of "
+            f"{listing(tuple(dict.fromkeys(involved)))}"
             if involved
-            else f"{matrix.columns[k]!r} is zero for every record"
+            else f"a column of {terms[k]!r} is zero for every record"
         )
     if problems:
+        told = "; ".join(list(dict.fromkeys(problems))[:12])
         raise InputError(
-            f"the predictors {matrix.formula!r} are collinear: {'; '.join(problems[:12])}. "
+            f"the predictors {matrix.formula!r} are collinear: {told}. "
             "Leave out a term, or an interaction whose cells are empty."
         )
 

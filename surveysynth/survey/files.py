@@ -19,8 +19,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from surveysynth._support.messages import listing, records
+from surveysynth._support.messages import records
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError
+from surveysynth.survey.header import repeated_positions
 
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _CHUNK = 1 << 24
@@ -63,17 +65,16 @@ def open_table(path: Path) -> Table:
 def _check_names(columns: Sequence[str], name: str) -> None:
     if not any(column.strip() for column in columns):
         raise InputError(f"{name}: the first line must hold the column names, and it is blank.")
-    seen: set[str] = set()
-    repeated = [c for c in columns if c.strip() and (c in seen or seen.add(c))]  # type: ignore[func-returns-value]
+    repeated = repeated_positions(columns)
     if repeated:
         raise InputError(
-            f"{name}: the column name {listing(list(dict.fromkeys(repeated)))} occurs more than "
-            "once in the header; rename the columns so that every name is unique."
+            f"{name}: {repeated} have the same name in the first line, which must hold the names "
+            "of the columns, each another."
         )
 
 
 @dataclass(frozen=True)
-class _Csv:
+class _Csv(Unpickled):
     name: str
     content: bytes = field(repr=False)
     columns: tuple[str, ...]
@@ -209,7 +210,7 @@ def _check_quotes(content: bytes, name: str) -> None:
 
 
 @dataclass(frozen=True)
-class _Parquet:
+class _Parquet(Unpickled):
     name: str
     content: bytes = field(repr=False)
     columns: tuple[str, ...]

@@ -10,7 +10,13 @@ import pandas as pd
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.survey.arguments import public_size
-from surveysynth.survey.checks import Roles, check_by_levels, check_strata, sampling_fractions
+from surveysynth.survey.checks import (
+    Roles,
+    check_by_levels,
+    check_strata,
+    sampling_fractions,
+    undeclared_levels,
+)
 from surveysynth.survey.columns import TextColumn, text_column
 from surveysynth.survey.design_matrix import DesignMatrix, build_design_matrix
 from surveysynth.survey.formula import parse_formula
@@ -285,6 +291,7 @@ def build_public_design(
 ) -> PublicDesign:
     """Codes and the model matrix, with the logarithm of a public weight among its predictors where
     the others do not tell it."""
+    _check_declared(records, roles, orders, source)
     strata, psu, fpc = _sample_codes(records, roles, lonely_psu, source)
     weight = public_weight(records, roles, stratum_sizes, source)
     frame = records.public_frame(roles)
@@ -324,6 +331,27 @@ def build_public_design(
         public_weight_name=None if weight is None else weight.name,
         stratum_sizes=stratum_sizes,
     )
+
+
+def _check_declared(
+    records: Records, roles: Roles, orders: Mapping[str, Sequence[str]], source: str
+) -> None:
+    """Raise ``InputError`` for public columns with levels that are not among the declared ones.
+
+    Those of by columns are looked at before (``check_by_levels``)."""
+    problems = []
+    for name, declared in orders.items():
+        if not declared or name in (*roles.by, *roles.confidential):
+            continue
+        if name in records.text:
+            column = records.text[name]
+        elif name in records.numbers:
+            column = text_column(pd.Series(records.numbers[name]), name)
+        else:
+            continue
+        if wrong := undeclared_levels(column, declared):
+            problems.append(f"labels.{name}.levels: {wrong}")
+    raise_problems(source, problems)
 
 
 def _sample_codes(

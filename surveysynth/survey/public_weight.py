@@ -13,9 +13,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from surveysynth._support.messages import listing, nearest, raise_problems
+from surveysynth._support.messages import listing, raise_problems
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.survey.checks import Roles, check_weight
+from surveysynth.survey.checks import Roles, check_weight, undeclared_levels
 from surveysynth.survey.columns import TextColumn
 from surveysynth.survey.formula import quote
 from surveysynth.survey.records import Records
@@ -122,7 +122,7 @@ def _sizes(
     """N_h and n_h (H,) of the strata."""
     given = {str(name): float(size) for name, size in stratum_sizes.items()}
     counts = np.bincount(strata.codes, minlength=len(strata.levels)).astype(np.float64)
-    missing = [level for level in strata.levels if level not in given]
+    undeclared = undeclared_levels(strata, tuple(given))
     unknown = [name for name in given if name not in strata.levels]
     small = [
         level
@@ -130,13 +130,13 @@ def _sizes(
         if level in given and given[level] < count
     ]
     problems = []
-    if missing:
-        problems.append(f"stratum_sizes: the data have {listing(missing)} too; give every size.")
+    if undeclared:
+        problems.append(f"stratum_sizes: {undeclared}")
     if unknown:
         problems.append(
-            f"stratum_sizes: no record lies in {listing(unknown)}."
-            f"{nearest(unknown[0], strata.levels)} A stratum without records is not represented "
-            "by any weight: merge it with another, or leave it out of the population."
+            f"stratum_sizes: no record lies in {listing(unknown)}. A stratum without records is "
+            "not represented by any weight: merge it with another, or leave it out of the "
+            "population."
         )
     if small:
         problems.append(

@@ -9,6 +9,7 @@ import pandas as pd
 
 from surveysynth._support.messages import listing, raise_problems, records
 from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError
 from surveysynth.survey.checks import MAX_LEVELS, Roles
 from surveysynth.survey.columns import (
@@ -21,8 +22,8 @@ from surveysynth.survey.columns import (
 from surveysynth.survey.outcome import Outcome
 
 
-@dataclass(frozen=True)
-class Records:
+@dataclass(frozen=True, repr=False)
+class Records(Unpickled):
     """n complete records: ``text`` columns as codes, ``numbers`` (n,) as floats, by name."""
 
     n: int

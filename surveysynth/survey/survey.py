@@ -6,12 +6,13 @@ takes only a ``PublicDesign`` cannot publish one (methods 1).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError
 from surveysynth.survey.arguments import (
     check_design_effect,
@@ -28,6 +29,7 @@ from surveysynth.survey.determined import (
     check_not_determined,
     check_not_determined_within,
 )
+from surveysynth.survey.header import repeated_positions
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.public_design import (
     PublicDesign,
@@ -42,7 +44,7 @@ __all__ = ["Confidential", "PublicDesign", "Survey", "make_roles", "public_desig
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Confidential:
+class Confidential(Unpickled):
     """What no release may show: outcomes and, unless they are public, sampling weights.
 
     Its text shows sizes only, and it refuses to be pickled, so that it lands in no log and no file
@@ -74,9 +76,6 @@ class Confidential:
         n, p = self.outcome.shape
         weight = "none" if self.sampling_weight is None else f"{n} values"
         return f"Confidential(outcome: {n} x {p} values, sampling_weight: {weight})"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("Confidential holds confidential values and is not pickled or copied.")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -120,6 +119,19 @@ class Survey:
         """(n,), confidential or public; None for a survey without weights."""
         public = self.design.public_weight
         return self.confidential.sampling_weight if public is None else public
+
+    def population_warning(self) -> str:
+        """Confidential: that the weights add up to less than half or more than twice of the
+        population size, one of which then is in other units; empty where they do not."""
+        weight, size = self.confidential.sampling_weight, self.design.population_size
+        if weight is None or size is None or 0.5 * size <= weight.sum() <= 2.0 * size:
+            return ""
+        return (
+            f"CONFIDENTIAL: the weights add up to {'less' if weight.sum() < size else 'more'} than "
+            f"{'half' if weight.sum() < size else 'twice'} of population_size, to which tables are "
+            "scaled. Is it the number of units that the weights are of? Public weights would be "
+            "named as such (weights = 'public')."
+        )
 
     @classmethod
     def from_frame(
@@ -273,10 +285,9 @@ class Survey:
 def _column_names(frame: Any, source: str) -> tuple[str, ...]:
     if not isinstance(frame, pd.DataFrame):
         raise InputError(f"{source}: expected a pandas DataFrame, got {type(frame).__name__}.")
-    names = [str(name) for name in frame.columns]
-    repeated = sorted({name for name in names if name.strip() and names.count(name) > 1})
+    repeated = repeated_positions([str(name) for name in frame.columns])
     if repeated:
-        raise InputError(f"{source}: the column name {repeated[0]!r} occurs more than once.")
+        raise InputError(f"{source}: {repeated} have the same name.")
     return tuple(name for name in frame.columns if isinstance(name, str))
 
 

@@ -22,7 +22,7 @@ from tests.long_runs import debias_study
 
 PLAN = SamplingPlan(4, 60, 200)
 #: The papers' origin, under which more of every scale is lost.
-SETTINGS = MechanismSettings(plan=PLAN, origin="density")
+SETTINGS = MechanismSettings(epsilon=10.8, plan=PLAN, origin="density")
 
 
 def design_of(n=600, seed=1):

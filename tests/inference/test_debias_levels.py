@@ -23,7 +23,7 @@ from surveysynth.survey.survey import Survey
 from surveysynth.survey.transforms import Transform
 
 N = 1500
-SETTINGS = MechanismSettings(plan=SamplingPlan(2, 10, 200), origin="density")
+SETTINGS = MechanismSettings(epsilon=10.8, plan=SamplingPlan(2, 10, 200), origin="density")
 TRUTH = {"logit": np.array([-3.0, 0.7]), "mean": np.array([3.0, -0.6]), "variance": np.array([0.2])}
 
 

@@ -25,7 +25,7 @@ def design_with(transform, population_size=5000.0):
 def draws(design, model, spread=0.3):
     guess = model.prior_guess(design, spread)
     theta = {name: np.stack([values] * M) for name, values in guess.items()}
-    return PrivateDraws(model.name, theta, MechanismSettings(m=M))
+    return PrivateDraws(model.name, theta, MechanismSettings(epsilon=10.8, m=M))
 
 
 def datasets(design, model, *, r=2, seed=1, scale_to=5000.0, private=None, variance="sample"):

@@ -206,7 +206,9 @@ class Study:
         start, words = time.process_time(), " ".join(key)
         used = self.surveys if epsilon == "1" else self.surveys[: self.private]
         risk = "none" if epsilon == "1" else "lipschitz"
-        settings = MechanismSettings(m=RELEASES, plan=PLAN, risk=risk, origin="density")
+        settings = MechanismSettings(
+            epsilon=10.8, m=RELEASES, plan=PLAN, risk=risk, origin="density"
+        )
         draws = fitted(name, used, settings, effects=effects)
         self.facts["refused"][words] = sum(each is None for each in draws)
         releases = {key: draws}

@@ -45,7 +45,7 @@ def paper_setting(replicates: int = 100) -> CoverageStudy:
         seed=SEED,
         replicates=replicates,
         methods=("sample", "laplace", *models),
-        settings=MechanismSettings(weights="linear"),
+        settings=MechanismSettings(epsilon=10.8, weights="linear"),
         replicates_per_draw=1,
         linearisation="plain",
         options={"fbp": {"smoothing": "outcome"}},

@@ -102,7 +102,7 @@ class Case:
 CASES = {
     "Binary": Case("binary"),
     "Categorical, two groups": Case("categorical", groups=(0, 0, 1), records=60),
-    "Semicontinuous": Case("semicontinuous", records=60),
+    "Semicontinuous": Case("semicontinuous"),
     "Several, two groups": Case("several", groups=(0, 1, 1), records=80),
     "Continuous, three groups": Case("continuous", groups=(0, 1, 2), rejects=WRONG[1:]),
 }

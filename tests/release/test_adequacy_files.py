@@ -319,7 +319,9 @@ def test_check_tells_nothing_of_the_outcome(
 
     monkeypatch.setattr(
         "surveysynth.mechanisms.pseudo_posterior.feasibility.check",
-        lambda design, model, settings: FeasibilityReport(settings, (Trial(0.5, True, "", 0.9),)),
+        lambda design, model, settings, **others: FeasibilityReport(
+            settings, (Trial(0.5, True, "", 0.9),)
+        ),
     )
     told = []
     frame = small_survey()

@@ -35,7 +35,7 @@ TRANSFORMS = {
     "identity": (ss.Transform("identity", scale=2.0), SIGNED),
 }
 OUTCOMES = {"salary": {"centre": 22_000.0, "spread": 0.5}}
-PRIVACY = {"mechanism": "noisy_statistics"}
+PRIVACY = {"mechanism": "noisy_statistics", "epsilon": 10.8}
 
 
 class Cut(Exception):

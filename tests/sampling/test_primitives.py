@@ -70,6 +70,9 @@ SCALE_CASES = {
     "records": (5.0, 6.0, -1.0),
     "a fraction of a record": (0.2, 1e-3, 1e-3),
     "records, negative and wide": (4.0, 1e6, -1e5),
+    "tens of records": (40.0, 50.0, -3.0),
+    "hundreds of records": (400.0, 300.0, 2.0),
+    "hundreds of records, negative": (300.0, 200.0, -40.0),
 }
 
 

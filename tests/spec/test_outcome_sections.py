@@ -36,6 +36,8 @@ def text_of(
     sections: str, *, survey: str = "", synthesizer: str = "", statistics: str = '["count"]',
     privacy: str = "",
 ) -> str:  # fmt: skip
+    if "rho" not in privacy:
+        privacy += "\nepsilon = 10.8"
     head = HEAD.format(
         survey=survey, synthesizer=synthesizer, statistics=statistics, privacy=privacy
     )
@@ -314,7 +316,7 @@ def test_a_survey_in_memory_says_the_same() -> None:
     )
     survey = Survey.from_frame(frame, outcomes=outcomes, weight="weight", by="field")
     assert survey.design.outcomes == outcomes
-    sections = {"tables": {"by": ["field"]}}
+    sections = {"tables": {"by": ["field"]}, "privacy": {"epsilon": 10.8}}
     assert spec_of_survey(survey.design, sections).declared == outcomes
     # A model that is an object says by itself what it takes.
     assert spec_of_survey(survey.design, {**sections, "synthesizer": {"model": "own.toml"}})

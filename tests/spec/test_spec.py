@@ -26,6 +26,8 @@ data = "survey.csv"
 weight = "weight"
 [synthesizer]
 outcome = "salary"
+[privacy]
+epsilon = 10.8
 """
 
 STRICT_MINIMAL = """
@@ -38,6 +40,7 @@ population_size = 1000000000
 outcome = "salary"
 [privacy]
 mechanism = "noisy_statistics"
+epsilon = 10.8
 [outcomes.salary]
 centre = 20000
 spread = 0.5
@@ -102,6 +105,8 @@ levels = { 2 = "Physics", 1 = "Biology" }
 
 def with_key(section: str, line: str, base: str = MINIMAL) -> str:
     """The minimal specification with one more line in a section."""
+    if section == "privacy" and ("epsilon =" in line or "rho =" in line):
+        base = base.replace("epsilon = 10.8\n", "")
     header = f"[{section}]\n"
     if header in base:
         return base.replace(header, header + line + "\n")
@@ -138,7 +143,7 @@ def test_inference_as_in_the_papers_has_their_origin() -> None:
     assert origin("m = 3") == "density"
     assert origin('origin = "peak"') == "peak"
     assert origin('origin = "density"', "debiased") == "density"
-    assert origin("m = 3", "debiased") == MechanismSettings().origin
+    assert origin("m = 3", "debiased") == MechanismSettings(epsilon=10.8).origin
 
 
 def test_complete_spec() -> None:
@@ -161,6 +166,19 @@ def test_defaults_themselves_pass_their_own_validation() -> None:
     })  # fmt: skip
     assert again.synthesizer == default.synthesizer
     assert again.tables == default.tables
+
+
+def test_epsilon_is_no_default(tmp_path: Path) -> None:
+    """Omitted, it became 10.8 in silence."""
+    without = MINIMAL.replace("epsilon = 10.8\n", "")
+    for text in (without, without.replace("[privacy]\n", ""), without + 'risk = "none"\n'):
+        assert "privacy.epsilon: missing" in message(text)
+    strict = STRICT_MINIMAL.replace("epsilon = 10.8\n", "")
+    assert "privacy.epsilon: missing" in message(strict)
+    (tmp_path / "spec.toml").write_text(with_key("privacy", "rho = 0.5", strict), encoding="utf-8")
+    assert load_spec(tmp_path / "spec.toml").privacy.budget.rho == 0.5
+    with pytest.raises(TypeError, match="epsilon"):
+        MechanismSettings()  # type: ignore[call-arg]
 
 
 def test_frozen() -> None:
@@ -195,7 +213,7 @@ def test_a_count_enters_as_it_is(model: str, extra: str) -> None:
 def test_risk_measures_take_their_keys() -> None:
     text = MINIMAL.replace("[survey]", '[survey]\npublic_columns = ["region"]')
     text += (
-        '\n[privacy]\nrisk = "pairwise"\nradius = 0.1\npattern = ["region", "sex", "field"]\n'
+        '\nrisk = "pairwise"\nradius = 0.1\npattern = ["region", "sex", "field"]\n'
         'reweight = true\n[tables]\nby = ["sex"]\n'
     )
     spec = parse_spec(text.replace('"salary"', '"salary"\npredictors = "field"'))
@@ -410,10 +428,12 @@ def test_flags_by_name_or_by_thresholds() -> None:
 
 
 def test_fbp_needs_population_size_and_one_outcome() -> None:
-    text = message(MINIMAL + 'model = "fbp"\n')
+    text = message(with_key("synthesizer", 'model = "fbp"'))
     assert "survey.population_size" in text
     assert "public size of the population" in text
-    text = message(MINIMAL.replace('"salary"', '["a", "b"]') + 'model = "fbp"\n')
+    text = message(
+        with_key("synthesizer", 'model = "fbp"', MINIMAL.replace('"salary"', '["a", "b"]'))
+    )
     assert "one outcome" in text
 
 
@@ -422,7 +442,7 @@ def test_weight_is_required() -> None:
 
 
 def test_more_releases_than_draws() -> None:
-    text = message(MINIMAL + "chains = 2\ndraws = 20\n[privacy]\nm = 41\n")
+    text = message(with_key("synthesizer", "chains = 2\ndraws = 20", with_key("privacy", "m = 41")))
     assert "privacy.m" in text
     assert "40" in text
 

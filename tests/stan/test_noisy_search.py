@@ -105,7 +105,7 @@ def test_what_counts_as_on_target(
     data = survey(60)
     database = Database(model.records(data.design, data.confidential), 60)
     seed = np.arange(4, dtype=np.int64)
-    settings = MechanismSettings(plan=PLAN, origin="density")
+    settings = MechanismSettings(epsilon=10.8, plan=PLAN, origin="density")
     judge = mechanism._Run(model, database, settings, seed, protects)
     judge.history = [{}] * fits
     for share, wanted in ((low - 0.01, False), (low + 0.01, True), (high + 0.01, False)):

@@ -14,7 +14,7 @@ from surveysynth.studies.designs import SamplingDesign
 from surveysynth.studies.population import paper_population
 
 PLAN = SamplingPlan(4, 100, 125)
-SETTINGS = MechanismSettings(plan=PLAN)
+SETTINGS = MechanismSettings(epsilon=10.8, plan=PLAN)
 DEBIAS_PLAN = SamplingPlan(2, 100, 250)
 
 

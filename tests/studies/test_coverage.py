@@ -62,7 +62,7 @@ def truth():
 
 def whole_study(**changes):
     """One sample of the published size, fitted as a release is."""
-    plans = {"settings": MechanismSettings(), "debias_plan": SamplingPlan(2, 150, 500)}
+    plans = {"settings": MechanismSettings(epsilon=10.8), "debias_plan": SamplingPlan(2, 150, 500)}
     return small_study(replicates=1, design=SamplingDesign(n=1000), **plans, **changes)
 
 

@@ -204,7 +204,9 @@ def test_collinear_predictors_are_named(formula: str, named: str) -> None:
 def test_an_empty_cell_of_an_interaction_is_named() -> None:
     frame = sample()
     frame = frame[~((frame["field"] == 2) & (frame["gender"] == "F"))].reset_index(drop=True)
-    assert "field[T.2]:gender[T.M]" in message(frame, "field * gender")
+    text = message(frame, "field * gender")
+    assert "a column of 'field:gender'" in text
+    assert "[T." not in text  # a level may be a value that slipped in
 
 
 def test_nearly_collinear_is_accepted() -> None:

@@ -170,10 +170,12 @@ def test_any_sizes_make_weights_or_say_which_stratum_is_wrong(sizes: dict[str, f
         assert not fits
         text = str(error)
         if all(np.isfinite(size) and size > 0 for size in sizes.values()):
+            undeclared = sum(n for level, n in count.items() if level not in sizes)
+            assert (f"{undeclared} records have a level that is not listed" in text) == bool(
+                undeclared
+            )
             for level in count.index:
-                if level not in sizes:
-                    assert re.search(f"the data have .*{level}", text)
-                elif sizes[level] < count[level]:
+                if level in sizes and sizes[level] < count[level]:
                     assert re.search(f"below the number of sample records in .*{level}", text)
             if set(sizes) - set(count.index):
                 assert "no record lies in" in text

@@ -4,48 +4,68 @@ The mechanism is run on databases simulated from a guess, never on the confident
 ``surveysynth check`` says costs no epsilon.
 """
 
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from surveysynth._support.types import Theta
+from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.risk import require_pattern
 from surveysynth.mechanisms.pseudo_posterior.run import run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.models.base import Model, require
+from surveysynth.models.base import Model, Simulated, require
 from surveysynth.survey.survey import PublicDesign
 
-#: Guesses of the residual SD of an outcome on the scale of its transform.
-SPREADS = (0.25, 0.5, 1.0)
+#: Guesses of residual SDs on the scale of the transforms, in multiples of what is declared of each
+#: outcome ([outcomes.NAME] spread), or of UNDECLARED: about that of a log income, and of amounts
+#: in units of a scale that was chosen well.
+MULTIPLES = (0.5, 1.0, 2.0)
+UNDECLARED = 0.5
+#: Seconds that all guesses together may take, unless told otherwise.
+TIME_LIMIT = 300.0
+
+#: Seconds between two words of progress.
+TELL_EVERY = 5.0
+
+Said = Callable[[str], None]
+
+
+class _OutOfTimeError(Exception):
+    """The time is over between two fits."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One simulated run: the guess, whether it reached the target, and what remained."""
+    """One simulated run: the multiple of the declared spreads that was guessed, whether the target
+    was reached (None: time was over before), why not, and what remained."""
 
-    spread: float
-    reached: bool
-    reason: str
-    mean_risk_weight: float
+    multiple: float
+    reached: bool | None
+    reason: str = ""
+    mean_risk_weight: float = 0.0
 
 
 @dataclass(frozen=True)
 class FeasibilityReport:
-    """Trials of one target. ``feasible``: at least one guess reached it.
+    """Trials of one target. ``feasible``: none decided, or at least one guess reached it.
 
     ``simulated``: False where the model has no guess to simulate from; nothing is known then.
+    ``spreads``: declared ones by outcome; ``time_limit``: in seconds.
     """
 
     settings: MechanismSettings
     trials: tuple[Trial, ...]
     simulated: bool = True
+    spreads: Mapping[str, float] | None = None
+    time_limit: float = TIME_LIMIT
 
     @property
     def feasible(self) -> bool:
-        """True if some guess reached the target (or none is needed)."""
-        return not self.trials or any(trial.reached for trial in self.trials)
+        """False if every guess was decided and none reached the target."""
+        return not self.trials or any(trial.reached is not False for trial in self.trials)
 
     def lines(self) -> list[str]:
         """The report for a reader; all of it comes from simulated data."""
@@ -60,25 +80,40 @@ class FeasibilityReport:
             f"Feasibility of epsilon {self.settings.epsilon:g} with m = {self.settings.m} "
             f"(bound {self.settings.target_bound:g} a draw), on simulated data:"
         )
-        return [head, *(f"  {_describe(trial)}" for trial in self.trials), self._verdict()]
+        return [head, *(f"  {self._described(trial)}" for trial in self.trials), *self._verdict()]
 
-    def _verdict(self) -> str:
-        reached = sum(trial.reached for trial in self.trials)
-        if reached == len(self.trials):
-            return "Feasible under every guess."
-        if reached:
-            return "Feasible under some guesses: it depends on the spread of the outcome."
-        return (
-            "Not feasible: a release would be refused. Raise epsilon, lower m or use fewer "
-            "predictors."
+    def _described(self, trial: Trial) -> str:
+        declared = self.spreads or {}
+        guess = (
+            f"residual SDs {trial.multiple:g} times the declared spreads:"
+            if declared
+            else f"residual SD {UNDECLARED * trial.multiple:g} of the transformed outcome:"
         )
+        if trial.reached is None:
+            return f"{guess} not decided within {self.time_limit:g} seconds for all."
+        if not trial.reached:
+            return f"{guess} refused."
+        return f"{guess} reached, keeping {trial.mean_risk_weight:.0%} of the likelihood."
 
-
-def _describe(trial: Trial) -> str:
-    guess = f"residual SD {trial.spread:g} of the transformed outcome:"
-    if not trial.reached:
-        return f"{guess} refused. {trial.reason}"
-    return f"{guess} reached, keeping {trial.mean_risk_weight:.0%} of the likelihood."
+    def _verdict(self) -> list[str]:
+        reached = sum(trial.reached is True for trial in self.trials)
+        undecided = sum(trial.reached is None for trial in self.trials)
+        # In the words of a release, which would say the same.
+        reasons = list(dict.fromkeys(trial.reason for trial in self.trials if trial.reason))
+        if reached == len(self.trials):
+            return ["Feasible under every guess."]
+        if reached and not undecided:
+            return ["Feasible under some guesses: it depends on the spread of the outcome."] + [
+                f"Else: {reason}" for reason in reasons
+            ]
+        if undecided:
+            return [
+                f"Not decided for {undecided} of {len(self.trials)} guesses: a release takes as "
+                "long at least. Give --time-limit more seconds, or shorter chains, fewer "
+                "components or fewer predictors.",
+                *reasons,
+            ]
+        return ["Not feasible: a release would be refused.", *reasons]
 
 
 def check(
@@ -86,8 +121,15 @@ def check(
     model: Model,
     settings: MechanismSettings,
     rng: np.random.Generator | None = None,
+    *,
+    spreads: Mapping[str, float] | None = None,
+    time_limit: float = TIME_LIMIT,
+    progress: Said | None = None,
 ) -> FeasibilityReport:
     """Runs the mechanism on one simulated database a guess of the spread (public inputs only).
+
+    ``spreads``: declared SDs of transformed outcomes by name; ``time_limit``: seconds for all
+    guesses, looked at between fits; ``progress``: told of every fit.
 
     Raises ``InputError`` if the model or the risk measure lacks a public input that it needs.
     """
@@ -96,9 +138,8 @@ def check(
     require_pattern(settings.measure, design.frame)
     if not settings.private:
         return FeasibilityReport(settings, ())
-    guesses = {spread: model.prior_guess(design, spread) for spread in SPREADS}
-    known = {spread: theta for spread, theta in guesses.items() if theta is not None}
-    if not known:
+    theta = model.prior_guess(design, UNDECLARED)
+    if theta is None:
         return FeasibilityReport(settings, (), simulated=False)
     rng = rng or np.random.default_rng()
     # Half-length chains tell feasibility as well, in half the time.
@@ -107,23 +148,70 @@ def check(
         plan = replace(plan, draws=125, warmup=min(plan.warmup, 125))
     enough = settings.m <= int(settings.truncate * plan.kept)
     short = replace(settings, plan=plan) if enough else settings
-    return FeasibilityReport(
-        settings,
-        tuple(_trial(design, model, short, spread, theta, rng) for spread, theta in known.items()),
-    )
+    declared = spreads or {}
+    known = {name: declared[name] for name in design.outcome_names if name in declared}
+    until, trials = time.monotonic() + time_limit, []
+    for number, multiple in enumerate(MULTIPLES, start=1):
+        watch = _Watch(f"guess {number} of {len(MULTIPLES)}", until, progress)
+        trials.append(_trial(design, model, short, multiple, known, rng, watch))
+    return FeasibilityReport(settings, tuple(trials), True, known, time_limit)
+
+
+@dataclass
+class _Watch:
+    """Says now and then which fit begins, and stops before it when the time is over."""
+
+    what: str
+    until: float
+    progress: Said | None
+    fits: int = 0
+    told: float = field(default_factory=time.monotonic)
+
+    def __call__(self) -> None:
+        now = time.monotonic()
+        if now > self.until:
+            raise _OutOfTimeError
+        self.fits += 1
+        if self.progress is not None and now - self.told >= TELL_EVERY:
+            self.told = now
+            self.progress(f"feasibility, {self.what}, fit {self.fits}")
 
 
 def _trial(
     design: PublicDesign,
     model: Model,
     settings: MechanismSettings,
-    spread: float,
-    theta: Theta,
+    multiple: float,
+    spreads: Mapping[str, float],
     rng: np.random.Generator,
+    watch: _Watch,
 ) -> Trial:
-    simulated = model.simulate(theta, design, rng, "sample")
+    simulated = _simulated(design, model, multiple, spreads, rng)
     database = Database.simulated(model, design, simulated)
-    (result,) = run_batch(model, [database], settings, rng)
+    try:
+        (result,) = run_batch(model, [database], settings, rng, each_fit=watch)
+    except _OutOfTimeError:
+        return Trial(multiple, None)
     if isinstance(result, RefusedError):
-        return Trial(spread, False, f"{str(result).split(':')[0].split(' (')[0]}.", 0.0)
-    return Trial(spread, True, "", float(result[1].risk_weights.mean()))
+        return Trial(multiple, False, str(result))
+    return Trial(multiple, True, "", float(result[1].risk_weights.mean()))
+
+
+def _simulated(
+    design: PublicDesign,
+    model: Model,
+    multiple: float,
+    spreads: Mapping[str, float],
+    rng: np.random.Generator,
+) -> Simulated:
+    """A dataset of the guess; amounts with a declared spread are stretched to it. Location plays no
+    part in the bound, but for outcomes with bounds, whose values stay where they are."""
+    theta: Theta | None = model.prior_guess(design, UNDECLARED * multiple)
+    assert theta is not None  # the caller has seen that there is one
+    simulated = model.simulate(theta, design, rng, "sample")
+    stretch: FloatArray = np.ones(simulated.z.shape[1])
+    for position, outcome in enumerate(design.outcomes):
+        bounded = outcome.lower is not None or outcome.upper is not None
+        if outcome.is_amount and not bounded and not getattr(model, "takes_count", False):
+            stretch[position] = spreads.get(outcome.name, UNDECLARED) / UNDECLARED
+    return replace(simulated, z=simulated.z * stretch)

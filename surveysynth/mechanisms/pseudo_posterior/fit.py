@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from surveysynth._support.types import FloatArray, Theta
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.mechanisms.pseudo_posterior.risk import RiskData, require_pattern
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models.base import Model, Simulated
@@ -14,7 +15,7 @@ from surveysynth.survey.survey import PublicDesign
 
 
 @dataclass(frozen=True, repr=False)
-class ConfidentialFit:
+class ConfidentialFit(Unpickled):
     """What must stay in ``confidential/``: weights, realised bounds, the search, diagnostics.
 
     All by-record arrays are (n,) in file order. Its text shows nothing of them.
@@ -50,7 +51,7 @@ class ConfidentialFit:
     >>> import numpy as np
     >>> import surveysynth as ss
     >>> survey, model = ss.example_survey(n=200), ss.get_model("fbs")
-    >>> settings, rng = ss.MechanismSettings(m=1), np.random.default_rng(1)
+    >>> settings, rng = ss.MechanismSettings(epsilon=10.8, m=1), np.random.default_rng(1)
     >>> _, fit = ss.run_mechanism(model, survey.design, survey.confidential, settings, rng)
     >>> fit.risk_weights.shape, fit.realised_epsilon <= 10.8
     ((200,), True)
@@ -95,7 +96,7 @@ class ConfidentialFit:
 
 
 @dataclass(frozen=True, repr=False)
-class Database:
+class Database(Unpickled):
     """One database as the mechanism sees it: the model's ``records``, n of them, and for risk
     measures that look at them the outcomes (n, p) in original units and the frame of public
     columns. design: the public half, of which debiasing has to know."""

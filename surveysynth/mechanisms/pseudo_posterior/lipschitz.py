@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.unpickled import Unpickled
 
 #: Share of the records whose log-likelihood lies below the "peak". Not the largest of all, which
 #: one record would set.
@@ -16,7 +17,7 @@ PEAK_QUANTILE = 0.98
 
 
 @dataclass(frozen=True, repr=False)
-class LikelihoodExtremes:
+class LikelihoodExtremes(Unpickled):
     """lowest, highest (n,): the extremes over draws of a record's unweighted log-likelihood."""
 
     lowest: FloatArray
@@ -54,7 +55,7 @@ class LikelihoodExtremes:
 
 
 @dataclass(frozen=True, repr=False)
-class RecordBounds:
+class RecordBounds(Unpickled):
     """Weighted bounds of the records: lipschitz L_i and oscillation, each (n,) (methods 2)."""
 
     lipschitz: FloatArray

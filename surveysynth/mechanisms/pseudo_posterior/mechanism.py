@@ -1,6 +1,6 @@
 """The pseudo-posterior as one of the mechanisms (methods 2)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ UNPROTECTED = (
 class PseudoPosterior:
     """Risk weights that bring the bound of every record to its target."""
 
-    settings: MechanismSettings = field(default_factory=MechanismSettings)
+    settings: MechanismSettings
     name: str = "pseudo_posterior"
     combining: Combining = "partial_synthesis"
     down_weights: bool = True

@@ -14,6 +14,7 @@ import pandas as pd
 
 from surveysynth._support.messages import listing, nearest, records
 from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior import isolation
 from surveysynth.mechanisms.pseudo_posterior.weights import relative
@@ -22,7 +23,7 @@ RiskName = Literal["lipschitz", "count", "pairwise", "scalar", "none"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RiskData:
+class RiskData(Unpickled):
     """What a measure may look at: outcome (n, p) in original units; lipschitz f_i (n,) of the
     unweighted fit; frame: the n rows of public columns. Confidential but for the frame."""
 
@@ -68,7 +69,7 @@ class Lipschitz:
     Examples
     --------
     >>> import surveysynth as ss
-    >>> ss.MechanismSettings(risk=ss.Lipschitz()).weights
+    >>> ss.MechanismSettings(epsilon=10.8, risk=ss.Lipschitz()).weights
     'fixed_point'
     """
 
@@ -114,7 +115,7 @@ class CountBased:
     Examples
     --------
     >>> import surveysynth as ss
-    >>> ss.MechanismSettings(risk=ss.CountBased(0.1, pattern=("field",))).weights
+    >>> ss.MechanismSettings(epsilon=10.8, risk=ss.CountBased(0.1, pattern=("field",))).weights
     'linear'
     """
 
@@ -217,7 +218,7 @@ class Scalar:
     Examples
     --------
     >>> import surveysynth as ss
-    >>> ss.MechanismSettings(risk=ss.Scalar()).private
+    >>> ss.MechanismSettings(epsilon=10.8, risk=ss.Scalar()).private
     True
     """
 
@@ -251,7 +252,7 @@ class NoRisk(Scalar):
     Examples
     --------
     >>> import surveysynth as ss
-    >>> ss.MechanismSettings(risk=ss.NoRisk()).private
+    >>> ss.MechanismSettings(epsilon=10.8, risk=ss.NoRisk()).private
     False
     """
 
@@ -289,7 +290,7 @@ class OwnRisk:
     >>> top = ss.OwnRisk(
     ...     lambda outcome, frame: (outcome[:, 0] > 200_000).astype(float), name="top earners"
     ... )
-    >>> ss.MechanismSettings(risk=top).weights
+    >>> ss.MechanismSettings(epsilon=10.8, risk=top).weights
     'linear'
     """
 

@@ -4,7 +4,7 @@ This is the one place that hits a target epsilon; releases, debiasing and studie
 ``run`` splits its result by confidentiality: PrivateDraws may be published, ConfidentialFit not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from surveysynth._support.types import (
     IntArray,
     Theta,
 )
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.base import PrivateDraws, Progress
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit, Database
@@ -70,7 +71,7 @@ SIMULATED_STRIDE = 1.5
 
 
 @dataclass(frozen=True, repr=False)
-class _Fit:
+class _Fit(Unpickled):
     """One weighted fit: draws (chains, draws), which of them are kept, extremes, bounds."""
 
     theta: Theta
@@ -88,7 +89,7 @@ class _Fit:
         }
 
 
-class _Run:
+class _Run(Unpickled):
     """The search of one database: what it wants fitted, the fits so far, and how it ended."""
 
     def __init__(
@@ -234,7 +235,7 @@ def run(
     >>> import numpy as np
     >>> import surveysynth as ss
     >>> survey = ss.example_survey(n=200)
-    >>> settings = ss.MechanismSettings(m=1)
+    >>> settings = ss.MechanismSettings(epsilon=10.8, m=1)
     >>> private, fit = ss.run_mechanism(
     ...     ss.get_model("fbs"), survey.design, survey.confidential, settings,
     ...     np.random.default_rng(1),  # without a seed, where it is to protect
@@ -260,13 +261,15 @@ def run_batch(
     progress: Progress | None = None,
     *,
     protects: bool = True,
+    each_fit: Callable[[], None] = lambda: None,
 ) -> list[Result | RefusedError]:
     """``run`` for many databases side by side: one result each, or why it was refused.
 
     A batched model fits all of them in one sweep of arrays; the number of columns of X must be
     the same for all. Each database has random numbers of its own, whatever else is in the batch.
     ``protects``: False for simulated databases whose results stay inside: fixed-point weights need
-    not be exact for every single record then, which saves fits.
+    not be exact for every single record then, which saves fits. ``each_fit``: called before every
+    fit, which may raise to stop; for simulated databases too, since their number tells of the data.
     """
     say = progress or (lambda stage: None)
     runs = [
@@ -277,6 +280,7 @@ def run_batch(
     for batch in [runs] if model.batched else [[each] for each in runs]:
         searching = batch
         while searching:
+            each_fit()
             for each, theta in zip(searching, _sample(model, searching, settings), strict=True):
                 if theta is None:
                     each.refusal = _broke_down()

@@ -44,7 +44,7 @@ class MechanismSettings:
     Parameters
     ----------
     epsilon
-        The target of the whole release of m draws.
+        The target of the whole release of m draws. There is no default.
     m
         Number of released draws.
     risk
@@ -78,7 +78,7 @@ class MechanismSettings:
     1.8
     """
 
-    epsilon: float = 10.8
+    epsilon: float
     m: int = 3
     risk: RiskName | RiskMeasure = "lipschitz"
     weights: WeightMap | None = None

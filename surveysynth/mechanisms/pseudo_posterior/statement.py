@@ -26,8 +26,8 @@ def privacy_statement(
     Examples
     --------
     >>> import surveysynth as ss
-    >>> design = ss.example_survey(n=100).design
-    >>> statement = ss.privacy_statement(design, ss.MechanismSettings(), ss.get_model("fbs"))
+    >>> design, settings = ss.example_survey(n=100).design, ss.MechanismSettings(epsilon=10.8)
+    >>> statement = ss.privacy_statement(design, settings, ss.get_model("fbs"))
     >>> statement.assumptions[0]
     'who is in the sample: the 100 records and hence every unweighted cell size'
     """
@@ -38,7 +38,7 @@ def privacy_statement(
             *_effects(design, model),
         ),
         assumptions=public_assumptions(design),
-        not_covered=_not_covered(design, settings),
+        not_covered=_not_covered(design, settings, model),
     )
 
 
@@ -133,7 +133,19 @@ def _risk(settings: MechanismSettings) -> str:
     )
 
 
-def _not_covered(design: PublicDesign, settings: MechanismSettings) -> tuple[str, ...]:
+#: A limit of the interface of CmdStan, which has no other way in for a seed.
+_STAN_SEEDS = (
+    "The random numbers of the Stan program that draws the posterior: they follow from a seed of "
+    "31 bits. It comes from the operating system and is not kept, but all seeds can be tried by "
+    "whoever has the resources, and CmdStan takes it on its command line: users of the machine "
+    "that ran it may have read it in the list of processes. The embedded samplers have no such "
+    "limit."
+)
+
+
+def _not_covered(
+    design: PublicDesign, settings: MechanismSettings, model: Model
+) -> tuple[str, ...]:
     if not settings.private:
         return ("Nothing is covered: there is no epsilon.",)
     items = [
@@ -146,6 +158,8 @@ def _not_covered(design: PublicDesign, settings: MechanismSettings) -> tuple[str
         "or a primary sampling unit with several records is not protected as a whole.",
         "Other releases from the same survey: their epsilons add up.",
     ]
+    if model.compiled:
+        items.append(_STAN_SEEDS)
     if settings.weights == "linear":
         items.insert(1, _OWN_DEPENDENCE.get(settings.measure.name, _OWN_MEASURE))
     if settings.reweight:

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.models.base import stacked
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.models.parts.pairs import PairRecords, sum_by
@@ -21,7 +22,7 @@ def count_records(
 
 
 @dataclass(frozen=True, repr=False)
-class CountSums:
+class CountSums(Unpickled):
     """Weighted data of B databases, over G cells of X and D distinct counts each.
 
     x (B, G, K), or (1, G, K) where all share it; mass (B, G) sum of alpha and sums (B, G) of
@@ -71,7 +72,7 @@ def _padded(parts: Sequence[FloatArray]) -> FloatArray:
 
 
 @dataclass(frozen=True, repr=False)
-class CountStats:
+class CountStats(Unpickled):
     """Weighted data of B databases: of the counts, and of the weight component if there is one."""
 
     counts: CountSums

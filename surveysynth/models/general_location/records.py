@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.parts.gaussian import GaussianRecords
 
 
 @dataclass(frozen=True, repr=False)
-class LogitTable:
+class LogitTable(Unpickled):
     """Rows (T, P) that the logit of one outcome tells apart, and of each row (x, d) its place
     (R,) in the flat table (T, categories)."""
 
@@ -23,7 +24,7 @@ class LogitTable:
 
 
 @dataclass(frozen=True, repr=False)
-class Block:
+class Block(Unpickled):
     """Records (n_b,) of a block, the columns of z that they have, and those values by row."""
 
     group: int
@@ -34,7 +35,7 @@ class Block:
 
 
 @dataclass(frozen=True, repr=False)
-class GeneralRecords:
+class GeneralRecords(Unpickled):
     """cell (n,) of X with rows x_cells (G, K); category (n, p); z (n, q), absent values zero;
     group_of_cell (G,) with codes below ``groups``.
 

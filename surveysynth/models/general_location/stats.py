@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.models.general_location.layout import Layout, LogitPart, RegressionPart
 from surveysynth.models.general_location.records import GeneralRecords, LogitTable
 from surveysynth.models.parts.gaussian import GaussianRecords
@@ -24,7 +25,7 @@ _NEGLIGIBLE = 1e-10
 
 
 @dataclass(frozen=True, repr=False)
-class RegressionSums:
+class RegressionSums(Unpickled):
     """Sums of one regression over its own records, of B databases by group g.
 
     Columns are u = (x, e(d), earlier z), C of them. total (B, g) sum of alpha; gram (B, g, C, C)
@@ -81,7 +82,7 @@ def _filled_up(array: FloatArray, groups: int) -> FloatArray:
 
 
 @dataclass(frozen=True, repr=False)
-class GeneralStats:
+class GeneralStats(Unpickled):
     """Sums of B databases: ``logits`` and ``regressions`` in the order of the layout's parts."""
 
     layout: Layout
@@ -120,7 +121,7 @@ class GeneralStats:
 
 
 @dataclass(frozen=True, repr=False)
-class BlockMoments:
+class BlockMoments(Unpickled):
     """Moments of the blocks of B databases: groups with one pattern of present columns of z.
 
     group (b,) and present (b, q) say which they are; total (B, b) sum of alpha, gram (B, b, W, W)

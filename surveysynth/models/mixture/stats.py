@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.models.base import stacked
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.models.parts.pairs import PairRecords, sum_by
@@ -23,7 +24,7 @@ def mixture_records(
 
 
 @dataclass(frozen=True, repr=False)
-class MixtureSums:
+class MixtureSums(Unpickled):
     """Weighted data of one database: P pairs of cell and outcome, sorted by cell.
 
     x (G, K) the cells that have weight; cell (P,) and starts (G,), the first pair of a cell;
@@ -49,7 +50,7 @@ class MixtureSums:
 
 
 @dataclass(frozen=True, repr=False)
-class MixtureStats:
+class MixtureStats(Unpickled):
     """Weighted data of B databases: of the outcomes and, if there is one, of the weight."""
 
     outcomes: tuple[MixtureSums, ...]

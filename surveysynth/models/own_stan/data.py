@@ -8,6 +8,7 @@ import numpy as np
 
 from surveysynth._support.messages import nearest
 from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError
 from surveysynth.survey.formula import encode
 from surveysynth.survey.survey import Confidential, PublicDesign
@@ -19,7 +20,7 @@ CONFIDENTIAL = ("outcome", "integer_outcome", "outcomes", "log_weight", "risk_we
 
 
 @dataclass(frozen=True, repr=False)
-class ProgramRecords:
+class ProgramRecords(Unpickled):
     """Records on the program's scale: z (n, p + 1), the log weight last, and the public data."""
 
     z: FloatArray
@@ -27,7 +28,7 @@ class ProgramRecords:
 
 
 @dataclass(frozen=True, repr=False)
-class ProgramStats:
+class ProgramStats(Unpickled):
     """Records and their risk weights alpha (n,): a program of the caller's sees every record."""
 
     records: ProgramRecords

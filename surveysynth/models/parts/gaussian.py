@@ -11,10 +11,11 @@ import numpy as np
 from scipy import sparse
 
 from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.unpickled import Unpickled
 
 
 @dataclass(frozen=True, repr=False)
-class GaussianRecords:
+class GaussianRecords(Unpickled):
     """Records of a Gaussian model, sorted into blocks that share a linear predictor.
 
     x_cells (G, K) distinct rows of X; cell (n,) the cell of a record; z (n, q) in file order; psu
@@ -67,7 +68,7 @@ class GaussianRecords:
 
 
 @dataclass(frozen=True, repr=False)
-class PsuStats:
+class PsuStats(Unpickled):
     """Weighted sums by PSU, of B databases with C PSUs each, for effects of PSUs (methods 4).
 
     total (B, C) sum of alpha; x_sum (B, C, K) X'alpha; residual (B, C, q) sum of alpha times
@@ -98,7 +99,7 @@ class PsuStats:
 
 
 @dataclass(frozen=True, repr=False)
-class GaussianStats:
+class GaussianStats(Unpickled):
     """Weighted sufficient statistics of B databases (methods 4), about a least-squares fit.
 
     total (B,) sum of alpha; x_sum (B, K) X'alpha; gram (B, K, K) X'AX; fit (B, K, q) a solution of

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from surveysynth._support.types import FloatArray
+from surveysynth._support.unpickled import Unpickled
 
 #: Newton halves a step until the density rises, and stops where one promises less than this.
 _STEPS = 60
@@ -20,7 +21,7 @@ _CLOSE = 1e-12
 
 
 @dataclass(frozen=True, repr=False)
-class LogitSums:
+class LogitSums(Unpickled):
     """x (B, T, P), or (1, T, P) where all share it; counts (B, T, C) of categories by row, zero
     where a database has no such row."""
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.models.parts import gaussian, log_lik
 from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats
 from surveysynth.models.parts.log_lik import QuadraticForm
 
 
 @dataclass(frozen=True, repr=False)
-class PairRecords:
+class PairRecords(Unpickled):
     """Records by cell of X: x_cells (G, K), cell (n,), y (n,) on the model's scale, h (n,) what the
     weight is regressed on, log_weight (n,) or None.
 

@@ -7,13 +7,13 @@ exception or Ctrl-C at any moment leaves what was there before, and nothing else
 import os
 import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from surveysynth.errors import InputError
+from surveysynth.release.folder.held import REPLACED, clear_abandoned, held_folder
 from surveysynth.release.folder.ledger import LEDGER_NAME, LedgerEntry, merge, read_ledger
 
 RELEASE = "release"
@@ -22,7 +22,8 @@ EARLIER = "earlier_runs"
 #: Noisy numbers of runs that were not released (``drawn``).
 DRAWN = "drawn_noise"
 PARTIAL_LEDGER = f".{LEDGER_NAME}.partial"
-PRIVATE_MODE = 0o700
+#: Of confidential folders, and of the files in them.
+PRIVATE_MODE, PRIVATE_FILE_MODE = 0o700, 0o600
 
 REALISED_NAME = "realised.json"
 RECORDS_STEM = "records"
@@ -79,6 +80,8 @@ def plan_bundle(out: Path, confidential: Path | None = None, *, overwrite: bool)
         target,
         target / CONFIDENTIAL if confidential is None else confidential.expanduser().resolve(),
     )
+    for place in dict.fromkeys([plan.out, plan.confidential]):
+        clear_abandoned(place)
     if not plan.confidential_inside:
         _refuse_nesting(plan)
         _check_confidential(plan.confidential)
@@ -171,13 +174,13 @@ def _temporary(what_failed: str) -> Iterator[Callable[[Path], Path]]:
         for parent in reversed(missing):
             parent.mkdir()
             created.append(parent)
-        roots.append(
-            Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
-        )
+        roots.append(held.enter_context(held_folder(target)))
         return roots[-1]
 
+    held = ExitStack()
     try:
-        yield beside
+        with held:
+            yield beside
     except OSError as error:
         raise InputError(
             f"{what_failed}: {error.strerror or 'no reason given'}; nothing was left behind."
@@ -199,6 +202,7 @@ def plan_folder(
     ``what``: what it is called in messages. Raises ``InputError`` as ``plan_bundle`` does.
     """
     target = out.expanduser().resolve()
+    clear_abandoned(target)
     if target.exists():
         if not overwrite:
             raise InputError(
@@ -234,6 +238,7 @@ def publish_folder(
         everything = merge(read_ledger(target / LEDGER_NAME), entries)
         text = "".join(each.line() for each in everything)
         (folder / LEDGER_NAME).write_text(text, encoding="utf-8")
+        make_private(folder)
         _flush(folder)
         _swap([(folder, target)])
     return everything
@@ -260,14 +265,26 @@ def publish(plan: BundlePlan, staging: Staging, entry: LedgerEntry) -> list[Ledg
             _keep_drawn(folder, staging.confidential, released=entry.run)
         ledger = staging.confidential / LEDGER_NAME
         ledger.write_text("".join(each.line() for each in entries), encoding="utf-8")
+        make_private(staging.confidential)
         out = staging.release.parent
         moves = [(out, plan.out)]
         if not plan.confidential_inside:
-            moves.append((staging.confidential, plan.confidential))
+            # First the ledger: should power fail between the two, it has a run too many, not one
+            # too few.
+            moves.insert(0, (staging.confidential, plan.confidential))
         for new, _ in moves:
             _flush(new)
         _swap(moves)
     return entries
+
+
+def make_private(folder: Path) -> None:
+    """Only this user may enter a folder and read what is in it, that of earlier versions too: a
+    copy of it elsewhere keeps the modes."""
+    for root, _, names in os.walk(folder):
+        os.chmod(root, PRIVATE_MODE)
+        for name in names:
+            os.chmod(Path(root) / name, PRIVATE_FILE_MODE)
 
 
 @contextmanager
@@ -339,7 +356,7 @@ def _swap(moves: Sequence[tuple[Path, Path]]) -> None:
             for new, target in moves:
                 if target.exists():
                     # Not inside the temporary folder: should undoing fail too, it must survive.
-                    aside = target.with_name(f"{new.parent.name}-replaced")
+                    aside = target.with_name(f"{new.parent.name}{REPLACED}")
                     os.rename(target, aside)
                     done.append((aside, target))
                     replaced.append(aside)

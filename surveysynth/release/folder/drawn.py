@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth.errors import InputError
-from surveysynth.release.folder.bundle import DRAWN, PRIVATE_MODE, BundlePlan, locked
+from surveysynth.release.folder.bundle import (
+    DRAWN,
+    PRIVATE_FILE_MODE,
+    PRIVATE_MODE,
+    BundlePlan,
+    locked,
+)
 from surveysynth.release.folder.ledger import LEDGER_NAME, LedgerEntry, merge, read_ledger
 
 if TYPE_CHECKING:
@@ -112,7 +118,9 @@ def _write(path: Path, text: str) -> None:
     """Whole or not at all, and through to the disk."""
     path.parent.mkdir(mode=PRIVATE_MODE, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")  # PARTIAL_LEDGER, of the ledger
-    with partial.open("w", encoding="utf-8") as stream:
+    partial.unlink(missing_ok=True)  # left by a run that was killed, of whatever mode
+    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE)
+    with open(handle, "w", encoding="utf-8") as stream:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())

@@ -21,6 +21,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.sampling.stan.cache import compiled_program, silenced
 from surveysynth.sampling.stan.source import StanSource
@@ -34,7 +35,7 @@ SIGNIFICANT_DIGITS = 17
 
 
 @dataclass(frozen=True, repr=False)
-class StanRun:
+class StanRun(Unpickled):
     """Draws of every variable by name, (chains, draws, ...), and whether each draw diverged.
 
     divergent: (chains, draws).

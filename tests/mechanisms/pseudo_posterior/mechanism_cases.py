@@ -44,7 +44,7 @@ def sample_survey(n=1000, seed=3):
 @lru_cache
 def fitted(name="fbs", n=1000, **settings):
     survey = sample_survey(n)
-    options = MechanismSettings(**{"plan": PLAN, **settings})
+    options = MechanismSettings(**{"epsilon": 10.8, "plan": PLAN, **settings})
     return run(
         get_model(name), survey.design, survey.confidential, options, np.random.default_rng(5)
     )

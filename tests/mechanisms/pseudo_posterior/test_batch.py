@@ -14,7 +14,7 @@ from tests.mechanisms.pseudo_posterior.mechanism_cases import PLAN, sample_surve
 
 pytestmark = pytest.mark.xdist_group("mechanism")  # what its tests share is made once
 
-SETTINGS = MechanismSettings(plan=PLAN)
+SETTINGS = MechanismSettings(epsilon=10.8, plan=PLAN)
 
 
 def database(model, seed):

@@ -1,17 +1,22 @@
 """Feasibility is decided right where the answer is clear, and without confidential data."""
 
 import inspect
+import itertools
 
 import numpy as np
 import pytest
 
+from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.pseudo_posterior import feasibility
+from surveysynth.mechanisms.pseudo_posterior.run import run
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.studies.example import simulate_survey
+from surveysynth.survey.transforms import Transform
 from tests.surveys import make_survey
 
+RNG = np.random.default_rng
 PLAN = SamplingPlan(4, 60, 100)
 
 
@@ -34,6 +39,49 @@ def test_a_tiny_target_is_not():
     assert not result.feasible
     assert any("not reached" in line for line in result.lines())
     assert "Raise epsilon" in result.lines()[-1]
+
+
+def test_the_advice_is_that_of_a_release():
+    """A refusal of the same data by the mechanism, word for word."""
+    result = report(60, 0.2)
+    frame = simulate_survey(60, np.random.default_rng(2))
+    survey = make_survey(frame, by=["gender"], population_size=100_000)
+    settings = MechanismSettings(epsilon=0.2, plan=PLAN)
+    with pytest.raises(RefusedError) as refused:
+        run(get_model("fbp"), survey.design, survey.confidential, settings, RNG(3))
+    assert str(refused.value) in result.lines()
+
+
+def test_guesses_are_in_units_of_what_is_declared():
+    """Of an amount in plain units a residual SD of 0.5 is no guess at all: with epsilon measured
+    from the unit of the density, one database is far beyond the target and the other is not."""
+    frame = simulate_survey(500, np.random.default_rng(2))
+    design = make_survey(frame, by=["gender"], transforms=Transform("identity")).design
+    settings = MechanismSettings(epsilon=40.0, m=1, plan=PLAN, origin="density")
+    kept = [
+        feasibility.check(design, get_model("normal"), settings, RNG(3), spreads=spreads)
+        for spreads in (None, {"salary": 20_000.0}, {"another": 1.0})
+    ]
+    weights = [[trial.mean_risk_weight for trial in each.trials] for each in kept]
+    assert weights[0] == weights[2]
+    assert weights[1][1] < weights[0][1] - 0.01
+    assert "times the declared spreads" in "\n".join(kept[1].lines())
+
+
+def test_the_time_is_limited_and_progress_is_told(monkeypatch):
+    frame = simulate_survey(200, np.random.default_rng(2))
+    design = make_survey(frame, by=["gender"]).design
+    settings, told = MechanismSettings(epsilon=30.0, plan=PLAN), []
+    monkeypatch.setattr(feasibility, "TELL_EVERY", 0.0)
+    clock = itertools.count(0.0, 1.0)
+    monkeypatch.setattr(feasibility.time, "monotonic", lambda: next(clock))
+    result = feasibility.check(
+        design, get_model("normal"), settings, RNG(3), time_limit=5.0, progress=told.append
+    )
+    assert told[0] == "feasibility, guess 1 of 3, fit 1"
+    assert [trial.reached for trial in result.trials][-1] is None
+    assert result.feasible  # nothing is known against it
+    assert any("Not decided for" in line and "--time-limit" in line for line in result.lines())
 
 
 def test_more_draws_than_short_chains_keep_after_truncation():
@@ -61,4 +109,5 @@ def test_simulated_databases_have_the_guessed_spread(name):
 
 def test_confidential_data_cannot_be_passed():
     parameters = set(inspect.signature(feasibility.check).parameters)
-    assert parameters == {"design", "model", "settings", "rng"}
+    public = {"design", "model", "settings", "rng", "spreads", "time_limit", "progress"}
+    assert parameters == public

@@ -56,7 +56,7 @@ class Way:
         self.name = name
         self.survey, self.form = CASES[name]
         design, rng = self.survey.design, np.random.default_rng(7)
-        self.settings = ss.MechanismSettings(plan=PLAN)
+        self.settings = ss.MechanismSettings(epsilon=10.8, plan=PLAN)
         self.model = ss.get_model(name, **OPTIONS[name])
         private, fit = ss.run_mechanism(
             self.model, design, self.survey.confidential, self.settings, rng
@@ -152,7 +152,7 @@ def test_synthetic_values_are_of_their_kinds_and_shares_are_the_samples(way: Way
 def test_intervals_of_tables_are_probabilities(name: str) -> None:
     survey, _ = CASES[name]
     made = ss.tables(
-        survey, name, statistics=["count", "proportion"], options=OPTIONS[name], seed=11
+        survey, name, 10.8, statistics=["count", "proportion"], options=OPTIONS[name], seed=11
     )
     frame = made.frame
     rows = frame[frame["statistic"] == "proportion"]

@@ -38,7 +38,7 @@ class OtherUnit(FBS):
 def fit_of(model, origin, records=None):
     survey = sample_survey()
     records = model.records(survey.design, survey.confidential) if records is None else records
-    settings = MechanismSettings(plan=PLAN, origin=origin)
+    settings = MechanismSettings(epsilon=10.8, plan=PLAN, origin=origin)
     return records, run_on_records(model, records, settings, np.random.default_rng(11))[1]
 
 
@@ -117,8 +117,8 @@ def test_the_origin_stays_confidential_and_the_papers_bound_goes_with_theirs():
 
 @pytest.mark.parametrize("settings", [{"weights": "linear"}, {"risk": "count"}, {"truncate": 0.9}])
 def test_the_papers_settings_have_the_papers_origin(settings):
-    assert MechanismSettings(**settings).origin == "density"
+    assert MechanismSettings(**{"epsilon": 10.8, **settings}).origin == "density"
     with pytest.raises(InputError, match="origin = 'peak' is for fixed-point weights"):
-        MechanismSettings(**settings, origin="peak")
+        MechanismSettings(**{"epsilon": 10.8, **settings, "origin": "peak"})
     with pytest.raises(InputError, match="one of density, peak"):
-        MechanismSettings(origin="mode")
+        MechanismSettings(epsilon=10.8, origin="mode")

@@ -55,7 +55,7 @@ def test_fixed_point_weights_hold_the_bound_and_linear_weights_do_not(name):
     records = model.records(survey.design, survey.confidential)
     largest = {}
     for weights in ("fixed_point", "linear"):
-        settings = MechanismSettings(weights=weights, plan=PLAN)
+        settings = MechanismSettings(epsilon=10.8, weights=weights, plan=PLAN)
 
         def fit(database, settings=settings):
             rng = np.random.default_rng(11)
@@ -78,7 +78,7 @@ def test_a_value_of_any_size_is_weighted_down_or_refused(size, reached):
     survey, model = sample_survey(), get_model("fbs")
     records = model.records(survey.design, survey.confidential)
     huge = with_outlier(records, RECORD, size)
-    settings, rng = MechanismSettings(plan=PLAN), np.random.default_rng(11)
+    settings, rng = MechanismSettings(epsilon=10.8, plan=PLAN), np.random.default_rng(11)
     if reached:
         fit = run_on_records(model, huge, settings, rng)[1]
         assert fit.risk_weights[RECORD] < 1e-9

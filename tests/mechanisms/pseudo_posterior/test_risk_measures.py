@@ -52,7 +52,7 @@ def survey_of(order=None):
 
 
 def run_with(survey, model=None, **settings):
-    options = MechanismSettings(**{"plan": PLAN, **settings})
+    options = MechanismSettings(**{"epsilon": 10.8, "plan": PLAN, **settings})
     model = model or get_model("normal")
     return run(model, survey.design, survey.confidential, options, np.random.default_rng(5))
 
@@ -65,7 +65,7 @@ def fitted(**settings):
 def risks_of(measure, fit):
     survey = survey_of()
     database = Database(None, N, survey.confidential.outcome, survey.design.frame)
-    settings = MechanismSettings(risk=measure, weights="linear", plan=PLAN)
+    settings = MechanismSettings(epsilon=10.8, risk=measure, weights="linear", plan=PLAN)
     return database.risks(settings, fit.unweighted_lipschitz_by_record)
 
 
@@ -197,7 +197,7 @@ def test_a_measure_that_does_not_fit_the_survey():
         fitted(risk="count", pattern=("sex",))
     survey, model = survey_of(), get_model("normal")
     records = model.records(survey.design, survey.confidential)
-    settings = MechanismSettings(risk="count", plan=PLAN)
+    settings = MechanismSettings(epsilon=10.8, risk="count", plan=PLAN)
     with pytest.raises(InputError, match="without them"):
         run_on_records(model, records, settings, np.random.default_rng(1))
 
@@ -219,14 +219,16 @@ def test_a_measure_that_does_not_fit_the_survey():
 )
 def test_settings_that_contradict(settings, match):
     with pytest.raises(InputError, match=match):
-        MechanismSettings(**settings)
+        MechanismSettings(**{"epsilon": 10.8, **settings})
 
 
 def test_settings_by_name_are_those_of_the_objects():
-    named = MechanismSettings(risk="pairwise", radius=0.1, pattern=["field"])
+    named = MechanismSettings(epsilon=10.8, risk="pairwise", radius=0.1, pattern=["field"])
     assert named.measure == Pairwise(0.1, ("field",))
     assert named.weights == "linear"
-    assert MechanismSettings().weights == "fixed_point"
+    assert MechanismSettings(epsilon=10.8).weights == "fixed_point"
     assert hash(named) == hash(
-        MechanismSettings(risk="pairwise", radius=0.1, pattern=("field",), weights="linear")
+        MechanismSettings(
+            epsilon=10.8, risk="pairwise", radius=0.1, pattern=("field",), weights="linear"
+        )
     )

@@ -17,7 +17,7 @@ def design_of(frame):
 
 
 def text(test=False, **settings):
-    options = MechanismSettings(plan=SamplingPlan(4, 100, 200), **settings)
+    options = MechanismSettings(epsilon=10.8, plan=SamplingPlan(4, 100, 200), **settings)
     statement = privacy_statement(design_of(good()), options, get_model("fbs"), test=test)
     assert set(statement.as_dict()) == {"statement", "assumptions", "not_covered"}
     return "\n".join(statement.paragraphs)
@@ -81,7 +81,7 @@ def test_the_statement_is_the_same_for_other_confidential_data():
     other = good()
     other["salary"] = other["salary"].sample(frac=1.0, random_state=1).to_numpy() * 1.5
     other["weight"] = other["weight"].to_numpy()[::-1] * 2.0
-    settings = MechanismSettings()
+    settings = MechanismSettings(epsilon=10.8)
     first, second = (
         privacy_statement(design_of(frame), settings, get_model("fbs")) for frame in (good(), other)
     )
@@ -89,7 +89,7 @@ def test_the_statement_is_the_same_for_other_confidential_data():
 
 
 def test_units_of_the_design_are_not_protected_and_their_effects_not_released():
-    settings = MechanismSettings()
+    settings = MechanismSettings(epsilon=10.8)
 
     def told(model, **changes):
         survey = make_survey(by=["gender"], psu="school", **changes)

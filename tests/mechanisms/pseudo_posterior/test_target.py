@@ -104,7 +104,7 @@ def test_the_order_of_records_does_not_matter():
     frame = sample_frame()
     order = np.random.default_rng(8).permutation(len(frame))
     survey = survey_of(frame.iloc[order].reset_index(drop=True))
-    settings = MechanismSettings(plan=PLAN)
+    settings = MechanismSettings(epsilon=10.8, plan=PLAN)
     again, fit = run(
         get_model("fbp"), survey.design, survey.confidential, settings, np.random.default_rng(5)
     )
@@ -143,7 +143,7 @@ def test_refusals(settings, match):
 )
 def test_settings_out_of_range(settings):
     with pytest.raises(InputError):
-        MechanismSettings(**{"plan": PLAN, **settings})
+        MechanismSettings(**{"epsilon": 10.8, "plan": PLAN, **settings})
 
 
 @pytest.mark.parametrize("m", [1, 3, 4, 5, 8, 11])
@@ -170,5 +170,5 @@ def test_private_draws_hold_nothing_realised():
     positions = release_positions(3, PLAN, np.ones(PLAN.kept, dtype=bool))
     for name, values in private.theta.items():
         np.testing.assert_array_equal(values, flat[name][positions])
-    assert private.settings == MechanismSettings(plan=PLAN)
+    assert private.settings == MechanismSettings(epsilon=10.8, plan=PLAN)
     assert "realised" not in repr(private)

@@ -64,7 +64,7 @@ def test_continuous_outcomes_have_scales_alone():
 def test_the_share_of_a_rare_amount_comes_back():
     """A benefit that one record in six receives, by the mechanism and from its draws alone."""
     design, model = general_design(1500, [BENEFIT], regions=2), model_for(("sex",))
-    settings = MechanismSettings(plan=SamplingPlan(4, 100, 125), origin="density")
+    settings = MechanismSettings(epsilon=10.8, plan=SamplingPlan(4, 100, 125), origin="density")
     theta = _truth(model, design)
     rng = np.random.default_rng(3)
     simulated = model.simulate(theta, design, rng, "sample")
