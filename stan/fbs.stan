@@ -1,10 +1,14 @@
 // FBS: z_i = (transformed outcomes, log weight) ~ N(x_i beta, Sigma), each record raised to its
 // risk weight alpha_i. The data enter through weighted sufficient statistics only, so a gradient
 // costs the same at any number of records. With PSUs (C > 0) the mean has an effect of each besides.
+// Two coefficients inform each prior scale, and where the data leave a coefficient near zero its
+// scale makes a funnel of it. So NUTS moves what is left of the coefficients once they are centred
+// and whitened by their distribution given all else, of which the scales are free.
 functions {
 #include functions/half_student_t.stan
 #include functions/lower_trace.stan
 #include functions/weighted_squares.stan
+#include functions/coefficient_precision.stan
 #include functions/coefficients.stan
 #include functions/effect_squares.stan
 #include functions/psu_effects.stan
@@ -29,7 +33,7 @@ transformed data {
   real df = 3;
 }
 parameters {
-  matrix[K, q] beta;
+  vector[K * q] white; // whitened coefficients
   vector<lower=0>[q] residual_scale;
   cholesky_factor_corr[q] residual_root;
   matrix<lower=0>[K, q] coefficient_scale;
@@ -37,6 +41,19 @@ parameters {
   vector<lower=0>[C > 0 ? q : 0] psu_scale;
   array[C > 0 ? 1 : 0] cholesky_factor_corr[q] psu_root;
   matrix[C, q] psu_effect;
+}
+transformed parameters {
+  matrix[K, q] beta;
+  real log_volume; // log |d beta / d white|
+  {
+    matrix[q, q] precision = chol2inv(diag_pre_multiply(residual_scale, residual_root));
+    matrix[K * q, K * q] root = cholesky_decompose(
+      coefficient_precision(gram, precision, coefficient_scale, coefficient_root));
+    matrix[K, q] pull = (gram * fit - psu_x_sum' * psu_effect) * precision;
+    vector[K * q] centred = mdivide_left_tri_low(root, to_vector(pull)) + white;
+    beta = to_matrix(mdivide_right_tri_low(centred', root)', K, q);
+    log_volume = -sum(log(diagonal(root)));
+  }
 }
 model {
   matrix[q, q] root = diag_pre_multiply(residual_scale, residual_root);
@@ -48,7 +65,7 @@ model {
     target += lkj_corr_cholesky_lpdf(psu_root[1] | lkj);
   }
   target += -total * (0.5 * q * log(2 * pi()) + sum(log(diagonal(root))))
-            - 0.5 * lower_trace(root, squares);
+            - 0.5 * lower_trace(root, squares) + log_volume;
   target += coefficients_lpdf(beta | coefficient_scale, coefficient_root);
   target += half_student_t_lpdf(to_vector(coefficient_scale) | df, coefficient_scale_prior);
   target += lkj_corr_cholesky_lpdf(coefficient_root | lkj);

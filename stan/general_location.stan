@@ -23,7 +23,7 @@ data {
   array[products(T, P)] real x; // distinct rows of each
   array[products(T, Q) + sum(T)] real<lower=0> counts; // sums of alpha by row and category
   int<lower=0> J; // regressions
-  array[J] int<lower=0> regression_outcome; // zero: the log weight
+  array[J] int regression_outcome; // zero: the log weight; negative: below a split
   int<lower=1> G; // groups
   int<lower=0, upper=1> grouped;
   array[J] int<lower=1> C; // columns

@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from surveysynth import errors
+    from surveysynth.api import datasets
+    from surveysynth.api.audit import audit
     from surveysynth.api.commands import CheckResult, check, compare, release, study
     from surveysynth.api.commands import release as run_release
+    from surveysynth.api.draft import init
     from surveysynth.api.example import example, example_survey
+    from surveysynth.api.ledger import ledger
     from surveysynth.api.private_tables import tables
+    from surveysynth.api.stan_data import export_stan
     from surveysynth.baselines.noisy_release import DeclaredBounds, noisy_release
     from surveysynth.baselines.topcoding import topcode
     from surveysynth.estimation.agency_weights import agency_replicates
@@ -85,12 +90,14 @@ __all__ = [
     "SyntheticDataset",
     "Transform",
     "agency_replicates",
+    "audit",
     "balanced_half_samples",
     "build_domains",
     "check",
     "coefficient_utility",
     "combine",
     "compare",
+    "datasets",
     "debias_draws",
     "distribution_utility",
     "errors",
@@ -98,9 +105,12 @@ __all__ = [
     "estimate_domains_replicated",
     "example",
     "example_survey",
+    "export_stan",
     "get_model",
     "identification_risk",
+    "init",
     "jackknife",
+    "ledger",
     "load_spec",
     "logit_interval",
     "noisy_release",
@@ -147,6 +157,7 @@ _SOURCES = {
     "SyntheticDataset": ("inference.synthesis", "SyntheticDataset"),
     "Transform": ("survey.transforms", "Transform"),
     "agency_replicates": ("estimation.agency_weights", "agency_replicates"),
+    "audit": ("api.audit", "audit"),
     "balanced_half_samples": ("estimation.replicate_weights", "balanced_half_samples"),
     "build_domains": ("estimation.domains", "build_domains"),
     "check": ("api.commands", "check"),
@@ -159,9 +170,12 @@ _SOURCES = {
     "estimate_domains_replicated": ("estimation.replication", "estimate_domains_replicated"),
     "example": ("api.example", "example"),
     "example_survey": ("api.example", "example_survey"),
+    "export_stan": ("api.stan_data", "export_stan"),
     "get_model": ("models", "get_model"),
     "identification_risk": ("evaluate.identification", "identification_risk"),
+    "init": ("api.draft", "init"),
     "jackknife": ("estimation.replicate_weights", "jackknife"),
+    "ledger": ("api.ledger", "ledger"),
     "load_spec": ("spec.spec", "load_spec"),
     "logit_interval": ("estimation.combining", "logit_interval"),
     "noisy_release": ("baselines.noisy_release", "noisy_release"),
@@ -182,9 +196,13 @@ _SOURCES = {
     "topcode": ("baselines.topcoding", "topcode"),
 }
 
-# The subpackage takes the name of the function when it is first imported: now, once and for all.
-import_module("surveysynth.release")
-globals().pop("release", None)
+#: Public names that are modules.
+_MODULES = {"datasets": "api.datasets", "errors": "errors"}
+
+# A subpackage takes the name of its function when it is first imported: now, once and for all.
+for _name in ("audit", "release"):
+    import_module(f"surveysynth.{_name}")
+    globals().pop(_name, None)
 
 
 def __getattr__(name: str) -> Any:
@@ -193,8 +211,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("surveysynth")
-    if name == "errors":
-        return import_module("surveysynth.errors")
+    if name in _MODULES:
+        return import_module(f"surveysynth.{_MODULES[name]}")
     if name not in _SOURCES:
         raise AttributeError(f"module 'surveysynth' has no attribute {name!r}")
     module, attribute = _SOURCES[name]

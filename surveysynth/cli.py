@@ -14,6 +14,8 @@ import typer
 
 from surveysynth._support import exits
 from surveysynth._support.doctor import THREAD_VARIABLES, version_of
+from surveysynth._support.private_folder import sweep
+from surveysynth.api.init_command import init_command
 from surveysynth.errors import InputError, RefusedError, SurveySynthError
 
 app = typer.Typer(
@@ -29,6 +31,13 @@ MethodsOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="A,B,..", help="The methods, the sample always; may be given several times."
+    ),
+]
+LedgerOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Where the ledger of the survey is kept, instead of the user's state folder.",
     ),
 ]
 SeedOption = Annotated[int | None, typer.Option(help="Makes the run repeatable.", min=0)]
@@ -71,6 +80,9 @@ def example(
         print(f"And:  surveysynth study {directory / 'study.toml'} --out study")
 
 
+init = app.command("init")(init_command)
+
+
 @app.command()
 def check(
     spec: SpecArgument,
@@ -109,10 +121,10 @@ def release(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Where diagnostics and the ledger go, instead of OUT/confidential; use one "
-            "folder for all runs on the same data.",
+            help="Where diagnostics and a copy of the ledger go, instead of OUT/confidential.",
         ),
     ] = None,
+    ledger: LedgerOption = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace OUT if a release wrote it.")
     ] = False,
@@ -124,13 +136,13 @@ def release(
     """Run the mechanism and write private tables, microdata and a privacy statement."""
     from surveysynth._support.progress import StageReporter
     from surveysynth.api import commands
-    from surveysynth.release.folder.ledger import LEDGER_NAME
 
     with StageReporter() as progress:
         result = commands.release(
             spec,
             out,
             confidential=confidential,
+            ledger=ledger,
             overwrite=overwrite,
             seed=seed,
             progress=progress,
@@ -143,8 +155,8 @@ def release(
     print(f"Confidential: {result.confidential} (keep it from what is published)")
     if result.adequacy is not None:
         print(result.adequacy.sentence())
-    print("\n".join(result.ledger.sentences()))
-    print(f"Ledger: {result.confidential / LEDGER_NAME}; runs recorded elsewhere add up as well.")
+    print("\n".join([*result.ledger.sentences(), *result.ledger_hints]))
+    print(f"Ledger: {result.ledger_path}; runs recorded elsewhere add up as well.")
 
 
 @app.command()
@@ -202,6 +214,7 @@ def tables(
 def compare(
     spec: SpecArgument,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")],
+    ledger: LedgerOption = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace OUT if a comparison wrote it.")
     ] = False,
@@ -225,6 +238,7 @@ def compare(
         result = commands.compare(
             spec,
             out,
+            ledger=ledger,
             overwrite=overwrite,
             seed=seed,
             models=model or (),
@@ -301,6 +315,52 @@ def study(
     print(f"Report: {result.out / REPORT_NAME}")
 
 
+@app.command()
+def audit(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")],
+    spec: Annotated[
+        Path | None,
+        typer.Argument(metavar="[SPEC]", help="A specification, of which public inputs are read. "
+                       "Without it, the package's examples of every model and mechanism."),
+    ] = None,
+    case: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="One of the examples; may be given several times."),
+    ] = None,
+    n: Annotated[
+        int | None, typer.Option("--n", help="Records of the examples; 1,000.", min=100)
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Every replacement, and fresh random numbers too.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Makes other simulated surveys.", min=0)] = 0,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace DIR if an audit wrote it.")
+    ] = False,
+) -> None:
+    """Replace a record of a simulated survey: does a release tell more than is stated?
+
+    Nothing confidential is read. Exit code 3: some replacement moved more than is stated, in a
+    setting that the mechanism does not refuse; the folder says which.
+    """
+    from surveysynth._support.progress import report_count
+    from surveysynth.api.audit import audit as run
+    from surveysynth.audit.report import sentence
+    from surveysynth.audit.run import REPORT_NAME
+
+    found = run(
+        spec, out=out, cases=case or (), n=n, full=full, seed=seed, overwrite=overwrite,
+        progress=report_count, tell=lambda line: print(sentence(line), flush=True),
+    )  # fmt: skip
+    print(f"Report: {found.out / REPORT_NAME}")
+    if found.passed:
+        raise RefusedError(
+            f"{found.passed:,} of {len(found.table):,} replacements moved more than is stated, as "
+            "told above. Use mechanism = 'noisy_statistics', a higher epsilon, or fewer columns of "
+            "X and larger strata."
+        )
+
+
 def _words(given: Sequence[str] | None) -> tuple[str, ...]:
     """The words of options that hold lists with commas, each once."""
     words = (word.strip() for each in given or () for word in each.split(","))
@@ -318,6 +378,19 @@ def _numbers(option: str, given: Sequence[str] | None) -> tuple[float, ...]:
         ) from None
 
 
+@app.command("export-stan")
+def export_stan(
+    spec: SpecArgument,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The JSON file to write.")],
+) -> None:
+    """Write the data of the model's Stan program, for cmdstanr or rstan: CONFIDENTIAL."""
+    from surveysynth.api import stan_data
+
+    program = stan_data.export_stan(spec, out)
+    print(f"CONFIDENTIAL: {out} holds the records of the survey, or sums of them, unprotected.")
+    print(f"Program: {program}")
+
+
 @app.command()
 def doctor() -> None:
     """Show versions, processors, threads and compilers."""
@@ -331,9 +404,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     for variable in THREAD_VARIABLES:
         os.environ.setdefault(variable, "1")
-    return exits.code_of(
-        lambda: app(args=given or ["--help"], prog_name="surveysynth", standalone_mode=False)
-    )
+
+    def command() -> object:
+        for told in sweep():
+            exits.say(told)
+        return app(args=given or ["--help"], prog_name="surveysynth", standalone_mode=False)
+
+    return exits.code_of(command)
 
 
 if __name__ == "__main__":

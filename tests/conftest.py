@@ -1,7 +1,9 @@
 """Which tests need what: slow ones on request, Stan ones where their tools are installed."""
 
+import atexit
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from importlib.util import find_spec
 
@@ -13,6 +15,10 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
 REQUIRE_PYSTAN = "SURVEYSYNTH_REQUIRE_PYSTAN"
+
+# Ledgers of the tests are not those of whoever runs them; what tests start inherits this.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="surveysynth-test-state-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 # How long an example takes says more about the machine's other work than about the code.
 hypothesis.settings.register_profile("surveysynth", hypothesis.settings(), deadline=None)

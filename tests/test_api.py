@@ -13,6 +13,7 @@ import pytest
 
 import surveysynth as ss
 from surveysynth.errors import InputError
+from surveysynth.release.digits import Digits
 from tests.survey.messages import checked
 from tests.surveys import CANARIES, CANARY_OUTCOME, CANARY_WEIGHT, good, make_survey
 
@@ -34,18 +35,19 @@ def assembled(
     survey: ss.Survey, rng: np.random.Generator, statistics: tuple[str, ...], replicates: int
 ) -> pd.DataFrame:
     """What ``tables`` does, by hand: estimate and se of each statistic in each row."""
-    design, model = survey.design, ss.get_model("normal")
     settings = ss.MechanismSettings(epsilon=10.8, m=2)
+    design, model = settings.prepared(survey.design), ss.get_model("normal")
     private, _ = ss.run_mechanism(model, design, survey.confidential, settings, rng)
     draws = ss.debias_draws(model, design, private, rng).draws
     domains = ss.build_domains(design.frame, design.by, design.levels)
     sample = ss.SampleDesign.from_public(design)
-    datasets = list(
-        ss.synthesise(
+    datasets = [
+        Digits(design, 6).rounded(dataset)
+        for dataset in ss.synthesise(
             model, design, draws, replicates_per_draw=replicates, rng=rng,
             scale_to=design.population_size,
         )
-    )  # fmt: skip
+    ]  # fmt: skip
     parts = []
     for statistic in statistics:
         words: dict[str, Any] = {

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -184,9 +185,18 @@ def test_an_interrupted_release_leaves_nothing(example: Path, number: int) -> No
     text = example.read_text().replace("[privacy]", "draws = 20000\nwarmup = 20000\n\n[privacy]")
     example.write_text(text)
     command = [sys.executable, "-m", "surveysynth", "release", str(example)]
+
+
+    def heed_interrupts() -> None:
+        # Where tests run in the background SIGINT is inherited as ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
     process = subprocess.Popen(
-        [*command, "--out", str(folder / "out")], stderr=subprocess.PIPE, text=True
-    )
+        [*command, "--out", str(folder / "out")], stderr=subprocess.PIPE, text=True,
+        preexec_fn=heed_interrupts,  # noqa: PLW1509  # no other thread is at work
+    )  # fmt: skip
+    watch = threading.Timer(120, process.kill)
+    watch.start()
     assert process.stderr is not None
     for line in process.stderr:
         if "fit" in line:
@@ -195,7 +205,9 @@ def test_an_interrupted_release_leaves_nothing(example: Path, number: int) -> No
     process.send_signal(number)
     told = process.stderr.read()
     process.stderr.close()
-    assert process.wait(timeout=30) == 130
+    code = process.wait(timeout=30)
+    watch.cancel()
+    assert code == 130
     assert "interrupted" in told
     assert "Traceback" not in told
     assert sorted(path.name for path in folder.iterdir()) == ["spec.toml", "survey.csv"]

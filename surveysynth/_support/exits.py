@@ -25,7 +25,7 @@ def code_of(command: Callable[[], Any]) -> int:
     """Run a command and return its exit code."""
     debug = bool(os.environ.get(DEBUG_VARIABLE))
     if debug:
-        _say(f"warning: {DEBUG_VARIABLE} is set; a traceback may show confidential values.")
+        say(f"warning: {DEBUG_VARIABLE} is set; a traceback may show confidential values.")
     elif not sys.warnoptions:
         warnings.simplefilter("ignore")
     if threading.current_thread() is threading.main_thread():
@@ -37,7 +37,7 @@ def code_of(command: Callable[[], Any]) -> int:
     except KeyboardInterrupt:
         return _interrupted()
     except SurveySynthError as error:
-        _say(str(error))
+        say(str(error))
         return error.exit_code
     except Exception as error:
         return _other(error, debug=debug)
@@ -50,11 +50,11 @@ def _other(error: Exception, *, debug: bool) -> int:
         return _interrupted()
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         if message := error.format_message():
-            _say(f"{message} (surveysynth --help shows the commands)")
+            say(f"{message} (surveysynth --help shows the commands)")
         return USAGE
     if debug:
         traceback.print_exception(error)
-    _say(
+    say(
         f"this is a defect in surveysynth: {type(error).__name__} at {place_of(error)}. Nothing "
         f"was written. The message is not shown, since it may hold confidential values; "
         f"{DEBUG_VARIABLE}=1 shows it."
@@ -79,9 +79,10 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _interrupted() -> int:
-    _say("interrupted; nothing was written.")
+    say("interrupted; nothing was written.")
     return INTERRUPTED
 
 
-def _say(message: str) -> None:
+def say(message: str) -> None:
+    """One message to whoever runs the command."""
     print(f"surveysynth: {message}", file=sys.stderr)

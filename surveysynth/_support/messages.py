@@ -1,7 +1,9 @@
 """Wording shared by the validators: nearest names, counts, and several problems in one message."""
 
+import contextlib
 import difflib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from surveysynth.errors import InputError
 
@@ -15,6 +17,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
         folded = difflib.get_close_matches(name.casefold().strip(), by_folded, n=1, cutoff=0.6)
         found = [by_folded[match] for match in folded]
     return f" Did you mean {found[0]!r}?" if found else ""
+
+
+def nearest_file(path: Path, suffixes: Sequence[str]) -> str:
+    """`` Did you mean 'x'?`` for the closest file beside one that is not there, else ``""``."""
+    with contextlib.suppress(OSError, ValueError):
+        beside = [each.name for each in path.parent.iterdir() if each.suffix.lower() in suffixes]
+        return nearest(path.name, sorted(beside))
+    return ""
 
 
 def listing(names: Sequence[str], limit: int = 12) -> str:

@@ -96,7 +96,8 @@ def check(
         For unusable input, an engine that is not installed, a folder that exists, and ``out`` for
         another mechanism.
     RefusedError
-        For a clustered survey whose standard errors would be far too small.
+        For a clustered survey whose standard errors would be far too small, and where few records
+        tell of a row of the model matrix and pooling is not asked for or cannot help.
 
     Examples
     --------
@@ -125,7 +126,7 @@ def check(
     model, settings = model_of(specification), settings_of(specification)
     check_engine(specification, model)
     survey = read_survey(specification)
-    design = survey.design
+    design = settings.prepared(survey.design)
     model = model.of(design)
     preview = preview_lines(specification, design, model)
     say("\n".join(preview))
@@ -146,6 +147,7 @@ def release(
     out: str | Path,
     *,
     confidential: str | Path | None = None,
+    ledger: str | Path | None = None,
     overwrite: bool = False,
     seed: int | None = None,
     progress: Progress | None = None,
@@ -161,8 +163,11 @@ def release(
     out
         The folder to write; it must not exist, unless ``overwrite`` is set.
     confidential
-        Where realised bounds, risk weights and the ledger go: ``out``/confidential by default.
-        One folder for all runs on the same data keeps their epsilons in one ledger.
+        Where realised bounds, risk weights and a copy of the ledger go: ``out``/confidential by
+        default.
+    ledger
+        A file to keep the ledger of the survey in; by default one in the user's state folder, by
+        the id of the survey ([survey] id), or else by the place of its file.
     overwrite
         Replaces ``out`` if a release wrote it.
     seed
@@ -182,9 +187,10 @@ def release(
     InputError
         For unusable input and existing targets.
     RefusedError
-        When a release would not hold what it states. Nothing is written then, nor on any other
-        exception, but for the ledger and the noisy numbers of a run of noisy statistics, from which
-        the same specification and data go on at no further cost.
+        When a release would not hold what it states, or would take the ledger above the budget
+        ([privacy] budget). Nothing is written then, nor on any other exception, but for the ledger
+        and the noisy numbers of a run of noisy statistics, from which the same specification and
+        data go on at no further cost.
 
     Examples
     --------
@@ -202,8 +208,8 @@ def release(
     from surveysynth.evaluate.adequacy_report import AdequacyReport
 
     return run_release(
-        spec, out, confidential=confidential, overwrite=overwrite, seed=seed, progress=progress,
-        beside=AdequacyReport(),
+        spec, out, confidential=confidential, ledger=ledger, overwrite=overwrite, seed=seed,
+        progress=progress, beside=AdequacyReport(),
     )  # fmt: skip
 
 
@@ -211,6 +217,7 @@ def compare(
     spec: str | Path,
     out: str | Path,
     *,
+    ledger: str | Path | None = None,
     overwrite: bool = False,
     seed: int | None = None,
     models: Sequence[str] = (),
@@ -226,6 +233,8 @@ def compare(
         The specification file.
     out
         The folder to write; it must not exist, unless ``overwrite`` is set.
+    ledger
+        The file of the ledger, which records the run and does not count it; as in ``release``.
     overwrite
         Replaces ``out`` if a comparison wrote it.
     seed
@@ -269,6 +278,7 @@ def compare(
     return write_comparison(
         spec,
         out,
+        ledger=ledger,
         overwrite=overwrite,
         seed=seed,
         models=models,

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from surveysynth.errors import InputError
 from surveysynth.release.private_tables import PrivateTables
+from surveysynth.release.recording import Recorder, entry_in_memory, ledger_of
 from surveysynth.release.run import Streams, facts_of, private_estimates
 from surveysynth.survey.survey import Survey
 
@@ -37,6 +39,8 @@ def tables(
     options: Mapping[str, Any] | None = None,
     labels: Mapping[str, Mapping[str, Any]] | None = None,
     sections: "Sections | None" = None,
+    survey_id: str | None = None,
+    ledger: str | Path | None = None,
     seed: int | np.random.Generator | None = None,
     progress: Progress | None = None,
 ) -> PrivateTables:
@@ -73,6 +77,12 @@ def tables(
     sections
         Further keys by section, as in a specification file: ``{"privacy": {"risk": "count"},
         "tables": {"flags": "nchs"}}``.
+    survey_id
+        What the survey is called in the ledger, as [survey] id. The ledger of this id records the
+        call, and the budget is kept to (``{"privacy": {"budget": 30}}``). Without it nothing is
+        recorded, and the tables say so when they are shown.
+    ledger
+        A file to keep the ledger in; by default one in the user's state folder.
     seed
         A number or a Generator makes the run repeatable, which undoes its protection: the tables
         then say that they are a test and not private. Without it, random numbers come from the
@@ -92,13 +102,13 @@ def tables(
         survey.
     RefusedError
         When the tables would not hold what they state: the fit has not converged, or its target
-        was not reached.
+        was not reached; and above the budget.
 
     Notes
     -----
-    Each call spends its epsilon, and nothing keeps the sum: ``release`` has a ledger. A call that
-    was refused has told that much of the data, too. Tables are those of ``release`` with the same
-    settings and seed.
+    Each call spends its epsilon, also where no ``survey_id`` tells which ledger to write it to. A
+    call that was refused has told that much of the data, too. Tables are those of ``release`` with
+    the same settings and seed.
 
     Examples
     --------
@@ -132,18 +142,48 @@ def tables(
         },
         "labels": labels,
     })  # fmt: skip
-    survey = _survey_for(survey, spec)
-    design, test = survey.design, seed is not None
+    survey, mechanism = _survey_for(survey, spec), mechanism_of(spec)
+    design, test = mechanism.prepared(survey.design), seed is not None
     built = (engine_of(spec, model_of(spec)) if isinstance(model, str) else model).of(design)
-    mechanism, (of_mechanism, of_synthesis) = mechanism_of(spec), _streams(seed)
+    of_mechanism, of_synthesis = _streams(seed, published=spec.privacy.strict)
     refuse_clusters(design, built)
     say = progress or (lambda stage: None)
     facts = facts_of(spec, design, mechanism, built, test=test)
+    run = _recorder(spec, design, survey_id, ledger, test=test)
     released = mechanism.run(
-        built, design, survey.confidential, of_mechanism, say, seeded=test
-    )
+        built, design, survey.confidential, of_mechanism, say, seeded=test,
+        keeper=None if test else run,
+    )  # fmt: skip
     facts, estimates = private_estimates(facts, built, released.draws, of_synthesis, say)
-    return PrivateTables.of(facts, release_tables(facts.spec, design, estimates))
+    made = release_tables(facts.spec, design, estimates)
+    if run is not None:
+        run.ledger.record([run.entry])  # before anybody sees the tables
+    return PrivateTables.of(facts, made, recorded=run is not None)
+
+
+def _recorder(
+    spec: "Spec",
+    design: "PublicDesign",
+    survey_id: str | None,
+    ledger: str | Path | None,
+    *,
+    test: bool,
+) -> Recorder | None:
+    """The run in the ledger of its survey; None without an id.
+
+    Raises ``RefusedError`` above the budget, ``InputError`` for a ledger or a budget of no survey.
+    """
+    if survey_id is None:
+        if ledger is not None or spec.privacy.budget is not None:
+            raise InputError(
+                "a ledger and a budget are of a survey: give its name as survey_id, the id in "
+                "[survey] of specification files."
+            )
+        return None
+    kept = ledger_of(spec, ledger, survey=survey_id)
+    run = Recorder(kept, entry_in_memory(spec, design, survey_id, test=test))
+    kept.require_room(run.entry)
+    return run
 
 
 def _names(given: str | Sequence[str]) -> list[str]:
@@ -207,11 +247,11 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
 
 
 def _streams(
-    seed: int | np.random.Generator | None,
+    seed: int | np.random.Generator | None, *, published: bool
 ) -> tuple[np.random.Generator, np.random.Generator]:
     """Generators of the mechanism and of what follows it: those of a release with this seed, or
     the one that is given."""
     if isinstance(seed, np.random.Generator):
         return seed, seed
-    streams = Streams(None if seed is None else int(seed))
+    streams = Streams(None if seed is None else int(seed), published=published)
     return streams.mechanism, streams.synthesis

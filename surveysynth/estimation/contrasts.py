@@ -138,7 +138,7 @@ class Pairs:
                 steps.append(ways)
         return _Chosen(
             np.stack(public), tuple(steps), rows.outcomes, self.fewer(rows.n_public),
-            rows.by_dataset,
+            rows.by_dataset, rows,
         )  # fmt: skip
 
 
@@ -151,6 +151,11 @@ class _Chosen:
     outcomes: Mapping[str, object]
     n_public: IntArray
     by_dataset: BoolArray
+    source: OutcomeRows
+
+    def shares(self, record: BoolArray) -> FloatArray:
+        """Of the row that holds a contrast."""
+        return self.source.shares(record)
 
 
 def contrasted(

@@ -47,6 +47,11 @@ class TableRows(Protocol):
         """The rows with the records of a dataset, of its outcomes (n, p)."""
         ...
 
+    def shares(self, record: BoolArray) -> FloatArray:
+        """Of the records that could be in each row by their public columns, the share (D,) of those
+        that ``record`` (n,) names; 0 of none."""
+        ...
+
 
 class OutcomeRows(Protocol):
     """What rows by outcomes have beside the rows of one dataset."""
@@ -74,6 +79,10 @@ class OutcomeRows(Protocol):
     @property
     def by_dataset(self) -> BoolArray:
         """Rows (D,) that an outcome leads to."""
+        ...
+
+    def shares(self, record: BoolArray) -> FloatArray:
+        """Of ``n_public`` the share (D,) of the records that ``record`` (n,) names."""
         ...
 
 
@@ -129,6 +138,12 @@ class Domains:
     def of(self, outcomes: FloatArray) -> "Domains":
         """These rows: public by variables put every dataset's records where they are."""
         return self
+
+    def shares(self, record: BoolArray) -> FloatArray:
+        """Of the records of each row, the share (D,) of those that ``record`` (n,) names."""
+        if self.rows is not None:
+            return self.rows.shares(record)
+        return _sizes(self.codes[:, record], self.n_rows) / np.maximum(self.n, 1)
 
     def choices(self, margin_set: int) -> tuple[IntArray, IntArray]:
         """Rows (n,) of the records where outcomes are summed over, and the steps (C,) from there
@@ -244,8 +259,15 @@ class RowsByOutcome:
     @cached_property
     def n_public(self) -> IntArray:
         """Records (D,) that could be in a row by their public columns."""
+        return self._numbers(np.ones(self.n_records, dtype=bool))
+
+    def shares(self, record: BoolArray) -> FloatArray:
+        """Of ``n_public`` the share (D,) of the records that ``record`` (n,) names."""
+        return self._numbers(record) / np.maximum(self.n_public, 1)
+
+    def _numbers(self, record: BoolArray) -> IntArray:
         n = np.zeros(len(self.table), dtype=np.int64)
-        for rows, steps in zip(self.public, self.steps, strict=True):
+        for rows, steps in zip(self.public[:, record], self.steps, strict=True):
             counts = np.bincount(rows, minlength=len(self.table))
             found = np.flatnonzero(counts)
             for step in steps:

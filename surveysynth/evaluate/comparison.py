@@ -240,7 +240,7 @@ class _Made:
                 self.left_out[GAUSSIAN] = str(error)
             else:
                 self._add(GAUSSIAN, tables)
-                self.strict_budget = strict.privacy.budget
+                self.strict_budget = strict.privacy.cost
 
     def add_synthesizer(self, synthesizer: Synthesizer) -> None:
         """A synthesizer, or why it is left out; the specification's own may not be."""
@@ -260,7 +260,7 @@ class _Made:
         self.runs[name] = run
         self._add(name, tables)
         if strict:
-            self.strict_budget = spec.privacy.budget
+            self.strict_budget = spec.privacy.cost
 
     def _add(self, method: str, tables: Mapping[Key, pd.DataFrame]) -> None:
         for key, table in tables.items():

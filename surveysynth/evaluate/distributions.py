@@ -12,7 +12,7 @@ import numpy as np
 from surveysynth._support.types import FloatArray
 from surveysynth.estimation.quantiles import weighted_quantiles
 from surveysynth.evaluate.parts import category_name
-from surveysynth.report.style import log_ticks, outcome_axis, spread
+from surveysynth.report.style import axis_of, log_ticks, outcome_axis, spread
 from surveysynth.survey.outcome import Outcome
 
 POINTS, _FINER = 400, 4
@@ -53,12 +53,13 @@ def outcome_row(
     if outcome.is_discrete:
         bars(figure.add_subplot(grid[row, 0]), outcome, curves, label, legend=False)
     panel = figure.add_subplot(grid[row, 1:] if outcome.is_discrete else grid[row, :])
-    transform = outcome.transform
+    transform = axis_of(outcome)
     regular = [_at_no_spike(outcome, curve) for curve in curves]
     ends = density_panel(panel, regular)
     if ends is not None:
         outcome_axis(panel.xaxis, transform, *ends)
-    scale = "" if transform.kind == "identity" else f"; axis as {transform.describe(outcome.name)}"
+    plain = outcome.transform.kind == "identity"
+    scale = "" if plain else f"; axis as {transform.describe(outcome.name)}"
     panel.set_xlabel(f"{label}{scale}")
     panel.set_title("Weighted density" + (" at no spike" if outcome.is_discrete else ""))
 
@@ -79,7 +80,7 @@ def _at_no_spike(outcome: Outcome, curve: Curve) -> Curve:
     """Transformed amounts at no spike; what rounding has put outside the transform's domain is
     left out."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        z = outcome.transform.forward(curve.values)
+        z = axis_of(outcome).forward(curve.values)
     used = outcome.regular(curve.values) & np.isfinite(z)
     return Curve(curve.label, curve.colour, z[used], curve.weights()[used], curve.strong)
 

@@ -13,6 +13,7 @@ from surveysynth.evaluate.distributions import Curve, outcome_row
 from surveysynth.release.facts import labels_of
 from surveysynth.report import style
 from surveysynth.report.style import (
+    axis_of,
     colour_of,
     label_of,
     log_ticks,
@@ -140,7 +141,7 @@ def outcome_against_weight(comparison: "Comparison", column: int) -> "Figure":
     low, high = style.spread(np.concatenate(ends))
     label = labels_of(comparison.spec).titled_with_unit(survey.design.outcome_names[column])
     for panel in panels[-1]:
-        outcome_axis(panel.xaxis, outcome.transform, low, high)
+        outcome_axis(panel.xaxis, axis_of(outcome), low, high)
         panel.set_xlabel(label)
     for panel in panels.ravel():
         panel.set_xlim(low, high)
@@ -193,7 +194,7 @@ def _on_axis(outcome: Outcome, values: FloatArray) -> FloatArray:
     """Transformed values (n,); not finite are those at spikes, and what rounding has put outside
     the transform's domain."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        transformed = outcome.transform.forward(values)
+        transformed = axis_of(outcome).forward(values)
     return np.where(outcome.regular(values), transformed, np.nan)
 
 

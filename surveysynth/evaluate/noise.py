@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from surveysynth._support.messages import listing
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.baselines.consistent import consistent_tables
 from surveysynth.baselines.laplace import NoisyTable, impossible_values, laplace_tables
@@ -141,7 +142,10 @@ class Noise:
 
 def declared_moments(settings: "NoisySettings", design: "PublicDesign") -> Declared:
     """What noisy totals are centred at and clipped to, from the centres and spreads of noisy
-    statistics."""
+    statistics. Raises ``InputError`` for an outcome with a split."""
+    split = [each.name for each in design.outcomes if each.split is not None]
+    if split:
+        raise InputError(f"noisy totals know no split; {listing(split)} has one.")
     clipping = settings.clipping(design)
     inverse: list[Callable[[FloatArray], FloatArray]] = [t.inverse for t in design.transforms]
     return Declared.of(clipping.centre, clipping.spread, inverse)

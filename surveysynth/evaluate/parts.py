@@ -46,7 +46,9 @@ def category_name(outcome: Outcome, category: int) -> str:
     """A category of the discrete part for readers."""
     if not outcome.is_amount:
         return outcome.levels[category]
-    return "at no spike" if category == 0 else f"at {outcome.spikes[category - 1]:g}"
+    if category in outcome.sides:
+        return outcome.side_name(category) or "at no spike"
+    return f"at {outcome.spikes[category - len(outcome.sides)]:g}"
 
 
 def parts_of(outcome: Outcome, values: FloatArray, weight: FloatArray) -> Iterator[Part]:

@@ -5,11 +5,12 @@ looked at the data, and epsilon does not cover that.
 
 What is judged is the model's conditional normality, in the population: a regression of transformed
 amounts on X, weighted by the survey weights, with one residual spread or one for each cell of the
-tables. Records at a spike are left out, and bounds are not looked at.
+tables. Records at a spike are left out, and bounds are not looked at. With a split each side has a
+regression of its own, of the distance from the split.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,8 +36,8 @@ POWERS = tuple(number / 10 for number in range(11))
 LEAST_IN_CELL = 50
 
 COLUMNS = (
-    "outcome", "transform", "declared", "log_lik", "skewness", "kurtosis", "median", "largest",
-    "median_by_cell", "largest_by_cell",
+    "outcome", "side", "transform", "declared", "log_lik", "skewness", "kurtosis", "median",
+    "largest", "median_by_cell", "largest_by_cell",
 )  # fmt: skip
 
 #: Nodes of the mean of an amount under a normal on the transformed scale.
@@ -82,7 +83,8 @@ class Fit(Unpickled):
 
 
 def power_fits(spec: "Spec", survey: "Survey") -> pd.DataFrame:
-    """One row a power and amount, and one for the declared transform where that is no such power.
+    """One row a power and amount (of a side of its split), and one for the declared transform where
+    that is no such power.
 
     log_lik: of a record, on average, with the Jacobian; skewness, kurtosis (excess) of residuals;
     median, largest: over the rows of the tables, |mean that the normal distribution implies -
@@ -95,28 +97,30 @@ def power_fits(spec: "Spec", survey: "Survey") -> pd.DataFrame:
     weight = sample_weight(survey)
     lines = []
     for column, outcome in enumerate(design.outcomes):
-        if not outcome.is_amount:
-            continue
-        values = survey.confidential.outcome[:, column]
-        present = np.where(outcome.regular(values), weight, 0.0)
-        if not present.any():
-            continue
-        amounts = Amounts(values, present, design.matrix.cell, design.matrix.x_cells, domains)
-        own = estimate_domains(
-            domains, sample_design, weight=present, outcome=values, statistic="mean",
-            linearisation="plain",
-        )  # fmt: skip
-        for transform in candidates(outcome.transform):
-            fit = fitted(amounts, transform)
-            apart = [
-                np.abs(distances(implied, own.estimate, np.sqrt(own.variance)))
-                for implied in implied_means(amounts, transform, fit)
-            ]
-            told = [f(each) for each in apart for f in (_median, _largest)]
-            lines.append(
-                (outcome.name, transform.describe(outcome.name), transform == outcome.transform,
-                 fit.log_lik, fit.skewness, fit.kurtosis, *told)
+        for side in outcome.sides:
+            original = survey.confidential.outcome[:, column]
+            present = np.where(outcome.category(original) == side, weight, 0.0)
+            if not present.any():
+                continue
+            values = outcome.distance(original, side)
+            amounts = Amounts(values, present, design.matrix.cell, design.matrix.x_cells, domains)
+            own = estimate_domains(
+                domains, sample_design, weight=present, outcome=values, statistic="mean",
+                linearisation="plain",
             )  # fmt: skip
+            for transform in candidates(outcome.transform):
+                fit = fitted(amounts, transform)
+                apart = [
+                    np.abs(distances(implied, own.estimate, np.sqrt(own.variance)))
+                    for implied in implied_means(amounts, transform, fit)
+                ]
+                told = [f(each) for each in apart for f in (_median, _largest)]
+                lines.append(
+                    (outcome.name, outcome.side_name(side),
+                     replace(outcome, transform=transform).formula(side),
+                     transform == outcome.transform, fit.log_lik, fit.skewness, fit.kurtosis,
+                     *told)
+                )  # fmt: skip
     return pd.DataFrame(lines, columns=list(COLUMNS))
 
 

@@ -28,7 +28,7 @@ def power_section(powers: "pd.DataFrame", labels: Labels) -> str:
     if powers.empty:
         return ""
     parts = [f"<h2>How a public power would fit</h2><p><strong>{escape(WARNING)}</strong></p>"]
-    for outcome, frame in powers.groupby("outcome", sort=False):
+    for (outcome, side), frame in powers.groupby(["outcome", "side"], sort=False):
         lines = []
         for row in frame.to_dict("records"):
             numbers = f"<td>{_LOG_LIK.show(row['log_lik'])}</td>" + "".join(
@@ -37,7 +37,8 @@ def power_section(powers: "pd.DataFrame", labels: Labels) -> str:
             strong = ' class="strong"' if row["declared"] else ""
             words = f"{row['transform']}{' (declared)' if row['declared'] else ''}"
             lines.append(f"<tr{strong}><th>{escape(words)}</th>{numbers}</tr>")
-        parts.append(scrolled(labels.titled_with_unit(str(outcome)), [_HEAD], lines, "side"))
+        title = labels.titled_with_unit(str(outcome)) + (f", {side}" if side else "")
+        parts.append(scrolled(title, [_HEAD], lines, "side"))
     notes = [
         "A regression of the transformed amounts on X, weighted by the survey weights; records at "
         "a spike are left out. Log-likelihood: of one record in the units of the outcome, on "

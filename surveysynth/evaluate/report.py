@@ -173,7 +173,7 @@ def _notes(comparison: Comparison) -> str:
     )
     notes = [
         "Nothing here is a release. The mechanism ran on the confidential data, but nothing of it "
-        "was published; the run stands in the ledger of this folder, not counted. Publishing any "
+        "was published; the run stands in the ledger of the survey, not counted. Publishing any "
         "number of this page would give up the protection.",
         "Sample: estimates of the confidential sample with Taylor-linearised standard errors.",
     ]

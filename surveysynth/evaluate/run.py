@@ -9,12 +9,8 @@ from surveysynth._support import progress as stages
 from surveysynth.baselines.sensitivity import Rule
 from surveysynth.errors import InputError
 from surveysynth.release.folder.bundle import plan_folder, publish_folder, staged_folder
-from surveysynth.release.folder.ledger import (
-    LEDGER_NAME,
-    LedgerSummary,
-    file_sha256,
-    summarise,
-)
+from surveysynth.release.folder.ledger import LEDGER_NAME
+from surveysynth.release.folder.ledger_totals import LedgerSummary, summarise
 
 if TYPE_CHECKING:
     from surveysynth.evaluate.comparison import Comparison
@@ -32,7 +28,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, repr=False)
 class ComparisonResult:
-    """Where the files are, what was compared, and what the folder's ledger adds up to."""
+    """Where the files are, what was compared, and what the ledger adds up to."""
 
     out: Path
     comparison: "Comparison"
@@ -43,6 +39,7 @@ def write_comparison(
     spec_path: str | Path,
     out: str | Path,
     *,
+    ledger: str | Path | None = None,
     overwrite: bool = False,
     seed: int | None = None,
     models: Sequence[str] = (),
@@ -53,7 +50,8 @@ def write_comparison(
     """Compare the confidential sample with noise and synthesis, and write tables and a report.
 
     The mechanism runs on the confidential data as for a release, but nothing is released: the
-    folder, of mode 0700, shows confidential estimates, and its ledger records the runs as such.
+    folder, of mode 0700, shows confidential estimates, and the ledger of the survey records the
+    runs as such, not counted.
 
     Parameters
     ----------
@@ -62,6 +60,8 @@ def write_comparison(
     out
         The folder to write; it must not exist, unless ``overwrite`` is set and a comparison wrote
         it.
+    ledger
+        A file to keep the ledger in; by default that of the survey's id in the user's state folder.
     seed
         Makes the run repeatable.
     models
@@ -78,8 +78,8 @@ def write_comparison(
     synthesizer could be compared. In either case, and on any other exception, nothing is written.
     """
     from surveysynth.evaluate.comparison import compare
-    from surveysynth.release.run import ledger_entry
-    from surveysynth.spec.build import method_name, read_survey
+    from surveysynth.release.recording import entry_of, ledger_of, of_units
+    from surveysynth.spec.build import read_survey
     from surveysynth.spec.spec import load_spec
 
     say = progress or (lambda stage: None)
@@ -87,6 +87,8 @@ def write_comparison(
         Path(out), overwrite=overwrite, own=_OWN, marker=COMPARISON_NAME, what="a comparison"
     )
     spec = load_spec(spec_path)
+    kept = ledger_of(spec, ledger)
+    kept.entries()  # a ledger that cannot be read is told before hours of work
     say(stages.READING)
     survey = read_survey(spec)
     comparison = compare(
@@ -98,15 +100,12 @@ def write_comparison(
         say(stages.REPORT)
         _write(comparison, folder, test=test)
         say(stages.WRITING)
-        entries = [
-            ledger_entry(
-                run.spec, survey.design, model=method_name(run.spec.synthesizer.model), test=test,
-                released=False,
-            )
+        runs = [
+            of_units(entry_of(run.spec, test=test, released=False), run.spec, survey.design)
             for run in comparison.runs.values()
-        ]  # fmt: skip
-        everything = publish_folder(folder, target, entries)
-    return ComparisonResult(target, comparison, summarise(everything, file_sha256(spec.data_path)))
+        ]
+        entries = publish_folder(folder, target, kept, runs)
+    return ComparisonResult(target, comparison, summarise(entries, kept.survey))
 
 
 def sensitivity_of(word: str) -> Rule:

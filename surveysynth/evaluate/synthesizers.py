@@ -53,9 +53,9 @@ def run_synthesizer(
 
     if spec.privacy.strict:  # as in a release, whose tables can be made again from its files
         survey = survey.in_order(public_order(survey.design))
-    design = survey.design
-    mechanism_rng, synthesis_rng, figure_rng = map(np.random.default_rng, stream.spawn(3))
     mechanism = build.mechanism_of(spec)
+    design = mechanism.prepared(survey.design)
+    mechanism_rng, synthesis_rng, figure_rng = map(np.random.default_rng, stream.spawn(3))
     model = build.engine_of(spec, build.model_of(spec)).of(design)
     refuse_clusters(design, model)
     require(model, design)

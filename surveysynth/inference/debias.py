@@ -28,6 +28,7 @@ from surveysynth.mechanisms.pseudo_posterior.settings import own_settings
 from surveysynth.models.base import Model
 from surveysynth.models.debiased import ShiftKind
 from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.randomness import starts
 from surveysynth.survey.survey import PublicDesign
 
 #: Simulated databases, at least; the same number from each released draw.
@@ -163,7 +164,7 @@ def debias_draws(
     --------
     >>> import numpy as np
     >>> import surveysynth as ss
-    >>> survey, model = ss.example_survey(n=200), ss.get_model("fbs")
+    >>> survey, model = ss.example_survey(n=400), ss.get_model("fbs")
     >>> settings = ss.MechanismSettings(epsilon=10.8, m=1)
     >>> rng = np.random.default_rng(1)
     >>> private, _ = ss.run_mechanism(model, survey.design, survey.confidential, settings, rng)
@@ -233,7 +234,7 @@ class _Work:
         self.databases = m * -(-databases // m)
         # Each database keeps its random numbers from round to round: the rounds differ by the
         # shift alone.
-        self.seeds = rng.integers(0, 2**63, size=self.databases)
+        self.starts = starts(rng, self.databases)
         coordinates = model.debiased(draws.theta, self.design)
         self.logs, self.kinds = coordinates.logs, coordinates.kinds
         self.limits = np.log([MAX_FACTOR[kind] for kind in self.kinds])
@@ -263,11 +264,9 @@ class _Work:
         """Databases as the sample would have been, the same number from each draw."""
         shifted = self.shifted()
         result = []
-        for index, seed in enumerate(self.seeds):
+        for index, start in enumerate(self.starts):
             theta = shifted.draw(index % self.draws.settings.m)
-            simulated = self.model.simulate(
-                theta, self.design, np.random.default_rng(seed), "sample"
-            )
+            simulated = self.model.simulate(theta, self.design, start.generator(), "sample")
             result.append(Database.simulated(self.model, self.design, simulated))
         return result
 

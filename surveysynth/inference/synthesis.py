@@ -106,7 +106,7 @@ def synthesise(
     --------
     >>> import numpy as np
     >>> import surveysynth as ss
-    >>> survey, model = ss.example_survey(n=200), ss.get_model("fbs")
+    >>> survey, model = ss.example_survey(n=400), ss.get_model("fbs")
     >>> settings = ss.MechanismSettings(epsilon=10.8, m=1)
     >>> rng = np.random.default_rng(1)
     >>> private, _ = ss.run_mechanism(model, survey.design, survey.confidential, settings, rng)
@@ -114,8 +114,8 @@ def synthesise(
     ...     model, survey.design, private, replicates_per_draw=2, rng=rng, scale_to=100_000
     ... ):
     ...     print(data.draw, data.replicate, data.outcome.shape, round(data.weight.sum()))
-    1 1 (200, 1) 100000
-    1 2 (200, 1) 100000
+    1 1 (400, 1) 100000
+    1 2 (400, 1) 100000
     """
     model = model.of(design)
     check_replicates(model, replicates_per_draw)

@@ -137,6 +137,11 @@ class Mechanism(Protocol):
     def note(self) -> str:
         """One sentence below every table."""
 
+    def prepared(self, design: PublicDesign) -> PublicDesign:
+        """The design that models are fitted to, by public columns alone: what follows takes it.
+
+        Raises ``RefusedError`` for one that it cannot protect."""
+
     def run(
         self,
         model: Model,

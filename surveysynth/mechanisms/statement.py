@@ -24,8 +24,8 @@ class Statement:
         """The whole statement as Markdown paragraphs, lists included."""
         return (
             *self.guarantee,
-            "Public by assumption:\n\n" + "\n".join(f"- {item}" for item in self.assumptions),
-            "What epsilon does not cover:\n\n" + "\n".join(f"- {i}" for i in self.not_covered),
+            "Public by assumption, or assumed of the computation:\n\n" + _items(self.assumptions),
+            "What epsilon does not cover:\n\n" + _items(self.not_covered),
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -35,6 +35,10 @@ class Statement:
             "assumptions": list(self.assumptions),
             "not_covered": list(self.not_covered),
         }
+
+
+def _items(texts: tuple[str, ...]) -> str:
+    return "\n".join(f"- {text}" for text in texts)
 
 
 def public_assumptions(design: PublicDesign) -> tuple[str, ...]:
@@ -55,13 +59,13 @@ def public_assumptions(design: PublicDesign) -> tuple[str, ...]:
         items.append(f"the population size, {design.population_size:,.10g}")
     amounts = [outcome for outcome in design.outcomes if outcome.is_amount]
     if amounts:
-        constants = ", ".join(each.transform.describe(each.name) for each in amounts)
+        constants = ", ".join(each.formulas for each in amounts)
         items.append(f"the transforms of the outcomes with their constants: {constants}")
     kinds = [f"{each.name} ({each.public_words})" for each in design.outcomes if each.public_words]
     if kinds:
         items.append(
-            "the kinds of outcomes with their levels, spikes and bounds, none of them read from "
-            f"the data: {'; '.join(kinds)}"
+            "the kinds of outcomes with their levels, spikes, splits and bounds, none of them read "
+            f"from the data: {'; '.join(kinds)}"
         )
     items.append(
         "the settings: model, formula, priors, epsilon and all others, chosen without a look at "

@@ -111,6 +111,9 @@ class Model(Protocol):
         """Compile its program, if it runs one and unless that is done; raises ``InputError`` where
         it cannot."""
 
+    def versions(self) -> dict[str, str]:
+        """Names and versions of what runs its program, if it has one; raises as ``prepare``."""
+
     def records(self, design: PublicDesign, confidential: Confidential) -> Any:
         """The confidential records on the model's scale."""
 
@@ -254,6 +257,10 @@ class ModelBase(ABC):
 
     def prepare(self) -> None:  # noqa: B027  # most models have nothing to compile
         """Nothing to do."""
+
+    def versions(self) -> dict[str, str]:
+        """No program."""
+        return {}
 
     def records(self, design: PublicDesign, confidential: Confidential) -> Any:
         """Those of z: the transformed outcomes and, if there is a weight, its logarithm.

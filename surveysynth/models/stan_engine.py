@@ -15,13 +15,14 @@ from surveysynth._support.types import DIVERGENT, Theta
 from surveysynth.errors import InputError
 from surveysynth.models.density_model import DensityModel
 from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.randomness import STAN_SEED_BITS
 from surveysynth.sampling.stan.backends import StanBackend, default_backend
 from surveysynth.sampling.stan.source import StanSource
 from surveysynth.survey.survey import PublicDesign
 
 #: The hierarchical priors of the package's models make NUTS diverge at Stan's own 0.8 (methods 4).
 ADAPT_DELTA = 0.99
-MAX_SEED = 2**31 - 1
+MAX_SEED = 2**STAN_SEED_BITS - 1
 
 
 def seed_from(rng: np.random.Generator) -> int:
@@ -96,6 +97,10 @@ class StanEngine:
     def prepare(self) -> None:
         """Compile the program, unless that is done; raises ``InputError`` where it cannot."""
         self.backend.prepare(self.source)
+
+    def versions(self) -> dict[str, str]:
+        """Of what runs the program."""
+        return self.backend.versions(self.source)
 
     def sample(self, stats: object, plan: SamplingPlan, rng: np.random.Generator) -> Theta:
         """NUTS draws for the statistics of one database: leading axes (1, chains, draws).

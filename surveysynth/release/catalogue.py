@@ -80,8 +80,9 @@ def update(root: Path | None = None, say: Say = print) -> None:
 def _rebuilt(entry: Path) -> Iterator[Path]:
     """The tables folder of an entry made anew, for as long as the context lasts."""
     with tempfile.TemporaryDirectory(prefix="surveysynth-catalogue-") as folder:
-        release(entry / SPEC_NAME, Path(folder) / "out", seed=SEED)
-        yield Path(folder) / "out" / RELEASE / TABLES_FOLDER
+        out, ledger = Path(folder) / "out", Path(folder) / "ledger.jsonl"
+        release(entry / SPEC_NAME, out, ledger=ledger, seed=SEED)
+        yield out / RELEASE / TABLES_FOLDER
 
 
 def _differences(expected: Path, made: Path) -> Iterator[str]:

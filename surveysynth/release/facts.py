@@ -1,10 +1,12 @@
 """What the files of a release say about it: public facts only, gathered once."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.mechanisms.pseudo_posterior.mechanism import UNPROTECTED
+from surveysynth.release.digits import Digits
 from surveysynth.release.documents.inference_words import inference_words
 from surveysynth.release.tables.labels import ColumnLabel, Labels
 from surveysynth.release.tables.rounding import (
@@ -35,7 +37,7 @@ class ReleaseFacts:
     """Public by construction: no field comes from confidential records.
 
     ``test`` says that the random numbers have a stated seed; ``df_design`` is the number of PSUs
-    less the number of strata.
+    less the number of strata; ``engine`` has the versions of what runs a Stan program.
     """
 
     spec: "Spec"
@@ -47,6 +49,7 @@ class ReleaseFacts:
     test: bool
     clusters: "Clusters | None" = None
     debias: "DebiasRecord | None" = None
+    engine: Mapping[str, str] = field(default_factory=dict)
 
     def with_inference(self, record: "DebiasRecord") -> "ReleaseFacts":
         """The same facts, once it is known how the synthetic data came from the draws."""
@@ -69,6 +72,11 @@ class ReleaseFacts:
     def microdata_format(self) -> MicrodataFormat:
         """The format of the survey file."""
         return "parquet" if self.spec.survey.data.lower().endswith(".parquet") else "csv"
+
+    @property
+    def digits(self) -> Digits:
+        """Of synthetic values, in the microdata and in whatever is computed from them."""
+        return Digits(self.design, self.spec.tables.microdata_digits)
 
     @property
     def published_replicates(self) -> int:

@@ -64,7 +64,7 @@ def write_documents(
 
 
 def write_published(
-    facts: ReleaseFacts, published: Mapping[str, Any], entropy: int, folder: Path
+    facts: ReleaseFacts, published: Mapping[str, Any], entropy: int | None, folder: Path
 ) -> None:
     """What a mechanism publishes beside its draws, with all that it takes to go on from there: the
     specification and the seed of whatever came after."""
@@ -79,8 +79,13 @@ def write_published(
 
 
 def public_specification(facts: ReleaseFacts) -> dict[str, Any]:
-    """The specification as it was written, JSON-ready; the data are named by their format alone."""
-    content = facts.spec.model_dump(mode="json", exclude={"path"}, exclude_unset=True)
+    """The specification as it was written, JSON-ready; the data are named by their format alone,
+    and what is for the ledger stays with it."""
+    content = facts.spec.model_dump(
+        mode="json",
+        exclude={"path": True, "survey": {"id"}, "privacy": {"budget"}},
+        exclude_unset=True,
+    )
     content["survey"]["data"] = f"survey.{facts.microdata_format}"
     content["synthesizer"]["predictors"] = facts.design.matrix.formula
     return content

@@ -13,6 +13,7 @@ from surveysynth.release.tables.labels import Labels, listed
 from surveysynth.release.tables.making import public_domains, rows_of
 from surveysynth.release.tables.table import SMALL_SAMPLE
 from surveysynth.report.formats import table_files
+from surveysynth.survey.pooling import ROUNDING
 
 if TYPE_CHECKING:
     from surveysynth.models.base import Model
@@ -51,6 +52,8 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
         f"Model: {spec.synthesizer.model}, predictors {design.matrix.formula}, "
         f"{design.matrix.n_columns} columns, {len(design.matrix.x_cells):,} distinct rows."
     )
+    if not spec.privacy.strict:
+        lines += _records_lines(spec, design)
     lines += [
         f"Outcome: {each.model_words} ({each.public_words or each.kind})."
         for each in design.outcomes
@@ -64,6 +67,23 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
         )
     elif privacy.weight_map == "linear":
         lines.append(f"Risk: {privacy.risk}; linear weights.")
+    return lines
+
+
+def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
+    """Records per coefficient, and what is pooled so that there are enough."""
+    from surveysynth.mechanisms.pseudo_posterior.statement import POOLED_MEANS, smallest_records
+    from surveysynth.spec.build import settings_of
+
+    least, smallest = settings_of(spec).least_records, smallest_records(design)
+    lines = [
+        f"Records per coefficient: {smallest:,.4g} for the row of X that has fewest; at least "
+        f"{least:g} are asked for (small_strata = {spec.privacy.small_strata!r})."
+    ]
+    if design.pooling is not None:
+        lines.append(f"Pooled for that: {design.pooling.words}. {POOLED_MEANS}")
+    elif smallest < least * (1.0 - ROUNDING):
+        lines.append("There are fewer: the release is outside of what its statement says.")
     return lines
 
 
@@ -129,7 +149,7 @@ def _published_lines(spec: "Spec", domains: Domains, rows: int) -> list[str]:
     datasets = privacy.m * privacy.replicates_per_draw
     if privacy.strict:
         return [
-            f"A release publishes, with {budget_words(privacy.budget)}:",
+            f"A release publishes, with {budget_words(privacy.cost)}:",
             f"  {', '.join(names)} ({rows:,} rows each)",
             f"  microdata/: {privacy.m} synthetic files of {int(domains.n[0]):,} records, one "
             f"of each draw; the tables rest on {datasets}, {privacy.replicates_per_draw} of each",

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+_RECORDED = "What they cost is in the ledger of the survey."
+_NOT_RECORDED = (
+    "What they cost is in no ledger (survey_id was not given), and adds up all the same."
+)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class PrivateTables:
     """Tables with standard errors, intervals and a stated guarantee; made by ``tables``.
@@ -39,6 +45,8 @@ class PrivateTables:
         Why they must not be published; none for private tables.
     n
         Number of records of the survey.
+    recorded
+        Whether a ledger has the run.
 
     Examples
     --------
@@ -56,10 +64,15 @@ class PrivateTables:
     guarantee: Statement
     warnings: tuple[str, ...]
     n: int
+    recorded: bool = False
 
     @classmethod
     def of(
-        cls, facts: ReleaseFacts, tables: Mapping[str, Sequence[ReleaseTable]]
+        cls,
+        facts: ReleaseFacts,
+        tables: Mapping[str, Sequence[ReleaseTable]],
+        *,
+        recorded: bool = False,
     ) -> "PrivateTables":
         """The tables of a release with these facts."""
         presentation = presentation_of(facts)
@@ -72,6 +85,7 @@ class PrivateTables:
             facts.statement,
             facts.warnings,
             facts.design.n,
+            recorded,
         )
 
     def __repr__(self) -> str:
@@ -84,6 +98,7 @@ class PrivateTables:
             f"Tables of {self.n:,} records: {listed(self.statistics)}{of_what}{by}, "
             f"{len(several[0].frame) // max(len(several[0].categories), 1):,} rows each",
             self.presentation.privacy_note,
+            *([_RECORDED if self.recorded else _NOT_RECORDED] if self.private else []),
         ]
         return "\n".join(lines)
 

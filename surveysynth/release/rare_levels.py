@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from surveysynth.release.tables.labels import ColumnLabel, Labels
-from surveysynth.survey.checks import MAX_LEVELS
+from surveysynth.survey.checks import LEAST_RECORDS, MAX_LEVELS
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import PublicDesign
 
-#: A level of fewer records than this is warned of.
-LEAST_RECORDS = 3
 #: In the place of such a level where cells are listed.
 NOT_SHOWN = "(rare level, not shown)"
 

@@ -80,7 +80,7 @@ def rebuild(
     design = _design_of(spec, source, int(content["records_dropped"]))
     statistics = statistics_of(content["statistics"])
     model, mechanism = model_of(spec).of(design), mechanism_of(spec)
-    streams = Streams(int(content["seed"]))
+    streams = Streams(int(content["seed"]), published=True)
     say(stages.POSTERIOR)
     draws, _ = posterior_draws(
         model, design, statistics, noisy_settings_of(spec), streams.mechanism

@@ -1,7 +1,8 @@
 """From a specification file to a release folder: the one path that writes published files."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,12 +21,13 @@ from surveysynth.release.folder.bundle import (
     publish,
     staged,
 )
-from surveysynth.release.folder.drawn import DrawnNoise, purpose_of
-from surveysynth.release.folder.ledger import LedgerEntry, LedgerSummary, file_sha256, summarise
+from surveysynth.release.folder.ledger_totals import LedgerSummary, summarise
 from surveysynth.release.folder.microdata import public_order
 from surveysynth.release.rare_levels import rare_level_warnings, rare_levels
+from surveysynth.release.recording import hints_of, of_units, run_to_record
 from surveysynth.release.tables.making import estimates_for, release_tables
 from surveysynth.release.tables.table import ReleaseTable
+from surveysynth.sampling.randomness import secret_generator
 from surveysynth.survey.outcome import needs_general_form
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from surveysynth.mechanisms.base import Mechanism, PrivateDraws, Released
     from surveysynth.models.base import Model
     from surveysynth.release.facts import ReleaseFacts
+    from surveysynth.release.folder.drawn import DrawnNoise
     from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import PublicDesign, Survey
 
@@ -85,6 +88,7 @@ class Beside(Protocol):
 class ReleaseResult:
     """Where the files are, the tables in them, and what the ledger adds up to (confidential).
 
+    ``ledger_path``: the file of the ledger; ``ledger_hints``: what its sums may not know of.
     ``adequacy``: what a look beside the sample found, None where nobody looked; what only
     whoever ran it may read: ``confidential_warning``, empty where there is none.
     """
@@ -94,6 +98,8 @@ class ReleaseResult:
     tables: Mapping[str, Sequence[ReleaseTable]]
     warnings: tuple[str, ...]
     ledger: LedgerSummary
+    ledger_path: Path
+    ledger_hints: tuple[str, ...] = ()
     adequacy: Adequacy | None = field(default=None, repr=False)
     confidential_warning: str = field(default="", repr=False)
 
@@ -103,6 +109,7 @@ def release(
     out: str | Path,
     *,
     confidential: str | Path | None = None,
+    ledger: str | Path | None = None,
     overwrite: bool = False,
     seed: int | None = None,
     progress: Progress | None = None,
@@ -117,8 +124,10 @@ def release(
     out
         The folder to write; it must not exist, unless ``overwrite`` is set.
     confidential
-        Where realised bounds, risk weights and the ledger go: ``out``/confidential by default.
-        One folder for all runs on the same data keeps their epsilons in one ledger.
+        Where realised bounds, risk weights and a copy of the ledger go: ``out``/confidential by
+        default.
+    ledger
+        A file to keep the ledger in; by default that of the survey's id in the user's state folder.
     overwrite
         Replaces ``out`` if a release wrote it.
     seed
@@ -139,15 +148,15 @@ def release(
     InputError
         For unusable input and existing targets.
     RefusedError
-        When a release would not hold what it states. Nothing is written then, nor on any other
-        exception, but for one thing: from the moment that noisy statistics have drawn their noise
-        the confidential folder has the run in its ledger and the noisy numbers, from which the
-        same specification and data go on at no further cost.
+        When a release would not hold what it states, or would take the ledger above the budget.
+        Nothing is written then, nor on any other exception, but for one thing: from the moment that
+        noisy statistics have drawn their noise the run stands in the ledger, and the confidential
+        folder has the noisy numbers, from which the same specification and data go on at no further
+        cost.
     """
     from surveysynth.spec.build import (
         engine_of,
         mechanism_of,
-        method_name,
         model_of,
         read_survey,
     )
@@ -157,57 +166,57 @@ def release(
     plan = plan_bundle(
         Path(out), None if confidential is None else Path(confidential), overwrite=overwrite
     )
-    streams = Streams(seed)
     spec = load_spec(spec_path)
+    streams, test = Streams(seed, published=spec.privacy.strict), seed is not None
     chosen, mechanism = engine_of(spec, model_of(spec)), mechanism_of(spec)
     one_form = not (needs_general_form(spec.declared) or spec.synthesizer.grouping)
     if chosen.compiled and one_form:
         _compile(chosen, say)  # what cannot run is told before anything is read
+    drawn = run_to_record(spec, plan, ledger, test=test)
+    drawn.require_room()  # before the confidential values are looked at
     say(stages.READING)
     survey = read_survey(spec)
-    if spec.privacy.strict:
-        # What follows the noise can be made again from published files, which are in this order.
-        survey = survey.in_order(public_order(survey.design))
+    survey = replace(survey, design=mechanism.prepared(survey.design))
+    survey = _in_published_order(survey, spec)
     model = chosen.of(survey.design)
     refuse_clusters(survey.design, model)
     if model.compiled and not one_form:
         _compile(model, say)
-    facts = facts_of(spec, survey.design, mechanism, model, test=seed is not None)
-    method = method_name(spec.synthesizer.model)
-    entry = ledger_entry(spec, survey.design, model=method, test=facts.test)
-    drawn = DrawnNoise(plan, entry, purpose_of(spec, entry))
-    try:
+    facts = facts_of(spec, survey.design, mechanism, model, test=test)
+    drawn.entry = of_units(drawn.entry, spec, survey.design)
+    with _told_of(drawn):
         released = mechanism.run(
             model, survey.design, survey.confidential, streams.mechanism, say,
-            seeded=facts.test, keeper=None if facts.test else drawn,
+            seeded=test, keeper=None if test else drawn,
         )  # fmt: skip
         with staged(plan) as staging:
             facts, tables = _write(facts, model, released, staging, streams, say, beside)
             adequacy = _adequacy(beside, facts, survey, tables, released, staging, plan)
             say(stages.WRITING)
-            entries = publish(plan, staging, drawn.entry)
+            entries = publish(plan, staging, drawn.ledger, drawn.entry)
+    rare = rare_level_warnings(rare_levels(facts.spec, facts.design))
+    return ReleaseResult(
+        plan.out, plan.confidential, tables, (*facts.warnings, *rare),
+        summarise(entries, drawn.ledger.survey), drawn.ledger.path,
+        hints_of(drawn.ledger, drawn.entry, named=ledger is not None), adequacy,
+        survey.population_warning(),
+    )  # fmt: skip
+
+
+def _in_published_order(survey: "Survey", spec: "Spec") -> "Survey":
+    """What follows the noise can be made again from published files, which are in this order."""
+    return survey.in_order(public_order(survey.design)) if spec.privacy.strict else survey
+
+
+@contextmanager
+def _told_of(drawn: "DrawnNoise") -> Iterator[None]:
+    """Errors say what becomes of noise that is drawn."""
+    try:
+        yield
     except SurveySynthError as error:
         if drawn.used:
             raise type(error)(f"{error} {drawn.advice}") from None
         raise
-    summary = summarise(entries, entry.data_sha256)
-    return _result(plan, facts, survey, tables, summary, adequacy)
-
-
-def _result(
-    plan: BundlePlan,
-    facts: "ReleaseFacts",
-    survey: "Survey",
-    tables: Mapping[str, Sequence[ReleaseTable]],
-    summary: LedgerSummary,
-    adequacy: Adequacy | None,
-) -> ReleaseResult:
-    """With what has to be looked at before anything is published."""
-    rare = rare_level_warnings(rare_levels(facts.spec, facts.design))
-    return ReleaseResult(
-        plan.out, plan.confidential, tables, (*facts.warnings, *rare), summary, adequacy,
-        survey.population_warning(),
-    )  # fmt: skip
 
 
 def _compile(model: "Model", say: Progress) -> None:
@@ -293,12 +302,14 @@ def synthetic_estimates(
     folder: Path | None,
     see: "Callable[[SyntheticDataset], None] | None" = None,
 ) -> Estimates:
-    """What all synthetic datasets say of the tables; those that are published are written to
-    ``microdata`` in the folder of the release, if one is given. ``see``: called with each."""
+    """What all synthetic datasets, rounded as they are published, say of the tables; those that are
+    published are written to ``microdata`` in the folder of the release, if one is given. ``see``:
+    called with each."""
     from surveysynth.inference.published import datasets_of
     from surveysynth.release.folder.microdata import MicrodataWriter
 
     spec, design, mechanism = facts.spec, facts.design, facts.mechanism
+    digits = facts.digits
     estimates = estimates_for(spec, design, mechanism)
     writer = None
     if folder is not None:
@@ -308,11 +319,12 @@ def synthetic_estimates(
         inference=spec.synthesizer.inference if mechanism.down_weights else "paper",
         replicates_per_draw=spec.privacy.replicates_per_draw,
     ):  # fmt: skip
-        estimates.add(dataset)
+        published = digits.rounded(dataset)
+        estimates.add(published)
         if see is not None:
-            see(dataset)
+            see(published)
         if writer is not None and dataset.replicate <= facts.published_replicates:
-            writer.write(dataset)
+            writer.write(published)
     return estimates
 
 
@@ -337,44 +349,26 @@ def facts_of(
         df_design=float(SampleDesign.from_public(design).degrees_of_freedom),
         test=test,
         clusters=clusters_of(design, model),
-    )
-
-
-def ledger_entry(
-    spec: "Spec", design: "PublicDesign", *, model: str, test: bool, released: bool = True
-) -> LedgerEntry:
-    """The record of one run of the mechanism; ``released`` is false for comparisons."""
-    from surveysynth.release.documents.privacy_file import library_versions
-    from surveysynth.spec.build import mechanism_of, noisy_settings_of
-
-    settings, privacy = mechanism_of(spec).settings, spec.privacy
-    return LedgerEntry(
-        spec=spec.path.name,
-        spec_sha256=file_sha256(spec.path),
-        data_sha256=file_sha256(spec.data_path),
-        model=model,
-        epsilon=settings.epsilon if settings.private else None,
-        m=settings.m,
-        test=test,
-        version=library_versions()["surveysynth"],
-        released=released,
-        rho=privacy.budget.rho if privacy.strict else None,
-        delta=privacy.delta if privacy.strict else None,
-        protect=privacy.protect,
-        unit_size=noisy_settings_of(spec).unit_size(design) if privacy.strict else 1,
+        engine=model.versions(),
     )
 
 
 class Streams:
-    """Independent generators for the mechanism and the synthesis, and the number they come from:
-    the seed, or what the operating system gave instead. Raises ``InputError`` below zero."""
+    """Independent generators for the mechanism and the synthesis.
 
-    def __init__(self, seed: int | None) -> None:
+    Without a seed their numbers cannot be foreseen. What follows the noise of noisy statistics is
+    ``published`` instead: it may be made again from ``entropy``, a number of the operating system.
+    ``entropy`` is None where there is no such number. Raises ``InputError`` for a seed below zero.
+    """
+
+    def __init__(self, seed: int | None, *, published: bool) -> None:
         if seed is not None and seed < 0:
             raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")
+        self.entropy: int | None = None
+        if seed is None and not published:
+            self.mechanism, self.synthesis = secret_generator(), secret_generator()
+            return
         root = np.random.SeedSequence(seed)
-        mechanism, synthesis = root.spawn(2)
         assert isinstance(root.entropy, int)  # one number, by the way it is made
         self.entropy = root.entropy
-        self.mechanism = np.random.default_rng(mechanism)
-        self.synthesis = np.random.default_rng(synthesis)
+        self.mechanism, self.synthesis = map(np.random.default_rng, root.spawn(2))

@@ -2,11 +2,13 @@
 
 import io
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray
+from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
 
 if TYPE_CHECKING:
@@ -94,19 +96,48 @@ def new_figure(
     return figure
 
 
-def outcome_axis(axis: Any, transform: Transform, low: float, high: float) -> None:
+@dataclass(frozen=True)
+class Mirrored:
+    """Both sides of a split on one axis, each as its transform has it, the split at zero; where the
+    transform has no value there, as asinh."""
+
+    transform: Transform
+    split: float
+
+    def forward(self, values: FloatArray) -> FloatArray:
+        """Places (n,) of values (n,) in original units."""
+        transform, zero = self.transform, np.zeros(1)
+        if transform.violations(zero):
+            transform = Transform("asinh")
+        distance = np.abs(values - self.split)
+        placed = transform.forward(distance) - transform.forward(zero)
+        return np.asarray(np.sign(values - self.split) * placed, dtype=np.float64)
+
+    def describe(self, name: str) -> str:
+        """In words, for the axis."""
+        return f"{self.transform.describe(name)}, mirrored at {self.split:.10g}"
+
+
+def axis_of(outcome: Outcome) -> Transform | Mirrored:
+    """The scale of an axis that shows amounts."""
+    if outcome.split is None:
+        return outcome.transform
+    return Mirrored(outcome.transform, outcome.split)
+
+
+def outcome_axis(axis: Any, transform: Transform | Mirrored, low: float, high: float) -> None:
     """Label an axis that shows transformed values with round numbers in the outcome's units."""
     ticks = outcome_ticks(transform, low, high)
     positions = transform.forward(np.asarray(ticks, dtype=np.float64))
     axis.set_ticks(positions, [short_number(each) for each in ticks])
 
 
-def outcome_ticks(transform: Transform, low: float, high: float) -> list[float]:
+def outcome_ticks(transform: Transform | Mirrored, low: float, high: float) -> list[float]:
     """Round numbers in the outcome's units, spread over an axis of transformed values low..high."""
     sizes = [m * 10.0**k for m in (1, 5, 2) for k in range(12, -7, -1)]
     # Zero and the rounder numbers have the choice, then whatever fits between.
     values = np.array([0.0, *(sign * size for size in sizes for sign in (1.0, -1.0))])
-    if transform.kind == "log":
+    if isinstance(transform, Transform) and transform.kind == "log":
         values = values[values + transform.shift > 0]
     position = transform.forward(values)
     inside = (position >= low) & (position <= high)

@@ -221,16 +221,22 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
         NoisySettings,
     )
     from surveysynth.spec.outcomes import WEIGHT
+    from surveysynth.survey.outcome import ABOVE, BELOW
 
     synthesizer, privacy = spec.synthesizer, spec.privacy
-    declared = {
-        name: Declared(section.centre, section.spread)
-        for name, section in spec.outcomes.items()
-    }
+
+    def declared(side: int) -> dict[str, Declared]:
+        return {
+            name: Declared(*section.of_side(side)) for name, section in spec.outcomes.items()
+        }
+
+    above, below = declared(ABOVE), declared(BELOW)
+    split = [each.name for each in spec.declared if each.split is not None]
     given = {
-        "budget": privacy.budget,
-        "declared": {name: declared[name] for name in synthesizer.outcome if name in declared},
-        "weight": declared.get(WEIGHT, Declared()),
+        "budget": privacy.cost,
+        "declared": {name: above[name] for name in synthesizer.outcome if name in above},
+        "declared_below": {name: below[name] for name in split},
+        "weight": above.get(WEIGHT, Declared()),
         "m": privacy.m,
         "radius": (privacy.radius or 0.0) if privacy.strict else 0.0,
         "protect": privacy.protect,
@@ -241,9 +247,11 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
 
 
 def spreads_of(spec: "Spec") -> dict[str, float]:
-    """Declared SDs of outcomes on the scales of their transforms, where there are any."""
-    given = {name: spec.outcomes.get(name) for name in spec.synthesizer.outcome}
-    return {n: s.spread for n, s in given.items() if s is not None and s.spread is not None}
+    """Declared SDs of outcomes on the scales of their transforms, where there are any; with a split
+    that of the amounts above it."""
+    sections = [(name, spec.outcomes.get(name)) for name in spec.synthesizer.outcome]
+    given = {name: each.of_side(0)[1] for name, each in sections if each is not None}
+    return {name: spread for name, spread in given.items() if spread is not None}
 
 
 def settings_of(spec: "Spec") -> "MechanismSettings":
@@ -264,6 +272,7 @@ def settings_of(spec: "Spec") -> "MechanismSettings":
         radius=privacy.radius or DEFAULT_RADIUS,
         pattern=privacy.pattern,
         truncate=privacy.truncate,
+        small_strata=privacy.small_strata,
         origin=privacy.origin or ("density" if of_papers else None),
         plan=SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws),
     )

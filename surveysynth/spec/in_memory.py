@@ -80,8 +80,8 @@ def _section(outcome: Outcome) -> dict[str, Any]:
             "power": float(transform.power),
             "spikes": list(outcome.spikes),
         }
-    ends = {"lower": outcome.lower, "upper": outcome.upper}
-    return {**keys, **{key: float(end) for key, end in ends.items() if end is not None}}
+    points = {"lower": outcome.lower, "upper": outcome.upper, "split": outcome.split}
+    return {**keys, **{key: float(point) for key, point in points.items() if point is not None}}
 
 
 def _survey(design: "PublicDesign") -> dict[str, Any]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def epsilon_of_spec(spec: "Spec") -> float:
     """The number epsilon of a specification, in the currency of its mechanism."""
-    return spec.privacy.budget.epsilon if spec.privacy.strict else spec.privacy.epsilon
+    return spec.privacy.cost.epsilon if spec.privacy.strict else spec.privacy.epsilon
 
 
 def with_noisy_statistics(spec: "Spec") -> "Spec":

@@ -1,10 +1,11 @@
 """``[outcomes.<name>]``: what is publicly known of an outcome, and of the weight."""
 
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, PlainValidator
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
@@ -20,6 +21,7 @@ from surveysynth.spec.sections import (
     SynthesizerSection,
     TablesSection,
 )
+from surveysynth.spec.wording import shown
 from surveysynth.survey.outcome import Outcome, OutcomeKind, needs_general_form
 from surveysynth.survey.transforms import Transform, TransformKind
 
@@ -48,11 +50,42 @@ def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _by_side(*, positive: bool) -> PlainValidator:
+    """A number, or two of an outcome with a split: above it and below."""
+
+    def read(value: Any) -> float | tuple[float, float] | None:
+        several = isinstance(value, list | tuple)
+        for each in value if several else (value,):
+            if isinstance(each, bool) or not isinstance(each, int | float):
+                words = "a number"
+            elif not abs(each) <= sys.float_info.max:
+                words = "a finite number"
+            elif positive and each <= 0:
+                words = "a number greater than 0"
+            else:
+                continue
+            raise ValueError(f"expected {words}, got {shown(each)}.")
+        if not several:
+            return float(value)
+        if len(value) != 2:
+            raise ValueError(
+                f"expected a number, or two, above a split and below it, got {len(value)}."
+            )
+        return float(value[0]), float(value[1])
+
+    return PlainValidator(read)
+
+
+BySide: TypeAlias = float | tuple[float, float] | None
+"""One number, or one above a split and one below it."""
+
+
 class OutcomeSection(Section):
-    """``[outcomes.<name>]``: kind, transform, spikes, bounds and levels, from public sources.
+    """``[outcomes.<name>]``: kind, transform, spikes, split, bounds and levels, all public.
 
     What does not belong together is told by ``Outcome``. centre: a typical value in the outcome's
-    own units; spread: a typical SD on the scale of its transform. In ``[outcomes.weight]`` both are
+    own units; spread: a typical SD on the scale of its transform; with a split centre is a typical
+    value above it and one below, spread one number or two. In ``[outcomes.weight]`` both are
     of the log weight. Only noisy statistics use them; they cost accuracy where they are wrong,
     never privacy.
     """
@@ -65,9 +98,17 @@ class OutcomeSection(Section):
     spikes: Annotated[tuple[float, ...], BeforeValidator(_as_tuple)] = ()
     lower: float | None = None
     upper: float | None = None
+    split: float | None = None
     levels: Annotated[tuple[Name, ...], BeforeValidator(_as_texts)] = ()
-    centre: float | None = None
-    spread: Annotated[float, Field(gt=0)] | None = None
+    centre: Annotated[BySide, _by_side(positive=False)] = None
+    spread: Annotated[BySide, _by_side(positive=True)] = None
+
+    def of_side(self, side: int) -> tuple[float | None, float | None]:
+        """Centre and spread of a side of the split, or of the amounts where there is none."""
+        centre, spread = (
+            each[side] if isinstance(each, tuple) else each for each in (self.centre, self.spread)
+        )
+        return centre, spread
 
 
 Outcomes = Mapping[str, OutcomeSection]
@@ -96,6 +137,7 @@ def declared_outcome(
         section.lower,
         section.upper,
         section.levels,
+        section.split,
     )
 
 
@@ -152,13 +194,7 @@ def outcome_problems(
     if problems:
         return problems
     for outcome in declared:
-        centre = sections[outcome.name].centre if outcome.name in sections else None
-        if centre is not None and outcome.transform.violations(np.array([centre])):
-            problems.append(
-                f"outcomes.{outcome.name}.centre: expected a typical value in the outcome's own "
-                f"units, which {outcome.transform.describe(outcome.name)} is defined at, got "
-                f"{centre!r}."
-            )
+        problems += _moment_problems(outcome, sections.get(outcome.name, OutcomeSection()))
     problems += count_problems(synthesizer, sections)
     if known_model:
         problems += kind_problems(synthesizer, declared)
@@ -169,6 +205,32 @@ def outcome_problems(
             "effects of primary sampling units. Declare survey.design_effect, the public factor by "
             "which they raise variances, or leave psu out where the sample is one-stage."
         )
+    return problems
+
+
+def _moment_problems(outcome: Outcome, section: OutcomeSection) -> list[str]:
+    """Centres and spreads that are not of the outcome's sides, or where no value can be."""
+    where = f"outcomes.{outcome.name}"
+    if outcome.split is None:
+        pairs = [key for key in _OF_MOMENTS if isinstance(getattr(section, key), tuple)]
+        if pairs:
+            return [f"{where}.{pairs[0]}: expected one number; two are of an outcome with a split."]
+    elif section.centre is not None and not (
+        isinstance(section.centre, tuple)
+        and section.centre[1] < outcome.split < section.centre[0]
+    ):
+        return [
+            f"{where}.centre: expected two typical values, one above the split at "
+            f"{outcome.split:.15g} and one below it, in this order, got {section.centre!r}."
+        ]
+    problems = []
+    for side in outcome.sides:
+        centre, _ = section.of_side(side)
+        if centre is not None and outcome.violations(np.array([centre]), side):
+            problems.append(
+                f"{where}.centre: expected a typical value in the outcome's own units, which "
+                f"{outcome.formula(side)} is defined at, got {centre!r}."
+            )
     return problems
 
 
@@ -191,6 +253,10 @@ def _section_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> li
             problems.append(
                 f"outcomes.{WEIGHT}{key}: this section is of the sampling weight and takes centre "
                 "and spread of its logarithm; an outcome of that name has to be renamed."
+            )
+        elif isinstance(weight.centre, tuple) or isinstance(weight.spread, tuple):
+            problems.append(
+                f"outcomes.{WEIGHT}: expected one centre and one spread of the log weight."
             )
         elif weight.centre is not None and abs(weight.centre) > LARGE_LOG:
             problems.append(
@@ -337,8 +403,9 @@ def strict_problems(
                 f"outcomes.{name}: {' and '.join(missing)} missing; mechanism = "
                 "'noisy_statistics' needs both from public sources: last year's publication, a "
                 "frame, an administrative register. centre is a typical value in the outcome's own "
-                "units, spread a typical standard deviation on the scale of its transform. Neither "
-                "may be taken from these data; far-off ones cost accuracy, never privacy."
+                "units (with a split one above it and one below), spread a typical standard "
+                "deviation on the scale of its transform. Neither may be taken from these data; "
+                "far-off ones cost accuracy, never privacy."
             )
     of_weight = outcomes.get(WEIGHT, OutcomeSection())
     modelled = not (whole or survey.public_weights)

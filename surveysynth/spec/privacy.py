@@ -37,6 +37,9 @@ class PrivacySection(Section):
     radius: of the balls of count-based risks, relative, or of the ball that records are clipped to
     by noisy statistics, in spreads; None where it is not given. replicates_per_draw: of noisy
     statistics, where it is not given, that of a survey of few records (``for_records``).
+
+    budget: what the ledger of the survey may add up to with this release: an epsilon, of noisy
+    statistics at ``delta``, or a rho where ``rho`` is given.
     """
 
     mechanism: Literal["pseudo_posterior", "noisy_statistics"] = "pseudo_posterior"
@@ -51,15 +54,18 @@ class PrivacySection(Section):
     pattern: Names = ()
     truncate: Annotated[float, Field(gt=0, le=1)] = 1.0
     origin: Literal["density", "peak"] | None = None
+    small_strata: Literal["pool", "refuse", "allow"] = "pool"
     replicates_per_draw: Annotated[int, Field(ge=1, le=1000)] = 4
     delta: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_DELTA
     rho: Annotated[float, Field(gt=0)] | None = None
     protect: Name = RECORD
     count_share: Annotated[float, Field(gt=0)] = 1.0
+    budget: Annotated[float, Field(gt=0)] | None = None
 
     _linear_keys: ClassVar[tuple[str, ...]] = ("scale", "shift", "reweight")
     _pseudo_posterior_keys: ClassVar[tuple[str, ...]] = (
-        "risk", "weights", *_linear_keys, "pattern", "truncate", "origin"
+        "risk", "weights", *_linear_keys, "pattern", "truncate", "origin",
+        "small_strata",
     )  # fmt: skip
     _noisy_keys: ClassVar[tuple[str, ...]] = ("delta", "rho", "count_share")
 
@@ -84,6 +90,11 @@ class PrivacySection(Section):
             self._check_strict()
         else:
             self._check_pseudo_posterior()
+        if self.budget is not None and self.risk == "none":
+            raise ValueError(
+                "budget: risk = 'none' protects nothing and has no epsilon to count; leave one of "
+                "them out."
+            )
         return self
 
     def for_records(self, n: int) -> "PrivacySection":
@@ -166,7 +177,7 @@ class PrivacySection(Section):
         return self.mechanism == NOISY_STATISTICS
 
     @property
-    def budget(self) -> Budget:
+    def cost(self) -> Budget:
         """What a release by noisy statistics may cost: rho as given, or that of epsilon."""
         if self.rho is not None:
             return Budget.of_rho(self.rho, self.delta)

@@ -30,6 +30,7 @@ from surveysynth.report.formats import format_names
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.flags import FlagChoice, check_flags
 from surveysynth.survey.checks import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT
+from surveysynth.survey.files import SUFFIXES
 from surveysynth.survey.public_weight import weight_problems
 from surveysynth.survey.transforms import TransformKind
 
@@ -109,6 +110,15 @@ def _model(value: str) -> str:
     return value
 
 
+def _id(value: str) -> str:
+    if not value.strip() or value != value.strip() or not value.isprintable() or len(value) > 200:
+        raise ValueError(
+            "expected a name of 1 to 200 printable characters without blanks around it, such as "
+            f"'sdr-2026', got {value!r}."
+        )
+    return value
+
+
 Name = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[Name, ...], BeforeValidator(_as_tuple), AfterValidator(_distinct)]
 OneOrMoreNames = Annotated[
@@ -132,9 +142,13 @@ class Section(BaseModel):
 
 
 class SurveySection(Section):
-    """``[survey]``: the data file and the sampling design; all of it is public."""
+    """``[survey]``: the data file and the sampling design; all of it is public.
+
+    id: what the survey is called in the ledger, whatever its file is called.
+    """
 
     data: Name
+    id: Annotated[str, AfterValidator(_id)] | None = None
     weight: Name | None = None
     strata: Name | None = None
     psu: Name | None = None
@@ -150,8 +164,11 @@ class SurveySection(Section):
     @field_validator("data")
     @classmethod
     def _known_suffix(cls, value: str) -> str:
-        if not value.lower().endswith((".csv", ".parquet")):
-            raise ValueError(f"expected a file ending in .csv or .parquet, got {value!r}.")
+        if not value.lower().endswith(SUFFIXES):
+            raise ValueError(
+                f"expected a file ending in .csv or .parquet, got {value!r}; export the data as "
+                "one of them."
+            )
         return value
 
     @model_validator(mode="after")
@@ -311,7 +328,11 @@ class SynthesizerSection(_WithOptions):
 
 
 class TablesSection(Section):
-    """``[tables]``: which tables are made and how they are written."""
+    """``[tables]``: which tables are made and how they are written.
+
+    microdata_digits: significant digits of synthetic amounts and weights, which tables are made
+    from.
+    """
 
     by: Names = ()
     statistics: Annotated[
@@ -329,6 +350,7 @@ class TablesSection(Section):
     layout: Literal["columns", "compact"] = "columns"
     round_counts: Annotated[int, Field(ge=1, le=10**9)] | None = None
     digits_mean: Annotated[int, Field(ge=0, le=15)] = 0
+    microdata_digits: Annotated[int, Field(ge=3, le=9)] = 6
     title: str = ""
     source: str = ""
     formats: Annotated[

@@ -31,6 +31,7 @@ from surveysynth.spec.outcomes import (
 )
 from surveysynth.spec.privacy import PrivacySection
 from surveysynth.spec.public_weights import public_weight_problems
+from surveysynth.spec.reading import read_text
 from surveysynth.spec.sections import (
     LabelSection,
     SurveySection,
@@ -38,7 +39,14 @@ from surveysynth.spec.sections import (
     TablesSection,
 )
 from surveysynth.spec.study import StudySection
-from surveysynth.spec.wording import expected, nearest_choice, shown, where_of
+from surveysynth.spec.wording import (
+    REQUIRED,
+    expected,
+    nearest_choice,
+    shown,
+    where_of,
+    without_quotes,
+)
 from surveysynth.survey.outcome import Outcome, needs_general_form
 from surveysynth.survey.transforms import Transform
 
@@ -314,7 +322,7 @@ def load_spec(path: str | Path) -> Spec:
     10.8
     """
     path = Path(path)
-    return parse_spec(_read_text(path), path)
+    return parse_spec(read_text(path), path)
 
 
 def parse_spec(text: str, path: str | Path = "spec.toml") -> Spec:
@@ -327,6 +335,8 @@ def parse_spec(text: str, path: str | Path = "spec.toml") -> Spec:
         content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        if "'\\n'" in reason:
+            reason += "; the line ends within a text: close its quote"
         raise InputError(f"{path} is not valid TOML: {reason}.") from None
     if "path" in content:
         raise InputError(f"{path}: path: unknown key. The data file is named by survey.data.")
@@ -348,22 +358,6 @@ def validate_spec(content: Mapping[str, Any], source: str) -> Spec:
     raise InputError(f"{source} is not valid.")
 
 
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path} is not UTF-8 text (byte {error.start + 1}); save it as UTF-8."
-        ) from None
-    except FileNotFoundError:
-        raise InputError(f"there is no specification file {path}.") from None
-    except IsADirectoryError:
-        raise InputError(f"{path} is a folder; expected a specification file (TOML).") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not a usable path"
-        raise InputError(f"the specification file {path} cannot be read: {reason}.") from None
-
-
 def _describe(details: ErrorDetails) -> list[str]:
     """One line per mistake, in the reader's words."""
     kind, location = details["type"], details["loc"]
@@ -373,11 +367,15 @@ def _describe(details: ErrorDetails) -> list[str]:
         lines = str(context["error"]).split("\n")
         return [f"{where}: {line}" if where else line for line in lines]
     if kind == "extra_forbidden":
-        return [f"{where}: unknown key.{_known_keys(location)}"]
+        section = len(location) == 1 and isinstance(details["input"], Mapping)
+        what = "section" if section else "key"
+        return [f"{where}: unknown {what}.{_known_keys(location)}"]
     if kind == "missing":
         what = "section" if len(location) == 1 else "key"
-        return [f"{where}: missing; this {what} is required."]
+        words = f": {REQUIRED[where]}" if where in REQUIRED else ""
+        return [f"{where}: missing; this {what} is required{words}."]
     hint = nearest_choice(details["input"], context) if kind == "literal_error" else ""
+    hint += without_quotes(kind, str(location[-1]), details["input"])
     return [f"{where}: expected {expected(kind, context)}, got {shown(details['input'])}.{hint}"]
 
 

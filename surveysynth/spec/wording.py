@@ -20,6 +20,17 @@ _TYPE_WORDS = {
     "finite_number": "a finite number",
 }
 
+_PLAIN_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
+
+#: What to write where a section or key is missing that is required.
+REQUIRED = {
+    "survey": "it names the data file and the columns of the sampling design",
+    "survey.data": 'the data file, such as data = "survey.csv"',
+    "synthesizer": "it names the outcomes and the model",
+    "synthesizer.outcome": 'the confidential columns, such as outcome = "salary", or a section '
+    "[outcomes.NAME] for each",
+}
+
 _LIMIT_WORDS = {
     "greater_than": ("gt", "a number greater than"),
     "greater_than_equal": ("ge", "a number not less than"),
@@ -44,6 +55,14 @@ def expected(kind: str, context: Mapping[str, Any]) -> str:
     if kind in ("too_short", "string_too_short"):
         return "at least one entry" if kind == "too_short" else "a text that is not empty"
     return _TYPE_WORDS.get(kind, "another value")
+
+
+def without_quotes(kind: str, key: str, value: Any) -> str:
+    """The remedy for a number in quotes."""
+    if kind not in ("float_type", "int_type") or not isinstance(value, str):
+        return ""
+    plain = re.sub(r"(?<=\d)[,_ '](?=\d{3}\b)", "", value.strip())
+    return f" Write {key} = {plain}, without quotes." if _PLAIN_NUMBER.fullmatch(plain) else ""
 
 
 def where_of(location: tuple[int | str, ...]) -> str:

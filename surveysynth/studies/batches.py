@@ -114,9 +114,17 @@ class SynthesisTask(Work):
 
     def result(self, samples: Sequence[int]) -> TaskResult:
         """Tables of all samples that were not refused."""
-        for number, group in enumerate(alike(self.study, samples)):
+        for number, group in enumerate(alike(self.study, samples, self._prepared)):
             self._group(group, number)
         return self.made()
+
+    def _prepared(self, sample: int, survey: "Survey") -> "Survey | None":
+        """With small strata pooled, as in a release."""
+        try:
+            return replace(survey, design=self._widest().prepared(survey.design))
+        except RefusedError as refusal:
+            self.refuse([sample], list(self.methods), refusal)
+            return None
 
     def _group(self, surveys: "dict[int, Survey]", number: int) -> None:
         from surveysynth.mechanisms.pseudo_posterior.fit import Database

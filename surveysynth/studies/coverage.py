@@ -296,11 +296,13 @@ class CoverageStudy:
 
 def paper_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
     """The published simulation (methods 7) at epsilon 10.8, m = 3, with log-likelihoods measured as
-    in the papers, or with ``changes`` of it."""
+    in the papers and strata of few records as they are, or with ``changes`` of it."""
     stream = np.random.SeedSequence(seed, spawn_key=(_POPULATION,))
     population = paper_population(np.random.default_rng(stream))
     strict = StrictSettings(PAPER_DECLARED)
-    settings = MechanismSettings(epsilon=PUBLISHED_EPSILON, origin="density")
+    settings = MechanismSettings(
+        epsilon=PUBLISHED_EPSILON, origin="density", small_strata="allow"
+    )
     given = {"strict": strict, "settings": settings, **changes}
     return CoverageStudy(population, seed=seed, **given)
 

@@ -1,6 +1,6 @@
 """What one task of a study collects, and which samples it can fit side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -95,12 +95,20 @@ def weights_of(survey: "Survey") -> FloatArray:
     return weight
 
 
-def alike(study: CoverageStudy, samples: Sequence[int]) -> "list[dict[int, Survey]]":
+def alike(
+    study: CoverageStudy,
+    samples: Sequence[int],
+    prepared: "Callable[[int, Survey], Survey | None] | None" = None,
+) -> "list[dict[int, Survey]]":
     """The samples of a batch in groups that can be fitted side by side: with as many columns of X
-    and as many PSUs as each other; one without a level of some variable has fewer."""
+    and as many PSUs as each other; one without a level of some variable has fewer. ``prepared``:
+    what is fitted of a sample, None for nothing."""
     groups: dict[tuple[tuple[str, ...], int], dict[int, Survey]] = {}
     for sample in samples:
-        survey = study.survey(sample)
+        drawn = study.survey(sample)
+        survey = drawn if prepared is None else prepared(sample, drawn)
+        if survey is None:
+            continue
         psu = survey.design.psu
         units = 0 if psu is None else int(psu.max()) + 1
         groups.setdefault((survey.design.matrix.columns, units), {})[sample] = survey

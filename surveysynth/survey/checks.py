@@ -17,6 +17,8 @@ from surveysynth.survey.outcome import Outcome
 
 #: More levels than this in a by variable is taken for a mistake (an identifier, an amount).
 MAX_LEVELS = 200
+#: A level of fewer records than this may be a value that slipped in from another column.
+LEAST_RECORDS = 3
 #: A declared design effect of clustering is at most the size of a PSU, about.
 MAX_DESIGN_EFFECT = 1000
 EFFECT_WITHOUT_PSU = (
@@ -177,7 +179,7 @@ def check_outcome(values: FloatArray, outcome: Outcome, source: str) -> None:
     domain of the transform. Levels are checked where they are read."""
     if not outcome.is_amount:
         return
-    name, transform = outcome.name, outcome.transform
+    name = outcome.name
     infinite = int(np.count_nonzero(np.isinf(values)))
     if infinite:
         raise InputError(
@@ -191,22 +193,24 @@ def check_outcome(values: FloatArray, outcome: Outcome, source: str) -> None:
             f"({outcome.public_words}); correct them, or declare bounds that hold for everyone "
             "(a top code is a spike)."
         )
-    regular = values[outcome.regular(values)]
-    outside = transform.violations(regular)
-    if outside:
-        raise InputError(
-            f"{source}: outcome {name!r}: {records(outside)} where {transform.describe(name)} does "
-            "not exist (the argument is zero or negative); set a public transform_shift large "
-            "enough, transform = 'asinh' or 'yeo_johnson' with a public scale, or, where values "
-            "pile up at zero, kind = 'semicontinuous' with spikes = [0]."
-        )
-    with np.errstate(over="ignore"):
-        transformed = transform.forward(regular)
-    if not np.isfinite(transformed).all():
-        raise InputError(
-            f"{source}: outcome {name!r}: values become infinite under {transform.describe(name)}; "
-            "choose another transform_scale."
-        )
+    category = outcome.category(values)
+    for side in outcome.sides:
+        regular, formula = values[category == side], outcome.formula(side)
+        outside = outcome.violations(regular, side)
+        if outside:
+            raise InputError(
+                f"{source}: outcome {name!r}: {records(outside)} where {formula} does "
+                "not exist (the argument is zero or negative); set a public transform_shift large "
+                "enough, transform = 'asinh' or 'yeo_johnson' with a public scale, or, where "
+                "values pile up at zero, kind = 'semicontinuous' with spikes = [0]."
+            )
+        with np.errstate(over="ignore"):
+            transformed = outcome.forward(regular, side)
+        if not np.isfinite(transformed).all():
+            raise InputError(
+                f"{source}: outcome {name!r}: values become infinite under {formula}; "
+                "choose another transform_scale."
+            )
 
 
 def check_varying(values: FloatArray, outcome: Outcome, source: str) -> None:
@@ -222,19 +226,25 @@ def check_varying(values: FloatArray, outcome: Outcome, source: str) -> None:
                 "Choose another outcome."
             )
         return
-    regular = values[outcome.regular(values)]
-    if regular.size == 0:
-        raise InputError(
-            f"{what} lies at its spikes in every record, so that no amount can be modelled. "
-            "Declare other spikes, or make it binary."
-        )
-    transformed = outcome.transform.forward(regular)
-    spread = float(np.ptp(transformed))
-    if spread <= 1e-9 * max(1.0, float(np.abs(transformed).max())):
-        raise InputError(
-            f"{what} is constant after its transform{' but for its spikes' * bool(outcome.spikes)};"
-            " nothing can be modelled. Choose another outcome (or another transform_scale)."
-        )
+    category = outcome.category(values)
+    for side in outcome.sides:
+        regular, where = values[category == side], outcome.side_name(side)
+        if regular.size == 0:
+            raise InputError(
+                f"{what} has no record {where}, so that no amount there can be modelled. Leave "
+                "split out, or declare another."
+                if where
+                else f"{what} lies at its spikes in every record, so that no amount can be "
+                "modelled. Declare other spikes, or make it binary."
+            )
+        transformed = outcome.forward(regular, side)
+        spread = float(np.ptp(transformed))
+        if spread <= 1e-9 * max(1.0, float(np.abs(transformed).max())):
+            but = f" {where}" if where else " but for its spikes" * bool(outcome.spikes)
+            raise InputError(
+                f"{what} is constant after its transform{but};"
+                " nothing can be modelled. Choose another outcome (or another transform_scale)."
+            )
 
 
 def check_binary(values: FloatArray, outcome: Outcome, statistic: str, source: str) -> None:

@@ -9,7 +9,7 @@ import decimal
 import math
 import numbers
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError
 from surveysynth.survey.formula import natural_order
 from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.unreadable import kinds_of
 
 #: Words that stand for a missing number in files of other programs (compared without case).
 MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "."})
@@ -59,10 +60,12 @@ class TextColumn(Unpickled):
 
 @dataclass(frozen=True, repr=False)
 class NumberColumn(Unpickled):
-    """``values`` (n,), NaN where missing; ``wrong``: cells that hold no number."""
+    """``values`` (n,), NaN where missing; ``wrong``: cells that hold no number, ``kinds``: how many
+    of them hold what kind of text."""
 
     values: FloatArray
     wrong: int
+    kinds: dict[str, int] = field(default_factory=dict)
 
     @property
     def missing(self) -> BoolArray:
@@ -119,15 +122,18 @@ def number_column(series: "pd.Series[Any]", name: str) -> NumberColumn:
             raise InputError(f"column {name!r}: expected real numbers.")
         return NumberColumn(series.to_numpy(dtype=np.float64, na_value=np.nan), 0)
     if pd.api.types.is_datetime64_any_dtype(dtype) or pd.api.types.is_timedelta64_dtype(dtype):
-        raise InputError(f"column {name!r}: expected numbers, got dates or times.")
+        raise InputError(
+            f"column {name!r}: expected numbers, got a column of dates or times; name another, or "
+            "make a number of it (an age, a year)."
+        )
     if pd.api.types.is_string_dtype(dtype) and not pd.api.types.is_object_dtype(dtype):
         quick = _parse_quickly(series)
         if quick is not None:
             return NumberColumn(quick, 0)
     parsed = [_as_number(value) for value in series]
-    wrong = sum(value is None for value in parsed)
+    wrong = [cell for cell, value in zip(series, parsed, strict=True) if value is None]
     values = np.array([np.nan if value is None else value for value in parsed], dtype=np.float64)
-    return NumberColumn(values, wrong)
+    return NumberColumn(values, len(wrong), kinds_of(wrong))
 
 
 def _parse_quickly(series: "pd.Series[Any]") -> FloatArray | None:
@@ -161,6 +167,8 @@ def _as_number(value: Any) -> float | None:
         return None
 
 
+#: What some cells hold that is not among the levels.
+ALMOST_A_LEVEL = "a level in other letters or with outer blanks"
 #: Words for 0 and 1 in the cells of a binary outcome without levels (compared without case).
 _TRUTH = {"false": 0.0, "true": 1.0}
 
@@ -176,7 +184,11 @@ def level_column(series: "pd.Series[Any]", outcome: Outcome) -> NumberColumn:
     found = [_position(level, outcome) for level in text.levels]
     positions = np.array([*(-1.0 if each is None else each for each in found), np.nan])
     values = positions[text.codes]
-    return NumberColumn(values, int(np.count_nonzero(values < 0)))
+    folded = {level.strip().casefold() for level in outcome.levels}
+    almost = [each in folded for each in (level.strip().casefold() for level in text.levels)]
+    count = int(np.count_nonzero((values < 0) & np.array([*almost, False])[text.codes]))
+    kinds = {ALMOST_A_LEVEL: count} if count else {}
+    return NumberColumn(values, int(np.count_nonzero(values < 0)), kinds)
 
 
 def _position(text: str, outcome: Outcome) -> float | None:

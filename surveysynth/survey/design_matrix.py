@@ -7,6 +7,7 @@ not on names, so a recoding that spans the same effects will do.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,14 @@ class DesignMatrix:
         """Number of columns of X, K."""
         return len(self.columns)
 
+    @cached_property
+    def _records(self) -> FloatArray:
+        count = np.bincount(self.cell, minlength=len(self.x_cells)).astype(np.float64)
+        basis = np.linalg.qr(_unit_columns(np.sqrt(count)[:, None] * self.x_cells))[0]
+        records: FloatArray = count / np.einsum("ij,ij->i", basis, basis)
+        records.setflags(write=False)
+        return records
+
 
 def build_design_matrix(
     frame: pd.DataFrame,
@@ -77,16 +86,16 @@ def build_design_matrix(
     parsed = parse_formula(default_formula(codes) if formula is None else formula)
     confidential = [*outcome_names, *([weight_name] if weight_name is not None else [])]
     check_variables(parsed, map(str, frame.columns), confidential)
-    base, index = _base_rows(frame, parsed, categorical=design)
-    columns, terms, rows = _evaluate(parsed, base, n_records=len(frame))
+    base, index = base_rows(frame, parsed, categorical=design)
+    columns, terms, rows = evaluate(parsed, base, n_records=len(frame))
     distinct, position = distinct_rows(rows)
     matrix = DesignMatrix(parsed.text, columns, distinct, position[index])
-    _check_rank(matrix, terms)
+    check_rank(matrix, terms)
     _check_contains(matrix, codes, strata)
     return matrix
 
 
-def _base_rows(
+def base_rows(
     frame: pd.DataFrame, parsed: ParsedFormula, categorical: Sequence[str]
 ) -> tuple[pd.DataFrame, IntArray]:
     """The rows to evaluate the formula on, and for each record its row.
@@ -119,10 +128,11 @@ def _base_rows(
     return pd.DataFrame(rows, index=pd.RangeIndex(first.size)), index.astype(np.int64)
 
 
-def _evaluate(
-    parsed: ParsedFormula, base: pd.DataFrame, n_records: int
+def evaluate(
+    parsed: ParsedFormula, base: pd.DataFrame, n_records: int, at: pd.DataFrame | None = None
 ) -> tuple[tuple[str, ...], tuple[str, ...], FloatArray]:
-    """Column names of the model matrix, the term of each, and its values on the base rows.
+    """Column names of the model matrix, the term of each, and its values on the base rows, or with
+    their levels, means and knots on other rows ``at``.
 
     Messages name terms: names of columns hold levels, and a level may be a value that slipped in.
     """
@@ -132,6 +142,8 @@ def _evaluate(
             matrix = model_matrix(
                 parsed.formula, base, context={}, output="pandas", na_action="ignore"
             )
+            if at is not None:
+                matrix = matrix.model_spec.get_model_matrix(at, context={})
         columns = tuple(str(column) for column in matrix.columns)
         rows = matrix.to_numpy(dtype=np.float64)
         term_of = {
@@ -218,12 +230,19 @@ def _triangle(blocks: Sequence[FloatArray]) -> FloatArray:
     return triangle
 
 
+def records_per_coefficient(matrix: DesignMatrix) -> FloatArray:
+    """1 / h (G,) of the distinct rows x of X, with h = x'(X'X)^-1 x their leverage: on how many
+    records the fit at x rests. In harmonic mean over records it is n / K; of a group with an
+    indicator of its own it is at most the number of its records."""
+    return matrix._records
+
+
 def _unit_columns(rows: FloatArray) -> FloatArray:
     length = np.sqrt(np.einsum("ij,ij->j", rows, rows))
     return rows / np.where(length > 0, length, 1.0)
 
 
-def _check_rank(matrix: DesignMatrix, terms: Sequence[str]) -> None:
+def check_rank(matrix: DesignMatrix, terms: Sequence[str]) -> None:
     """Raise ``InputError`` naming the term of each column that is a combination of those before."""
     triangle = _triangle([_unit_columns(matrix.x_cells)])
     kept: list[int] = []

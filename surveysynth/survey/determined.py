@@ -115,28 +115,29 @@ def check_chain_not_determined(
     source: str,
 ) -> None:
     """``check_not_determined`` where outcomes have discrete parts: each amount among its records at
-    no spike, and the log weight (n,), given X, the discrete parts and the earlier amounts.
+    no spike, each side of a split by itself, and the log weight (n,), given X, the discrete parts
+    and the earlier amounts.
 
     ``values``: (n, p) outcomes in original units, levels by their position.
     """
     parts = {o.name: o.category(values[:, j]) for j, o in enumerate(outcomes) if o.is_discrete}
     earlier: list[FloatArray] = []
     for j, outcome in enumerate(outcomes):
-        if not outcome.is_amount:
-            continue
-        present = outcome.regular(values[:, j])
-        z = np.zeros(matrix.n)
-        z[present] = outcome.transform.forward(values[present, j])
+        category = outcome.category(values[:, j])
         given = [*_indicators(parts, but=outcome.name), *earlier]
-        scale, total = _residual_scale(matrix, given, z, present, outcome.name, source)
-        least = MIN_OUTCOME_SHARE * (max(total, 1.0) if outcome.transform.kind == "log" else total)
-        if scale < least:
-            raise InputError(
-                f"{source}: outcome {outcome.name!r} is (nearly) a function of the predictors "
-                f"{matrix.formula!r} and the other outcomes; a residual spread near zero has no "
-                "bound. Leave out what determines it."
-            )
-        earlier.append(z)
+        for side in outcome.sides:
+            present = category == side
+            z = np.zeros(matrix.n)
+            z[present] = outcome.forward(values[present, j], side)
+            scale, total = _residual_scale(matrix, given, z, present, outcome.name, source)
+            on_log = outcome.transform.kind == "log"
+            if scale < MIN_OUTCOME_SHARE * (max(total, 1.0) if on_log else total):
+                raise InputError(
+                    f"{source}: outcome {outcome.name!r} is (nearly) a function of the predictors "
+                    f"{matrix.formula!r} and the other outcomes; a residual spread near zero has "
+                    "no bound. Leave out what determines it."
+                )
+            earlier.append(z)
     if log_weight is None:
         return
     everyone = np.ones(matrix.n, dtype=bool)

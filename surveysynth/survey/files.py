@@ -19,11 +19,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from surveysynth._support.messages import records
+from surveysynth._support.messages import nearest_file, records
 from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError
 from surveysynth.survey.header import repeated_positions
 
+SUFFIXES = (".csv", ".parquet")
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _CHUNK = 1 << 24
 
@@ -45,12 +46,16 @@ def open_table(path: Path) -> Table:
     Raises ``InputError`` for a file that is missing, empty, not readable, not UTF-8, or has no or
     repeated column names.
     """
-    if path.suffix.lower() not in (".csv", ".parquet"):
+    if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"{path}: expected a data file ending in .csv or .parquet.")
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise InputError(f"there is no data file {path}.") from None
+        near = nearest_file(path, SUFFIXES)
+        raise InputError(
+            f"there is no data file {path}.{near} A path in a specification is relative to its "
+            "folder."
+        ) from None
     except IsADirectoryError:
         raise InputError(f"{path} is a folder; expected a data file (csv or parquet).") from None
     except (OSError, ValueError) as error:

@@ -19,11 +19,12 @@ def is_header(columns: Collection[str], sought: Iterable[str]) -> bool:
     those that are sought stand among them, upper and lower case alike."""
     wanted = {name.casefold().strip() for name in sought}
     there = {str(name).casefold().strip() for name in columns}
-    values = any(_looks_like_value(name) for name in there)
+    values = any(looks_like_value(name) for name in there)
     return not values and 2 * len(wanted & there) >= len(wanted) > 0
 
 
-def _looks_like_value(name: str) -> bool:
+def looks_like_value(name: str) -> bool:
+    """Whether a name is a number, a date or an amount rather than a name."""
     if _VALUE.fullmatch(name):
         return True
     try:

@@ -1,17 +1,24 @@
 """What is publicly known of an outcome: its kind, its transform, and the values it can take.
 
     continuous      a transform
-    semicontinuous  the same, and spikes: public points where values pile up
+    semicontinuous  the same, and spikes: public points where values pile up, or a split: a public
+                    point above and below which amounts are of two kinds
     binary          values 0 and 1, or two levels
     categorical     levels, in order, public
 
 Values of an outcome are floats (n,): the number itself, or of binary and categorical outcomes the
 position of the level, from 0 on. The discrete part of a value is its category: the level, or for a
-semicontinuous outcome 0 where it lies at no spike, else 1 + the position of the spike.
+semicontinuous outcome 0 where it lies at no spike, else 1 + the position of the spike. With a split
+amounts above it have category 0, those below 1, and spikes come after.
+
+Amounts y at no spike are modelled as z = T(y). With a split s the transform takes the distance
+from it, z = T(y - s) above and z = T(s - y) below, so that it bends both sides alike. A value at
+the split that is no spike belongs above.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -27,6 +34,8 @@ OutcomeKind = Literal["continuous", "semicontinuous", "binary", "categorical"]
 BINARY_LEVELS = ("0", "1")
 #: Category of an amount at no spike.
 OTHER_VALUES = "other"
+#: Sides of a split, as positions of categories.
+ABOVE, BELOW = 0, 1
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,8 @@ class Outcome:
         Between which every amount lies, or None.
     levels
         Of a categorical or binary outcome, in order.
+    split
+        Of a semicontinuous outcome, or None: amounts above and below it have a regression each.
 
     Raises
     ------
@@ -69,11 +80,14 @@ class Outcome:
     lower: float | None = None
     upper: float | None = None
     levels: tuple[str, ...] = ()
+    split: float | None = None
 
     def __post_init__(self) -> None:
         # The dataclass is frozen. Lists are as good as tuples, and zero has one sign.
         settled: dict[str, Any] = {"spikes": tuple(each + 0.0 for each in self.spikes)}
         settled["levels"] = tuple(self.levels)
+        if self.split is not None:
+            settled["split"] = self.split + 0.0
         if self.kind == "binary" and not self.levels:
             settled["levels"] = BINARY_LEVELS
         if self.kind in ("binary", "categorical"):
@@ -90,17 +104,29 @@ class Outcome:
             hint = nearest(str(self.kind), known)
             return [("kind", f"expected one of {listing(known)}, got {self.kind!r}.{hint}")]
         bounds = {"lower": self.lower, "upper": self.upper}
-        ends = [end for end in bounds.values() if end is not None]
+        points = (self.lower, self.split, self.upper)
+        ends = [end for end in points if end is not None]
+        several = bool(self.spikes) or self.split is not None
+        last = ABOVE if self.split is None else BELOW
         wanted = {"binary": 2, "categorical": max(2, len(self.levels))}.get(self.kind, 0)
         checks = [
-            ("spikes", bool(self.spikes) == (self.kind == "semicontinuous"),
+            ("spikes", several or self.kind != "semicontinuous",
              "points where values pile up, such as [0], belong to kind 'semicontinuous', "
-             f"which needs them; got kind {self.kind!r} with {len(self.spikes)}."),
+             f"which needs them or a split; got kind {self.kind!r} with "
+             f"{len(self.spikes) or 'none'}."),
+            ("spikes", not self.spikes or self.kind == "semicontinuous",
+             "points where values pile up, such as [0], belong to kind 'semicontinuous'; "
+             f"got kind {self.kind!r} with {len(self.spikes)}."),
+            ("split", self.split is None or self.kind == "semicontinuous",
+             "a point above and below which amounts are of two kinds belongs to kind "
+             f"'semicontinuous', got kind {self.kind!r}."),
+            ("split", self.split is None or bool(np.isfinite(self.split)),
+             "expected a finite number."),
             ("spikes", bool(np.isfinite(self.spikes).all()), "expected finite numbers."),
             ("spikes", len(set(self.spikes)) == len(self.spikes), "every spike may occur once."),
             ("levels", len(self.levels) == wanted,
              "they belong to kinds 'binary' (two) and 'categorical' (two or more); got kind "
-             f"{self.kind!r} with {len(self.levels)}."),
+             f"{self.kind!r} with {len(self.levels) or 'none'}."),
             ("levels", all(isinstance(level, str) and level.strip() for level in self.levels),
              "expected texts that are not empty."),
             ("levels", len(set(self.levels)) == len(self.levels), "every level may occur once."),
@@ -108,15 +134,18 @@ class Outcome:
               for key, end in bounds.items() if end is not None),
             *((key, bool(np.isfinite(end)), "expected a finite number.")
               for key, end in bounds.items() if end is not None),
-            ("lower", len(ends) < 2 or ends[0] < ends[1],
+            ("lower", self.lower is None or self.upper is None or self.lower < self.upper,
              f"it must be below upper, got {self.lower!r} and {self.upper!r}."),
+            ("split", all(one < other for one, other in pairwise(ends)),
+             f"it must lie between lower and upper, got {self.split!r} with {self.lower!r} and "
+             f"{self.upper!r}."),
         ]  # fmt: skip
         found = [(part, text) for part, holds, text in checks if not holds]
         return found or [
-            (key, f"{self.transform.describe(self.name)} is not defined at {end!r}; declare a "
-             "bound where it is, or none.")
-            for key, end in bounds.items()
-            if end is not None and self.transform.violations(np.array([end]))
+            (key, f"{self.formula(side)} is not defined at {end!r}; declare a bound where it is, "
+             "or none.")
+            for (key, end), side in zip(bounds.items(), (last, ABOVE), strict=True)
+            if end is not None and self.violations(np.array([end]), side)
         ]  # fmt: skip
 
     @property
@@ -147,15 +176,34 @@ class Outcome:
     @property
     def category_names(self) -> tuple[str, ...]:
         """Of the categories: the levels, or the spikes after all other values."""
-        return self.levels or (OTHER_VALUES, *(f"{spike:.15g}" for spike in self.spikes))
+        spikes = (f"{spike:.15g}" for spike in self.spikes)
+        return self.levels or (*(self.side_name(side) or OTHER_VALUES for side in self.sides),
+                               *spikes)  # fmt: skip
+
+    @property
+    def sides(self) -> range:
+        """Categories that are amounts, each with a column of its own in the model: (0,), with a
+        split (0, 1), none of levels."""
+        return range(0 if not self.is_amount else 1 if self.split is None else 2)
+
+    def side_name(self, side: int) -> str:
+        """A side of the split in words, "above 0"; empty without one."""
+        if self.split is None:
+            return ""
+        point = f"{self.split:.15g}"
+        if side == BELOW:
+            return f"below {point}"
+        return f"above {point}" if self.split in self.spikes else f"{point} or above"
 
     def category(self, values: FloatArray) -> IntArray:
         """The discrete part (n,) of values (n,)."""
         if not self.is_amount:
             return np.asarray(values, dtype=np.int64)
         result = np.zeros(values.shape, dtype=np.int64)
+        if self.split is not None:
+            result[values < self.split] = BELOW
         for position, spike in enumerate(self.spikes):
-            result[values == spike] = 1 + position
+            result[values == spike] = len(self.sides) + position
         return result
 
     def values(self, category: IntArray, transformed: FloatArray) -> FloatArray:
@@ -164,11 +212,54 @@ class Outcome:
         if not self.is_amount:
             return category.astype(np.float64)
         result = np.empty(transformed.shape)
-        regular = category == 0
-        result[regular] = self.transform.inverse(transformed[regular])
+        for side in self.sides:
+            there = category == side
+            result[there] = self.inverse(transformed[there], side)
         for position, spike in enumerate(self.spikes):
-            result[category == 1 + position] = spike
+            result[category == len(self.sides) + position] = spike
         return result
+
+    def distance(self, values: FloatArray, side: int = ABOVE) -> FloatArray:
+        """What the transform takes of values (n,) of a side: their distance from the split, or
+        themselves where there is none."""
+        if self.split is None:
+            return values
+        return self.split - values if side == BELOW else values - self.split
+
+    def forward(self, values: FloatArray, side: int = ABOVE) -> FloatArray:
+        """Values (n,) of a side on the model's scale."""
+        return self.transform.forward(self.distance(values, side))
+
+    def inverse(self, transformed: FloatArray, side: int = ABOVE) -> FloatArray:
+        """The way back; rounding leads nowhere but to values of the side."""
+        amount = self.transform.inverse(transformed)
+        if self.split is None:
+            return amount
+        if side == BELOW:
+            return np.minimum(self.split - amount, np.nextafter(self.split, -np.inf))
+        least = np.nextafter(self.split, np.inf) if self.split in self.spikes else self.split
+        return np.maximum(self.split + amount, least)
+
+    def violations(self, values: FloatArray, side: int = ABOVE) -> int:
+        """Number of values of a side outside the transform's domain."""
+        return self.transform.violations(self.distance(values, side))
+
+    def formula(self, side: int = ABOVE) -> str:
+        """The transform of a side: "log(salary)", "log(100 - salary)"."""
+        taken = self.name if side == ABOVE else f"-{self.name}"
+        if self.split:
+            sign = "-" if self.split > 0 else "+"
+            above = f"{self.name} {sign} {abs(self.split):.15g}"
+            taken = above if side == ABOVE else f"{self.split:.15g} - {self.name}"
+            taken = taken if self.transform.scale == 1.0 else f"({taken})"
+        return self.transform.describe(taken)
+
+    @property
+    def formulas(self) -> str:
+        """Of all its sides, "log(salary)" or "log(tax) above 0 and log(-tax) below 0"; of levels
+        the name."""
+        parts = [f"{self.formula(side)} {self.side_name(side)}".strip() for side in self.sides]
+        return " and ".join(parts) or self.name
 
     def labels(self, values: FloatArray) -> "np.ndarray[tuple[int], np.dtype[np.object_]]":
         """Names of the levels (n,) of values (n,) of a categorical or binary outcome."""
@@ -178,7 +269,7 @@ class Outcome:
         """Which values (n,) are amounts at no spike, on which the transform acts."""
         if not self.is_amount:
             return np.zeros(values.shape, dtype=bool)
-        return np.asarray(self.category(values) == 0, dtype=bool)
+        return np.asarray(self.category(values) < len(self.sides), dtype=bool)
 
     def outside(self, values: FloatArray) -> BoolArray:
         """Which amounts (n,) lie at no spike and outside lower and upper."""
@@ -192,7 +283,7 @@ class Outcome:
     @property
     def model_words(self) -> str:
         """Its values on the model's scale: "salary, as log(salary)"."""
-        formula = self.transform.describe(self.name)
+        formula = self.formulas
         return self.name if formula == self.name else f"{self.name}, as {formula}"
 
     @property
@@ -206,6 +297,8 @@ class Outcome:
         parts: list[str] = [self.kind]
         if self.spikes:
             parts.append("spikes at " + ", ".join(f"{spike:,.10g}" for spike in self.spikes))
+        if self.split is not None:
+            parts.append(f"split at {self.split:,.10g}")
         ends = (("from", self.lower), ("to", self.upper))
         bounds = " ".join(f"{word} {end:,.10g}" for word, end in ends if end is not None)
         return ", ".join([*parts, *([bounds] if bounds else [])])
@@ -222,9 +315,11 @@ class Outcome:
         facts: dict[str, Any] = {"kind": self.kind}
         if not self.is_amount:
             return {**facts, "levels": list(self.levels)}
-        facts["transform"] = self.transform.describe(self.name)
+        facts["transform"] = self.formulas
         if self.spikes:
             facts["spikes"] = list(self.spikes)
+        if self.split is not None:
+            facts["split"] = self.split
         ends = {"lower": self.lower, "upper": self.upper}
         return {**facts, **{key: end for key, end in ends.items() if end is not None}}
 

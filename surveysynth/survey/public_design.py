@@ -9,6 +9,7 @@ import pandas as pd
 
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.errors import InputError
 from surveysynth.survey.arguments import public_size
 from surveysynth.survey.checks import (
     Roles,
@@ -21,6 +22,7 @@ from surveysynth.survey.columns import TextColumn, text_column
 from surveysynth.survey.design_matrix import DesignMatrix, build_design_matrix
 from surveysynth.survey.formula import parse_formula
 from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.pooling import Pooling, pool
 from surveysynth.survey.public_weight import public_weight, with_log_weight
 from surveysynth.survey.records import Records, read_records
 from surveysynth.survey.transforms import Transform
@@ -75,6 +77,8 @@ class PublicDesign:
         or None.
     stratum_sizes
         Population counts by level of the strata, where these made the public weight; or None.
+    pooling
+        What was pooled in ``matrix`` because few records tell of it; None for nothing.
 
     Examples
     --------
@@ -109,6 +113,7 @@ class PublicDesign:
     public_weight: FloatArray | None = None
     public_weight_name: str | None = None
     stratum_sizes: Mapping[str, float] | None = None
+    pooling: Pooling | None = None
 
     def __post_init__(self) -> None:
         if self.public_weight is not None:
@@ -156,6 +161,7 @@ class PublicDesign:
             "outcome": "; ".join(outcome.words for outcome in self.outcomes),
             "weight": weight,
             "model": f"~ {self.matrix.formula}",
+            "pooled": self.pooling and self.pooling.words,
             "public": ", ".join(self.public_columns),
         }
         return [f"  {part:<9} {text}" for part, text in parts.items() if text]
@@ -213,8 +219,19 @@ class PublicDesign:
             return f"by: {name!r} is a number in the model, not a classification. {again}"
         return ""
 
+    def pooled(self, least: float) -> "PublicDesign":
+        """The same design with as little of its model matrix pooled as makes every row rest on
+        ``least`` records (``survey/pooling.py``); itself where they all do.
+
+        Raises ``RefusedError`` where no pooling gives enough."""
+        columns = dict.fromkeys([*filter(None, [self.strata_name]), *self.by])
+        matrix, pooling = pool(self.frame, self.matrix, tuple(columns), least)
+        return self if pooling is None else replace(self, matrix=matrix, pooling=pooling)
+
     def in_order(self, order: IntArray) -> "PublicDesign":
         """The same design with its records in another order (n,), cells of X numbered anew."""
+        if self.pooling is not None:
+            raise InputError("the records of a pooled design stay in their order: pool afterwards.")
         frame = self.frame.iloc[order].reset_index(drop=True)
         matrix = build_design_matrix(
             frame, self.matrix.formula, by=self.by, strata=self.strata_name

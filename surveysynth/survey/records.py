@@ -13,6 +13,8 @@ from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError
 from surveysynth.survey.checks import MAX_LEVELS, Roles
 from surveysynth.survey.columns import (
+    ALMOST_A_LEVEL,
+    NumberColumn,
     TextColumn,
     level_column,
     looks_numeric,
@@ -20,6 +22,9 @@ from surveysynth.survey.columns import (
     text_column,
 )
 from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.unreadable import in_words
+
+PLAIN_NUMBERS = "numbers such as 1234.5, and blank cells where there is none"
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,8 +80,8 @@ def read_records(
             column = number_column(frame[name], name)
             numbers[name] = column.values
             if column.wrong:
-                problems.append(f"{name!r}: {records(column.wrong)} with text that is no number.")
-    raise_problems(f"{source}: expected numbers", problems)
+                problems.append(f"{name!r}: {_unreadable(column)}.")
+    raise_problems(f"{source}: expected {PLAIN_NUMBERS}", problems)
     blank = _blank_rows(text, numbers, roles, len(frame))
     if missing == "fail":
         _refuse_blank(blank, source)
@@ -92,13 +97,20 @@ def read_records(
     return kept
 
 
+def _unreadable(column: NumberColumn) -> str:
+    """How many cells hold no number, and what kind of text they hold."""
+    return f"{records(column.wrong)} with text that is no number ({in_words(column.kinds)})"
+
+
 def _levels(column: "pd.Series[Any]", outcome: Outcome, source: str) -> FloatArray:
     """Positions (n,) of levels; raises ``InputError`` for cells that hold none of them."""
     read = level_column(column, outcome)
     if read.wrong:
+        almost = read.kinds.get(ALMOST_A_LEVEL)
+        kinds = f" ({almost:,} of them {ALMOST_A_LEVEL})" if almost else ""
         raise InputError(
             f"{source}: outcome {outcome.name!r}: {records(read.wrong)} with a value that is not "
-            f"among its levels, {listing(outcome.levels)}. List every level in "
+            f"among its levels, {listing(outcome.levels)}{kinds}. List every level in "
             f"outcomes.{outcome.name}.levels, in order, or correct these records."
         )
     return read.values
@@ -150,10 +162,10 @@ def _check_predictors(kept: Records, roles: Roles, source: str) -> None:
         column = kept.text.get(name)
         if column is None or name in roles.text or len(column.levels) <= MAX_LEVELS:
             continue
-        wrong = number_column(column.values(), name).wrong
+        read = number_column(column.values(), name)
         problems.append(
-            f"{name!r} is text with {len(column.levels):,} levels, more than {MAX_LEVELS} "
-            f"({records(wrong)} with text that is no number); expected numbers or few levels."
+            f"{name!r} is text with {len(column.levels):,} levels, more than {MAX_LEVELS}; "
+            f"expected few levels, or {PLAIN_NUMBERS}: {_unreadable(read)}."
         )
     raise_problems(f"{source}: predictors", problems)
 

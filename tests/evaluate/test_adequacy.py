@@ -33,16 +33,19 @@ KINDS = (
     Outcome("benefit", "semicontinuous", POWER, spikes=(0.0, 150.0)),
     Outcome("employed", "binary", levels=("no", "yes")),
     Outcome("status", "categorical", levels=("single", "married", "other")),
+    Outcome("tax", "semicontinuous", POWER, spikes=(0.0,), split=0.0),
 )
 
 
 def values_of_kinds(n: int, seed: int, spike: float = 0.6) -> np.ndarray:
-    """(n, 4) values of the kinds above."""
+    """(n, 5) values of the kinds above."""
     rng = np.random.default_rng(seed)
     amount = POWER.inverse(rng.normal(2.0, 0.7, n))
     at = rng.choice(3, n, p=[0.9 - spike, spike, 0.1])
     benefit = np.select([at == 1, at == 2], [0.0, 150.0], POWER.inverse(rng.normal(1.0, 0.3, n)))
-    return np.stack([amount, benefit, rng.integers(0, 2, n), rng.integers(0, 3, n)], axis=1)
+    works, status = rng.integers(0, 2, n), rng.integers(0, 3, n)
+    tax = rng.choice([-1.0, 0.0, 1.0], n, p=[0.3, 0.3, 0.4]) * amount
+    return np.stack([amount, benefit, works, status, tax], axis=1)
 
 
 def survey_of_kinds(n: int = 400) -> tuple[Survey, SyntheticDataset]:
@@ -94,10 +97,14 @@ def test_shares_of_levels_spikes_and_tails_are_those_of_the_records() -> None:
         ("benefit", "at 150"): (mine[:, 1] == 150, everyone, theirs[:, 1] == 150, everyone),
         ("employed", "yes"): (mine[:, 2] == 1, everyone, theirs[:, 2] == 1, everyone),
         ("status", "other"): (mine[:, 3] == 2, everyone, theirs[:, 3] == 2, everyone),
+        ("tax", "above 0"): (mine[:, 4] > 0, everyone, theirs[:, 4] > 0, everyone),
+        ("tax", "below 0"): (mine[:, 4] < 0, everyone, theirs[:, 4] < 0, everyone),
+        ("tax", "at 0"): (mine[:, 4] == 0, everyone, theirs[:, 4] == 0, everyone),
     }
-    for column, name in ((0, "salary"), (1, "benefit")):
-        within = everyone if column == 0 else ~spikes[0]
-        theirs_within = everyone if column == 0 else ~spikes[1]
+    for column, name, within, theirs_within in (
+        (0, "salary", everyone, everyone), (1, "benefit", ~spikes[0], ~spikes[1]),
+        (4, "tax", mine[:, 4] != 0.0, theirs[:, 4] != 0.0),
+    ):  # fmt: skip
         ranked = pd.Series(w[within], index=mine[within, column]).sort_index().cumsum()
         for side, level in (("below", 0.01), ("above", 0.99)):
             bound = ranked.index[(ranked >= level * ranked.iloc[-1] * (1 - 1e-12)).argmax()]
@@ -113,7 +120,7 @@ def test_shares_of_levels_spikes_and_tails_are_those_of_the_records() -> None:
         assert part.se == pytest.approx(se, rel=1e-9), key
         synthetic = dataset.weight[their_within & their_inside].sum()
         assert part.synthetic == pytest.approx(synthetic / dataset.weight[their_within].sum()), key
-    assert len(found) == 2 + 5 + 2 + 3 + 2
+    assert len(found) == 2 + 5 + 2 + 3 + 5 + 2
     frame = findings(survey, dataset).shares_frame().set_index(["variable", "part"])
     # The planted zeros are far off, what was drawn alike is not.
     assert frame.loc[("benefit", "at 0"), "difference"] > 4
@@ -209,11 +216,18 @@ def test_figures_show_the_shares_and_densities_of_every_kind() -> None:
     found = findings(survey, dataset)
     weight = survey.confidential.sampling_weight
     assert weight is not None
-    panels = [1, 2, 1, 1]
+    panels = [1, 2, 1, 1, 2]
     for column, outcome in enumerate(KINDS):
         figure = outcome_figure(found, column)
         assert figure.get_suptitle() == MARK
         assert len(figure.axes) == panels[column]
+        if outcome.split is not None:  # one axis, round numbers on both sides of the split
+            (left, right), axis = figure.axes[1].get_xlim(), figure.axes[1].xaxis
+            ticks = dict(zip([t.get_text() for t in axis.get_ticklabels()], axis.get_ticklocs(),
+                             strict=True))  # fmt: skip
+            assert left < -1.0 < 1.0 < right
+            assert ticks["0"] == 0.0
+            assert ticks["5k"] == -ticks["-5k"] == pytest.approx(2.0 * (6.0**0.5 - 1.0))
         if not outcome.is_discrete:
             continue
         widths = np.array([bar.get_width() for bar in figure.axes[0].patches])  # type: ignore[attr-defined]
@@ -232,7 +246,7 @@ def test_large_surveys_are_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
     survey, dataset = survey_of_kinds()
     whole = shares_of(survey, dataset)
     assert chosen(400) == slice(None)
-    assert thinned(dataset).outcome.shape == (400, 4)
+    assert thinned(dataset).outcome.shape == (400, 5)
     monkeypatch.setattr(adequacy, "MOST_RECORDS", 150)
     fewer = thinned(dataset)
     assert fewer.separate_pair

@@ -23,7 +23,8 @@ from surveysynth.evaluate.report import facts_record, render_report
 from surveysynth.evaluate.run import sensitivity_of, write_comparison
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
-from surveysynth.release.folder.ledger import read_ledger, summarise
+from surveysynth.release.folder.ledger import read_ledger
+from surveysynth.release.folder.ledger_totals import summarise
 from surveysynth.report.style import MARK, colour_of, draw, outcome_ticks
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec
@@ -417,7 +418,7 @@ def test_overwriting_keeps_the_ledger_and_spares_other_folders(
     assert [(entry.model, entry.released, entry.test) for entry in entries] == [
         ("fbs", False, True), ("fbp", False, True), ("fbs", False, False), ("fbp", False, False),
     ]  # fmt: skip
-    assert result.ledger == summarise(entries, entries[0].data_sha256)
+    assert result.ledger == summarise(entries, entries[0].survey)
     assert (result.ledger.epsilon, result.ledger.runs, result.ledger.comparisons) == (0.0, 0, 4)
     for foreign in (tmp_path / "in", spec):
         with pytest.raises(InputError, match="something else than a comparison"):

@@ -166,6 +166,30 @@ def test_a_lump_spoils_the_log_and_the_table_says_so(tmp_path: Path) -> None:
     assert table.loc["yeo_johnson(salary, power 1)", "median"] < 1
 
 
+def test_sides_of_a_split_are_fitted_apart_and_alike(tmp_path: Path) -> None:
+    """Losses are gains of the same law in the mirror: as many, the two tables are one."""
+    frame = small_survey(1000, seed=9)
+    both = pd.concat([frame, frame], ignore_index=True)
+    size = np.tile(Transform("yeo_johnson", 1e3, power=0.4).inverse(
+        np.random.default_rng(3).normal(4.0, 0.8, 1000)), 2)  # fmt: skip
+    values = 50.0 + np.where(np.arange(2000) < 1000, size, -size)
+    outcome = Outcome("salary", "semicontinuous", Transform("yeo_johnson", 1e3, power=0.4),
+                      split=50.0)  # fmt: skip
+    survey = make_survey(both)
+    survey = Survey(
+        replace(survey.design, outcomes=(outcome,)),
+        Confidential(values[:, None], survey.confidential.sampling_weight),
+    )
+    table = power_fits(load_spec(write_survey(tmp_path / "in", both, spec_text())), survey)
+    sides = [own.reset_index(drop=True) for _, own in table.groupby("side", sort=False)]
+    assert [own["side"][0] for own in sides] == ["50 or above", "below 50"]
+    assert sides[0]["transform"][4] == "yeo_johnson((salary - 50)/1000, power 0.4)"
+    numbers = ["log_lik", "skewness", "kurtosis", "median", "largest", "median_by_cell"]
+    np.testing.assert_allclose(sides[0][numbers], sides[1][numbers], rtol=1e-8)
+    assert abs(sides[0]["log_lik"].idxmax() - 4) <= 1
+    assert "below 50</caption>" in power_section(table, Labels()).replace("</strong>", "")
+
+
 def test_every_power_is_tried_with_the_declared_scale() -> None:
     tried = list(candidates(Transform("asinh", 250.0)))
     assert tried[0] == Transform("asinh", 250.0)

@@ -96,3 +96,28 @@ def test_refusals():
         datasets(design, model, private=private)
     with pytest.raises(InputError, match="at least 1"):
         datasets(design, model, r=0)
+
+
+def test_datasets_are_of_the_draws_in_turn():
+    design, model = design_with(Transform("log")), get_model("fbs")
+    private = draws(design, model)
+    for draw in range(M):
+        private.theta["beta"][draw, 0, 0] = 10.0 * draw
+    made = datasets(design, model, private=private)
+    level = [np.log(dataset.outcome).mean() for dataset in made]
+    np.testing.assert_allclose(np.diff(level[::2]), 10.0, atol=0.5)
+    np.testing.assert_allclose(level[::2], level[1::2], atol=0.5)
+
+
+def test_the_variance_of_a_tilted_model_is_that_of_the_sample():
+    """FBP's sample has its outcomes tilted by k_y s_y^2 (methods 3)."""
+    design, model = design_with(Transform("log")), get_model("fbp")
+    private = draws(design, model, spread=1.0)
+    private.theta["selection"][:, 0] = 0.8
+    made = datasets(design, model, private=private, r=40)
+    apart = [
+        (np.log(each.variance_outcome) - np.log(each.outcome)).mean() for each in made
+    ]
+    error = np.std(apart, ddof=1) / np.sqrt(len(apart))
+    assert abs(np.mean(apart) - 0.8 * 1.0**2) < 4 * error
+    assert error < 0.1

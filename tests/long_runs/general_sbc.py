@@ -6,18 +6,19 @@ true values among thinned draws. With ``split`` every record is there three time
 risk weights that add up to one: the pseudo-posterior then is the posterior of the database.
 
 Wrong samplers that must be rejected: residual SDs times 1.3; records at a spike kept in the
-regression of the amount, as zeros; a log weight that does not look at categories. Results go to
-tests/golden/general_sbc.json.
+regression of the amount, as zeros; a log weight that does not look at categories; one regression of
+both sides of a split. Results go to tests/golden/general_sbc.json; ``--case`` runs some of them.
 """
 
 import argparse
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,6 +35,7 @@ from tests.long_runs.sbc import LEVEL, smallest, uniformity
 from tests.models.general_location.general_cases import (
     BENEFIT,
     SICK,
+    TAX,
     WORK,
     general_design,
     model_for,
@@ -44,11 +46,17 @@ WRONG = 1.3
 #: Of the copies of a record.
 PARTS = (0.2, 0.3, 0.5)
 NARROW = {"coefficient_scale": 1.0, "residual_scale": 0.5, "logit_sd": 1.5}
-KINDS = {"semicontinuous": (BENEFIT,), "categorical": (SICK, WORK), "both": (WORK, BENEFIT)}
+KINDS = {
+    "semicontinuous": (BENEFIT,), "categorical": (SICK, WORK), "both": (WORK, BENEFIT),
+    "two sides": (TAX,),
+}  # fmt: skip
 
+EMPTY: Mapping[str, Any] = MappingProxyType({})
 Quantities = dict[str, FloatArray]
-#: Of a regression: its name, outcome (None: the weight), discrete parts and earlier amounts.
-Part: TypeAlias = tuple[str, int | None, list[int], list[int]]
+#: An outcome, and the category of the side that is meant: 0, or 1 below a split.
+Amount: TypeAlias = tuple[int, int]
+#: Of a regression: its name, amount (None: the weight), discrete parts and earlier amounts.
+Part: TypeAlias = tuple[str, Amount | None, list[int], list[Amount]]
 
 
 @dataclass(frozen=True)
@@ -92,6 +100,9 @@ CASES = {
     "categorical": Case("categorical", "weight apart"),
     "categorical, fractional weights": Case("categorical", "weight apart", split=True),
     "categorical and semicontinuous": Case("both", "weight apart", n=100, replications=250),
+    "two sides, groups": Case(
+        "two sides", "sides pooled", by=("region",), n=160, replications=250, thin=20
+    ),
 }
 
 
@@ -110,6 +121,11 @@ class Databases:
         chosen = [(j, c) for j in outcomes for c in range(1, sizes[j])]
         return [(self.category[:, :, j] == c).astype(float) for j, c in chosen]
 
+    def amount(self, amount: Amount) -> FloatArray:
+        """A column of z (B, n), zero where it is absent."""
+        j, side = amount
+        return np.where(self.category[:, :, j] == side, self.z[:, :, j], 0.0)
+
     def columns(self, added: list[FloatArray]) -> FloatArray:
         """(x, added) (B, n, C)."""
         lead = self.category.shape[:2]
@@ -126,12 +142,13 @@ def parts_of(case: Case) -> list[Part]:
     """Regressions in order."""
     outcomes = case.design.outcomes
     result: list[Part] = []
-    earlier: list[int] = []
+    earlier: list[Amount] = []
     everything = list(range(len(outcomes)))
     for j, outcome in enumerate(outcomes):
-        if outcome.is_amount:
-            result.append((str(j + 1), j, [k for k in everything if k != j], list(earlier)))
-            earlier.append(j)
+        before, others = list(earlier), [k for k in everything if k != j]
+        for side, name in enumerate([f"{j + 1}", f"{j + 1}_below"][: len(outcome.sides)]):
+            result.append((name, (j, side), others, before))
+            earlier.append((j, side))
     return [*result, ("weight", None, everything, earlier)]
 
 
@@ -139,7 +156,7 @@ def regressors(case: Case, data: Databases, part: Part) -> FloatArray:
     """u (B, n, C) of a regression."""
     _, _, discrete, earlier = part
     added = data.indicators(discrete, sizes_of(case))
-    return data.columns([*added, *(data.z[:, :, k] for k in earlier)])
+    return data.columns([*added, *map(data.amount, earlier)])
 
 
 def prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
@@ -189,13 +206,14 @@ def log_shares(rows: FloatArray, coefficients: FloatArray) -> FloatArray:
 
 
 def means(
-    theta: Theta, data: Databases, u: FloatArray, name: str, earlier: list[int]
+    theta: Theta, data: Databases, u: FloatArray, name: str, earlier: list[Amount]
 ) -> tuple[FloatArray, FloatArray]:
     """Means and variances (B, S, n) of a regression."""
     mean = theta[f"coefficients_{name}"] @ u.swapaxes(-1, -2)
     if f"slopes_{name}" in theta:
         slopes = theta[f"slopes_{name}"][:, :, data.group]
-        mean = mean + (slopes * data.z[:, None, :, earlier]).sum(-1)
+        before = np.stack([data.amount(each) for each in earlier], axis=-1)
+        mean = mean + (slopes * before[:, None]).sum(-1)
     return mean, theta[f"variance_{name}"][..., data.group]
 
 
@@ -217,9 +235,11 @@ def databases(case: Case, theta: Theta, rng: np.random.Generator) -> Databases:
         name, own, _, earlier = part
         mean, variance = means(one, data, regressors(case, data, part), name, earlier)
         values = mean[:, 0] + np.sqrt(variance[:, 0]) * rng.standard_normal((count, case.n))
-        column = len(sizes) if own is None else own
-        amount = values if own is None else np.where(category[:, :, own], 0.0, values)
-        data.z[:, :, column] = amount
+        if own is None:
+            data.z[:, :, -1] = values
+        else:
+            there = category[:, :, own[0]] == own[1]
+            data.z[:, :, own[0]] = np.where(there, values, data.z[:, :, own[0]])
     return data
 
 
@@ -242,10 +262,10 @@ def quantities(case: Case, theta: Theta, data: Databases, wrong: float = 1.0) ->
     for part in parts_of(case):
         name, own, _, earlier = part
         mean, variance = means(theta, data, regressors(case, data, part), name, earlier)
-        z = data.z[:, None, :, -1 if own is None else own]
+        z = data.z[:, None, :, -1 if own is None else own[0]]
         each = -0.5 * ((z - mean) ** 2 / variance + np.log(variance))
         if own is not None:
-            each = np.where(data.category[:, None, :, own] == 0, each, 0.0)
+            each = np.where(data.category[:, None, :, own[0]] == own[1], each, 0.0)
         log_lik += each.sum(-1)
     return {**result, "log_likelihood": log_lik[..., None]}
 
@@ -270,28 +290,34 @@ def statistics(case: Case, data: Databases, model: GeneralLocation) -> GeneralSt
     return GeneralStats.stacked(found)
 
 
-def direct_sums(u: FloatArray, z: FloatArray, group: IntArray, groups: int) -> RegressionSums:
-    """Sums of a regression of z (B, n) on u (B, n, C), by their definition."""
+def direct_sums(
+    u: FloatArray, z: FloatArray, there: FloatArray, group: IntArray, groups: int
+) -> RegressionSums:
+    """Sums of a regression of z (B, n) on u (B, n, C) over the records that are ``there`` (B, n),
+    ones and zeros, by their definition."""
+    u, z = u * there[..., None], z * there
     pick = (group == np.arange(groups)[:, None]).astype(float)
     fit = (np.linalg.pinv(u) @ z[..., None])[..., 0]
     rest = z - (u @ fit[..., None])[..., 0]
     gram = np.einsum("gn,bni,bnj->bgij", pick, u, u, optimize=True)
     cross = np.einsum("gn,bni,bn->bgi", pick, u, rest, optimize=True)
-    total = np.tile(pick.sum(1), (z.shape[0], 1))
-    return RegressionSums(total, gram, fit, cross, (rest**2) @ pick.T)
+    return RegressionSums(there @ pick.T, gram, fit, cross, (rest**2) @ pick.T)
 
 
 def mistaken(case: Case, data: Databases, sound: GeneralStats) -> GeneralStats:
     """What the wrong sampler sees."""
     parts = parts_of(case)
-    place = 0 if case.wrong == "zeros kept" else len(parts) - 1
+    place = len(parts) - 1 if case.wrong == "weight apart" else 0
     u = regressors(case, data, parts[place])
     if case.wrong == "weight apart":
         k, earlier = data.x.shape[1], len(parts[place][3])
         u[..., k : u.shape[-1] - earlier] = 0.0
-    j = parts[place][1]
-    z = data.z[:, :, -1 if j is None else j]
-    sums, before = direct_sums(u, z, data.group, sound.groups), sound.regressions[place]
+    own = parts[place][1]
+    z = data.z[:, :, -1 if own is None else own[0]]
+    there = np.ones(z.shape)
+    if case.wrong == "sides pooled":
+        there = (data.category[:, :, 0] < 2).astype(float)
+    sums, before = direct_sums(u, z, there, data.group, sound.groups), sound.regressions[place]
     # All zeros would be fitted exactly, which has no posterior: these databases stay as they are.
     kept = z.any(axis=1)
     regressions = list(sound.regressions)
@@ -344,10 +370,14 @@ def calibrate(case: Case, seed: int) -> tuple[dict[str, Any], ...]:
     return tuple(result)
 
 
-def run(seed: int) -> dict[str, Any]:
-    """All cases, as written to the golden file."""
+def run(seed: int, chosen: Sequence[str] = (), before: Mapping[str, Any] = EMPTY) -> dict[str, Any]:
+    """All cases, or those chosen in the place of what there was of them, as written to the golden
+    file."""
     results = {}
     for offset, (name, case) in enumerate(CASES.items()):
+        if chosen and name not in chosen:
+            results[name] = before[name]
+            continue
         sound, scaled, wrong = calibrate(case, seed + offset)
         results[name] = {
             "settings": {**asdict(case), "seed": seed + offset},
@@ -388,8 +418,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=2031)
     parser.add_argument("--out", type=Path, default=GOLDEN)
+    parser.add_argument("--case", action="append", choices=list(CASES), default=[])
     arguments = parser.parse_args()
-    results = run(arguments.seed)
+    before = json.loads(arguments.out.read_text(encoding="utf-8")) if arguments.case else {}
+    results = run(arguments.seed, arguments.case, before.get("cases", EMPTY))
+    # The date and versions stay those of what was run all together.
+    results = {**results, **{k: v for k, v in before.items() if k != "cases"}}
     arguments.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     if failures(results):
         raise SystemExit(f"Not as it should be: {', '.join(failures(results))}")

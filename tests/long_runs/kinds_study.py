@@ -53,26 +53,23 @@ def power(scale: float, exponent: float = 0.4) -> ss.Transform:
     return ss.Transform("yeo_johnson", scale=scale, power=exponent)
 
 
-#: Kind and transform of each outcome, then a typical value and a typical SD of the transform.
-OUTCOMES: dict[str, tuple[ss.Outcome, tuple[float, float] | None]] = {
+#: Kind and transform of each outcome, then a typical value and a typical SD of the transform; of
+#: tax those above and below its split.
+OUTCOMES: dict[str, tuple[ss.Outcome, tuple[Any, Any] | None]] = {
     "income": (
         ss.Outcome("income", "semicontinuous", power(1e4), spikes=(0.0,)), (45_000.0, 2.0)
     ),
     "health_spending": (
         ss.Outcome("health_spending", "semicontinuous", power(100.0), spikes=(0.0,)), (300.0, 1.7)
     ),
-    "tax": (ss.Outcome("tax", "semicontinuous", power(1e3), spikes=(0.0,)), (5_000.0, 2.0)),
+    "tax": (
+        ss.Outcome("tax", "semicontinuous", power(1e3, 0.3), spikes=(0.0,), split=0.0),
+        ((5_000.0, -1_000.0), (1.5, 1.0)),
+    ),
     "age": (ss.Outcome("age", transform=ss.Transform("identity", scale=10.0)), (50.0, 1.7)),
     "vehicles": (ss.Outcome("vehicles", transform=power(1.0, 0.5)), (2.0, 1.0)),
     "earning": (ss.Outcome("earning", "binary"), None),
 }  # fmt: skip
-#: The same column on another scale, not among the six.
-OTHERS = {
-    "tax_half": (
-        ss.Outcome("tax_half", "semicontinuous", power(1e3, 0.5), spikes=(0.0,)), (5_000.0, 2.5)
-    ),
-}  # fmt: skip
-DECLARED = {**OUTCOMES, **OTHERS}
 
 
 @dataclass(frozen=True)
@@ -107,13 +104,13 @@ def frame() -> pd.DataFrame:
     """The file with every region known; earners or not is a column of its own."""
     found = pd.read_csv(REAL, dtype={"region": str, "sex": str, "education": str})
     found = found[found["region"].notna()].reset_index(drop=True)
-    return found.assign(earning=(found["earners"] > 0).astype(int), tax_half=found["tax"])
+    return found.assign(earning=(found["earners"] > 0).astype(int))
 
 
 def survey_of(by: str, outcomes: Sequence[str]) -> Survey:
     """With the confidential weights; N is the file's, less the records that were dropped."""
     return ss.Survey.from_frame(
-        frame(), outcomes=[DECLARED[name][0] for name in outcomes], weight="weight",
+        frame(), outcomes=[OUTCOMES[name][0] for name in outcomes], weight="weight",
         by=list(BY[by]), population_size=round(HOUSEHOLDS * len(frame()) / 6481),
         refuse_degenerate=False,
     )  # fmt: skip
@@ -184,7 +181,7 @@ class Part:
             )
         moments = {
             name: dict(zip(("centre", "spread"), given, strict=True))
-            for name, (_, given) in DECLARED.items()
+            for name, (_, given) in OUTCOMES.items()
             if given is not None and self.method.strict and name in survey.design.outcome_names
         }
         privacy = dict(self.method.privacy)
@@ -277,7 +274,7 @@ def table(lines: Sequence[dict[str, Any]]) -> list[str]:
     made = [f"{head} 10.8 |", "|---" * 5 + "|"]
     columns = ("noisy_statistics", "pseudo_posterior", "laplace_3.6", "laplace")
     for by in BY:
-        for outcome in DECLARED:
+        for outcome in OUTCOMES:
             numbers = []
             for method in columns:
                 own = found.get((by, outcome, method))
@@ -291,7 +288,7 @@ def parts(by: Sequence[str], outcomes: Sequence[str], methods: Sequence[str]) ->
     """Those of these names; none: all."""
     for method in METHODS.values():
         for rows in BY:
-            for outcome in (*DECLARED, TOGETHER):
+            for outcome in (*OUTCOMES, TOGETHER):
                 chosen = ((rows, by), (outcome, outcomes), (method.name, methods))
                 if all(not named or name in named for name, named in chosen):
                     yield Part(rows, outcome, method)
@@ -322,7 +319,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=GOLDEN)
     parser.add_argument("--by", action="append", choices=list(BY), default=[])
-    parser.add_argument("--outcome", action="append", choices=[*DECLARED, TOGETHER], default=[])
+    parser.add_argument("--outcome", action="append", choices=[*OUTCOMES, TOGETHER], default=[])
     parser.add_argument("--method", action="append", choices=list(METHODS), default=[])
     parser.add_argument("--releases", type=int)
     given = parser.parse_args(arguments)

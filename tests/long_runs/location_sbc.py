@@ -47,6 +47,7 @@ KINDS = {
         Outcome("c", transform=PLAIN),
     ),
     "continuous": (Outcome("c", transform=PLAIN),),
+    "two sides": (Outcome("b", "semicontinuous", PLAIN, spikes=(0.0,), split=0.0),),
 }
 
 
@@ -84,13 +85,8 @@ class Case:
     @property
     def layout(self) -> Layout:
         """Of the model."""
-        outcomes = KINDS[self.outcomes]
-        return Layout(
-            X.shape[1],
-            tuple(each.categories for each in outcomes),
-            tuple(each.is_amount for each in outcomes),
-            True,
-            max(self.groups) > 0,
+        return Layout.of_outcomes(
+            X.shape[1], KINDS[self.outcomes], weighted=True, grouped=max(self.groups) > 0
         )
 
     @property
@@ -105,6 +101,7 @@ CASES = {
     "Semicontinuous": Case("semicontinuous"),
     "Several, two groups": Case("several", groups=(0, 1, 1), records=80),
     "Continuous, three groups": Case("continuous", groups=(0, 1, 2), rejects=WRONG[1:]),
+    "Two sides": Case("two sides", records=80),
 }
 
 

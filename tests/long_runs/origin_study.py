@@ -26,9 +26,13 @@ from typing import Any, get_args  # noqa: E402
 
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
-from scipy.special import logsumexp  # noqa: E402
 
 from surveysynth._support.types import FloatArray, Theta  # noqa: E402
+from surveysynth.audit import neighbours  # noqa: E402
+from surveysynth.audit.neighbours import CHANGES, Change  # noqa: E402
+from surveysynth.audit.posterior import Alike, databases  # noqa: E402
+from surveysynth.audit.ratio import Side  # noqa: E402
+from surveysynth.audit.ratio import log_ratios as ratios_of_posteriors  # noqa: E402
 from surveysynth.inference.debias import debias_many  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit, Database  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.run import run_batch  # noqa: E402
@@ -145,109 +149,20 @@ def mean_risk_weights(study: CoverageStudy, model: str) -> list[float]:
 # --- one record replaced ----------------------------------------------------------------------
 
 
-class Alike(np.random.Generator):
-    """Gives every database of a batch the same random numbers: two fits then differ by their
-    data alone."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(np.random.PCG64(seed))
-        self._seed = np.random.default_rng(seed).integers(0, 2**63, size=4)
-
-    def integers(self, *args: Any, **kwargs: Any) -> Any:
-        """Always those."""
-        return self._seed
-
-
-@dataclass(frozen=True)
-class Change:
-    """One record's outcome moved to so many SDs from its fit, its weight times a factor."""
-
-    sds: float | None = None
-    factor: float = 1.0
-
-    @property
-    def name(self) -> str:
-        """In the result."""
-        outcome = "" if self.sds is None else f"outcome {self.sds:+g} SD"
-        weight = "" if self.factor == 1.0 else f"weight x {self.factor:g}"
-        return ", ".join(filter(None, (outcome, weight)))
-
-
-CHANGES = (
-    *(Change(sign * size) for size in (2.0, 4.0, 8.0) for sign in (-1, 1)),
-    Change(factor=50.0), Change(factor=0.02),
-    Change(8.0, 50.0), Change(8.0, 0.02), Change(-8.0, 50.0), Change(-8.0, 0.02),
-)  # fmt: skip
-
-
 def changed(survey: Survey, record: int, change: Change) -> Confidential:
-    """The survey's confidential half with one record replaced."""
-    outcome = survey.confidential.outcome.copy()
-    weight = survey.confidential.sampling_weight
-    transform, x = survey.design.transforms[0], survey.design.matrix
-    if change.sds is not None:
-        z = transform.forward(outcome[:, 0])
-        rows = x.x_cells[x.cell]
-        fit = rows @ np.linalg.lstsq(rows, z, rcond=None)[0]
-        value = transform.inverse(fit[record] + change.sds * np.std(z - fit))
-        count = transform.kind == "identity"
-        outcome[record, 0] = max(0.0, np.round(value)) if count else value
-    if weight is not None and change.factor != 1.0:
-        weight = weight.copy()
-        weight[record] *= change.factor
-    return Confidential(outcome, weight)
-
-
-def places(survey: Survey) -> dict[str, int]:
-    """Records to replace: the one nearest to its fit in the largest and in the smallest cell of
-    X, and of those of highest leverage."""
-    x = survey.design.matrix
-    rows = x.x_cells[x.cell]
-    z = survey.design.transforms[0].forward(survey.confidential.outcome[:, 0])
-    distance = np.abs(z - rows @ np.linalg.lstsq(rows, z, rcond=None)[0])
-    leverage = np.einsum("ij,jk,ik->i", rows, np.linalg.pinv(rows.T @ rows), rows)
-    sizes = np.bincount(x.cell)[x.cell]
-    groups = {
-        "typical": sizes == sizes.max(), "smallest cell": sizes == sizes.min(),
-        "highest leverage": leverage >= leverage.max() * (1 - 1e-9),
-    }  # fmt: skip
-    return {
-        name: int(np.flatnonzero(group)[np.argmin(distance[group])])
-        for name, group in groups.items()
-    }
+    """The survey's confidential half with one record replaced; an outcome without a transform is a
+    count."""
+    count = survey.design.transforms[0].kind == "identity"
+    return neighbours.changed(survey, np.array([record]), change, count=count)
 
 
 def largest_log_ratio(
     model: Model, one: tuple[Any, ConfidentialFit], other: tuple[Any, ConfidentialFit]
 ) -> float:
-    """max over draws of both of |log xi(theta | D) - log xi(theta | D')|; each side (records,
-    fit), the ratio of normalising constants by Bennett's estimate from the draws of both."""
-    ratios = []
-    for _, fit in (one, other):
-        theta = {name: v.reshape(-1, *v.shape[2:]) for name, v in fit.theta.items()}
-        first, second = (
-            weighted_log_lik(model, theta, records, each.risk_weights)
-            for records, each in (one, other)
-        )
-        ratios.append(first - second)
-    constant = float(np.median(np.concatenate(ratios)))
-    for _ in range(500):
-        upper = logsumexp(-np.logaddexp(0.0, constant - ratios[1]))
-        lower = logsumexp(-np.logaddexp(0.0, ratios[0] - constant))
-        constant += upper - lower
-        if abs(upper - lower) < 1e-9:
-            break
-    return float(np.abs(np.concatenate(ratios) - constant).max())
-
-
-def weighted_log_lik(
-    model: Model, theta: Theta, records: Any, alpha: FloatArray
-) -> FloatArray:
-    """sum_i alpha_i log_lik[s, i], (S,)."""
-    total = np.zeros(next(iter(theta.values())).shape[0])
-    for rows, log_lik in model.log_lik_blocks(theta, records):
-        total += log_lik @ alpha[rows]
-    return total
+    """max over draws of both of |log xi(theta | D) - log xi(theta | D')|, of parameters and effects
+    of PSUs together; each side (records, fit)."""
+    sides = [Side(records, fit.risk_weights, fit.theta) for records, fit in (one, other)]
+    return ratios_of_posteriors(model, *sides, jointly=True).largest
 
 
 @dataclass(frozen=True)
@@ -302,7 +217,7 @@ def one_record(case: Neighbours) -> Iterator[dict[str, Any]]:
         alphas, refused = [], 0
         for sample in range(case.samples):
             survey = case.survey(sample)
-            for where, record in places(survey).items():
+            for where, (record,) in neighbours.places(survey).items():
                 pairs = log_ratios(model, survey, record, case.alike, origin)
                 for name, ratio in pairs.items():
                     if ratio is None:
@@ -330,22 +245,17 @@ def log_ratios(
     """Of each change the largest log ratio over 2 x the bound of a draw; None where a run was
     refused."""
     halves = [survey.confidential, *(changed(survey, record, change) for change in CHANGES)]
-    design: PublicDesign = survey.design
-    records = [model.records(design, half) for half in halves]
-    databases = [Database(each, design.n) for each in records]
-    rng = Alike(SEED) if alike else np.random.default_rng(SEED)
-    results = run_batch(model, databases, settings_of(origin), rng)
+    given, rng = databases(model, survey.design, halves), np.random.default_rng(SEED)
+    results = run_batch(model, given, settings_of(origin), Alike(SEED) if alike else rng)
     if not isinstance(results[0], tuple):
         return {"": None}
-    base = records[0], results[0][1]
-    found: dict[str, float | None] = {
-        "mean_risk_weight": float(results[0][1].risk_weights.mean())
-    }
-    for change, each, result in zip(CHANGES, records[1:], results[1:], strict=True):
-        done = isinstance(result, tuple)
-        found[change.name] = (
-            largest_log_ratio(model, base, (each, result[1])) / (2.0 * BOUND) if done else None
-        )
+    base = given[0].records, results[0][1]
+    found: dict[str, float | None] = {"mean_risk_weight": float(base[1].risk_weights.mean())}
+    for change, each, result in zip(CHANGES, given[1:], results[1:], strict=True):
+        found[change.name] = None
+        if isinstance(result, tuple):
+            largest = largest_log_ratio(model, base, (each.records, result[1]))
+            found[change.name] = largest / (2.0 * BOUND)
     return found
 
 

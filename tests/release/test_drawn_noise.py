@@ -16,6 +16,7 @@ from surveysynth.mechanisms.noisy_statistics import run as mechanism
 from surveysynth.mechanisms.noisy_statistics.accounting import rho_of
 from surveysynth.release.folder import drawn
 from surveysynth.release.folder.ledger import read_ledger
+from surveysynth.release.folder.ledger_file import ledgers_folder
 from surveysynth.release.rebuild import rebuild
 from surveysynth.release.run import release
 from tests.release.test_strict_release import PLAIN, SHORT, STRICT, strict_spec
@@ -123,7 +124,7 @@ def test_other_noise_is_another_run(
     made = release(strict_spec(make_spec), tmp_path / "one", confidential=secret)
     assert published(tmp_path / "one") == numbers
     assert kept(secret) == []
-    assert made.ledger.strict_runs == (1 if frame is not None else 2)
+    assert made.ledger.strict_runs == 2  # other data in the same file are no other survey
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), InputError("The disk.")])
@@ -138,18 +139,40 @@ def test_any_end_after_the_noise_is_recorded(
     assert entry.rho == RHO
 
 
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [("replace", "could not be kept in .*: No space left on device.* all the same"),
+     ("write", "could not be recorded in the ledger .*: No space left on device")],
+)  # fmt: skip
 def test_noise_that_cannot_be_recorded_is_not_used(
     make_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    refuse: Callable[[BaseException], None],
+    refuse: Callable[[BaseException], None], broken: str, told: str,
 ) -> None:  # fmt: skip
     refuse(AssertionError("the posterior was begun"))
 
     def full(*_: Any) -> NoReturn:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(drawn.os, "replace", full)
-    with pytest.raises(InputError, match=r"could not be recorded in .*: No space left on device"):
+    monkeypatch.setattr(drawn.os, broken, full)
+    with pytest.raises(InputError, match=told):
         release(strict_spec(make_spec), tmp_path / "out")
+    assert not (tmp_path / "out" / "release").exists()
+
+
+def test_a_budget_that_is_spent_stops_noise_but_not_what_goes_on_from_it(
+    make_spec: MakeSpec, tmp_path: Path, refuse: Callable[[BaseException], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    limited = {"privacy": f"{STRICT}\nbudget = 11.0"}
+    refuse(RefusedError("Planted."))
+    with pytest.raises(RefusedError, match=r"^Planted\."):
+        release(strict_spec(make_spec, **limited), tmp_path / "out")
+    with pytest.raises(RefusedError, match=r"total rho so far .* in 1 run .*budget epsilon 11"):
+        release(strict_spec(make_spec, **limited), tmp_path / "elsewhere")
+    assert not (tmp_path / "elsewhere").exists()
+    monkeypatch.undo()
+    made = release(strict_spec(make_spec, privacy=f"{STRICT}\nbudget = 10.8"), tmp_path / "out")
+    assert (made.ledger.strict_runs, made.ledger.rho) == (1, RHO)
 
 
 def test_what_ends_before_the_noise_or_without_any_leaves_nothing(
@@ -171,12 +194,12 @@ def test_the_command_says_what_to_do(
     out = tmp_path / "out"
     assert main(["release", str(strict_spec(make_spec)), "--out", str(out)]) == 3
     told = capsys.readouterr().err
-    for words in ("rho spent", str(out / "confidential" / "ledger.jsonl"), "costs nothing more"):
+    for words in ("rho spent", str(ledgers_folder()), str(out), "costs nothing more"):
         assert words in " ".join(told.split())
     # Another mechanism may follow into the same folders.
     assert main(["release", str(make_spec(synthesizer=PLAIN)), "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    assert f"rho of noisy statistics spent on this data so far: {RHO:.6g} in 1 run" in printed
+    assert f"so far: {RHO:.6g} in 1 run (epsilon" in printed
     assert len(kept(out / "confidential")) == 1
 
 

@@ -268,6 +268,61 @@ def test_an_amount_by_its_section_goes_through_the_model(
     assert_recomputes(tmp_path / "out" / "release", r=False)
 
 
+SPLIT = """
+[outcomes.salary]
+kind = "semicontinuous"
+split = 30000
+transform = "yeo_johnson"
+scale = 10000
+power = 0.3
+lower = -1000000
+"""
+
+
+@pytest.mark.parametrize("spikes", ["", "spikes = [30000, 90000]\n"])
+def test_an_amount_on_two_sides_is_one_column(
+    make_spec: MakeSpec, tmp_path: Path, spikes: str
+) -> None:
+    spec = spec_of(make_spec, SPLIT + spikes, tables='statistics = ["share"]')
+    release(spec, tmp_path / "out")
+    read, folder = read_release(tmp_path / "out"), tmp_path / "out" / "release"
+    above = "above 30000" if spikes else "30000 or above"
+    names = [above, "below 30000", *(["30000", "90000"] if spikes else [])]
+    shares = read.tables["shares"]
+    whole = shares[(shares["field"] == "All") & (shares["gender"] == "All")]
+    assert whole["level"].tolist() == names
+    # Of one dataset the shares are those of its column as it is in the file.
+    data = read.dataset(1)
+    salary, weight = data["salary"].to_numpy(), data["weight"].to_numpy()
+    point = np.isin(salary, [30_000.0, 90_000.0])
+    assert point.any() == bool(spikes)
+    assert salary.min() >= -1e6
+    assert 0.05 < weight[(salary < 30_000) & ~point].sum() / weight.sum() < 0.95
+    assert whole["estimate"].sum() == pytest.approx(1.0)
+    # The guess of the stand-in has SD 0.5 about the split itself: means are taken .02 SDs inside.
+    for sign in (1.0, -1.0):
+        distance = sign * (salary[~point] - 30_000.0) / 10_000.0
+        z = ((1.0 + distance[distance > 0]) ** 0.3 - 1.0) / 0.3
+        assert 0.005 < z.mean() < 0.02
+    column = next(each for each in read.codebook["columns"] if each["name"] == "salary")
+    assert column["declared"]["split"] == 30_000.0
+    assert "yeo_johnson((salary - 30000)/10000, power 0.3)" in column["meaning"]
+    assert "yeo_johnson((30000 - salary)/10000, power 0.3) below 30000" in column["meaning"]
+    privacy = json.loads((folder / "privacy.json").read_text())
+    assert any("split at 30,000" in each for each in privacy["assumptions"])
+    assert "split at 30,000" in (folder / "README.md").read_text()
+    assert_recomputes(folder, r=True)
+    program = program_of(folder, "python")
+    assert ("== LEVEL" in program) == bool(spikes)
+    if not spikes:  # a side is compared with the split, and the other one would not agree
+        readme = folder / "README.md"
+        text = readme.read_text()
+        readme.write_text(text.replace(">= LEVEL", "<! LEVEL").replace("< LEVEL", ">= LEVEL")
+                          .replace("<! LEVEL", "< LEVEL"))  # fmt: skip
+        with pytest.raises(AssertionError):
+            assert_recomputes(folder, r=False)
+
+
 def test_the_adequacy_report_has_shares_of_every_kind(
     make_spec: MakeSpec, tmp_path: Path, by_hand: Callable[..., Any]
 ) -> None:

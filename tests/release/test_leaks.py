@@ -20,9 +20,9 @@ from surveysynth import cli
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.models import get_model
-from surveysynth.release.folder.bundle import make_private
-from surveysynth.release.rare_levels import LEAST_RECORDS
+from surveysynth.release.folder.disk import make_private
 from surveysynth.release.run import release
+from surveysynth.survey.checks import LEAST_RECORDS
 from surveysynth.survey.header import is_header
 from surveysynth.survey.records import read_records
 from surveysynth.survey.survey import make_roles

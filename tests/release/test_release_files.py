@@ -337,4 +337,21 @@ def test_reruns_add_up(make_spec: MakeSpec, tmp_path: Path) -> None:
     release(spec, tmp_path / "out")
     result = release(spec, tmp_path / "out", overwrite=True)
     assert result.ledger.epsilon == 9.0
-    assert "9 in 2 runs" in result.ledger.sentences()[0]
+    assert result.ledger.sentences()[0].endswith(": 9 in 2 runs.")
+
+
+def test_seed_zero_is_a_seed(make_spec: MakeSpec, tmp_path: Path) -> None:
+    result = release(make_spec(), tmp_path / "out", seed=0)
+    record = json.loads((tmp_path / "out" / "release" / "privacy.json").read_text())
+    assert (record["test"], record["private"]) == (True, False)
+    assert any("TEST RUN" in warning for warning in result.warnings)
+
+
+def test_intervals_have_the_level_asked_for(make_spec: MakeSpec, tmp_path: Path) -> None:
+    from scipy.stats import t
+
+    release(make_spec(survey=RATIO, tables="level = 0.8"), tmp_path / "out")
+    table = pd.read_csv(tmp_path / "out" / "release" / "tables" / "means.csv")
+    half = t.ppf(0.9, table["df"]) * table["se"]
+    np.testing.assert_allclose(table["ci_upper"], table["estimate"] + half, rtol=1e-9)
+    np.testing.assert_allclose(table["ci_lower"], table["estimate"] - half, rtol=1e-9)

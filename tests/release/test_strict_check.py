@@ -8,6 +8,8 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -480,3 +482,14 @@ def test_values_that_overflow_are_bad_input(make_spec: MakeSpec, kind: str) -> N
         )  # fmt: skip
         assert np.isfinite(made.cross).all()
         assert np.isfinite(made.squares).all()
+
+
+def test_all_blank_cells_are_one_unit() -> None:
+    from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+    from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
+
+    frame = pd.DataFrame({"household": [None, None, None, None, "a", "a", "b"]})
+    design: Any = SimpleNamespace(n=7, frame=frame)
+    settings = NoisySettings(Budget.of_epsilon(1.0, 1e-6), protect="household")
+    assert settings.unit_size(design) == 4
+    assert sorted(settings.unit_sizes(design)) == [1, 2, 4]

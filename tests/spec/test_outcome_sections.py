@@ -4,12 +4,15 @@ Truth: ``Outcome`` and ``Transform`` built by hand from the same keys."""
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from surveysynth.errors import InputError
-from surveysynth.spec.build import model_options
+from surveysynth.mechanisms.noisy_statistics.settings import Declared
+from surveysynth.spec.build import model_options, noisy_settings_of
 from surveysynth.spec.in_memory import spec_of_survey
 from surveysynth.spec.spec import Spec, parse_spec
 from surveysynth.survey.outcome import Outcome
@@ -243,6 +246,57 @@ def test_noisy_statistics_need_constants_of_amounts_alone() -> None:
     amount = "[outcomes.y]\nkind = 'semicontinuous'\nspikes = [0]"
     assert "outcomes.y: centre and spread missing" in refusal(amount, **given)
     parse_spec(text_of(f"{amount}\ncentre = 3\nspread = 1.0", **given))
+
+
+SPLIT = "[outcomes.tax]\nkind = 'semicontinuous'\nsplit = 0\nscale = 1000\n"
+
+
+def test_a_split_has_a_centre_on_each_side() -> None:
+    strict = {"privacy": "mechanism = 'noisy_statistics'", "survey": "population_size = 1000"}
+    transform = Transform("yeo_johnson", scale=1000.0)
+    expected = Outcome("tax", "semicontinuous", transform, split=0.0)
+    spec = parse_spec(text_of(f"{SPLIT}centre = [5000, -1000.0]\nspread = 1.5", **strict))
+    assert spec.declared == (expected,)
+    settings = noisy_settings_of(spec)
+    assert settings.declared["tax"] == Declared(5000.0, 1.5)
+    assert settings.declared_below["tax"] == Declared(-1000.0, 1.5)
+    two = parse_spec(text_of(f"{SPLIT}centre = [5000, -1000]\nspread = [1.5, 1]", **strict))
+    assert noisy_settings_of(two).declared_below["tax"].spread == 1.0
+    assert "centre and spread missing" in refusal(SPLIT, **strict)
+    for keys, parts in (
+        ("centre = 5000", ["outcomes.tax.centre", "one above the split at 0 and one below"]),
+        ("centre = [-1000, 5000]", ["outcomes.tax.centre", "in this order"]),
+        ("centre = [1, 2, 3]", ["outcomes.tax.centre", "two, above a split and below it, got 3"]),
+        ("centre = ['a', 2]", ["outcomes.tax.centre", "a number, got 'a'"]),
+        ("spread = [1, 0]", ["outcomes.tax.spread", "greater than 0, got 0"]),
+        ("spread = [1, inf]", ["outcomes.tax.spread", "a finite number"]),
+        ("upper = -2", ["outcomes.tax.split", "between lower and upper"]),
+        ("centre = [5, -5]\nshift = -9\ntransform = 'log'\nscale = 1", ["centre", "log(tax + -9)"]),
+    ):
+        text = refusal(SPLIT.replace("scale = 1000\n", "") + keys)
+        for part in parts:
+            assert part in text
+    pairs = "[outcomes.y]\ncentre = [3, 2]"
+    assert "outcomes.y.centre: expected one number" in refusal(pairs)
+    assert "outcomes.y.split" in refusal("[outcomes.y]\nsplit = 0")
+    of_weight = "[outcomes.y]\n[outcomes.weight]\ncentre = [3, 2]"
+    assert "one centre and one spread" in refusal(of_weight)
+
+
+def test_a_split_of_a_survey_in_memory_is_that_of_a_file() -> None:
+    outcome = Outcome("salary", "semicontinuous", Transform("asinh", 10.0), split=20_000.0)
+    survey = Survey.from_frame(small_survey(), outcomes=[outcome], weight="weight", by=["field"],
+                               population_size=10_000)  # fmt: skip
+    moments = {"centre": [30_000, 15_000], "spread": (1.0, 2.0)}
+    spec = spec_of_survey(survey.design, {"outcomes": {"salary": moments}})
+    assert spec.declared == (outcome,)
+    assert spec.outcomes["salary"].of_side(1) == (15_000.0, 2.0)
+    clipping = noisy_settings_of(spec).clipping(survey.design)
+    # As distances from the split; the ball is that of one of the two, which no record has both.
+    centre = np.append(np.arcsinh([1_000.0, 500.0]), clipping.centre[-1])
+    np.testing.assert_allclose(clipping.centre, centre)
+    np.testing.assert_array_equal(clipping.spread[:2], [1.0, 2.0])
+    np.testing.assert_allclose(clipping.radius**2, stats.chi2.ppf(0.995, 2), rtol=1e-5)
 
 
 def test_studies_take_continuous_outcomes() -> None:

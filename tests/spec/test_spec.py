@@ -82,6 +82,7 @@ weights = "fixed_point"
 radius = 0.2
 pattern = []
 truncate = 1.0
+small_strata = "pool"
 replicates_per_draw = 4
 [tables]
 by = ["field", "gender"]
@@ -361,7 +362,7 @@ def test_linear_weights_take_their_keys() -> None:
         ("study", "batch = 0", ["study.batch", "not less than 1"]),
         ("study", "per_cluster = 0", ["study.per_cluster"]),
         ("study", "n = 50", ["survey.weight", "population", "leave it out"]),
-        ("surveys", "n = 3", ["surveys", "unknown key", "Did you mean 'survey'"]),
+        ("surveys", "n = 3", ["surveys", "unknown section", "Did you mean 'survey'"]),
     ],
 )  # fmt: skip
 def test_each_mistake_is_named(section: str, line: str, expected: list[str]) -> None:

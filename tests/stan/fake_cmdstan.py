@@ -2,7 +2,8 @@
 program is a stand-in, a script that draws from the closed posterior of ``means.stan``.
 
 The script does what the data say in "act": "sample", "kill" (the chain dies), "fail" (an error
-that quotes a value, as Stan's do), "diverge" (every draw diverged), "truncate" (output cut short).
+that quotes a value, as Stan's do), "diverge" (every draw diverged), "truncate" (output cut short),
+"hang" (values written, then nothing more, deaf to Ctrl-C and termination).
 """
 
 import sys
@@ -14,7 +15,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 MEANS = PROGRAMS / "means.stan"
 
 SCRIPT = r"""#!{python}
-import json, math, os, random, signal, sys
+import json, math, os, random, signal, sys, time
 arguments = dict(a.split("=", 1) for a in sys.argv[1:] if "=" in a)
 if "info" in sys.argv[1:]:
     print("stan_version_major = 2\nstan_version_minor = 38\nSTAN_THREADS = false")
@@ -29,6 +30,13 @@ if act == "fail":
     sys.exit(70)
 if act == "kill" and chain == 2:
     os.kill(os.getpid(), signal.SIGKILL)
+if act == "hang":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with open(output, "w") as csv:
+        csv.write(f"# started {{y}}\n")
+    print(y, flush=True)
+    time.sleep(600)
 print("Informational Message: rejected because y is", y[0])
 print("Exception: y is", y[0])
 rng = random.Random(1000 * int(arguments["seed"]) + chain)
@@ -42,6 +50,7 @@ draws = int(arguments["num_samples"])
 with open(output, "w") as csv:
     csv.write("# stan_version_major = 2\n# stan_version_minor = 38\n# stan_version_patch = 0\n")
     csv.write(f"# model = means\n# method = sample (Default)\n#   num_samples = {{draws}}\n")
+    csv.write(f"#   num_warmup = {{arguments['num_warmup']}}\n#   thin = 1 (Default)\n")
     csv.write("#   algorithm = hmc (Default)\n")
     csv.write("#   save_warmup = 0 (Default)\n#     metric = diag_e (Default)\n")
     csv.write("#     max_depth = 10 (Default)\n")

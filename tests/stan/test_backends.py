@@ -5,7 +5,6 @@ a script in the place of the compiled program; marked tests run the real thing."
 import logging
 import os
 import shutil
-import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -16,8 +15,9 @@ import numpy as np
 import pytest
 
 import surveysynth
+from surveysynth._support.private_folder import private_folder
 from surveysynth.errors import InputError, RefusedError, SurveySynthError
-from surveysynth.sampling.stan import cache
+from surveysynth.sampling.stan import backends, cache
 from surveysynth.sampling.stan.backends import (
     BACKEND_VARIABLE,
     CmdStanBackend,
@@ -25,7 +25,6 @@ from surveysynth.sampling.stan.backends import (
     StanBackend,
     StanRun,
     default_backend,
-    private_folder,
 )
 from surveysynth.sampling.stan.cache import cache_directory, compiled_program, compiler_message
 from surveysynth.sampling.stan.source import StanSource
@@ -208,7 +207,7 @@ def test_a_failure_tells_no_value_and_leaves_no_file(
     with pytest.raises(kind, match=words) as caught:
         CmdStanBackend(fake_program(tmp_path / "program")).run(means(), data, **SETTINGS)
     assert caught.value.__cause__ is None
-    assert caught.value.__suppress_context__
+    assert caught.value.__context__ is None or caught.value.__suppress_context__
     told = [str(caught.value), *capfd.readouterr(), *(str(r.getMessage()) for r in caplog.records)]
     assert not any("7319" in text for text in told)
 
@@ -220,26 +219,25 @@ def test_data_are_private_while_the_program_runs_and_nothing_is_logged(
     capfd: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    import cmdstanpy
-
     caplog.set_level(logging.DEBUG)
-    seen: list[tuple[int, int]] = []
-    sample = cmdstanpy.CmdStanModel.sample
+    seen: list[Path] = []
+    run_commands = backends.run_commands
 
-    def spy(self: Any, data: str, **arguments: Any) -> Any:
-        fit = sample(self, data=data, **arguments)
-        folder = Path(arguments["output_dir"])
-        assert folder == Path(data).parent
+    def spy(commands: Any, folder: Path, **arguments: Any) -> Any:
+        failure = run_commands(commands, folder, **arguments)
         assert folder.parent == temporary
-        seen.append((folder.stat().st_mode & 0o777, Path(data).stat().st_mode & 0o777))
-        assert not any(str(CANARY) in part for part in fit.runset.cmd(0))
-        return fit
+        assert folder.stat().st_mode & 0o777 == 0o700
+        for path in folder.iterdir():
+            assert path.stat().st_mode & 0o777 == 0o600, path
+            seen.append(path)
+        assert not any(str(CANARY) in part for command in commands for part in command)
+        return failure
 
-    monkeypatch.setattr(cmdstanpy.CmdStanModel, "sample", spy)
+    monkeypatch.setattr(backends, "run_commands", spy)
     data = data_of()
     data["y"][0] = CANARY
     CmdStanBackend(fake_program(tmp_path / "program")).run(means(), data, **SETTINGS)
-    assert seen == [(0o700, 0o600)]
+    assert {"data.json", "draws-1.csv", "console-0.txt"} <= {path.name for path in seen}
     assert capfd.readouterr() == ("", "")
     assert not caplog.records
 
@@ -305,12 +303,12 @@ def test_the_worker_is_that_of_this_package(monkeypatch: pytest.MonkeyPatch) -> 
     """Its process is to import the package beside which this one runs, installed or not."""
     searched = []
 
-    def stop(command: list[str], *, env: dict[str, str], **_: Any) -> None:
-        assert command[2].startswith("surveysynth.")
-        searched.append(Path(env["PYTHONPATH"].partition(os.pathsep)[0]))
+    def stop(commands: list[list[str]], *_: Any, environment: dict[str, str], **__: Any) -> None:
+        assert commands[0][2].startswith("surveysynth.")
+        searched.append(Path(environment["PYTHONPATH"].partition(os.pathsep)[0]))
         raise InterruptedError
 
-    monkeypatch.setattr(subprocess, "run", stop)
+    monkeypatch.setattr(backends, "run_commands", stop)
     with pytest.raises(InterruptedError):
         PyStanBackend().prepare(means())
     assert searched == [Path(surveysynth.__file__).parents[1]]
@@ -395,22 +393,16 @@ def test_cmdstan_fails_on_data_without_a_value(
 def test_cmdstan_chain_that_is_killed(
     cmdstan_cache: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import subprocess
+    run_commands = backends.run_commands
 
-    real = subprocess.Popen
+    def killed(commands: Any, folder: Path, **arguments: Any) -> Any:
+        kill = ["/bin/sh", "-c", "kill -9 $$"]
+        return run_commands([*commands[:2], kill, *commands[2:]], folder, **arguments)
 
-    class Killed(real):  # type: ignore[misc, valid-type]
-        """Every chain is killed as soon as it runs; asking for ``info`` is left alone."""
-
-        def __init__(self, command: Any, *given: Any, **named: Any) -> None:
-            super().__init__(command, *given, **named)
-            if any(str(part).startswith("id=") for part in command):
-                self.kill()
-
-    monkeypatch.setattr(subprocess, "Popen", Killed)
+    monkeypatch.setattr(backends, "run_commands", killed)
     with pytest.raises(RefusedError, match=r"was killed \(signal 9"):
         CmdStanBackend(cache=cmdstan_cache).run(
-            means(), data_of(), **{**SETTINGS, "draws": 1_000_000}
+            means(), data_of(), **{**SETTINGS, "draws": 1_000}
         )
 
 

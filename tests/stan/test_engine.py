@@ -46,6 +46,9 @@ class Gibbs:
     def prepare(self, source: StanSource) -> None:
         self.prepared.append(source)
 
+    def versions(self, source: StanSource) -> dict[str, str]:
+        return {"cmdstan": "2.99.1"}
+
     def run(self, source: StanSource, data: Mapping[str, Any], **plan: Any) -> StanRun:
         self.called.append({"source": source, "data": data, **plan})
         size = SamplingPlan(plan["chains"], plan["warmup"], plan["draws"])
@@ -213,6 +216,7 @@ def check_release(spec: Path, out: Path, said: str) -> None:
     public = out / "release"
     record = json.loads((public / "privacy.json").read_text())
     assert (record["model"], record["settings"]["engine"]) == ("fbp", "cmdstan")
+    assert {"cmdstan", "pystan"} & set(record["versions"])
     realised = json.loads((out / "confidential" / "realised.json").read_text())
     assert realised["realised_epsilon"] <= 20.0
     assert realised["divergent_draws"] <= 10

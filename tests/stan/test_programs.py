@@ -7,15 +7,21 @@ sufficient statistics: one density a record (``*_records.stan``, here).
 import warnings
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
-from surveysynth._support.resources import stan_directory
-from surveysynth.sampling.diagnostics import effective_sample_size
-from surveysynth.sampling.stan.backends import PyStanBackend
-from surveysynth.sampling.stan.pystan import compile_program
-from surveysynth.sampling.stan.source import StanSource, flattened_source
-from tests.models.model_cases import GAUSSIAN, MODELS, WEIGHTINGS, make_case
+jax.config.update("jax_enable_x64", True)
+
+import jax.numpy as jnp  # noqa: E402
+from jax.scipy.linalg import block_diag  # noqa: E402
+
+from surveysynth._support.resources import stan_directory  # noqa: E402
+from surveysynth.sampling.diagnostics import effective_sample_size  # noqa: E402
+from surveysynth.sampling.stan.backends import PyStanBackend  # noqa: E402
+from surveysynth.sampling.stan.pystan import compile_program  # noqa: E402
+from surveysynth.sampling.stan.source import StanSource, flattened_source  # noqa: E402
+from tests.models.model_cases import GAUSSIAN, MODELS, PSUS, WEIGHTINGS, make_case  # noqa: E402
 
 pytestmark = [
     pytest.mark.pystan,
@@ -66,9 +72,62 @@ def stan_density(built, points):
     return np.array(value), np.array(gradient)
 
 
+def unwhitened(case, u):
+    """The embedded u (d,) of the u of ``fbs.stan``, and log |d beta / d white|, by JAX: beta given
+    all else is normal, with mean and precision by record-free generalised least squares, and
+    white are its standard normal coordinates by the precision's Cholesky factor."""
+    k, q = case.shape
+    pairs, corr = q * (q - 1) // 2, k * (k - 1) // 2
+    sizes = np.cumsum([k * q, q, pairs, k * q, corr])
+    white, log_sd, cor_u, log_scale, omega_u, rest = jnp.split(u, sizes)
+    residual = jnp.exp(log_sd)[:, None] * correlation_root(cor_u, q)
+    precision = jnp.linalg.inv(residual @ residual.T)
+    omega = correlation_root(omega_u, k)
+    prior = [
+        jnp.linalg.inv(jnp.outer(scale, scale) * (omega @ omega.T))
+        for scale in jnp.exp(log_scale).reshape(q, k)
+    ]
+    gram, cross = case.stats.gram[0], case.stats.gram[0] @ case.stats.fit[0]
+    if case.psu is not None:
+        cross = cross - case.stats.psu.x_sum[0].T @ rest[-PSUS * q :].reshape(q, PSUS).T
+    whole = jnp.kron(precision, gram) + block_diag(*prior)
+    root = jnp.linalg.cholesky(whole)
+    mean = jnp.linalg.solve(whole, (cross @ precision).T.reshape(-1))
+    beta = mean + jnp.linalg.solve(root.T, white)
+    return jnp.concatenate([beta, u[k * q :]]), -jnp.log(jnp.diag(root)).sum()
+
+
+def correlation_root(u, size):
+    """Stan's Cholesky factor of a correlation matrix, row by row from tanh (its manual, 10.12)."""
+    rows, position = [jnp.eye(size)[0]], 0
+    for i in range(1, size):
+        left, row = 1.0, []
+        for _ in range(i):
+            row.append(jnp.tanh(u[position]) * jnp.sqrt(left))
+            left, position = left - row[-1] ** 2, position + 1
+        rows.append(jnp.array([*row, jnp.sqrt(left), *[0.0] * (size - i - 1)]))
+    return jnp.stack(rows)
+
+
+def embedded_density(case, points):
+    """Value and gradient of the model's density in the coordinates of its program."""
+    if case.model.name != "fbs":
+        return case.model.log_density(points, case.stats)
+    values, gradients = [], []
+    for point in points:
+        (u, volume), back = jax.vjp(lambda x: unwhitened(case, x), jnp.asarray(point))
+        value, gradient = case.model.log_density(np.asarray(u), case.stats)
+        values.append(value + volume)
+        gradients.append(back((jnp.asarray(gradient), jnp.ones(())))[0])
+    return np.array(values), np.array(gradients)
+
+
 def assert_same_density(case, built, points):
-    value, gradient = case.model.log_density(points, case.stats)
-    stan_value, stan_gradient = stan_density(built, points)
+    value, gradient = embedded_density(case, points)
+    assert_same(value, gradient, *stan_density(built, points))
+
+
+def assert_same(value, gradient, stan_value, stan_gradient):
     np.testing.assert_allclose(value, stan_value, rtol=1e-8)
     # Relative to the size of a point's gradient: single elements pass through zero.
     scale = np.abs(stan_gradient).max(axis=1, keepdims=True)
@@ -101,7 +160,8 @@ def test_densities_agree_with_one_column_of_x_and_other_priors(name, q):
 def test_records_and_sufficient_statistics_give_one_density(name, q, weighting):
     case = make_case(name, q, weighting=weighting)
     built = build(HERE / case.records_program, case.records_data())
-    assert_same_density(case, built, case.points(10, np.random.default_rng(3)))
+    points = case.points(10, np.random.default_rng(3))
+    assert_same(*case.model.log_density(points, case.stats), *stan_density(built, points))
 
 
 def stan_draws(case, chains=4, draws=1000):

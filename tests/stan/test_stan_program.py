@@ -49,6 +49,9 @@ class Conjugate:
     def prepare(self, source: StanSource) -> None:
         """Nothing to compile."""
 
+    def versions(self, source: StanSource) -> dict[str, str]:
+        return {"cmdstan": "2.99.1"}
+
     def run(
         self,
         source: StanSource,

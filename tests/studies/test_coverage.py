@@ -87,6 +87,16 @@ def test_measures_of_errors_with_known_distribution():
     assert narrow["coverage"] < 0.95 - 8 * narrow["coverage_mcse"]
 
 
+def test_coverage_is_of_the_truth_and_not_of_the_mean_estimate():
+    made = normal_replicates(400)
+    shift = np.where(made["method"] == "other", 10.0, 0.0)  # ten standard errors
+    for column in ("estimate", "ci_lower", "ci_upper"):
+        made[column] += shift
+    cell = other(measure_cells(made, truth()))
+    assert cell["coverage"] == 0
+    assert cell["bias"] == pytest.approx(10.0, abs=0.3)
+
+
 def test_error_of_a_ratio_is_its_spread_over_studies():
     rng = np.random.default_rng(3)
     ratios, errors = np.transpose(

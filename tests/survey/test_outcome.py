@@ -42,6 +42,57 @@ def test_spikes_lie_outside_no_bound() -> None:
     np.testing.assert_array_equal(outside, [False, False, True, False, True])
 
 
+SIDES = Outcome(
+    "tax", "semicontinuous", Transform("yeo_johnson", scale=100.0, power=0.3), spikes=(0.0, 900.0),
+    split=0.0, lower=-500.0, upper=1_000.0,
+)  # fmt: skip
+
+
+def test_sides_of_a_split_are_categories_before_the_spikes() -> None:
+    values = np.array([250.0, -40.0, 0.0, 900.0, -1e-9])
+    category = SIDES.category(values)
+    np.testing.assert_array_equal(category, [0, 1, 2, 3, 1])
+    assert SIDES.category_names == ("above 0", "below 0", "0", "900")
+    np.testing.assert_array_equal(SIDES.regular(values), category < 2)
+    # Yeo and Johnson's formula of the distance, alike on both sides.
+    z = np.where(category == 0, ((1 + 2.5) ** 0.3 - 1) / 0.3, ((1 + 0.4) ** 0.3 - 1) / 0.3)
+    z[4] = 1e-11
+    np.testing.assert_allclose(SIDES.forward(values[:1]), z[:1])
+    np.testing.assert_allclose(SIDES.forward(values[1:2], 1), z[1:2])
+    np.testing.assert_allclose(SIDES.values(category, z), values)
+    np.testing.assert_array_equal(
+        SIDES.outside(np.array([-501.0, -500.0, 0.0, 900.0, 1_001.0])), [1, 0, 0, 0, 1]
+    )
+    about = Outcome("y", "semicontinuous", Transform("identity"), split=10.0)
+    np.testing.assert_array_equal(about.category(np.array([10.0, 9.0, 11.0])), [0, 1, 0])
+    assert about.category_names == ("10 or above", "below 10")
+    np.testing.assert_array_equal(about.forward(np.array([12.5])), [2.5])
+    np.testing.assert_array_equal(about.forward(np.array([6.0]), 1), [4.0])
+
+
+@pytest.mark.parametrize("split", [0.0, 1e6, -3.7])
+@pytest.mark.parametrize("spiked", [False, True])
+def test_rounding_leads_to_no_other_side(split: float, spiked: bool) -> None:
+    outcome = Outcome("y", "semicontinuous", Transform("asinh", scale=1e3),
+                      spikes=(split,) if spiked else (), split=split)  # fmt: skip
+    category = np.repeat([0, 1], 5)
+    z = np.tile([0.0, -1e-17, 1e-300, 1e-14, 2.0], 2)
+    np.testing.assert_array_equal(outcome.category(outcome.values(category, z)), category)
+
+
+def test_transforms_of_both_sides_in_words() -> None:
+    assert SIDES.model_words == (
+        "tax, as yeo_johnson(tax/100, power 0.3) above 0 and yeo_johnson(-tax/100, power 0.3) "
+        "below 0"
+    )
+    assert SIDES.public_words.endswith("spikes at 0, 900, split at 0, from -500 to 1,000")
+    assert SIDES.as_dict()["split"] == 0.0
+    log = Outcome("y", "semicontinuous", split=10.0)
+    assert log.formulas == "log(y - 10) 10 or above and log(10 - y) below 10"
+    scaled = Outcome("y", "semicontinuous", Transform("asinh", scale=5.0), split=-2.0)
+    assert [scaled.formula(side) for side in (0, 1)] == ["asinh((y + 2)/5)", "asinh((-2 - y)/5)"]
+
+
 @pytest.mark.parametrize(
     ("given", "word"),
     [
@@ -56,6 +107,12 @@ def test_spikes_lie_outside_no_bound() -> None:
         ({"levels": ("a", "b")}, "levels"),
         ({"kind": "binary", "lower": 0.0}, "amounts"),
         ({"lower": 2.0, "upper": 1.0}, "below upper"),
+        ({"split": 0.0}, "semicontinuous"),
+        ({"kind": "categorical", "levels": ("a", "b"), "split": 0.0}, "semicontinuous"),
+        ({"kind": "semicontinuous", "split": float("nan")}, "finite"),
+        ({"kind": "semicontinuous", "split": 0.0, "lower": 1.0}, "between lower and upper"),
+        ({"kind": "semicontinuous", "split": 0.0, "upper": -1.0}, "between lower and upper"),
+        ({"kind": "semicontinuous", "split": 0.0, "upper": 0.0}, "between lower and upper"),
     ],
 )
 def test_parts_that_disagree(given: dict[str, object], word: str) -> None:

@@ -65,6 +65,40 @@ def test_levels_become_their_positions_and_amounts_stay() -> None:
     )
 
 
+TAX = Outcome("tax", "semicontinuous", Transform("log"), spikes=(0.0,), split=0.0, lower=-9_000.0)
+
+
+def taxed(frame: pd.DataFrame, **cells: Any) -> pd.DataFrame:
+    rng = np.random.default_rng(6)
+    kind = rng.choice(3, len(frame))
+    amount = rng.uniform(1.0, 8_000.0, len(frame))
+    return frame.assign(tax=np.select([kind == 0, kind == 1], [amount, -amount], 0.0), **cells)
+
+
+def test_each_side_of_a_split_is_looked_at_by_itself() -> None:
+    frame = taxed(frame_of())
+    np.testing.assert_array_equal(survey_of(frame, TAX).confidential.outcome[:, 0], frame["tax"])
+    below = frame["tax"] < 0
+    for words, cells in (
+        ("has no record below 0", frame["tax"].abs()),
+        ("has no record above 0", -frame["tax"].abs()),
+        ("is constant after its transform below 0", frame["tax"].where(~below, -77.25)),
+        ("1 record outside what is declared", frame["tax"].mask(below.cumsum() == 1, -9_001.0)),
+        ("is (nearly) a function of the predictors",
+         frame["tax"].where(~below, -100.0 * (1 + frame["gender"].eq("F")))),
+    ):  # fmt: skip
+        text = refusal(frame.assign(tax=cells), TAX)
+        assert words in text
+        assert "77" not in text
+        assert "9001" not in text.replace(",", "")
+    # Not at a spike, a value at the split lies above it, where the log of zero is not.
+    assert "where log(tax) does not exist" in refusal(
+        frame, Outcome("tax", "semicontinuous", Transform("log"), split=0.0)
+    )
+    # Where it exists, and without a record in between, no spike is needed.
+    survey_of(frame, Outcome("tax", "semicontinuous", ASINH, split=0.0))
+
+
 @pytest.mark.parametrize(
     "cells",
     [

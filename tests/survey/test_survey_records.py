@@ -28,16 +28,16 @@ from tests.surveys import CANARY_OUTCOME, CANARY_WEIGHT, good, make_survey
         ("weight", np.nan, ["'weight'", "1 record", "blank or missing", "drop"]),
         ("weight", np.inf, ["weight", "1 record with an infinite value"]),
         ("weight", -np.inf, ["weight", "1 record with an infinite value", "negative"]),
-        ("weight", "canary", ["'weight'", "1 record with text that is no number"]),
-        ("weight", f"{CANARY_WEIGHT} kg", ["'weight'", "1 record with text that is no number"]),
-        ("weight", "1_000", ["'weight'", "1 record with text that is no number"]),
+        ("weight", "canary", ["'weight'", "1 record with text that is no number (with words)"]),
+        ("weight", f"{CANARY_WEIGHT} kg", ["'weight'", "(with words or a unit beside digits)"]),
+        ("weight", "1_000", ["'weight'", "(with a thousands separator)"]),
         ("salary", np.nan, ["'salary'", "1 record", "blank or missing"]),
         ("salary", "NaN", ["'salary'", "1 record", "blank or missing"]),
         ("salary", "NA", ["'salary'", "1 record", "blank or missing"]),
         ("salary", np.inf, ["salary", "1 record with an infinite value"]),
         ("salary", "1e999", ["salary", "1 record with an infinite value"]),
-        ("salary", "canary", ["'salary'", "1 record with text that is no number"]),
-        ("salary", "987654,321", ["'salary'", "1 record with text that is no number"]),
+        ("salary", "canary", ["'salary'", "1 record with text that is no number (with words)"]),
+        ("salary", "987654,321", ["'salary'", "(with a decimal comma)"]),
         ("salary", 0.0, ["salary", "1 record where log(salary)", "transform_shift", "asinh"]),
         ("salary", -CANARY_OUTCOME, ["salary", "1 record where log(salary)"]),
         ("gender", "", ["'gender'", "1 record", "blank"]),
@@ -325,3 +325,12 @@ def test_text_is_a_number_missing_or_counted(cells: list[str]) -> None:
     again = number_column(pd.Series(cells, dtype=object), "x")
     assert again.wrong == column.wrong
     np.testing.assert_array_equal(again.values, column.values)
+
+
+def test_a_fraction_of_exactly_one_is_a_fraction() -> None:
+    frame = good()
+    fractions = dict.fromkeys(frame["field"].unique(), 0.5)
+    fractions[frame["field"].iloc[0]] = 1.0
+    design = make_survey(frame.assign(f=frame["field"].map(fractions)), fpc="f").design
+    assert design.fpc is not None
+    assert sorted(design.fpc) == [0.5] * (len(fractions) - 1) + [1.0]

@@ -52,7 +52,7 @@ class Clipping:
                 "Each column of z needs one centre and one spread, but they came with shapes "
                 f"{self.centre.shape} and {self.spread.shape}."
             )
-        radius = self.radius if self.radius != 0.0 else math.sqrt(stats.chi2.ppf(INSIDE, q))
+        radius = self.radius if self.radius != 0.0 else inside(q)
         sound = np.isfinite(self.centre).all() and np.isfinite(self.spread).all()
         if not (sound and (self.spread > 0).all() and 1e-6 < radius < 1e6):
             raise InputError(
@@ -91,6 +91,11 @@ class Clipping:
         inside = float(self.steps - self.q)
         whole: IntArray = np.rint(scaled * (inside / np.maximum(norm, inside))).astype(np.int64)
         return whole
+
+
+def inside(columns: int) -> float:
+    """The radius of the ball that holds the share ``INSIDE`` of normal records."""
+    return math.sqrt(stats.chi2.ppf(INSIDE, columns))
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,10 @@ class NoisyStatisticsMechanism:
             "stated in README.md."
         )
 
+    def prepared(self, design: PublicDesign) -> PublicDesign:
+        """As it is: the noise is for every design."""
+        return design
+
     def run(
         self,
         model: Model,

@@ -14,10 +14,11 @@ import numpy as np
 from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.design import Clipping
+from surveysynth.mechanisms.noisy_statistics.design import Clipping, inside
 from surveysynth.mechanisms.noisy_statistics.location.sensitivity import location_variances
 from surveysynth.models.general_location.groups import LEAST_RECORDS
 from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.survey.outcome import BELOW, Outcome
 from surveysynth.survey.survey import PublicDesign
 
 #: Neighbours differ in one record; else in the records of a unit of a public column.
@@ -51,7 +52,7 @@ class NoisySettings:
     budget
         rho, and what it means as (epsilon, delta).
     declared
-        By name of an outcome.
+        By name of an outcome; of one with a split, what lies above it.
     weight
         Of the log weight: centre log(N/n) and spread 0.6 unless declared.
     m
@@ -65,6 +66,8 @@ class NoisySettings:
     count_share
         Of outcomes with categories or spikes: how precise counts are beside moments, 1 for about
         a third of the budget each for a change of counts, of first and of second moments.
+    declared_below
+        Of outcomes with a split, what lies below it; the centre too in the outcome's own units.
 
     Raises
     ------
@@ -80,6 +83,7 @@ class NoisySettings:
     protect: str = RECORD
     plan: SamplingPlan = NOISY_PLAN
     count_share: float = 1.0
+    declared_below: Mapping[str, Declared] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.m, int) or self.m < 1:
@@ -106,24 +110,16 @@ class NoisySettings:
 
     def clipping(self, design: PublicDesign) -> Clipping:
         """Centres and spreads of z = (transformed outcomes, log weight unless it is public), and
-        the radius.
+        the radius, which counts one column of an outcome with a split: no record has both.
 
         Raises ``InputError`` where a centre or spread is missing, or no column is left.
         """
         centres, spreads = [], []
         for outcome in design.outcomes:
-            if not outcome.is_amount:
-                continue  # categories are counted
-            name, transform = outcome.name, outcome.transform
-            given = self.declared.get(name, Declared())
-            if given.centre is None or given.spread is None:
-                raise InputError(
-                    f"The outcome {name!r} needs a declared centre and spread, from public "
-                    "sources and never from these data: a typical value in its own units and a "
-                    "typical standard deviation on the scale of its transform."
-                )
-            centres.append(float(transform.forward(np.array([given.centre]))[0]))
-            spreads.append(given.spread)
+            for side in outcome.sides:  # categories are counted
+                centre, spread = self._moments(outcome, side)
+                centres.append(centre)
+                spreads.append(spread)
         if design.weight_name is not None:
             centres.append(self._weight_centre(design))
             spreads.append(WEIGHT_SPREAD if self.weight.spread is None else self.weight.spread)
@@ -134,7 +130,22 @@ class NoisySettings:
                 f"{', '.join(map(repr, design.outcome_names))}, or use mechanism = "
                 "'pseudo_posterior'."
             )
-        return Clipping(np.array(centres), np.array(spreads), self.radius)
+        at_once = len(centres) - sum(each.split is not None for each in design.outcomes)
+        return Clipping(np.array(centres), np.array(spreads), self.radius or inside(at_once))
+
+    def _moments(self, outcome: Outcome, side: int) -> tuple[float, float]:
+        """Centre and spread of a column of z."""
+        given = (self.declared_below if side == BELOW else self.declared).get(outcome.name)
+        where = outcome.side_name(side)
+        if given is None or given.centre is None or given.spread is None:
+            raise InputError(
+                f"The outcome {outcome.name!r} needs a declared centre and spread"
+                f"{f' {where}' if where else ''}, from public sources and never from these data: a "
+                "typical value in its own units and a typical standard deviation on the scale of "
+                "its transform."
+            )
+        centre = float(outcome.forward(np.array([given.centre]), side)[0])
+        return centre, given.spread
 
     def _weight_centre(self, design: PublicDesign) -> float:
         if self.weight.centre is not None:

@@ -76,8 +76,9 @@ def _guarantee(
         "unit of protection moves them by no more than a known distance, whatever it holds; and "
         "discrete Gaussian noise is drawn exactly, in whole numbers, from the operating system's "
         "random numbers. The mechanism answers on every valid database: nothing that the data say "
-        "can stop it. Nothing is assumed of the Markov chains that follow: chains that mix badly "
-        "make tables worse, not less private.",
+        "can stop it. Nothing is assumed of floating-point numbers, of the pseudo-random numbers "
+        "or of the Markov chains that follow the noise: what follows can make tables worse, not "
+        "less private.",
         "Further tables, other models of the same columns and any number of further draws from "
         "the published noisy sums cost nothing more. Noise drawn anew does: its rho adds up.",
     )
@@ -85,7 +86,11 @@ def _guarantee(
 
 def column_names(design: PublicDesign) -> list[str]:
     """Columns with a centre and a spread: amounts, and the log weight."""
-    amounts = [outcome.name for outcome in design.outcomes if outcome.is_amount]
+    amounts = [
+        f"{outcome.name} {outcome.side_name(side)}".strip()
+        for outcome in design.outcomes
+        for side in outcome.sides
+    ]
     return [*amounts, *(["log weight"] if design.weight_name else [])]
 
 

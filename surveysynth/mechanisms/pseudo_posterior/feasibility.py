@@ -186,7 +186,7 @@ def _trial(
     rng: np.random.Generator,
     watch: _Watch,
 ) -> Trial:
-    simulated = _simulated(design, model, multiple, spreads, rng)
+    simulated = guessed_dataset(design, model, multiple, spreads, rng)
     database = Database.simulated(model, design, simulated)
     try:
         (result,) = run_batch(model, [database], settings, rng, each_fit=watch)
@@ -197,7 +197,7 @@ def _trial(
     return Trial(multiple, True, "", float(result[1].risk_weights.mean()))
 
 
-def _simulated(
+def guessed_dataset(
     design: PublicDesign,
     model: Model,
     multiple: float,

@@ -50,11 +50,11 @@ class ConfidentialFit(Unpickled):
     --------
     >>> import numpy as np
     >>> import surveysynth as ss
-    >>> survey, model = ss.example_survey(n=200), ss.get_model("fbs")
+    >>> survey, model = ss.example_survey(n=400), ss.get_model("fbs")
     >>> settings, rng = ss.MechanismSettings(epsilon=10.8, m=1), np.random.default_rng(1)
     >>> _, fit = ss.run_mechanism(model, survey.design, survey.confidential, settings, rng)
     >>> fit.risk_weights.shape, fit.realised_epsilon <= 10.8
-    ((200,), True)
+    ((400,), True)
     """
 
     risk_weights: FloatArray

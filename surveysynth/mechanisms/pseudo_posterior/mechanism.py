@@ -8,7 +8,7 @@ import numpy as np
 from surveysynth.mechanisms.base import Combining, NoiseKeeper, Progress, Released
 from surveysynth.mechanisms.pseudo_posterior import run as mechanism
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
+from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement, smallest_records
 from surveysynth.mechanisms.statement import Statement
 from surveysynth.models.base import Model
 from surveysynth.survey.survey import Confidential, PublicDesign
@@ -44,6 +44,10 @@ class PseudoPosterior:
             f"for the whole release (m = {settings.m} draws), with the assumptions and limits "
             "stated in README.md."
         )
+
+    def prepared(self, design: PublicDesign) -> PublicDesign:
+        """With small strata pooled; raises ``RefusedError`` where they cannot be."""
+        return self.settings.prepared(design)
 
     def run(
         self,
@@ -94,4 +98,8 @@ class PseudoPosterior:
             "reweight": settings.reweight,
             "truncate": settings.truncate,
             "origin": settings.origin,
+            "small_strata": settings.small_strata,
+            "least_records_per_coefficient": settings.least_records,
+            "records_per_coefficient": smallest_records(design),
+            "pooled": None if design.pooling is None else design.pooling.as_dict(),
         }

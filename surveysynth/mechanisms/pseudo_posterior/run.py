@@ -31,8 +31,10 @@ from surveysynth.mechanisms.pseudo_posterior.lipschitz import (
 )
 from surveysynth.mechanisms.pseudo_posterior.risk import require_pattern
 from surveysynth.mechanisms.pseudo_posterior.search import (
+    AVERAGED_TOLERANCE,
     FIXED_POINT_TOLERANCE,
     SAFE_SIDE_SHARE,
+    TOLERANCE_BOUND,
     Search,
     search_target,
 )
@@ -44,6 +46,7 @@ from surveysynth.mechanisms.pseudo_posterior.settings import (
 from surveysynth.models.base import Model, stacked
 from surveysynth.sampling.convergence import check_convergence
 from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.randomness import Start, secret_generator, starts
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 MAX_FITS = 60
@@ -97,16 +100,18 @@ class _Run(Unpickled):
         model: Model,
         database: Database,
         settings: MechanismSettings,
-        seed: IntArray,
+        start: Start,
         protects: bool,
     ) -> None:
         self.model, self.database, self.settings = model, database, settings
         # Every fit starts the same stream, so that the bound moves smoothly with the weights.
-        self.seed = seed
+        self.start = start
         self.smooth = model.common_random_numbers
         self.protects = protects
         self.by_record = self.smooth and protects
-        self.tolerance = FIXED_POINT_TOLERANCE if protects else SIMULATED_TOLERANCE
+        finer = min(1.0, settings.target_bound / TOLERANCE_BOUND) if self.by_record else 1.0
+        self.tolerance = finer * FIXED_POINT_TOLERANCE if protects else SIMULATED_TOLERANCE
+        self.averaged_tolerance = finer * AVERAGED_TOLERANCE
         self.stride = 1.0 if protects else SIMULATED_STRIDE
         self.history: list[dict[str, float]] = []
         self.unweighted: _Fit | None = None
@@ -199,7 +204,7 @@ def run(
     design: PublicDesign,
     confidential: Confidential,
     settings: MechanismSettings,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Runs the mechanism at ``settings.epsilon`` and splits the result by confidentiality.
@@ -214,7 +219,8 @@ def run(
     settings
         All public.
     rng
-        Not to be made again by anyone: without a seed.
+        None, which takes random numbers that nobody can foresee; a generator that can be made again
+        protects nobody.
     progress
         Called with the name of each stage.
 
@@ -226,15 +232,21 @@ def run(
     Raises
     ------
     RefusedError
-        If the target is not reached or the fit has not converged.
+        If the target is not reached, the fit has not converged, or few records tell of a row of
+        X (``settings.prepared(design)`` pools those).
     InputError
         For a risk measure that does not fit the survey.
+
+    Notes
+    -----
+    A call writes to no ledger, and its epsilon adds up all the same: ``release``, and ``tables``
+    with a ``survey_id``, keep the sum.
 
     Examples
     --------
     >>> import numpy as np
     >>> import surveysynth as ss
-    >>> survey = ss.example_survey(n=200)
+    >>> survey = ss.example_survey(n=400)
     >>> settings = ss.MechanismSettings(epsilon=10.8, m=1)
     >>> private, fit = ss.run_mechanism(
     ...     ss.get_model("fbs"), survey.design, survey.confidential, settings,
@@ -244,10 +256,11 @@ def run(
     5.4
     """
     require_pattern(settings.measure, design.frame)
+    settings.require_prepared(design)
     model = model.of(design)
     records = model.records(design, confidential)
     database = Database(records, design.n, confidential.outcome, design.frame, design)
-    (result,) = run_batch(model, [database], settings, rng, progress)
+    (result,) = run_batch(model, [database], settings, rng or secret_generator(), progress)
     if isinstance(result, RefusedError):
         raise result
     return result
@@ -273,8 +286,8 @@ def run_batch(
     """
     say = progress or (lambda stage: None)
     runs = [
-        _Run(model, database, settings, rng.integers(0, 2**63, size=4), protects)
-        for database in databases
+        _Run(model, database, settings, start, protects)
+        for database, start in zip(databases, starts(rng, len(databases), words=4), strict=True)
     ]
     say(UNWEIGHTED_FIT)
     for batch in [runs] if model.batched else [[each] for each in runs]:
@@ -298,7 +311,7 @@ def _sample(
 ) -> list[Theta | None]:
     """One fit of each database in a batch, (chains, draws); None where the squares of far too
     large values overflow."""
-    generators = [np.random.default_rng(each.seed) for each in runs]
+    generators = [each.start.generator() for each in runs]
     try:
         with np.errstate(over="ignore", invalid="raise"):
             stats = stacked(

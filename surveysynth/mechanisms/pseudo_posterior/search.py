@@ -22,6 +22,9 @@ from surveysynth.mechanisms.pseudo_posterior.settings import LEAST_SHARE, Mechan
 #: bring forward, and with it the weights of all.
 AIM = 0.5 * (LEAST_SHARE + 1.0)
 FIXED_POINT_TOLERANCE = 0.1
+#: What is left of the way to the fixed point changes a log ratio of posteriors in proportion to it,
+#: and counts beside the bound: below this bound tolerances shrink with the target.
+TOLERANCE_BOUND = 1.8
 #: Extremes over draws are not quite smooth in the weights: with few records single risks move by
 #: a fifth from fit to fit. After this many fits, and within NEAR of the fixed point, the weights
 #: follow a running mean over MEMORY fits instead, to the second tolerance.
@@ -68,6 +71,10 @@ class Judge(Protocol):
     @property
     def tolerance(self) -> float:
         """How close, on the log scale, weights must come to their fixed point."""
+
+    @property
+    def averaged_tolerance(self) -> float:
+        """The same once weights follow a running mean."""
 
     @property
     def by_record(self) -> bool:
@@ -130,7 +137,7 @@ def _fixed_point(judge: Judge, unweighted: FitT, target: float) -> Search[FitT]:
         averaging = step >= FULL_STEPS and gap <= NEAR
         if averaging or gap <= tolerance:
             cap = min(aim, cap * np.sqrt(aim / realised))
-        tolerance = AVERAGED_TOLERANCE if averaging else judge.tolerance
+        tolerance = judge.averaged_tolerance if averaging else judge.tolerance
         averaged = min(averaged + 1, MEMORY) if averaging else 1
         # Means of 1/r: a risk that is infinite once counts as a weight of zero in that fit.
         recent = 1.0 / np.maximum(risks, 1e-300)

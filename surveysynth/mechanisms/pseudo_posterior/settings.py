@@ -6,18 +6,26 @@ from typing import Literal, get_args
 import numpy as np
 
 from surveysynth._support.messages import no_fixed_point, no_peak
-from surveysynth.errors import InputError
+from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.base import Settings
 from surveysynth.mechanisms.pseudo_posterior.risk import RiskMeasure, RiskName, risk_measure
 from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.survey.design_matrix import records_per_coefficient
+from surveysynth.survey.pooling import ROUNDING
+from surveysynth.survey.survey import PublicDesign
 
 WeightMap = Literal["fixed_point", "linear"]
 Origin = Literal["density", "peak"]
+SmallStrata = Literal["pool", "refuse", "allow"]
 
 #: Where log-likelihoods are measured from unless a setting says so.
 DEFAULT_ORIGIN: Origin = "peak"
 #: A release must use at least this share of its target, and never more than all of it.
 LEAST_SHARE = 0.97
+#: Records per coefficient of every row of X at a bound of 1.8: with half of it one record moves the
+#: posterior by more than is stated. Larger bounds take fewer in proportion; smaller ones, which
+#: also take weight from all records, more by the power 3/2 (methods 2.10).
+RECORDS, AT_BOUND = 20.0, 1.8
 #: Relative: the ball of 50,000 is 40,000 to 60,000 ([S]).
 DEFAULT_RADIUS = 0.2
 
@@ -63,6 +71,10 @@ class MechanismSettings:
         papers, or "peak", from near the mode of the records' densities, which fixed-point weights
         alone have. None stands for "peak" where weights are the fixed point and no draw is
         truncated, for "density" else.
+    small_strata
+        What becomes of levels and rows of X that fewer than ``least_records`` tell of: "pool" takes
+        coefficients away until there are none, "refuse" says which there are, and "allow" leaves
+        them, as the papers do, outside of what is stated.
     plan
         Size of a fit.
 
@@ -90,6 +102,7 @@ class MechanismSettings:
     pattern: tuple[str, ...] = ()
     truncate: float = 1.0
     origin: Origin | None = None
+    small_strata: SmallStrata = "pool"
     plan: SamplingPlan = field(default_factory=SamplingPlan)
 
     def __post_init__(self) -> None:
@@ -107,6 +120,9 @@ class MechanismSettings:
             raise InputError(f"truncate must be above 0 and at most 1, got {self.truncate!r}.")
         self._check_linear()
         self._resolve_origin()
+        if self.small_strata not in get_args(SmallStrata):
+            known = ", ".join(get_args(SmallStrata))
+            raise InputError(f"small_strata must be one of {known}, got {self.small_strata!r}.")
         if self.m > self.kept_draws:
             raise InputError(
                 f"m = {self.m} draws cannot be released from {self.kept_draws} kept draws"
@@ -183,3 +199,63 @@ class MechanismSettings:
     def lipschitz_bound(self) -> float:
         """The target bound of one draw, an upper bound on the realised one; none: infinite."""
         return self.target_bound if self.private else np.inf
+
+    @property
+    def least_records(self) -> float:
+        """On how many records every row of X has to rest (methods 2.10): 20 at a bound of 1.8, 89
+        at one of 2/3, by public settings alone."""
+        ratio = AT_BOUND / self.target_bound
+        return float(RECORDS * max(ratio, ratio**1.5))
+
+    def prepared(self, design: PublicDesign) -> PublicDesign:
+        """The design whose model matrix the mechanism takes: with small strata pooled.
+
+        Parameters
+        ----------
+        design
+            The public half of a survey, which alone is looked at.
+
+        Returns
+        -------
+        PublicDesign
+            The same where every row rests on ``least_records``, or ``small_strata`` is "allow".
+
+        Raises
+        ------
+        RefusedError
+            Where pooling cannot give enough, or ``small_strata`` is "refuse" and it would.
+
+        Examples
+        --------
+        >>> import surveysynth as ss
+        >>> design = ss.example_survey(n=200).design
+        >>> ss.MechanismSettings(epsilon=10.8).prepared(design).pooling.levels
+        {'field': {'2': 6, '3': 8, '5': 22, '8': 10}}
+        """
+        if self.small_strata == "allow":
+            return design
+        try:
+            made = design.pooled(self.least_records)
+        except RefusedError as refusal:
+            raise RefusedError(
+                f"{refusal} A larger epsilon or a smaller m asks for fewer: "
+                f"{self.least_records:.3g} records are those of a bound of "
+                f"{self.target_bound:.3g} a draw."
+            ) from None
+        if self.small_strata == "refuse" and made.pooling is not None and made is not design:
+            raise RefusedError(
+                f"fewer than {self.least_records:g} records tell of {made.pooling.words}. One "
+                "record could move such a fit by more than is stated: set small_strata = 'pool' to "
+                "pool them for the model, or make levels coarser."
+            )
+        return made
+
+    def require_prepared(self, design: PublicDesign) -> None:
+        """Raises ``RefusedError`` for a design with a row that too few records tell of."""
+        least, smallest = self.least_records, float(records_per_coefficient(design.matrix).min())
+        if self.small_strata != "allow" and smallest < least * (1.0 - ROUNDING):
+            raise RefusedError(
+                f"{smallest:.1f} records tell of some row of the model matrix, and {least:g} are "
+                "needed: take the design that settings.prepared(design) gives, or set "
+                "small_strata = 'allow', which is outside of what is stated."
+            )

@@ -1,8 +1,15 @@
 """What a release guarantees and what it does not, in words (methods 2). Public inputs only."""
 
+import math
+
+import numpy as np
+
 from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_ORIGIN, MechanismSettings
 from surveysynth.mechanisms.statement import SEEDED, Statement, not_units, public_assumptions
 from surveysynth.models.base import Model, psu_codes
+from surveysynth.sampling.convergence import MAX_R_HAT
+from surveysynth.sampling.randomness import STAN_SEED_BITS
+from surveysynth.survey.design_matrix import records_per_coefficient
 from surveysynth.survey.survey import PublicDesign
 
 
@@ -35,9 +42,10 @@ def privacy_statement(
         guarantee=(
             *_warnings(settings, test),
             *_guarantee(design, settings, model),
+            *_records(design, settings),
             *_effects(design, model),
         ),
-        assumptions=public_assumptions(design),
+        assumptions=(*public_assumptions(design), *_of_computing(settings, model, test)),
         not_covered=_not_covered(design, settings, model),
     )
 
@@ -88,9 +96,10 @@ def _guarantee(
         + (_REPLACEMENT if settings.origin == "peak" else "")
         + _risk(settings)
         + " The bound was found on "
-        "this database over these draws. Asymptotic means that bounds found on databases of n "
-        "records contract onto a global bound at the rate of one over the square root of n; at "
-        "any finite n the guarantee is not that of strict differential privacy." + truncated,
+        "this database over these draws. Asymptotic means that bounds found on databases contract "
+        "onto a global bound at the rate of one over the square root of the number of records per "
+        "coefficient; at any finite number the guarantee is not that of strict differential "
+        "privacy." + truncated,
     )
 
 
@@ -106,6 +115,70 @@ _REPLACEMENT = (
 _OWN_ORIGIN = (
     " So was the origin that log-likelihoods are measured from, which sets weights alone and is "
     "not published: one record can move it a little, and with it the weights of others."
+)
+
+
+def _of_computing(settings: MechanismSettings, model: Model, test: bool) -> tuple[str, ...]:
+    """What epsilon takes for granted of the computation, none of it proved."""
+    if not settings.private:
+        return ()
+    plan = settings.plan
+    stan = (
+        ". Stan's sampler has a generator of its own, whose seed has "
+        f"{STAN_SEED_BITS} bits of these: so many seeds can be tried one by one"
+        if model.compiled
+        else ""
+    )
+    return (
+        "that real numbers were computed: what is said of draws is said of real numbers, and what "
+        "floating-point numbers (53 binary digits) show beyond these is not looked at. Last digits "
+        "of draws are not published: synthetic values are rounded to a public number of digits "
+        "before anything is computed from them",
+        *(() if test else (
+            "that nobody can foresee pseudo-random numbers: these are the key stream of ChaCha20 "
+            "under a key of 256 bits of the operating system's cryptographic generator, which no "
+            f"file keeps{stan}",
+        )),
+        f"that Markov chains give draws from the posterior, the {settings.m} released ones "
+        f"independent of each other: they are states, far apart, of {plan.chains} chains of "
+        f"finite length ({plan.warmup:,} iterations of warm-up and {plan.draws:,} kept), whose "
+        f"convergence was checked (R-hat at most {MAX_R_HAT:g}) and cannot be proved",
+    )  # fmt: skip
+
+
+def smallest_records(design: PublicDesign) -> float:
+    """Records per coefficient of the row of X that has fewest, to a tenth: public."""
+    return float(np.round(records_per_coefficient(design.matrix).min(), 1))
+
+
+def _records(design: PublicDesign, settings: MechanismSettings) -> tuple[str, ...]:
+    """On how many records the rows of X rest, and what was pooled for that."""
+    if not settings.private:
+        return ()
+    smallest, least = smallest_records(design), settings.least_records
+    said = (
+        "Records per coefficient (one over the leverage of a row of the model matrix): "
+        f"{smallest:g} for the row that has fewest, and at least {least:g} are asked for, by a "
+        "rule that looks at public columns alone."
+    )
+    if _few(design, settings):
+        return (f"{said} THIS RELEASE FALLS SHORT OF THAT (small_strata = allow): {_BEYOND}",)
+    if (pooling := design.pooling) is None:
+        return (said,)
+    return (f"{said} For that, the model pools {pooling.words}. {POOLED_MEANS}",)
+
+
+def _few(design: PublicDesign, settings: MechanismSettings) -> bool:
+    return smallest_records(design) < math.floor(10.0 * settings.least_records) / 10.0
+
+
+POOLED_MEANS = (
+    "Records of a pooled level are modelled as the average of the other levels, and what is "
+    "published of them shows nothing of their own."
+)
+_BEYOND = (
+    "replacing one record where fewer tell of a row was measured to move the log posterior ratio "
+    "by many times the stated bound."
 )
 
 
@@ -158,6 +231,8 @@ def _not_covered(
         "or a primary sampling unit with several records is not protected as a whole.",
         "Other releases from the same survey: their epsilons add up.",
     ]
+    if _few(design, settings):
+        items.insert(0, "Rows of the model matrix with few records per coefficient: " + _BEYOND)
     if model.compiled:
         items.append(_STAN_SEEDS)
     if settings.weights == "linear":

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import gammaln, psi
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.general_location.layout import WEIGHT, Layout
+from surveysynth.models.general_location.layout import WEIGHT, Layout, part_name, part_order
 from surveysynth.models.general_location.stats import GeneralStats, RegressionSums
 from surveysynth.models.parts.coefficient_prior import HALF_T_DF
 from surveysynth.sampling import unconstrained
@@ -185,8 +185,7 @@ def constrain(u: FloatArray, shape: Shape) -> Theta:
 def names_of(theta: Theta, prefix: str) -> list[str]:
     """Parameters with a prefix in the order of their parts: outcomes by position, the weight."""
     parts = {name.removeprefix(prefix) for name in theta if name.startswith(prefix)}
-    outcomes = sorted(int(part) for part in parts - {WEIGHT})
-    return [prefix + str(outcome) for outcome in outcomes] + [prefix + WEIGHT] * (WEIGHT in parts)
+    return [prefix + part for part in sorted(parts, key=part_order)]
 
 
 def of_parts(theta: Theta, prefix: str) -> list[FloatArray]:
@@ -218,10 +217,11 @@ def _data(stats: GeneralStats, priors: Mapping[str, float]) -> dict[str, Any]:
 
     sums = stats.regressions
     return {
-        # Zero is the log weight.
+        # Zero is the log weight, a negative number what lies below a split.
         "logit_outcome": [part.outcome + 1 for part in layout.logits],
         "regression_outcome": [
-            0 if part.outcome is None else part.outcome + 1 for part in layout.regressions
+            0 if part.outcome is None else (1 - 2 * part.side) * (part.outcome + 1)
+            for part in layout.regressions
         ],
         "L": len(stats.logits),
         "P": [each.x.shape[-1] for each in stats.logits],
@@ -252,7 +252,8 @@ def _theta(draws: Mapping[str, FloatArray]) -> Theta:
         theta[f"logit_{outcome}"], first = flat.reshape(-1, p, q), first + p * q
     first, first_slope, with_slopes = 0, 0, 0
     for j, (outcome, c, k) in enumerate(_table(draws, "regression_parts")):
-        name, groups = str(outcome) if outcome else WEIGHT, draws["sd"].shape[1]
+        name = part_name(abs(outcome) - 1, int(outcome < 0)) if outcome else WEIGHT
+        groups = draws["sd"].shape[1]
         theta[f"coefficients_{name}"] = draws["core"][:, first : first + c]
         theta[f"variance_{name}"] = draws["sd"][:, :, j] ** 2
         theta[f"coefficient_scale_{name}"] = draws["tau"][:, j]

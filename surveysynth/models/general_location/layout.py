@@ -2,19 +2,23 @@
 
 x~ = (x, e(d)) has width W: the K columns of X, then for each outcome with a discrete part an
 indicator of each of its categories but the first. z (n, q) here has the amounts alone, in the order
-listed, and the log weight last; absent ones are zero.
+listed, and the log weight last; absent ones are zero. An outcome with a split has two columns, one
+above it and one below, of which a record has one at most.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.survey.outcome import ABOVE, BELOW, Outcome
 from surveysynth.survey.survey import PublicDesign
 
 #: The part of the log weight, whatever its column is called.
 WEIGHT = "weight"
+_BELOW = "_below"
 
 
 @dataclass(frozen=True)
@@ -35,14 +39,15 @@ class LogitPart:
 
 @dataclass(frozen=True)
 class RegressionPart:
-    """A column of z: its position there, its columns of x~, the columns of z before it, and the
-    position of the outcome (None: the log weight)."""
+    """A column of z: its position there, its columns of x~, the columns of z before it, the
+    position of the outcome (None: the log weight), and of a split the side."""
 
     name: str
     position: int
     columns: IntArray
     earlier: IntArray
     outcome: int | None
+    side: int = ABOVE
 
     @property
     def width(self) -> int:
@@ -52,26 +57,32 @@ class RegressionPart:
 
 @dataclass(frozen=True)
 class Layout:
-    """columns K of X; categories (p,) of each outcome, 1 of a continuous one; amounts (p,): which
-    have values on a continuous scale; weighted: whether there is a log weight; grouped: whether
-    variances and slopes differ by group."""
+    """columns K of X; categories (p,) of each outcome, 1 of a continuous one; sides (p,): how many
+    of them are amounts, 2 with a split and 0 of levels; weighted: whether there is a log weight;
+    grouped: whether variances and slopes differ by group."""
 
     columns: int
     categories: tuple[int, ...]
-    amounts: tuple[bool, ...]
+    sides: tuple[int, ...]
     weighted: bool
     grouped: bool
 
     @classmethod
     def of(cls, design: PublicDesign, grouped: bool) -> "Layout":
         """That of a design."""
-        return cls(
-            columns=design.matrix.x_cells.shape[1],
-            categories=tuple(outcome.categories for outcome in design.outcomes),
-            amounts=tuple(outcome.is_amount for outcome in design.outcomes),
-            weighted=design.weight_name is not None,
-            grouped=grouped,
+        x = design.matrix.x_cells
+        return cls.of_outcomes(
+            x.shape[1], design.outcomes, weighted=design.weight_name is not None, grouped=grouped
         )
+
+    @classmethod
+    def of_outcomes(
+        cls, columns: int, outcomes: Sequence[Outcome], *, weighted: bool, grouped: bool
+    ) -> "Layout":
+        """That of outcomes and K columns of X."""
+        categories = tuple(outcome.categories for outcome in outcomes)
+        sides = tuple(len(outcome.sides) for outcome in outcomes)
+        return cls(columns, categories, sides, weighted, grouped)
 
     @property
     def width(self) -> int:
@@ -79,14 +90,14 @@ class Layout:
         return self.columns + sum(size - 1 for size in self.categories)
 
     @property
-    def amount_outcomes(self) -> IntArray:
-        """Positions among the outcomes of those that are amounts."""
-        return np.flatnonzero(np.asarray(self.amounts, dtype=bool))
+    def amounts(self) -> tuple[tuple[int, int], ...]:
+        """Outcome and side of each column of z but the log weight."""
+        return tuple((j, side) for j, sides in enumerate(self.sides) for side in range(sides))
 
     @property
     def q(self) -> int:
         """Columns of z: amounts, and the log weight if there is one."""
-        return sum(self.amounts) + int(self.weighted)
+        return sum(self.sides) + int(self.weighted)
 
     def indicators(self, outcome: int) -> IntArray:
         """Columns of x~ that say which category an outcome has."""
@@ -101,6 +112,18 @@ class Layout:
             own = self.indicators(j)
             result[:, own] = category[:, j, None] == 1 + np.arange(own.size)
         return result
+
+    def presence(self, position: int, ones: FloatArray) -> FloatArray:
+        """Coefficients (W,) on x~ of whether a column of z is there; x~ ones = 1."""
+        if position >= len(self.amounts):
+            return ones
+        outcome, side = self.amounts[position]
+        own = self.indicators(outcome)
+        if side == ABOVE:
+            result = ones.copy()
+            result[own] -= 1.0
+            return result
+        return np.asarray(np.arange(self.width) == own[side - 1], dtype=np.float64)
 
     @cached_property
     def logits(self) -> tuple[LogitPart, ...]:
@@ -119,11 +142,12 @@ class Layout:
         """One for each column of z, in order: what is earlier has a smaller position."""
         parts = []
         everything = np.arange(self.width)
-        for position, j in enumerate(self.amount_outcomes):
-            columns = np.setdiff1d(everything, self.indicators(int(j)))
-            parts.append(
-                RegressionPart(str(j + 1), position, columns, np.arange(position), int(j))
-            )
+        for position, (j, side) in enumerate(self.amounts):
+            columns = np.setdiff1d(everything, self.indicators(j))
+            # Nothing lies on both sides of a split.
+            earlier = np.arange(position - side)
+            name = part_name(j, side)
+            parts.append(RegressionPart(name, position, columns, earlier, j, side))
         if self.weighted:
             last = self.q - 1
             parts.append(RegressionPart(WEIGHT, last, everything, np.arange(last), None))
@@ -132,6 +156,17 @@ class Layout:
     def present(self, category: IntArray) -> "np.ndarray[tuple[int, int], np.dtype[np.bool_]]":
         """Which columns of z (r, q) rows with these categories (r, p) have."""
         result = np.ones((category.shape[0], self.q), dtype=bool)
-        for position, j in enumerate(self.amount_outcomes):
-            result[:, position] = category[:, j] == 0
+        for position, (j, side) in enumerate(self.amounts):
+            result[:, position] = category[:, j] == side
         return result
+
+
+def part_name(outcome: int, side: int) -> str:
+    """Of the regression of an amount: "2", or "2_below" below its split."""
+    return str(outcome + 1) + _BELOW * (side == BELOW)
+
+
+def part_order(name: str) -> tuple[float, bool]:
+    """A key to sort names of parts by: outcomes by position, above and below, the weight last."""
+    outcome = name.removesuffix(_BELOW)
+    return (np.inf if name == WEIGHT else int(outcome)), name != outcome

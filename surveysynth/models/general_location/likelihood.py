@@ -43,7 +43,8 @@ class Chain:
             if f"slopes_{part.name}" in theta:
                 slopes = slopes + theta[f"slopes_{part.name}"][:, group]
             coefficients[:, i, part.columns] = core[:, : part.columns.size]
-            lower[:, i, :i] = slopes[:, present[:i]]
+            # Slopes on what is not there (the other side of a split has none) are passed over.
+            lower[:, i, :i] = slopes[:, np.searchsorted(part.earlier, present[:i])]
             variance[:, i] = theta[f"variance_{part.name}"][:, group]
         return cls(coefficients, lower, variance)
 

@@ -1,7 +1,8 @@
 """The general location model (Olkin and Tate 1961; Schafer 1997, ch. 9), as a chain (methods 3).
 
     d_j | x, earlier d        multinomial logit
-    z_j | x, d, earlier z     N(u b_j + z_earlier f_jg, s_jg^2), of the records at no spike
+    z_j | x, d, earlier z     N(u b_j + z_earlier f_jg, s_jg^2), of the records at no spike;
+                              with a split one above it and one below
     log w | x, d, z           the same form, all records
 
 d_j is the discrete part of an outcome, z_j its amount, g a group of public rows. It is what FBS and
@@ -95,9 +96,9 @@ class GeneralLocation(ModelBase):
         for j, outcome in enumerate(design.outcomes):
             given = confidential.outcome[:, j]
             category[:, j] = outcome.category(given) if outcome.is_discrete else 0
-            if outcome.is_amount:
-                amount = category[:, j] == 0
-                values[amount, j] = outcome.transform.forward(given[amount])
+            for side in outcome.sides:
+                there = category[:, j] == side
+                values[there, j] = outcome.forward(given[there], side)
         if confidential.sampling_weight is not None:
             values = np.column_stack([values, np.log(confidential.sampling_weight)])
         return self.records_from_simulated(design, Simulated(values, category))
@@ -134,9 +135,9 @@ class GeneralLocation(ModelBase):
         rng: np.random.Generator | Sequence[np.random.Generator],
     ) -> Theta:
         """Gibbs draws, leading axes (databases, chains, draws): of each part by its name, the
-        position of its outcome from 1 on or "weight": logit_* (P, C - 1), coefficients_* (C,),
-        variance_* (groups,), coefficient_scale_* (); with groups pooled_scale_* and pooled_df_* (),
-        slopes_* (groups, k) and slope_scale_* ()."""
+        position of its outcome from 1 on ("1_below" below a split) or "weight": logit_* (P, C - 1),
+        coefficients_* (C,), variance_* (groups,), coefficient_scale_* (); with groups
+        pooled_scale_* and pooled_df_* (), slopes_* (groups, k) and slope_scale_* ()."""
         streams = Streams.of(rng, stats.databases, plan.chains)
         return run_sweeps(Gibbs(stats, self.priors, streams), plan)
 
@@ -229,7 +230,7 @@ class GeneralLocation(ModelBase):
             f"logit_{part.name}": np.zeros((part.columns.size, part.own.size))
             for part in layout.logits
         }
-        amounts = sum(layout.amounts)
+        amounts = sum(sides > 0 for sides in layout.sides)
         for part in layout.regressions:
             core, sd = np.zeros(part.width), spread
             if part.outcome is None:

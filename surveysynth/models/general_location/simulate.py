@@ -6,8 +6,9 @@ outcome the population is the sample tilted by E(w | d, z, x) (methods 3):
     p(d | x) ∝ p_s(d | x) M_d,   z | d ~ N(m + f s^2, s^2),   log w | d, z ~ N(m_w + s_w^2, s_w^2)
 
 with M_d the mean of exp(x b_w + e(d) c + f z + s_w^2/2) over z given d. Its sum over d is
-E_s(w | x), the weight of a cell. Amounts of an outcome with bounds are drawn from the normal
-distribution that cut there has mean m and variance s^2 (``bounds``), and M_d is the mean over that.
+E_s(w | x), the weight of a cell. Amounts of an outcome with bounds or a split are drawn from the
+normal distribution that cut there has mean m and variance s^2 (``bounds``), and M_d is the mean
+over that.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from surveysynth.models.base import Simulated
 from surveysynth.models.general_location.bounds import parent_normal
 from surveysynth.models.general_location.layout import Layout, RegressionPart
 from surveysynth.models.parts import logit
-from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.outcome import ABOVE, BELOW, Outcome
 from surveysynth.survey.survey import PublicDesign
 
 
@@ -106,8 +107,9 @@ class Simulation:
                 mean = mean + self._tilt(part) * sd * sd
             values = cut_normal(mean, sd, self._ends(part), rng)
             z[:, part.position] = np.where(present[:, part.position], values, 0.0)
-        full = np.zeros((n, len(layout.amounts) + int(layout.weighted)))
-        full[:, layout.amount_outcomes] = z[:, : layout.amount_outcomes.size]
+        full = np.zeros((n, len(layout.sides) + int(layout.weighted)))
+        for position, (j, _) in enumerate(layout.amounts):
+            full[present[:, position], j] = z[present[:, position], position]
         if layout.weighted:
             full[:, -1] = z[:, -1]
         return Simulated(full, category)
@@ -115,7 +117,7 @@ class Simulation:
     def _ends(self, part: RegressionPart) -> tuple[float, float]:
         if part.outcome is None:
             return -np.inf, np.inf
-        return ends(self.design.outcomes[part.outcome])
+        return ends(self.design.outcomes[part.outcome], part.side)
 
     def _tilt(self, part: RegressionPart) -> FloatArray:
         """The slope (n,) of log w on a column of z in the records' groups; 1 on itself."""
@@ -141,10 +143,10 @@ class Simulation:
             zero = np.zeros((size, layout.q))
             log_w, variance = self._moments(weight, category, zero, cells)
             log_w = log_w + 0.5 * variance
-            if layout.amounts[0] and c == 0:
-                amount = layout.regressions[0]
+            if c < layout.sides[0]:
+                amount = layout.regressions[c]
                 mean, variance = self._moments(amount, category, zero, cells)
-                slope = self._slopes(weight)[self.group_of_cell, 0]
+                slope = self._slopes(weight)[self.group_of_cell, c]
                 mean, sd = parent_normal(mean, np.sqrt(variance), self._ends(amount))
                 log_w = log_w + cut_log_mean_exp(slope, mean, sd, self._ends(amount))
             columns.append(log_mass[:, c] + log_w)
@@ -154,22 +156,26 @@ class Simulation:
 def columns_of(layout: Layout, category: IntArray, values: FloatArray) -> FloatArray:
     """z (n, q), amounts and the log weight, of values (n, p or p + 1) on the model's scale, one
     column an outcome; zero where an amount is absent."""
-    chosen = [*layout.amount_outcomes, *([values.shape[1] - 1] if layout.weighted else [])]
+    chosen = [j for j, _ in layout.amounts]
+    chosen += [values.shape[1] - 1] if layout.weighted else []
     z = values[:, chosen]
     return np.where(layout.present(category), z, 0.0)
 
 
-def ends(outcome: Outcome) -> tuple[float, float]:
-    """Where amounts of an outcome end, on the scale of its transform."""
+def ends(outcome: Outcome, side: int = ABOVE) -> tuple[float, float]:
+    """Where amounts of an outcome end, on the scale of its transform; those of a side of a split
+    start there."""
 
     def transformed(end: float | None, missing: float) -> float:
         if end is None:
             return missing
         with np.errstate(divide="ignore", invalid="ignore"):  # the log of zero, or of less
-            value = float(outcome.transform.forward(np.array([end]))[0])
+            value = float(outcome.forward(np.array([end]), side)[0])
         return missing if np.isnan(value) else value
 
-    return transformed(outcome.lower, -np.inf), transformed(outcome.upper, np.inf)
+    near = outcome.lower if outcome.split is None else outcome.split
+    far = outcome.lower if side == BELOW else outcome.upper
+    return transformed(near, -np.inf), transformed(far, np.inf)
 
 
 def drawn(log_mass: FloatArray, rng: np.random.Generator) -> IntArray:

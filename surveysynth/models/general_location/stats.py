@@ -250,14 +250,17 @@ def _regression(
             kept = block.columns <= own
             columns = block.columns[kept]
             inner[block.group][np.ix_(columns, columns)] += scatter[np.ix_(kept, kept)]
-    gram[:, w:, w:] += inner[:, :own, :own]
+    # Of these the columns that the regression has: no other side of a split.
+    taken = np.append(part.earlier, own)
+    inner = inner[np.ix_(np.arange(records.groups), taken, taken)]
+    gram[:, w:, w:] += inner[:, :-1, :-1]
     products = (u * weight[:, None]).T @ means[:, own]
-    products[w:] += inner[:, :own, own].sum(0)
+    products[w:] += inner[:, :-1, -1].sum(0)
     fit = _solution(gram.sum(0), products)
     turned = np.append(-fit[w:], 1.0)
     rest = means[:, own] - u @ fit
     cross = np.stack([(u[rows] * weight[rows, None]).T @ rest[rows] for rows in ranges])
-    cross[:, w:] += (inner @ turned)[:, :own]
+    cross[:, w:] += (inner @ turned)[:, :-1]
     squares = np.array([(weight[rows] * rest[rows] ** 2).sum() for rows in ranges])
     squares += np.einsum("i,gij,j->g", turned, inner, turned)
     total = np.array([weight[rows].sum() for rows in ranges])

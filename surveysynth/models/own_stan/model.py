@@ -144,6 +144,10 @@ class StanProgram(ModelBase):
         """Compile the program, unless that is done; raises ``InputError`` where it cannot."""
         self.backend.prepare(self.source)
 
+    def versions(self) -> dict[str, str]:
+        """Of what runs the program."""
+        return self.backend.versions(self.source)
+
     def records(self, design: PublicDesign, confidential: Confidential) -> ProgramRecords:
         """z of the confidential records, after the contract has been checked on them. A public
         weight is in it like a confidential one: programs are written for both."""

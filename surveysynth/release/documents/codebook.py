@@ -112,7 +112,7 @@ def _synthetic_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
         "unit": labels.of(base).unit,
     }
     if is_weight:
-        return column
+        return {**column, "rounded_to": facts.digits.weight_words}
     column = {**column, **_of_kind(facts, base)}
     return _classifying(facts, column) if name in facts.spec.tables.by else column
 
@@ -132,7 +132,7 @@ def _classifying(facts: ReleaseFacts, column: dict[str, Any]) -> dict[str, Any]:
 def _meaning(outcome: Outcome) -> str:
     if not outcome.is_amount:
         return "synthetic value, drawn from a model of its levels"
-    amount = f"drawn from a model of {outcome.transform.describe(outcome.name)}"
+    amount = f"drawn from a model of {outcome.formulas}"
     if not outcome.spikes:
         return f"synthetic value, {amount}"
     spikes = " or ".join(f"{spike:.10g}" for spike in outcome.spikes)
@@ -143,7 +143,9 @@ def _of_kind(facts: ReleaseFacts, name: str) -> dict[str, Any]:
     """Type of a synthetic outcome, its levels, and all that is declared of it."""
     outcome = facts.design.outcomes[facts.design.outcome_names.index(name)]
     found: dict[str, Any] = {"declared": outcome.as_dict()}
-    if not outcome.is_amount:
+    if outcome.is_amount:
+        found["rounded_to"] = facts.digits.amount_words
+    else:
         found["type"] = "text" if outcome.is_labelled else "integer"
     if outcome.is_labelled:
         found["levels"] = [

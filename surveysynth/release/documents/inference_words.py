@@ -60,8 +60,11 @@ def _factors(record: "DebiasRecord") -> str:
 
 
 def debias_facts(record: "DebiasRecord") -> dict[str, Any]:
-    """For privacy.json: what was done to the draws, from public inputs alone."""
+    """For privacy.json: what was done to the draws, from public inputs alone; numbers to as many
+    digits as mean something, and not to the last one, which is that of the draws."""
     return {
-        name: list(value) if isinstance(value, tuple) else value
+        name: [float(f"{each:.6g}") if isinstance(each, float) else each for each in value]
+        if isinstance(value, tuple)
+        else value
         for name, value in asdict(record).items()
     }

@@ -34,7 +34,7 @@ def make_privacy_record(facts: ReleaseFacts, model_title: str) -> dict[str, Any]
         "settings": _settings(facts),
         "debiasing": None if facts.debias is None else debias_facts(facts.debias),
         **facts.statement.as_dict(),
-        "versions": library_versions(),
+        "versions": {**library_versions(), **facts.engine},
     }
 
 
@@ -47,7 +47,7 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
         "warmup_per_chain": settings.plan.warmup,
         "replicates_per_draw": spec.privacy.replicates_per_draw,
         "outcomes": list(synthesizer.outcome),
-        "transforms": [each.transform.describe(each.name) for each in facts.design.outcomes],
+        "transforms": [each.formulas for each in facts.design.outcomes],
         "declared_outcomes": {each.name: each.as_dict() for each in facts.design.outcomes},
         "covariance_by": synthesizer.grouping,
         "formula": facts.design.matrix.formula,
@@ -63,6 +63,7 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
         "flag_action": spec.tables.flag_action,
         "round_counts": spec.tables.round_counts,
         "digits_mean": spec.tables.digits_mean,
+        "microdata_digits": spec.tables.microdata_digits,
         "lonely_psu": spec.survey.lonely_psu,
         "clusters": None if facts.clusters is None else facts.clusters.as_dict(),
         "population_size": spec.survey.population_size,

@@ -22,6 +22,7 @@ from surveysynth.release.tables.making import by_korn_graubard
 from surveysynth.release.tables.table import (
     EMPTY_DATASET_FLAG,
     NO_SAMPLE_FLAG,
+    POOLED_FLAG,
     SMALL_DATASET_FLAG,
     SMALL_SAMPLE_FLAG,
 )
@@ -171,6 +172,13 @@ def _lines(facts: ReleaseFacts) -> str:
         sentences.append(
             f"Where the interval of {' and '.join(positive)} would reach below 0 it is "
             "exp(log q ± t · se / q)."
+        )
+    if (pooling := facts.design.pooling) is not None and pooling.levels:
+        sentences.append(
+            f"The flag `{POOLED_FLAG}` marks rows of which at least half of the sample records are "
+            "of levels that the model pools, because few records tell of them (see the privacy "
+            "guarantee): they are modelled as the average of other levels and show little of "
+            "their own."
         )
     if synthetic := [name for name in spec.tables.by if name not in spec.public_by]:
         sentences.append(

@@ -17,11 +17,12 @@ def digits_section(facts: ReleaseFacts) -> list[str]:
     base = _base(tables.round_counts)
     return [
         "## How many digits mean something",
-        "The csv files and the microdata carry all digits of the computation, so that it can be "
-        "repeated; they are not all meaningful. Round a standard error to two significant digits "
-        "and its estimate to the same place: an estimate of 73512.384 with a standard error of "
-        "1234.5 reads 73,500 (standard error 1,200). Differences that are small beside their "
-        "standard errors mean nothing, however many digits they have.",
+        f"Synthetic values have a public number of digits: {_microdata(facts)}. Tables come from "
+        "the rounded values, and the csv files carry all digits of that computation, so that it "
+        "can be repeated from the microdata; they are not all meaningful. Round a standard error "
+        "to two significant digits and its estimate to the same place: an estimate of 73512.384 "
+        "with a standard error of 1234.5 reads 73,500 (standard error 1,200). Differences that are "
+        "small beside their standard errors mean nothing, however many digits they have.",
         f"The tables for reading show counts {base} and means with {tables.digits_mean} "
         "decimals unless a variable has its own; a standard error is rounded as its estimate is, "
         "and one that is not zero never reads as zero. Because each number is rounded by itself, "
@@ -38,35 +39,69 @@ def _base(multiple: int | None) -> str:
     return f"in multiples of {multiple:,}" if multiple > 1 else "in whole units"
 
 
+def _microdata(facts: ReleaseFacts) -> str:
+    """How synthetic columns are rounded, the weight but where it is public."""
+    digits = facts.digits
+    amounts = f"amounts have {digits.amount_words}"
+    if facts.design.public_weight is not None:
+        return amounts
+    if digits.weight_step is None:
+        return f"{amounts}, and weights too"
+    return f"{amounts}, weights are {digits.weight_words} that add up to the population size"
+
+
 def in_short(facts: ReleaseFacts) -> list[str]:
     """What the guarantee says and what it does not, before the exact statement."""
     settings = facts.settings
     if not settings.private:
         return []
+    protect = facts.spec.privacy.protect
+    units = "records" if protect == RECORD else f"units of {protect!r}"
     epsilon = settings.epsilon
     factor = f"about {_round_number(epsilon)}" if epsilon < 100 else f"e to the power {epsilon:g}"
-    if facts.spec.privacy.strict:
-        privacy = facts.spec.privacy
-        whose = "one record" if privacy.protect == RECORD else "all records of one protected unit"
-        exception = f", give or take a probability of delta = {privacy.delta:g}"
-    else:
-        whose, exception = "one record", ""
-    values = "its outcomes" if facts.spec.survey.public_weights else "its outcomes and its weight"
+    promise = _strict_promise(facts) if facts.spec.privacy.strict else _asymptotic_promise(facts)
     return [
-        f"In short, it says: had the confidential values of {whose} ({values}) been others, any "
-        "result that can be computed from this folder would have had another probability by a "
-        f"factor of at most exp(epsilon) = {factor}{exception}, with the "
-        "qualifications below. This limits what anyone can learn about a person because that "
-        "person's answers were used, whatever else they know and however they compute. The larger "
-        "epsilon is, the weaker is this promise.",
+        promise.format(factor=f"exp(epsilon) = {factor}"),
         "It does not say that nothing can be learned about a person: what holds for a group is "
         "published on purpose and applies to its members, in the sample or not. It does not hide "
         "who is in the sample or the public columns. It does not make the numbers accurate; the "
-        "standard errors say how accurate they are. It does not cover several records of one "
+        f"standard errors say how accurate they are. It does not cover several {units} of one "
         "person or household together. And it is not a promise about other publications from the "
         "same survey.",
         "Exactly:",
     ]
+
+
+def _values(facts: ReleaseFacts) -> str:
+    return "its outcomes" if facts.spec.survey.public_weights else "its outcomes and its weight"
+
+
+def _strict_promise(facts: ReleaseFacts) -> str:
+    """What is proved, of whatever anybody may compute."""
+    privacy = facts.spec.privacy
+    whose = "one record" if privacy.protect == RECORD else "all records of one protected unit"
+    return (
+        f"In short, it says: had the confidential values of {whose} ({_values(facts)}) been "
+        "others, any result that can be computed from this folder would have had another "
+        f"probability by a factor of at most {{factor}}, give or take a probability of delta = "
+        f"{privacy.delta:g}, with the qualifications below. This limits what anyone can learn "
+        "about a person because that person's answers were used, whatever else they know and "
+        "however they compute. The larger epsilon is, the weaker is this promise."
+    )
+
+
+def _asymptotic_promise(facts: ReleaseFacts) -> str:
+    """What is claimed of the released draws, and where it is no proof."""
+    return (
+        f"In short, it says: had the confidential values of one record ({_values(facts)}) been "
+        f"others, the probability density of the {facts.settings.m} draws that this folder was "
+        "made from would have been another by a factor of at most {factor}. This is a statement "
+        "about surveys of more and more records, for given risk weights and under the assumptions "
+        "below; it is not proved for the survey at hand, where the bound behind it was found on "
+        "its own data over a limited number of draws. As far as it holds, it limits what anyone "
+        "can learn about a person because that person's answers were used. The larger epsilon is, "
+        "the weaker it is."
+    )
 
 
 def _round_number(epsilon: float) -> str:

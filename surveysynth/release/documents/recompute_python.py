@@ -23,7 +23,7 @@ from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import VARIANCE_SUFFIX, fraction_name, weight_column
 from surveysynth.release.tables.table import ReleaseTable, well_filled
 from surveysynth.release.writers.csv import safe_text
-from surveysynth.survey.outcome import OTHER_VALUES
+from surveysynth.survey.outcome import BELOW
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,9 +86,13 @@ def has_lonely_stratum(design: "PublicDesign") -> bool:
 
 def _example_row(table: ReleaseTable, design: "PublicDesign") -> int:
     frame = table.frame
-    shown = frame["se"].notna()
+    shown, first = frame["se"].notna(), 0
     if table.categories:  # a level or a spike, which a program can compare with, and not of none
-        shown &= (frame[LEVEL] != OTHER_VALUES) & frame["ci_lower"].notna()
+        outcome = design.outcomes[design.outcome_names.index(str(table.outcome))]
+        if outcome.spikes:
+            points = ~frame[LEVEL].isin(outcome.category_names[: len(outcome.sides)])
+            shown, first = shown & points, int(np.flatnonzero(points)[0])
+        shown &= frame["ci_lower"].notna()
     if statistic_of(table.statistic).share_below is not None:  # with an interval to both sides
         shown &= frame["ci_lower"].notna() & frame["ci_upper"].notna()
     # The average rule counts strata by the row's own records: show it where it is simplest.
@@ -97,7 +101,7 @@ def _example_row(table: ReleaseTable, design: "PublicDesign") -> int:
             rows = np.flatnonzero(wanted & well_filled(frame))
             if rows.size:
                 return int(rows[0])
-    return 0
+    return first
 
 
 def _setting(
@@ -123,6 +127,7 @@ def _setting(
         return {synthetic.get(name, name): code for name, code in given.items()}
 
     weight = weight_column(design)
+    level, compared = _level_of(table, row, design)
     lonely: dict[str, LonelyRule] = {"adjust": "adjust", "average": "average"}
     return ExampleSetting(
         statistic=table.statistic,
@@ -143,7 +148,8 @@ def _setting(
         public=tuple(written(name) for name in public_row_columns(design))
         if facts.mechanism.combining == "total_variance"
         else None,
-        level=_level_of(table, row, design, written),
+        level=written(level) if isinstance(level, str) else level,
+        compared=compared,
         variance_cell=of_pair(cell) if own_cells else None,
         df_design=float(facts.df_design),
         denominator=(written(kind.of[1]), written(kind.of[1] + VARIANCE_SUFFIX))
@@ -175,20 +181,23 @@ def _cells(
 
 
 def _level_of(
-    table: ReleaseTable, row: int, design: "PublicDesign", written: Callable[[str], str]
-) -> str | float | None:
+    table: ReleaseTable, row: int, design: "PublicDesign"
+) -> tuple[str | float | None, str]:
     """Of a statistic by level that of the row, of numbers of a binary outcome with names the last;
-    None for an outcome that is a number itself."""
+    None for an outcome that is a number itself. With it how values compare: a side of a split
+    without spikes is all that lies from the split on, or below it."""
     if table.outcome is None:
-        return None
+        return None, "=="
     outcome = design.outcomes[design.outcome_names.index(table.outcome)]
     if table.categories:
         level = str(table.frame[LEVEL].iloc[row])
     elif outcome.is_labelled:
         level = outcome.levels[-1]
     else:
-        return None
-    return written(level) if outcome.is_labelled else float(level)
+        return None, "=="
+    if outcome.split is not None and not outcome.spikes:
+        return outcome.split, "<" if level == outcome.side_name(BELOW) else ">="
+    return level if outcome.is_labelled else float(level), "=="
 
 
 def literal(value: Any) -> str:
@@ -308,7 +317,9 @@ def _variance(setting: ExampleSetting) -> list[str]:
 
 def _y(setting: ExampleSetting, column: str) -> str:
     """The outcome, or 1 where it has the level and 0 elsewhere."""
-    return f"data[{column}]" if setting.level is None else f"1.0 * (data[{column}] == LEVEL)"
+    if setting.level is None:
+        return f"data[{column}]"
+    return f"1.0 * (data[{column}] {setting.compared} LEVEL)"
 
 
 def _estimate(setting: ExampleSetting) -> list[str]:

@@ -110,7 +110,9 @@ def _variance(setting: ExampleSetting) -> list[str]:
 
 def _y(setting: ExampleSetting, column: str) -> str:
     """The outcome, or 1 where it has the level and 0 elsewhere."""
-    return f"data[[{column}]]" if setting.level is None else f"1 * (data[[{column}]] == LEVEL)"
+    if setting.level is None:
+        return f"data[[{column}]]"
+    return f"1 * (data[[{column}]] {setting.compared} LEVEL)"
 
 
 def _estimate(setting: ExampleSetting) -> list[str]:

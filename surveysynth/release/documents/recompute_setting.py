@@ -18,9 +18,10 @@ class ExampleSetting:
     rule: the linearisation; psu: where variances are by PSU; public: columns of the public rows
     where datasets combine by the law of total variance, None where by partial synthesis; level:
     whose indicator takes the outcome's place, text or, of an outcome without names of levels, a
-    number; variance_cell: cell, where an outcome in it has a pair for variances; df_design: degrees
-    of freedom of the design; denominator: the second outcome of a ratio, and its column in the
-    pair; other_cell: of a contrast the second row, with ``variance_other_cell`` where cell has one.
+    number; compared: how values are compared with it; variance_cell: cell, where an outcome in it
+    has a pair for variances; df_design: degrees of freedom of the design; denominator: the second
+    outcome of a ratio, and its column in the pair; other_cell: of a contrast the second row, with
+    ``variance_other_cell`` where cell has one.
     """
 
     statistic: str
@@ -38,6 +39,7 @@ class ExampleSetting:
     design_effect: float | None = None
     public: tuple[str, ...] | None = None
     level: str | float | None = None
+    compared: str = "=="
     variance_cell: dict[str, Any] | None = None
     df_design: float = float("inf")
     denominator: tuple[str, str] | None = None

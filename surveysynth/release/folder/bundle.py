@@ -13,8 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from surveysynth.errors import InputError
+from surveysynth.release.folder.disk import PRIVATE_MODE, flush, make_private
 from surveysynth.release.folder.held import REPLACED, clear_abandoned, held_folder
-from surveysynth.release.folder.ledger import LEDGER_NAME, LedgerEntry, merge, read_ledger
+from surveysynth.release.folder.ledger import (
+    LEDGER_NAME,
+    LedgerEntry,
+    merge,
+    read_ledger,
+    write_copy,
+)
+from surveysynth.release.folder.ledger_file import Ledger
 
 RELEASE = "release"
 CONFIDENTIAL = "confidential"
@@ -22,8 +30,6 @@ EARLIER = "earlier_runs"
 #: Noisy numbers of runs that were not released (``drawn``).
 DRAWN = "drawn_noise"
 PARTIAL_LEDGER = f".{LEDGER_NAME}.partial"
-#: Of confidential folders, and of the files in them.
-PRIVATE_MODE, PRIVATE_FILE_MODE = 0o700, 0o600
 
 REALISED_NAME = "realised.json"
 RECORDS_STEM = "records"
@@ -53,6 +59,11 @@ class BundlePlan:
     def inside(self) -> Path:
         """Where confidential results are unless the caller named another folder."""
         return self.out / CONFIDENTIAL
+
+    @property
+    def confidential_folders(self) -> list[Path]:
+        """Where earlier releases may have left confidential results."""
+        return list(dict.fromkeys([self.confidential, self.inside]))
 
     @property
     def confidential_inside(self) -> bool:
@@ -228,68 +239,74 @@ def staged_folder(target: Path, what: str) -> Iterator[Path]:
 
 
 def publish_folder(
-    folder: Path, target: Path, entries: Sequence[LedgerEntry]
+    folder: Path, target: Path, ledger: Ledger, runs: Sequence[LedgerEntry]
 ) -> list[LedgerEntry]:
     """Record the runs, flush everything to disk and rename it into place; all entries.
 
-    The ledger of a folder that is replaced is carried over.
+    The folder has a copy of the ledger, with what a folder that is replaced had in its own.
     """
     with locked(target):
-        everything = merge(read_ledger(target / LEDGER_NAME), entries)
-        text = "".join(each.line() for each in everything)
-        (folder / LEDGER_NAME).write_text(text, encoding="utf-8")
+        copies = read_ledger(target / LEDGER_NAME)
         make_private(folder)
-        _flush(folder)
-        _swap([(folder, target)])
-    return everything
+        flush(folder)
+        with _signals_held():
+            entries = ledger.record(runs, copies)
+            write_copy(folder, merge(copies, entries))
+            _swap([(folder, target)])
+    return entries
 
 
 def swap_in(folder: Path, target: Path) -> None:
     """Flush a folder without a ledger to disk and rename it into place."""
-    _flush(folder)
+    flush(folder)
     _swap([(folder, target)])
 
 
-def publish(plan: BundlePlan, staging: Staging, entry: LedgerEntry) -> list[LedgerEntry]:
-    """Record the run, flush everything to disk and rename it into place.
+def publish(
+    plan: BundlePlan, staging: Staging, ledger: Ledger, run: LedgerEntry
+) -> list[LedgerEntry]:
+    """Record the run in the ledger, then rename what is staged into place.
 
-    Returns all entries of the ledger, this run's last. Results of earlier runs move to
-    ``earlier_runs/`` of the confidential folder; ledgers are merged, never lost.
+    Returns all entries of the ledger. Results of earlier runs move to ``earlier_runs/`` of the
+    confidential folder, which has a copy of the ledger too. Raises ``RefusedError`` and
+    ``InputError`` as ``Ledger.record`` does, and ``InputError`` where the folders cannot be renamed
+    any more: the run stays in the ledger then.
     """
     with locked(plan.confidential):
-        previous = [plan.confidential, plan.inside]
-        folders = [folder for folder in dict.fromkeys(previous) if folder.is_dir()]
-        entries = merge(*(read_ledger(folder / LEDGER_NAME) for folder in folders), [entry])
-        for folder in folders:
+        copies = copies_of(plan)
+        for folder in filter(Path.is_dir, plan.confidential_folders):
             _keep_earlier(folder, staging.confidential)
-            _keep_drawn(folder, staging.confidential, released=entry.run)
-        ledger = staging.confidential / LEDGER_NAME
-        ledger.write_text("".join(each.line() for each in entries), encoding="utf-8")
+            _keep_drawn(folder, staging.confidential, released=run.run)
         make_private(staging.confidential)
-        out = staging.release.parent
-        moves = [(out, plan.out)]
+        moves = [(staging.release.parent, plan.out)]
         if not plan.confidential_inside:
             # First the ledger: should power fail between the two, it has a run too many, not one
             # too few.
             moves.insert(0, (staging.confidential, plan.confidential))
         for new, _ in moves:
-            _flush(new)
-        _swap(moves)
+            flush(new)
+        with _signals_held():
+            entries = ledger.record([run], copies)
+            try:
+                write_copy(staging.confidential, merge(copies, entries))
+                _swap(moves)
+            except OSError as error:
+                raise InputError(
+                    f"the release could not be put in its place, {plan.out}: "
+                    f"{error.strerror or 'no reason given'}. Nothing was published, but the run "
+                    f"stands in the ledger {ledger.path} and counts as spent."
+                ) from None
     return entries
 
 
-def make_private(folder: Path) -> None:
-    """Only this user may enter a folder and read what is in it, that of earlier versions too: a
-    copy of it elsewhere keeps the modes."""
-    for root, _, names in os.walk(folder):
-        os.chmod(root, PRIVATE_MODE)
-        for name in names:
-            os.chmod(Path(root) / name, PRIVATE_FILE_MODE)
+def copies_of(plan: BundlePlan) -> list[LedgerEntry]:
+    """Runs in the copies of ledgers that earlier releases left in the folders of this one."""
+    return merge(*(read_ledger(folder / LEDGER_NAME) for folder in plan.confidential_folders))
 
 
 @contextmanager
 def locked(confidential: Path) -> Iterator[None]:
-    """Keep two runs from reading the same ledger and each losing the other's entry."""
+    """Keep two runs into one folder from losing each what the other left there."""
     existing = next(parent for parent in confidential.parents if parent.exists())
     try:
         import fcntl
@@ -333,18 +350,6 @@ def _link_or_copy(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
-
-
-def _flush(folder: Path) -> None:
-    """Write files and directory entries through to the disk."""
-    for root, _, names in os.walk(folder):
-        folders = [Path(root)] if os.name == "posix" else []  # elsewhere folders cannot be opened
-        for path in [*(Path(root) / name for name in names), *folders]:
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
 
 
 def _swap(moves: Sequence[tuple[Path, Path]]) -> None:

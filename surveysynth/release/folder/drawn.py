@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth.errors import InputError
-from surveysynth.release.folder.bundle import (
-    DRAWN,
-    PRIVATE_FILE_MODE,
-    PRIVATE_MODE,
-    BundlePlan,
-    locked,
+from surveysynth.release.folder.bundle import DRAWN, BundlePlan, copies_of, locked
+from surveysynth.release.folder.disk import PRIVATE_FILE_MODE, PRIVATE_MODE
+from surveysynth.release.folder.ledger import (
+    LEDGER_NAME,
+    LedgerEntry,
+    merge,
+    read_ledger,
+    text_of,
 )
-from surveysynth.release.folder.ledger import LEDGER_NAME, LedgerEntry, merge, read_ledger
+from surveysynth.release.folder.ledger_file import Ledger
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
@@ -38,42 +40,61 @@ class DrawnNoise:
     """
 
     plan: BundlePlan
+    ledger: Ledger
     entry: LedgerEntry
     purpose: str
     used: bool = False
 
+    def require_room(self) -> None:
+        """Raises ``RefusedError`` where the budget does not allow the run, which has its place in
+        the ledger already if it goes on from noise that is drawn."""
+        if self._waiting() is None:
+            self.ledger.require_room(self.entry, copies_of(self.plan))
+
     def earlier(self) -> Mapping[str, Any] | None:
         """Noisy numbers of a run of this purpose that was not released, whose place in the ledger
         this run then takes; None without any."""
+        waiting = self._waiting()
+        if waiting is None:
+            return None
+        run, statistics = waiting
+        self.entry = replace(self.entry, run=run)
+        self._record()
+        return statistics
+
+    def keep(self, statistics: Mapping[str, Any]) -> None:
+        """Records the run and its noisy numbers.
+
+        Raises ``InputError`` where that fails, and ``RefusedError`` where another run has spent the
+        budget meanwhile, so that nobody sees what came of the numbers.
+        """
+        self._record(json.dumps({"purpose": self.purpose, "statistics": statistics}))
+
+    def _waiting(self) -> tuple[str, Mapping[str, Any]] | None:
+        """The run of this purpose that was not released, and its noisy numbers."""
         for path in _files(self.plan):
             kept = _read(path)
             if kept["purpose"] == self.purpose:
-                self.entry = replace(self.entry, run=path.stem)
-                self._record()
-                statistics: Mapping[str, Any] = kept["statistics"]
-                return statistics
+                return path.stem, kept["statistics"]
         return None
-
-    def keep(self, statistics: Mapping[str, Any]) -> None:
-        """Records the run and its noisy numbers; raises ``InputError`` where that fails, so that
-        nobody sees what came of them."""
-        self._record(json.dumps({"purpose": self.purpose, "statistics": statistics}))
 
     def _record(self, statistics: str | None = None) -> None:
         """The run in the ledger, then its noisy numbers, if they are new."""
         folder = self.plan.confidential
+        entries = self.ledger.record([self.entry], copies_of(self.plan))
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             with locked(folder):
                 folder.mkdir(mode=PRIVATE_MODE, exist_ok=True)
-                entries = merge(read_ledger(folder / LEDGER_NAME), [self.entry])
-                _write(folder / LEDGER_NAME, "".join(each.line() for each in entries))
+                copy = merge(read_ledger(folder / LEDGER_NAME), entries)
+                _write(folder / LEDGER_NAME, text_of(copy))
             if statistics is not None:
                 _write(folder / DRAWN / f"{self.entry.run}.json", statistics)
         except OSError as error:
             raise InputError(
-                f"the run could not be recorded in {folder}: "
-                f"{error.strerror or 'no reason given'}; nothing was released."
+                f"the noisy numbers of the run could not be kept in {folder}: "
+                f"{error.strerror or 'no reason given'}; nothing was released, they are lost, and "
+                f"the run stands in the ledger {self.ledger.path} all the same."
             ) from None
         self.used = True
 
@@ -81,24 +102,29 @@ class DrawnNoise:
     def advice(self) -> str:
         """What to do after a run that was not released."""
         return (
-            "Its noise is drawn and its rho spent: the run stands in "
-            f"{self.plan.confidential / LEDGER_NAME}, and the noisy numbers are kept there. "
-            "Release the same specification and data again, to the same folders: that goes on "
-            "from these numbers and costs nothing more. Longer chains may help (draws and warmup "
-            "in [synthesizer]); any other change draws new noise, whose rho adds up."
+            f"Its noise is drawn and its rho spent: the run stands in {self.ledger.path}, and the "
+            f"noisy numbers are kept in {self.plan.confidential}. Release the same specification "
+            "and data again, to the same folders: that goes on from these numbers and costs "
+            "nothing more. Longer chains may help (draws and warmup in [synthesizer]); any other "
+            "change draws new noise, whose rho adds up."
         )
 
 
 def purpose_of(spec: "Spec", entry: LedgerEntry) -> str:
     """What noise was drawn for: a hash of the data, the version and the specification, but for how
-    long chains run."""
-    content = spec.model_dump(mode="json", exclude={"path": True, "synthesizer": _OF_CHAINS})
+    long chains run and what the ledger is told."""
+    content = spec.model_dump(
+        mode="json",
+        exclude={
+            "path": True, "synthesizer": _OF_CHAINS, "survey": {"id"}, "privacy": {"budget"}
+        },
+    )  # fmt: skip
     whole = [entry.data_sha256, entry.version, content]
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
 
 def _files(plan: BundlePlan) -> Iterator[Path]:
-    for folder in dict.fromkeys([plan.confidential, plan.inside]):
+    for folder in plan.confidential_folders:
         if (folder / DRAWN).is_dir():
             yield from sorted((folder / DRAWN).glob("*.json"))
 

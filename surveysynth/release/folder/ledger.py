@@ -1,212 +1,162 @@
-"""The record of every run on confidential data: epsilons of reruns add up.
+"""One run in the ledger of a survey, and the text that a ledger is: a line a run.
 
 The ledger is confidential: it tells when the data were used, and a hash of a small data file can
-be guessed. It lives in the confidential folder and outlasts ``--overwrite``.
+be guessed. ``ledger_file`` keeps it, ``ledger_totals`` adds it up.
 """
 
 import hashlib
 import json
-import math
+import os
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
 
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.noisy_statistics.accounting import epsilon_of
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
+from surveysynth.release.folder.disk import PRIVATE_FILE_MODE
 
 LEDGER_NAME = "ledger.jsonl"
 #: Of an entry of noisy statistics alone.
 _OF_STRICT = ("rho", "delta", "protect", "unit_size")
+#: The last field of a line: of all before it, so that no digit of an epsilon changes unseen.
+_CHECK, _CHECK_DIGITS = "check", 16
+
+Amount = Annotated[float, Field(gt=0)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True, allow_inf_nan=False))
 class LedgerEntry:
     """One run: epsilon is the target, None for a release without protection (risk "none").
 
-    rho: of noisy statistics, whose epsilon is that of (epsilon, delta); None for the asymptotic
-    epsilon of the pseudo-posterior. These are two currencies, and never added to each other.
-    protect: "record" or the public column whose units rho protects, of up to ``unit_size`` records;
-    entries of before this was written protect records.
+    survey: the id that totals are of. rho: of noisy statistics, whose epsilon is that of
+    (epsilon, delta); None for the asymptotic epsilon of the pseudo-posterior. These are two
+    currencies, and never added to each other. protect: "record" or the public column whose units
+    rho protects, of up to ``unit_size`` records.
 
     ``test`` marks a run with a stated seed, whose files must not be published; ``released`` is
     false for a comparison, which shows confidential estimates and releases nothing; ``date`` is
-    UTC.
+    UTC. Raises pydantic's ``ValidationError``, a ``ValueError``, for values that no run has.
     """
 
+    survey: str
     spec: str
     spec_sha256: str
     data_sha256: str
     model: str
-    epsilon: float | None
-    m: int
+    epsilon: Amount | None
+    m: Annotated[int, Field(ge=1)]
     test: bool
     version: str
     date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     run: str = field(default_factory=lambda: secrets.token_hex(8))
     released: bool = True
-    rho: float | None = None
-    delta: float | None = None
+    mechanism: Literal["pseudo_posterior", "noisy_statistics"] = "pseudo_posterior"
+    rho: Amount | None = None
+    delta: Annotated[float, Field(gt=0, lt=1)] | None = None
     protect: str = RECORD
-    unit_size: int = 1
+    unit_size: Annotated[int, Field(ge=1)] = 1
+
+    @model_validator(mode="after")
+    def _agree(self) -> "LedgerEntry":
+        numbers = {self.rho is not None, self.delta is not None}
+        if numbers != {self.strict} or (self.strict and self.epsilon is None):
+            raise ValueError("rho and delta belong to noisy statistics, which have an epsilon too")
+        return self
+
+    @property
+    def strict(self) -> bool:
+        """Whether its currency is rho."""
+        return self.mechanism == "noisy_statistics"
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is part of a total: neither a test nor a comparison."""
+        return self.released and not self.test
 
     def line(self) -> str:
         """The entry as one line of JSON."""
-        entry = {name: value for name, value in asdict(self).items() if name not in _OF_STRICT}
-        if self.rho is not None:
-            entry |= {name: getattr(self, name) for name in _OF_STRICT}
-        return json.dumps(entry, ensure_ascii=False) + "\n"
+        absent = () if self.strict else _OF_STRICT
+        entry = {name: value for name, value in asdict(self).items() if name not in absent}
+        return json.dumps({**entry, _CHECK: _digest(entry)}) + "\n"
 
 
-@dataclass(frozen=True)
-class LedgerSummary:
-    """What the runs on one data file add up to; ``epsilon`` and ``rho`` count those that may be
-    published, each of its own mechanism.
+def _digest(entry: dict[str, object]) -> str:
+    text = json.dumps(entry, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:_CHECK_DIGITS]
 
-    rho is of single records: a run that protects a unit protects each of its records, at no larger
-    rho, and counts in full. ``unit_rho`` is of the units of a column, by column. It is a total for
-    them only if it has all ``strict_runs`` (``whole_units``): a run that protects records protects
-    a unit of k of them at k^2 times its rho, with a k that only its own data tell.
+
+def text_of(entries: Sequence[LedgerEntry]) -> str:
+    """The ledger of these runs."""
+    return "".join(entry.line() for entry in entries)
+
+
+def parse_ledger(content: bytes, source: str) -> list[LedgerEntry]:
+    """All entries, in their order, each run once.
+
+    Raises ``InputError`` where a line is not an entry as it was written, or is cut off: a sum over
+    a damaged ledger would be wrong. ``source`` is what the message calls it.
     """
-
-    epsilon: float
-    runs: int
-    unprotected: int
-    tests: int
-    other_data: int
-    comparisons: int = 0
-    rho: float = 0.0
-    strict_runs: int = 0
-    strict_epsilon: float = 0.0
-    delta: float = 0.0
-    unit_rho: Mapping[str, float] = field(default_factory=dict)
-    whole_units: str | None = None
-
-    def sentences(self) -> list[str]:
-        """For the person who ran the command: public settings only, nothing realised."""
-        if self.unprotected:
-            total = (
-                f"{_runs(self.unprotected)} on this data had no protection at all; no total "
-                "epsilon holds for it"
+    if not content:
+        return []
+    lines = content.split(b"\n")
+    found: dict[str, LedgerEntry] = {}
+    for number, line in enumerate(lines[:-1], start=1):
+        entry = _entry(line)
+        if entry is None or found.setdefault(entry.run, entry) != entry:
+            raise InputError(
+                f"line {number} of the ledger {source} is not a record of a run as it was "
+                "written, so what was spent so far is unknown; restore the file from a backup. "
+                "Copies of it are in the confidential folders of releases."
             )
-        else:
-            total = (
-                f"total epsilon spent on this data so far: {self.epsilon:g} in {_runs(self.runs)}"
-            )
-        lines = [f"Ledger: {total}."] if self.runs or not self.strict_runs else []
-        if self.strict_runs:
-            whom = f" for units of {self.whole_units!r}" if self.whole_units else ""
-            lines.append(
-                f"Ledger: total rho of noisy statistics spent on this data so far{whom}: "
-                f"{self.rho:.6g} in {_runs(self.strict_runs)} (epsilon {self.strict_epsilon:.4g} "
-                f"at delta {self.delta:.3g})."
-            )
-        if self.unit_rho and not self.whole_units:
-            some = ", ".join(f"{name!r} {rho:.6g}" for name, rho in self.unit_rho.items())
-            lines.append(
-                "Ledger: that total is for single records. Some of these runs protect units as a "
-                f"whole (rho by column: {some}); the others protect a unit of k records at k^2 "
-                "times their rho only, so that there is no total for units."
-            )
-        if self.strict_runs and self.runs:
-            lines.append(
-                "Ledger: an asymptotic epsilon and rho are two currencies; there is no sum of them."
-            )
-        if self.tests:
-            lines.append(
-                f"Ledger: {_runs(self.tests)} with a stated seed not counted; their files are "
-                "tests and must not be published."
-            )
-        if self.comparisons:
-            lines.append(
-                f"Ledger: {_runs(self.comparisons)} for comparisons not counted; they release "
-                "nothing, and nothing of them may be published."
-            )
-        if self.other_data:
-            lines.append(
-                f"Ledger: {_runs(self.other_data)} on other data files recorded too; if they hold "
-                "the same people, those epsilons add up as well."
-            )
-        return lines
+    if lines[-1]:
+        raise InputError(
+            f"the last line of the ledger {source} is cut off, so what was spent so far is "
+            "unknown: a run was stopped while it was recorded, before it published anything, or "
+            "the file is not whole. Restore it from a backup, or if you know that nothing came of "
+            "that run, remove its line."
+        )
+    return list(found.values())
 
 
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count} runs"
+def _entry(line: bytes) -> LedgerEntry | None:
+    """The entry of a line; None where it is none."""
+    try:
+        record = json.loads(line.decode("utf-8"))
+        check = record.pop(_CHECK)
+        return LedgerEntry(**record) if check == _digest(record) else None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def read_ledger(path: Path) -> list[LedgerEntry]:
+    """All entries, oldest first; none when there is no file. Raises as ``parse_ledger`` does."""
+    if not path.exists():
+        return []
+    return parse_ledger(path.read_bytes(), str(path))
+
+
+def merge(*ledgers: Sequence[LedgerEntry]) -> list[LedgerEntry]:
+    """Entries of several ledgers, each run once, in the order in which they were made."""
+    by_run = {entry.run: entry for ledger in ledgers for entry in ledger}
+    return sorted(by_run.values(), key=lambda entry: (entry.date, entry.run))
+
+
+def write_copy(folder: Path, entries: Sequence[LedgerEntry]) -> None:
+    """The ledger beside confidential results, for this user alone and through to the disk."""
+    with (folder / LEDGER_NAME).open("w", encoding="utf-8") as stream:
+        (folder / LEDGER_NAME).chmod(PRIVATE_FILE_MODE)
+        stream.write(text_of(entries))
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def file_sha256(path: Path) -> str:
     """SHA-256 of a file's bytes, in hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def read_ledger(path: Path) -> list[LedgerEntry]:
-    """All entries, oldest first; none when there is no file.
-
-    Raises ``InputError`` when a line is not an entry: a sum over a damaged ledger would be wrong.
-    """
-    if not path.exists():
-        return []
-    entries = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            entries.append(_entry(json.loads(line)))
-        except (ValueError, TypeError, KeyError):
-            raise InputError(
-                f"line {number} of the ledger {path} is not a record of a run, so the epsilon "
-                "spent so far is unknown; restore the file from a backup or move it away."
-            ) from None
-    return entries
-
-
-def _entry(record: Any) -> LedgerEntry:
-    entry = LedgerEntry(**record)
-    for value in (entry.epsilon, entry.rho, entry.delta, entry.unit_size):
-        if value is not None:
-            float(value)
-    return entry
-
-
-def merge(*ledgers: Sequence[LedgerEntry]) -> list[LedgerEntry]:
-    """Entries of several ledgers, each run once, in the order in which they were made."""
-    by_run = {entry.run: entry for ledger in ledgers for entry in ledger}
-    return sorted(by_run.values(), key=lambda entry: entry.date)
-
-
-def summarise(entries: Sequence[LedgerEntry], data_sha256: str) -> LedgerSummary:
-    """Add up the runs on the data file with this hash (basic composition)."""
-    here = [entry for entry in entries if entry.data_sha256 == data_sha256]
-    released = [entry for entry in here if entry.released]
-    public = [entry for entry in released if not entry.test]
-    counted = [entry for entry in public if entry.rho is None]
-    strict = [entry for entry in public if entry.rho is not None]
-    rho = _total_rho(strict)
-    units = sorted({entry.protect for entry in strict})
-    by_unit = {
-        unit: _total_rho([entry for entry in strict if entry.protect == unit])
-        for unit in units
-        if unit != RECORD
-    }
-    delta = min((entry.delta for entry in strict if entry.delta is not None), default=0.0)
-    return LedgerSummary(
-        epsilon=sum(entry.epsilon for entry in counted if entry.epsilon is not None),
-        runs=len(counted),
-        unprotected=sum(entry.epsilon is None for entry in counted),
-        tests=len(released) - len(public),
-        other_data=len(entries) - len(here),
-        comparisons=len(here) - len(released),
-        rho=rho,
-        strict_runs=len(strict),
-        strict_epsilon=epsilon_of(rho, delta) if strict else 0.0,
-        delta=delta,
-        unit_rho=by_unit,
-        whole_units=units[0] if by_unit and len(units) == 1 else None,
-    )
-
-
-def _total_rho(entries: Sequence[LedgerEntry]) -> float:
-    """Rhos of one unit of protection add up, whatever one saw of the other releases."""
-    return math.fsum(entry.rho for entry in entries if entry.rho is not None)

@@ -24,6 +24,7 @@ from surveysynth.release.tables.table import (
     EMPTY_DATASET_FLAG,
     FLAG_SEPARATOR,
     NO_SAMPLE_FLAG,
+    POOLED_FLAG,
     SMALL_DATASET_FLAG,
     SMALL_SAMPLE,
     SMALL_SAMPLE_FLAG,
@@ -35,6 +36,8 @@ LayoutKind = Literal["columns", "compact"]
 _FOOTNOTES = {
     NO_SAMPLE_FLAG: "No sample records in this cell, hence no estimate.",
     SMALL_SAMPLE_FLAG: f"Fewer than {SMALL_SAMPLE} sample records: use with great caution.",
+    POOLED_FLAG: "Mostly records of levels with few records, which are modelled as the average of "
+    "other levels: the row shows little of its own.",
     EMPTY_DATASET_FLAG: "No records in some synthetic dataset, which counts as zero there.",
     SMALL_DATASET_FLAG: f"Fewer than {SMALL_SAMPLE} records in some synthetic dataset: use with "
     "great caution.",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray
+from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.estimation.clusters import clusters_of
 from surveysynth.estimation.combining import (
     Combined,
@@ -19,6 +19,7 @@ from surveysynth.estimation.domains import (
     ByOutcome,
     Domains,
     RowsByOutcome,
+    TableRows,
     build_domains,
     build_rows,
 )
@@ -105,6 +106,7 @@ def _table(
     statistic, column = key
     level, lines, categories = spec.tables.level, estimates.lines(key), estimates.levels(key)
     lower, upper = _interval(spec, statistic_of(statistic), combined, lines, len(categories) or 1)
+    pooled = _pooled(estimates.rows, design)
     held = np.repeat(lines.held, len(categories) or 1)
     numbers = TableNumbers(
         estimate=combined.estimate[held],
@@ -115,6 +117,7 @@ def _table(
         ci_upper=upper[held],
         n=lines.n,
         by_dataset=lines.by_dataset,
+        pooled=None if pooled is None else pooled[lines.held],
     )
     return make_table(
         statistic,
@@ -146,6 +149,15 @@ def by_korn_graubard(spec: "Spec", kind: Statistic) -> bool:
     """Whether intervals of a statistic are those of the NCHS standards, which judge by them."""
     nchs = spec.tables.flags == "nchs" and spec.tables.interval == "auto"
     return nchs and kind.standard == "proportion"
+
+
+def _pooled(rows: TableRows, design: "PublicDesign") -> BoolArray | None:
+    """Rows (D,) of which at least half of the records, as far as these are public, are of pooled
+    levels; None where nothing is pooled."""
+    if design.pooling is None:
+        return None
+    pooled = rows.shares(design.pooling.record)
+    return np.asarray(pooled >= 0.5, dtype=bool)
 
 
 def _level_note(spec: "Spec", design: "PublicDesign", key: Key) -> list[str]:

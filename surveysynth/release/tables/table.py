@@ -22,6 +22,9 @@ EMPTY_DATASET_FLAG = "synthetic n=0"
 SMALL_DATASET_FLAG = f"synthetic n<{SMALL_SAMPLE}"
 """The same of rows by an outcome, in the dataset that has fewest records there."""
 
+POOLED_FLAG = "pooled"
+"""At least half of the sample records are of levels that the model pools (methods 2.10)."""
+
 SIZE_FLAGS = (NO_SAMPLE_FLAG, SMALL_SAMPLE_FLAG, EMPTY_DATASET_FLAG, SMALL_DATASET_FLAG)
 
 _NUMBERS = ("estimate", "se", "df", "df_design", "ci_lower", "ci_upper")
@@ -38,7 +41,8 @@ class TableNumbers:
     estimate, se, df, ci_lower, ci_upper: (D,); df_design: the design's degrees of freedom, one
     number for the whole table; n: (D,) unweighted sample sizes, which are public.
     by_dataset: rows (D,) by an outcome, whose n is that of the dataset that has fewest records
-    there: flags go by it, and it is not shown. None for none.
+    there: flags go by it, and it is not shown. None for none. pooled: rows (D,) that mostly hold
+    records of levels without coefficients of their own. None for none.
     """
 
     estimate: FloatArray
@@ -49,6 +53,7 @@ class TableNumbers:
     ci_upper: FloatArray
     n: IntArray
     by_dataset: BoolArray | None = None
+    pooled: BoolArray | None = None
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ def make_table(
     # Zero in every dataset says nothing of how far it may be from there.
     too_few |= sum_of_none & (frame["estimate"] == 0).to_numpy() & (frame["se"] == 0).to_numpy()
     frame.loc[too_few, ["se", "df", "ci_lower", "ci_upper"]] = np.nan
-    codes = _codes(statistic, frame, numbers.n, varying, policy := flags or FlagPolicy())
+    codes = _codes(statistic, frame, numbers, varying, policy := flags or FlagPolicy())
     frame["n"] = _shown(numbers.n, varying)
     frame["flag"] = [FLAG_SEPARATOR.join(row) for row in codes]
     withheld = [not policy.withholding.isdisjoint(row) for row in codes]
@@ -134,8 +139,10 @@ def _lines(
     position = np.repeat(np.arange(len(frame)), len(categories))
     frame = frame.iloc[position].reset_index(drop=True)
     frame.insert(0, LEVEL, np.tile(np.array(categories, dtype=object), len(cells)))
-    varying = None if numbers.by_dataset is None else numbers.by_dataset[position]
-    return replace(numbers, n=numbers.n[position], by_dataset=varying), frame
+    varying, pooled = (
+        None if each is None else each[position] for each in (numbers.by_dataset, numbers.pooled)
+    )
+    return replace(numbers, n=numbers.n[position], by_dataset=varying, pooled=pooled), frame
 
 
 def _shown(n: IntArray, varying: BoolArray) -> "pd.Series | IntArray":
@@ -154,9 +161,15 @@ def well_filled(frame: "pd.DataFrame") -> BoolArray:
 
 
 def _codes(
-    statistic: str, frame: "pd.DataFrame", n: IntArray, varying: BoolArray, policy: FlagPolicy
+    statistic: str,
+    frame: "pd.DataFrame",
+    numbers: TableNumbers,
+    varying: BoolArray,
+    policy: FlagPolicy,
 ) -> list[tuple[str, ...]]:
-    """The flags of each row: of its sample size first, then of the rules."""
+    """The flags of each row: of its sample size first, then of the model, then of the rules."""
+    n = numbers.n
+    pooled = np.zeros(len(frame), bool) if numbers.pooled is None else numbers.pooled & (n > 0)
     estimate, se, df, lower, upper = (
         frame[column].to_numpy(dtype=np.float64) for column in _WITHHELD
     )
@@ -176,8 +189,10 @@ def _codes(
         "",
     )
     return [
-        (*([size] if size else []), *codes)
-        for size, codes in zip(of_size.tolist(), policy.codes(published, estimated), strict=True)
+        (*([size] if size else []), *([POOLED_FLAG] if alike else []), *codes)
+        for size, alike, codes in zip(
+            of_size.tolist(), pooled, policy.codes(published, estimated), strict=True
+        )
     ]
 
 

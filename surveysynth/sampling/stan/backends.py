@@ -8,22 +8,21 @@ of Stan quote values. What an error tells is which line of the program it came f
 import json
 import os
 import re
-import shutil
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
+from surveysynth._support.doctor import version_of
+from surveysynth._support.private_folder import private_folder
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.sampling.stan.cache import compiled_program, silenced
+from surveysynth.sampling.stan.cache import compiled_program, program_version, silenced
+from surveysynth.sampling.stan.processes import run_commands
 from surveysynth.sampling.stan.source import StanSource
 
 #: Chooses the backend of ``default_backend``: "cmdstan" (default) or, for development, "pystan".
@@ -54,7 +53,11 @@ class StanBackend(Protocol):
     """Compiles and runs Stan programs."""
 
     def prepare(self, source: StanSource) -> None:
-        """Compile the program, or find it compiled; raises ``InputError`` where it cannot."""
+        """Compile the program, or find it compiled, and see that it starts; raises ``InputError``
+        where it cannot."""
+
+    def versions(self, source: StanSource) -> dict[str, str]:
+        """Name and version of what runs the program; raises as ``prepare`` does."""
 
     def run(
         self,
@@ -84,24 +87,6 @@ def default_backend() -> StanBackend:
     raise InputError(f"{BACKEND_VARIABLE} must be 'cmdstan' or 'pystan', got {name!r}.")
 
 
-@contextmanager
-def private_folder() -> Iterator[Path]:
-    """A temporary folder that only this user can enter, deleted on every way out.
-
-    Raises ``RefusedError`` if it cannot be deleted.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="surveysynth-"))  # mode 0700
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        if folder.exists():
-            raise RefusedError(
-                f"The temporary folder {folder} holds confidential data and could not be deleted: "
-                "delete it by hand. Nothing is released."
-            )
-
-
 def cores() -> int:
     """Processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
@@ -110,8 +95,8 @@ def cores() -> int:
 
 
 def write_data(data: Mapping[str, Any], path: Path) -> None:
-    """JSON that Stan reads; only this user can read it. Arrays become nested lists."""
-    path.touch(mode=0o600)
+    """JSON that Stan reads, a new file; only this user can read it. Arrays become lists."""
+    path.touch(mode=0o600, exist_ok=False)
     plain = {name: _plain(value) for name, value in data.items()}
     path.write_text(json.dumps(plain), encoding="utf-8")
 
@@ -128,8 +113,12 @@ class CmdStanBackend:
     cache: Path | None = None
 
     def prepare(self, source: StanSource) -> None:
-        """Compile the program into the cache, unless it is there."""
-        self._program(source)
+        """Compile the program into the cache, unless it is there, and ask it who it is."""
+        self.versions(source)
+
+    def versions(self, source: StanSource) -> dict[str, str]:
+        """The CmdStan that compiled the program, by the program's own word."""
+        return {"cmdstan": program_version(self._program(source))}
 
     def _program(self, source: StanSource) -> Path:
         if self.executable is None:
@@ -138,6 +127,7 @@ class CmdStanBackend:
             raise InputError(
                 f"The compiled Stan program {self.executable} is not there or may not be executed."
             )
+        program_version(self.executable.resolve())
         return self.executable.resolve()
 
     def run(
@@ -152,39 +142,43 @@ class CmdStanBackend:
         adapt_delta: float,
     ) -> StanRun:
         """One process a chain, as many at once as there are processors."""
-        import cmdstanpy
-
         check_warmup(warmup)
         program = self._program(source)
-        with private_folder() as folder, silenced():
-            data_file = folder / "data.json"
-            write_data(data, data_file)
+        with private_folder() as folder:
+            write_data(data, folder / "data.json")
+            commands = [
+                [
+                    str(program), f"id={chain}", "random", f"seed={seed}",
+                    "data", f"file={folder / 'data.json'}",
+                    "output", f"file={_draws_file(folder, chain)}", f"refresh={warmup + draws}",
+                    f"profile_file={folder / 'profile.csv'}", f"sig_figs={SIGNIFICANT_DIGITS}",
+                    "method=sample", f"num_samples={draws}", f"num_warmup={warmup}",
+                    "algorithm=hmc", "adapt", "engaged=1", f"delta={adapt_delta}",
+                ]
+                for chain in range(1, chains + 1)
+            ]  # fmt: skip
+            failure = run_commands(commands, folder, at_once=cores())
+            if failure is not None:
+                console = folder / f"console-{failure.command}.txt"
+                text = console.read_text(errors="replace") if console.is_file() else ""
+                _raise_failure(source.name, failure.code, text)
             try:
-                fit = cmdstanpy.CmdStanModel(exe_file=str(program)).sample(
-                    data=str(data_file),
-                    chains=chains,
-                    parallel_chains=min(chains, cores()),
-                    force_one_process_per_chain=True,
-                    seed=seed,
-                    iter_warmup=warmup,
-                    iter_sampling=draws,
-                    adapt_delta=adapt_delta,
-                    output_dir=str(folder),
-                    sig_figs=SIGNIFICANT_DIGITS,
-                    refresh=warmup + draws,
-                    show_progress=False,
-                    show_console=False,
-                )
-                return _read_fit(fit)
-            except Exception as error:  # any message of CmdStanPy may quote the console
-                console = "".join(
-                    path.read_text(errors="replace") for path in folder.glob("*-stdout.txt")
-                )
-                _raise_failure(source.name, str(error), console)
+                return _read_draws([_draws_file(folder, chain + 1) for chain in range(chains)])
+            except Exception:  # any message of CmdStanPy may quote what it read
+                raise failed_program(source.name, "") from None
 
 
-def _read_fit(fit: Any) -> StanRun:
-    by_draw = np.swapaxes(fit.draws(), 0, 1)
+def _draws_file(folder: Path, chain: int) -> Path:
+    return folder / f"draws-{chain}.csv"
+
+
+def _read_draws(files: Sequence[Path]) -> StanRun:
+    """What the chains wrote, one file each."""
+    import cmdstanpy
+
+    with silenced():
+        fit: Any = cmdstanpy.from_csv([str(file) for file in files], method="sample")
+        by_draw = np.swapaxes(fit.draws(), 0, 1)
     draws = {
         name: np.asarray(variable.extract_reshape(by_draw), dtype=np.float64)
         for name, variable in fit.metadata.stan_vars.items()
@@ -200,19 +194,15 @@ def check_warmup(warmup: int) -> None:
         raise InputError(f"warmup must be at least {MIN_WARMUP} for a Stan program, got {warmup}.")
 
 
-def _raise_failure(name: str, error: str, console: str) -> NoReturn:
+def _raise_failure(name: str, code: int, console: str) -> NoReturn:
     """A sentence without a word of what the program said, which can quote confidential values."""
-    returned = re.search(r"retcodes=\[([-\d, ]*)\]", error)
-    codes = [int(code) for code in returned.group(1).split(",")] if returned else []
-    # -1 is also what CmdStanPy sets before a process has run at all.
-    killed = sorted({-code for code in codes if code < -1})
-    if killed:
+    if code < 0:
         raise RefusedError(
-            f"A chain of the Stan program {name!r} was killed (signal {killed[0]}; 9 often means "
+            f"A process of the Stan program {name!r} was killed (signal {-code}; 9 often means "
             "that memory ran out). Nothing was released. Run it again, with fewer chains or draws "
             "if memory is short."
-        ) from None
-    raise failed_program(name, error + console) from None
+        )
+    raise failed_program(name, console)
 
 
 def failed_program(name: str, console: str) -> InputError:
@@ -240,6 +230,10 @@ class PyStanBackend:
         """Compile the program, or find it in the user's cache."""
         with private_folder() as folder:
             _pystan(source, {"prepare": True}, {}, folder)
+
+    def versions(self, source: StanSource) -> dict[str, str]:
+        """Of PyStan and of the server in it, which has Stan."""
+        return {name: version_of(name) for name in ("pystan", "httpstan")}
 
     def run(
         self,
@@ -278,22 +272,17 @@ def _pystan(
     write_data(data, folder / "data.json")
     beside_the_package = str(Path(__file__).resolve().parents[3])
     search = os.pathsep.join([beside_the_package, *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
-        [sys.executable, "-m", "surveysynth.sampling.stan.worker", str(folder)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": search},
-        check=False,
+    failure = run_commands(
+        [[sys.executable, "-m", "surveysynth.sampling.stan.worker", str(folder)]],
+        folder,
+        at_once=1,
+        environment={**os.environ, "PYTHONPATH": search},
     )
-    if done.returncode == 0:
+    if failure is None:
         return
-    if done.returncode < 0:
-        raise RefusedError(
-            f"The process of the Stan program {source.name!r} was killed (signal "
-            f"{-done.returncode}; 9 often means that memory ran out). Nothing was released."
-        )
     error = folder / "error.json"
+    if failure.code < 0:
+        _raise_failure(source.name, failure.code, "")
     if not error.is_file():
         raise InputError("PyStan could not be started: install the extra 'stan' of surveysynth.")
     told = json.loads(error.read_text(encoding="utf-8"))

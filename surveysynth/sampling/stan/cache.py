@@ -10,10 +10,12 @@ import os
 import platform
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 from surveysynth.errors import InputError
@@ -23,6 +25,8 @@ INSTALL_COMMAND = "python -m cmdstanpy.install_cmdstan"
 EXECUTABLE_SUFFIX = ".exe" if sys.platform == "win32" else ""
 #: Lines of the compiler's message that are shown.
 MESSAGE_LINES = 20
+#: A program that has not told its version by then does not start.
+START_SECONDS = 60
 
 
 def cache_directory(
@@ -85,15 +89,20 @@ def compiled_program(source: StanSource, cache: Path | None = None) -> Path:
     """The executable of a program, compiled with CmdStan unless the cache has it.
 
     Compilation happens in a folder of its own that is renamed when complete, so processes that
-    compile the same program at once do no harm. Raises ``InputError`` without CmdStan, and for a
-    program that does not compile, with the compiler's message.
+    compile the same program at once do no harm. One that no longer starts is compiled again.
+    Raises ``InputError`` without CmdStan, and for a program that does not compile, with the
+    compiler's message.
     """
     cmdstan, version = cmdstan_location()
     cache = cache or cache_directory()
     folder = cache / f"{source.name}-{cache_key(source, cmdstan, version)}"
     executable = folder / f"{source.name}{EXECUTABLE_SUFFIX}"
     if executable.is_file():
-        return executable
+        try:
+            program_version(executable)
+            return executable
+        except InputError:  # damaged, or a library that it loads is gone: once more
+            shutil.rmtree(folder, ignore_errors=True)
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         building = Path(tempfile.mkdtemp(prefix=".building-", dir=cache))
@@ -113,6 +122,49 @@ def compiled_program(source: StanSource, cache: Path | None = None) -> Path:
     finally:
         shutil.rmtree(building, ignore_errors=True)
     return executable
+
+
+def program_version(executable: Path) -> str:
+    """The version of the CmdStan that compiled a program, which is started to ask for it.
+
+    Raises ``InputError`` for one that does not start, or that CmdStan did not make.
+    """
+    state = executable.stat()
+    return _asked_version(executable, state.st_size, state.st_mtime_ns)
+
+
+@lru_cache
+def _asked_version(executable: Path, size: int, modified: int) -> str:
+    """Of a file that has this size and time: it is asked before each of many fits."""
+    try:
+        done = subprocess.run(
+            [str(executable), "info"], stdin=subprocess.DEVNULL, capture_output=True,
+            timeout=START_SECONDS, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise _does_not_start(executable, f"no answer in {START_SECONDS} s") from None
+    except OSError as error:
+        raise _does_not_start(executable, error.strerror or "no reason given") from None
+    if done.returncode:
+        code = done.returncode
+        ended = f"signal {-code}" if code < 0 else f"exit code {code}"
+        # Of the system's loader, before any data are read.
+        said = done.stderr.decode(errors="replace").strip().splitlines()[:1]
+        raise _does_not_start(executable, ": ".join([ended, *said]))
+    told = dict(
+        re.findall(r"^\s*stan_version_(\w+)\s*=\s*(\d+)", done.stdout.decode(), re.MULTILINE)
+    )
+    if "major" not in told:
+        raise _does_not_start(executable, "it does not answer 'info' as CmdStan's programs do")
+    return ".".join(told.get(part, "0") for part in ("major", "minor", "patch"))
+
+
+def _does_not_start(executable: Path, why: str) -> InputError:
+    return InputError(
+        f"The compiled Stan program {executable} does not start on this machine ({why}). It may "
+        "have been compiled for another, or miss a library of the CmdStan that compiled it: "
+        "compile it again with a CmdStan of this machine. The engine 'embedded' needs none."
+    )
 
 
 def _compile(source: StanSource, folder: Path) -> None:

@@ -20,6 +20,20 @@ X = np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
 GROUP = np.array([0, 0, 1])
 
 
+#: Amounts on two sides of a split, and a spike beside them.
+SIDES = (
+    Outcome("works", "binary"),
+    Outcome("tax", "semicontinuous", Transform("identity"), spikes=(0.0,), split=0.0),
+)
+
+
+def two_sided_design() -> LocationDesign:
+    """Three cells in two groups, six combinations, three patterns; above, below and log weight, of
+    which a record has two at most."""
+    shape = LocationShape(X, GROUP, SIDES, weighted=True)
+    return LocationDesign.optimal(shape, Clipping(np.zeros(3), np.ones(3), 4.0))
+
+
 def small_shape() -> LocationShape:
     """Three cells in two groups, four combinations, two patterns, q = 3."""
     return LocationShape(X, GROUP, OUTCOMES, weighted=True)

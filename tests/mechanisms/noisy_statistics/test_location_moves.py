@@ -188,7 +188,8 @@ SINGLE = CASES["Semicontinuous"]
 NOISY = replace(SINGLE, sigma=40.0, squares_sd=200.0, count_sd=1.0)
 
 
-@pytest.mark.parametrize("case", [GROUPED, NOISY], ids=["groups", "one group"])
+@pytest.mark.parametrize("case", [GROUPED, NOISY, CASES["Two sides"]],
+                         ids=["groups", "one group", "two sides"])  # fmt: skip
 @pytest.mark.slow
 def test_moves_leave_the_law(case: Case) -> None:
     """The largest of one to two hundred z."""

@@ -15,6 +15,7 @@ from tests.models.general_location.general_cases import (
     BENEFIT,
     INCOME,
     SICK,
+    TAX,
     confidential_of,
     draw,
     general_design,
@@ -29,8 +30,8 @@ PLAN = SamplingPlan(16, 60, 100)
 @pytest.mark.parametrize(
     ("outcomes", "by", "weighted"),
     [((SICK, BENEFIT), ("sex",), True), ((BENEFIT,), (), True), ((BENEFIT, INCOME), (), False),
-     ((INCOME,), ("sex",), True)],
-    ids=["kinds", "one group", "public weight", "continuous"],
+     ((INCOME,), ("sex",), True), ((TAX, INCOME), ("sex",), True)],
+    ids=["kinds", "one group", "public weight", "continuous", "two sides"],
 )  # fmt: skip
 def test_next_to_no_noise_is_the_ordinary_fit(
     outcomes: tuple, by: tuple[str, ...], weighted: bool
@@ -42,9 +43,11 @@ def test_next_to_no_noise_is_the_ordinary_fit(
     rng = np.random.default_rng(4)
     survey = confidential_of(design, model.simulate(theta, design, rng, "sample"))
     amounts = {o.name: Declared(0.0, 1.5) for o in outcomes if o.is_amount}
+    below = {o.name: Declared(-0.5, 1.0) for o in outcomes if o.split is not None}
     settings = NoisySettings(
-        Budget.of_rho(1e13, 1e-6), amounts, Declared(0.0, 1.5), m=1600, radius=40.0, plan=PLAN
-    )
+        Budget.of_rho(1e13, 1e-6), amounts, Declared(0.0, 1.5), m=1600, radius=40.0, plan=PLAN,
+        declared_below=below,
+    )  # fmt: skip
     statistics = release_statistics(
         model, design, survey, settings, SeededNoise(np.random.default_rng(5))
     )

@@ -24,12 +24,13 @@ from surveysynth.mechanisms.noisy_statistics.location.statistics import (
     location_statistics,
     released,
 )
-from surveysynth.mechanisms.noisy_statistics.noise import SeededNoise
+from surveysynth.mechanisms.noisy_statistics.noise import ApproximateNoise, SeededNoise
 from tests.mechanisms.noisy_statistics.location_cases import (
     draw_records,
     known_law,
     small_design,
     small_shape,
+    two_sided_design,
 )
 
 
@@ -60,6 +61,10 @@ def claimed(design: LocationDesign, share: float) -> float:
     return float(squared_sensitivity(product, Fraction(share), discrete=True))
 
 
+DESIGNS = {"kinds": small_design, "two sides": two_sided_design}
+each_design = pytest.mark.parametrize("name", DESIGNS)
+
+
 def candidates(design: LocationDesign, seed: int) -> list[np.ndarray]:
     """Directions at the ball's edge, and inside."""
     rng = np.random.default_rng(seed)
@@ -68,38 +73,58 @@ def candidates(design: LocationDesign, seed: int) -> list[np.ndarray]:
     return list(points / np.linalg.norm(points, axis=1, keepdims=True) * size[:, None])
 
 
-@settings(max_examples=60, deadline=None)
+@each_design
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from([0.25, 1.0, 3.0]))
-def test_no_pair_passes_the_claim(seed: int, share: float) -> None:
-    design = small_design()
+def test_no_pair_passes_the_claim(name: str, seed: int, share: float) -> None:
+    design = DESIGNS[name]()
     rng = np.random.default_rng(seed)
     bound = claimed(design, share)
     points = candidates(design, seed)
     for cell in range(3):
-        one, other = rng.integers(0, 4, 2)
+        one, other = rng.integers(0, len(design.shape.combinations), 2)
         for u in points:
             for v in (points[0], -u, 1e300 * u):
                 assert distance(design, cell, (one, u), (other, v), share) <= bound
 
 
+@each_design
 @pytest.mark.parametrize("share", [0.25, 1.0])
-def test_the_claim_is_nearly_attained(share: float) -> None:
-    design = small_design()
+def test_the_claim_is_nearly_attained(name: str, share: float) -> None:
+    design = DESIGNS[name]()
+    shape, d = design.shape, len(design.shape.combinations)
     bound, best = claimed(design, share), 0.0
-    axis = np.array([0.0, 1.0, 0.0]) * design.clipping.radius
+    axis = np.array([0.0, 0.0, 1.0]) * design.clipping.radius  # the log weight, always there
     for block in design.blocks:
-        combinations = np.unique(block.row % 4)
+        combinations = np.unique(block.row % d)
         for cell in np.unique(block.cell):
             for one in combinations:
                 for other in combinations:
                     rows = [
-                        block.noise.exact_rows[block.row == cell * 4 + d][0] for d in (one, other)
+                        block.noise.exact_rows[block.row == cell * d + e][0] for e in (one, other)
                     ]
                     v = -float(rows[0] @ rows[1]) * axis
                     rest = np.sqrt(max(design.clipping.radius**2 - v @ v, 0.0))
-                    v = v + np.array([0.0, 0.0, rest])
+                    # Along another column that is there, if there is one.
+                    beside = np.flatnonzero(shape.present_in[other, :2])[:1]
+                    v = v + rest * np.isin(np.arange(3), beside)
                     best = max(best, distance(design, cell, (one, axis), (other, v), share))
     assert 0.98 * bound <= best <= bound  # 1% of the distance is 2% of its square
+
+
+def test_a_record_that_changes_sides_moves_two_blocks() -> None:
+    """Its amount is the whole radius on either side: 3 R^2 for rows of full length, two counts
+    besides, and no less; as one block with one column it would be less."""
+    design, share = two_sided_design(), 1.0
+    shape, radius = design.shape, design.clipping.radius
+    np.testing.assert_array_equal(shape.patterns.sum(axis=1), [1, 2, 2])
+    found = []
+    for cell in range(3):
+        for works in (0, 1):
+            sides = [int(shape.combination_of(np.array([[works, side]]))[0]) for side in (0, 1)]
+            ends = [radius * np.eye(3)[side] for side in (0, 1)]
+            found.append(distance(design, cell, *zip(sides, ends, strict=True), share))
+    assert 0.98 * (3.0 + 2.0 * share) <= max(found) <= 3.0 + 2.0 * share
 
 
 def test_noise_spends_what_is_claimed() -> None:
@@ -114,6 +139,31 @@ def test_noise_spends_what_is_claimed() -> None:
     for wrong in ((0.0, 1.0), (1.0, 0.0), (float("inf"), 1.0)):
         with pytest.raises(InputError, match="above 0"):
             location_variances(design.clipping.steps, wrong[0], product, wrong[1], 1, discrete=True)
+
+
+def test_every_number_has_noise_of_the_size_that_is_told() -> None:
+    """SDs over 400 releases of one survey, entry by entry: 3.5% of error each."""
+    design, rng = small_design(), np.random.default_rng(8)
+    sums = LocationSums(design)
+    budget = Budget.of_epsilon(2.0, 1e-6)
+    made = [
+        released(design, sums, budget=budget, source=ApproximateNoise(rng)) for _ in range(400)
+    ]
+    first = made[0]
+
+    def assert_sd(entries: list[np.ndarray], told: np.ndarray | float) -> None:
+        values = np.array(entries)
+        np.testing.assert_allclose(values.std(axis=0), told * np.ones(values[0].shape), rtol=0.18)
+
+    assert_sd([each.counts for each in made], first.count_sd)
+    widest = 0
+    for block in range(len(design.blocks)):
+        assert_sd([each.cross[block] for each in made], first.sigma)
+        q = len(first.squares[block])
+        sd = np.where(np.eye(q) > 0, *first.squares_sd)
+        assert_sd([each.squares[block] for each in made], sd)
+        widest = max(widest, q)
+    assert widest > 1  # there are products of two columns
 
 
 def test_the_largest_product_is_that_of_all_pairs() -> None:
@@ -194,8 +244,7 @@ def test_statistics_come_back_from_json() -> None:
     design, rng = small_design(), np.random.default_rng(4)
     cell = rng.integers(0, 3, 50)
     combination, z = draw_records(known_law(), cell, rng)
-    category = np.zeros((50, 3), dtype=np.int64)
-    category[:, :2] = small_shape().combinations[combination]
+    category = small_shape().combinations[combination]
     noisy = location_statistics(
         design, cell, category, z, budget=Budget.of_rho(0.3, 1e-6),
         source=SeededNoise(np.random.default_rng(6)),

@@ -44,7 +44,8 @@ def sample_survey(n=1000, seed=3):
 @lru_cache
 def fitted(name="fbs", n=1000, **settings):
     survey = sample_survey(n)
-    options = MechanismSettings(**{"epsilon": 10.8, "plan": PLAN, **settings})
+    given = {"epsilon": 10.8, "plan": PLAN, "small_strata": "allow", **settings}
+    options = MechanismSettings(**given)
     return run(
         get_model(name), survey.design, survey.confidential, options, np.random.default_rng(5)
     )

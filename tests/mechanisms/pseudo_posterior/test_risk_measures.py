@@ -52,7 +52,8 @@ def survey_of(order=None):
 
 
 def run_with(survey, model=None, **settings):
-    options = MechanismSettings(**{"epsilon": 10.8, "plan": PLAN, **settings})
+    given = {"epsilon": 10.8, "plan": PLAN, "small_strata": "allow", **settings}
+    options = MechanismSettings(**given)
     model = model or get_model("normal")
     return run(model, survey.design, survey.confidential, options, np.random.default_rng(5))
 

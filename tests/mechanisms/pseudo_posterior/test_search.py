@@ -12,7 +12,11 @@ from surveysynth.mechanisms.pseudo_posterior.lipschitz import (
     RecordBounds,
     weighted_bounds,
 )
-from surveysynth.mechanisms.pseudo_posterior.search import FIXED_POINT_TOLERANCE, search_target
+from surveysynth.mechanisms.pseudo_posterior.search import (
+    AVERAGED_TOLERANCE,
+    FIXED_POINT_TOLERANCE,
+    search_target,
+)
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 
 TARGET = 1.8
@@ -30,7 +34,7 @@ class Fitter:
     """f_i as ``risks`` of the weights gives them, the oscillation a share of them."""
 
     smooth = by_record = True
-    tolerance, stride = FIXED_POINT_TOLERANCE, 1.0
+    tolerance, averaged_tolerance, stride = FIXED_POINT_TOLERANCE, AVERAGED_TOLERANCE, 1.0
 
     def __init__(self, risks, oscillation=0.5):
         self.risks, self.oscillation, self.fits = risks, oscillation, 0
@@ -151,3 +155,25 @@ def test_linear_weights_never_pass_the_target():
         assert fit.bounds.realised <= TARGET
     with pytest.raises(RefusedError, match="pass the target"):
         search(Fitter(wider), weights="linear", scale=5.0, shift=1.0)
+
+
+@pytest.mark.parametrize(("share", "passes"), [(0.999, True), (1.001, False)])
+def test_a_scale_by_hand_may_not_pass_the_target(share, passes):
+    """Weights all one by the shift: the bound is then the largest f_i."""
+    fitter = Fitter(lambda alpha: BASE * (share * TARGET / BASE.max()))
+    settings = {"weights": "linear", "scale": 1.0, "shift": 1.0}
+    if passes:
+        assert search(fitter, **settings).bounds.realised == pytest.approx(share * TARGET)
+    else:
+        with pytest.raises(RefusedError, match="pass the target epsilon"):
+            search(fitter, **settings)
+
+
+def test_reweighting_of_weights_by_hand_keeps_their_own_bound():
+    """Half of the target is realised; re-weighting lifts other records up to that, not to it."""
+    fitter = Fitter(lambda alpha: BASE * (2.0 * TARGET / BASE.max()))
+    before = search(fitter, weights="linear", scale=0.5)
+    after = search(fitter, weights="linear", scale=0.5, reweight=True)
+    assert before.bounds.realised < 0.6 * TARGET
+    assert after.bounds.realised <= before.bounds.realised
+    assert after.risk_weights.mean() > before.risk_weights.mean()

@@ -1,5 +1,6 @@
 """What a privacy statement must say (methods 2), and that it says nothing of the data."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -30,7 +31,7 @@ def text(test=False, **settings):
         "differ in the outcome and sampling weight of one record",
         "800 posterior draws",
         "found on this database",
-        "one over the square root of n",
+        "one over the square root of the number of records per coefficient",
         "unweighted cell size",
         "the design variables of each record: gender, field",
         "as fixed, though they were computed from the confidential data",
@@ -39,6 +40,10 @@ def text(test=False, **settings):
         "their epsilons add up",
         "log(salary)",
         "chosen without a look at the outcomes and weights",
+        "what floating-point numbers (53 binary digits) show beyond these is not looked at",
+        "the key stream of ChaCha20 under a key of 256 bits",
+        "4 chains of finite length (100 iterations of warm-up and 200 kept)",
+        "the 3 released ones independent of each other",
     ],
 )
 def test_every_statement_says(words):
@@ -52,6 +57,13 @@ def test_statements_of_special_settings():
     assert "on any of 720 posterior draws" in text(truncate=0.9)
     assert text(test=True).startswith("THIS IS A TEST AND NOT PRIVATE")
     assert text(risk="none").startswith("NOT PRIVATE")
+    assert "ChaCha20" not in text(test=True)  # its numbers come from the seed
+    assert "chains of finite length" not in text(risk="none")
+    assert "Stan" not in text()
+    stan = replace(get_model("fbs"))
+    object.__setattr__(stan, "compiled", True)
+    statement = privacy_statement(design_of(good()), MechanismSettings(epsilon=10.8), stan)
+    assert "whose seed has 31 bits of these" in statement.assumptions[-2]
     assert "10.8" not in text(risk="none")
 
 
@@ -95,7 +107,7 @@ def test_units_of_the_design_are_not_protected_and_their_effects_not_released():
         survey = make_survey(by=["gender"], psu="school", **changes)
         return "\n".join(privacy_statement(survey.design, settings, model).paragraphs)
 
-    clustered = SimpleNamespace(title=get_model("fbs").title, clustered=True)
+    clustered = SimpleNamespace(title=get_model("fbs").title, clustered=True, compiled=False)
     for words in (told(clustered), told(get_model("normal"), design_effect=1.5)):
         assert "not of primary sampling units (school)" in words
     assert "primary sampling unit (school) share an effect" in told(clustered)

@@ -170,5 +170,25 @@ def test_private_draws_hold_nothing_realised():
     positions = release_positions(3, PLAN, np.ones(PLAN.kept, dtype=bool))
     for name, values in private.theta.items():
         np.testing.assert_array_equal(values, flat[name][positions])
-    assert private.settings == MechanismSettings(epsilon=10.8, plan=PLAN)
+    expected = MechanismSettings(epsilon=10.8, plan=PLAN, small_strata="allow")
+    assert private.settings == expected
     assert "realised" not in repr(private)
+
+
+def test_other_random_numbers_give_other_draws():
+    """A stream of its own in the place of the generator would end all protection."""
+    survey, model = sample_survey(60), get_model("fbs")
+    settings = MechanismSettings(m=1, risk="none", plan=SamplingPlan(4, 100, 200))
+    draws = []
+    for seed in (1, 2, 1):
+        rng = np.random.default_rng(seed)
+        draws.append(run(model, survey.design, survey.confidential, settings, rng)[0].theta["beta"])
+    np.testing.assert_array_equal(draws[0], draws[2])
+    assert not np.isin(draws[0], draws[1]).any()
+
+
+def test_a_search_that_runs_away_is_refused():
+    """At 0.6 the target is reached, but by about a dozen effective records of 1,000: with weights
+    next to zero it always is, by draws from the prior."""
+    with pytest.raises(RefusedError, match="target epsilon was not reached"):
+        fitted("fbs", epsilon=0.6)

@@ -21,6 +21,9 @@ CAPPED = Outcome("capped", "semicontinuous", transform=PLAIN, spikes=(0.0, 3.0))
 WORK = Outcome("work", "categorical", levels=("none", "part", "full"))
 SICK = Outcome("sick", "binary")
 INCOME = Outcome("income", transform=PLAIN)
+TAX = Outcome("tax", "semicontinuous", transform=PLAIN, spikes=(0.0,), split=0.0)
+#: Without a spike, and about another point.
+GAIN = Outcome("gain", "semicontinuous", transform=PLAIN, split=1.5)
 #: One of each kind.
 ALL = (BENEFIT, WORK, INCOME, SICK, CAPPED)
 BY = ("region", "sex")
@@ -113,25 +116,30 @@ def direct_log_lik(
                 row = np.array([*x[i], *indicators(range(j))])
                 eta = np.append(0.0, row @ theta[f"logit_{j + 1}"])
                 result[i] += eta[category[j]] - np.log(np.exp(eta).sum())
-        earlier: list[float] = []
-        places = [j for j, outcome in enumerate(design.outcomes) if outcome.is_amount]
-        columns: list[tuple[str, int | None]] = [(str(j + 1), j) for j in places]
+        earlier: list[tuple[int | None, float]] = []
+        columns: list[tuple[str, int | None, bool]] = []
+        for j, outcome in enumerate(design.outcomes):
+            columns += [(str(j + 1), j, False)] * outcome.is_amount
+            columns += [(f"{j + 1}_below", j, True)] * (outcome.split is not None)
         if survey.sampling_weight is not None:
-            columns.append(("weight", None))
-        for name, j in columns:
+            columns.append(("weight", None, False))
+        for name, j, below in columns:
             if j is None:
                 assert survey.sampling_weight is not None
                 value, here = float(np.log(survey.sampling_weight[i])), True
             else:
-                here = category[j] == 0
-                value = float(survey.outcome[i, j]) if here else 0.0
+                # Amounts are on the scale of the model, but for the split and the mirror.
+                here = category[j] == int(below)
+                distance = float(survey.outcome[i, j]) - (design.outcomes[j].split or 0.0)
+                value = (-distance if below else distance) if here else 0.0
             others = [k for k in range(len(design.outcomes)) if k != j]
+            before = [z for k, z in earlier if k != j]
             core = theta[f"coefficients_{name}"].copy()
-            if f"slopes_{name}" in theta and earlier:
-                core[-len(earlier) :] += theta[f"slopes_{name}"][groups[i]]
-            mean = np.array([*x[i], *indicators(others), *earlier]) @ core
+            if f"slopes_{name}" in theta and before:
+                core[-len(before) :] += theta[f"slopes_{name}"][groups[i]]
+            mean = np.array([*x[i], *indicators(others), *before]) @ core
             variance = theta[f"variance_{name}"][groups[i]]
             if here:
                 result[i] -= 0.5 * (np.log(2 * np.pi * variance) + (value - mean) ** 2 / variance)
-            earlier.append(value)
+            earlier.append((j, value))
     return result

@@ -1,11 +1,14 @@
 """The general location model's density: SciPy's densities record by record with every constant,
 gradients by finite differences, and the way to the parameters and back."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from surveysynth._support.types import FloatArray, Theta
+from surveysynth.models.general_location.density import of_parts
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.general_location.stats import GeneralStats
 from surveysynth.survey.survey import Confidential, PublicDesign
@@ -13,8 +16,10 @@ from tests.models.general_location.general_cases import (
     ALL,
     BENEFIT,
     BY,
+    GAIN,
     INCOME,
     SICK,
+    TAX,
     WORK,
     confidential_of,
     direct_log_lik,
@@ -28,6 +33,8 @@ CASES = {
     "all kinds": (ALL, (), True),
     "all kinds by group": (ALL, BY, True),
     "two amounts by group": ((INCOME, BENEFIT), ("region",), True),
+    "amounts on two sides": ((TAX, SICK, INCOME, GAIN), ("region",), True),
+    "one amount on two sides": ((GAIN,), (), False),
     "no weight": ((BENEFIT, SICK, INCOME), (), False),
     "categories alone": ((WORK, SICK), (), False),
 }
@@ -64,7 +71,7 @@ def log_prior(model: GeneralLocation, theta: Theta) -> float:
         return float(stats.t.logpdf(value, df, scale=scale) + np.log(2.0) + np.log(value))
 
     for name, value in theta.items():
-        kind, _, part = name.rpartition("_")
+        kind, part = re.fullmatch(r"(.+?)_(\d+(?:_below)?|weight)", name).groups()  # type: ignore[union-attr]
         if kind == "logit":
             total += stats.norm.logpdf(value, 0.0, priors["logit_sd"]).sum()
         elif kind == "coefficients":
@@ -115,3 +122,32 @@ def test_unconstrain_is_the_way_back(name: str) -> None:
     model, _, _, _, statistics = made(name)
     u = points(model, statistics, 4)
     np.testing.assert_allclose(model.unconstrain(model.constrain(u, statistics.shape)), u)
+
+
+def test_what_stan_draws_comes_back_under_the_samplers_names() -> None:
+    """Sides of a split by the sign of their outcome: arrays end to end, taken apart again."""
+    model, _, _, _, statistics = made("amounts on two sides")
+    data = model.stan.data(statistics, model.priors)
+    assert data["regression_outcome"] == [1, -1, 3, 4, -4, 0]
+    theta = model.constrain(points(model, statistics, 5), statistics.shape)
+
+    def joined(prefix: str, axes: int) -> FloatArray:
+        arrays = [each.reshape(5, -1) for each in of_parts(theta, prefix)]
+        return np.concatenate(arrays, axis=1) if axes else np.stack(arrays, axis=-1)[:, 0]
+
+    def table(outcomes: list[int], *sizes: list[int]) -> FloatArray:
+        return np.tile(np.array([outcomes, *sizes]).T, (5, 1, 1))
+
+    draws = {
+        "logit_parts": table(data["logit_outcome"], data["P"], data["Q"]),
+        "regression_parts": table(data["regression_outcome"], data["C"], data["D"]),
+        "logit_b": joined("logit_", 1), "core": joined("coefficients_", 1),
+        "slopes": joined("slopes_", 1), "tau": joined("coefficient_scale_", 0),
+        "s_0": joined("pooled_scale_", 0), "nu": joined("pooled_df_", 0),
+        "t": joined("slope_scale_", 0),
+        "sd": np.sqrt(np.stack(of_parts(theta, "variance_"), axis=-1)),
+    }  # fmt: skip
+    back = model.stan.theta(draws)
+    assert back.keys() == theta.keys()
+    for name, values in theta.items():
+        np.testing.assert_allclose(back[name], values, rtol=1e-12)

@@ -19,7 +19,7 @@ SHORT = {
 @pytest.mark.parametrize(
     "name",
     ["semicontinuous, fractional weights", "semicontinuous, groups", "categorical",
-     "categorical and semicontinuous"],
+     "categorical and semicontinuous", "two sides, groups"],
 )  # fmt: skip
 def test_ranks_are_uniform_and_wrong_samplers_are_rejected(name: str) -> None:
     sound, scaled, wrong = general_sbc.calibrate(SHORT[name], seed=61)

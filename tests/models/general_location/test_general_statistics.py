@@ -9,14 +9,18 @@ import pytest
 from surveysynth.errors import InputError
 from surveysynth.models import get_model
 from surveysynth.models.general_location.groups import covariance_groups
+from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.records import GeneralRecords
 from surveysynth.models.general_location.stats import BlockMoments, regression_from_moments
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome
 from tests.models.general_location.general_cases import (
     ALL,
     BENEFIT,
     BY,
+    GAIN,
     INCOME,
+    TAX,
     WORK,
     confidential_of,
     draw,
@@ -27,7 +31,7 @@ from tests.models.general_location.general_cases import (
 
 
 def records_and_weights(by: tuple[str, ...] = BY) -> tuple[GeneralRecords, np.ndarray]:
-    design, model = general_design(400, ALL), model_for(by)
+    design, model = general_design(400, (*ALL, TAX, GAIN)), model_for(by)
     theta = draw(random_theta(model, design, 1), 0)
     rng = np.random.default_rng(2)
     survey = confidential_of(design, model.simulate(theta, design, rng))
@@ -68,6 +72,59 @@ def test_the_general_form_is_taken_where_it_is_needed() -> None:
     assert grouped.of(replace(clustered, design_effect=2.0)) is not grouped
     with pytest.raises(InputError, match=r"no effects of primary sampling units.*design_effect"):
         get_model("fbs", covariance_by=["region"]).of(clustered)
+
+
+def test_a_layout_without_a_split_is_what_it_was() -> None:
+    """A column of z for each amount, there in category 0, after all before it: with the same
+    columns in the same order the same random numbers give the same draws, to the bit."""
+    layout = Layout.of(general_design(60, ALL), True)
+    assert [part.name for part in layout.regressions] == ["1", "3", "5", "weight"]
+    category = np.random.default_rng(1).integers(0, 2, (50, 5))
+    category[:, 2] = 0
+    there = layout.present(category)
+    np.testing.assert_array_equal(there[:, 3], True)
+    for part, j in zip(layout.regressions, (0, 2, 4), strict=False):
+        np.testing.assert_array_equal(part.earlier, np.arange(part.position))
+        np.testing.assert_array_equal(there[:, part.position], category[:, j] == 0)
+    # With one, above and below are columns of their own, neither of which explains the other.
+    split = Layout.of(general_design(60, (INCOME, TAX, BENEFIT)), True)
+    assert [part.name for part in split.regressions] == ["1", "2", "2_below", "3", "weight"]
+    assert [part.earlier.tolist() for part in split.regressions] == [
+        [], [0], [0], [0, 1, 2], [0, 1, 2, 3],
+    ]  # fmt: skip
+    category = np.array([[0, 0, 0], [0, 1, 0], [0, 2, 1]])
+    np.testing.assert_array_equal(
+        split.present(category), [[1, 1, 0, 1, 1], [1, 0, 1, 1, 1], [1, 0, 0, 0, 1]]
+    )
+    x, ones = np.ones((3, split.columns)), np.eye(split.width)[0]
+    tilde = split.tilde(x, category)
+    told = np.column_stack([tilde @ split.presence(position, ones) for position in range(5)])
+    np.testing.assert_array_equal(told, split.present(category))
+
+
+def test_at_full_weight_both_parts_are_those_of_the_records() -> None:
+    """Coefficients of a side are its own records' least squares, by hand; of both sides pooled
+    they are not."""
+    design, model = general_design(1_500, (TAX,)), model_for(residual_scale=1.0)
+    theta = draw(random_theta(model, design, 1), 0)
+    for name, centre in (("1", 2.0), ("1_below", 0.5)):
+        theta[f"coefficients_{name}"][0] = centre
+        theta[f"variance_{name}"][:] = 0.2
+    rng = np.random.default_rng(5)
+    survey = confidential_of(design, model.simulate(theta, design, rng))
+    statistics = model.compress(model.records(design, survey), np.ones(1_500))
+    drawn = model.sample(statistics, SamplingPlan(4, 50, 150), rng)
+    x, tax = design.matrix.x_cells[design.matrix.cell], survey.outcome[:, 0]
+    pooled = np.linalg.lstsq(x[tax != 0], np.abs(tax[tax != 0]), rcond=None)[0]
+    for name, sign in (("1", 1.0), ("1_below", -1.0)):
+        own, z = x[sign * tax > 0], sign * tax[sign * tax > 0]
+        fit = np.linalg.lstsq(own, z, rcond=None)[0]
+        spread = np.sqrt(((z - own @ fit) ** 2).mean())
+        error = spread * np.sqrt(np.diag(np.linalg.inv(own.T @ own)))
+        found = drawn[f"coefficients_{name}"][0].reshape(600, -1)
+        assert (np.abs(found.mean(0) - fit) < 0.3 * error).all()
+        np.testing.assert_allclose(found.std(0), error, rtol=0.2)
+        assert np.abs(pooled - fit).max() > 5.0 * error.max()
 
 
 def test_other_models_refuse_discrete_outcomes_by_name() -> None:

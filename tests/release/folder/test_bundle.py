@@ -2,6 +2,7 @@
 
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,13 @@ from surveysynth.errors import InputError
 from surveysynth.release.folder import bundle
 from surveysynth.release.folder.bundle import plan_bundle, publish, staged
 from surveysynth.release.folder.ledger import LedgerEntry, read_ledger
+from surveysynth.release.folder.ledger_file import Ledger
+
+
+@pytest.fixture(autouse=True)
+def ledgers(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's ledgers, empty."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
 
 
 def _publish(out: Path, text: str, confidential: Path | None = None, *, overwrite=False) -> int:
@@ -18,8 +26,8 @@ def _publish(out: Path, text: str, confidential: Path | None = None, *, overwrit
     with staged(plan) as staging:
         (staging.release / "privacy.json").write_text(text)
         (staging.confidential / "realised.json").write_text(text)
-        entry = LedgerEntry("spec.toml", "s", "d", "fbs", 1.0, 3, False, "0.1.0")
-        return len(publish(plan, staging, entry))
+        entry = LedgerEntry("survey", "spec.toml", "s", "d", "fbs", 1.0, 3, False, "0.1.0")
+        return len(publish(plan, staging, Ledger.of("survey"), entry))
 
 
 def _tree(folder: Path) -> list[str]:
@@ -79,6 +87,8 @@ def test_a_failing_rename_restores_what_was_there(
     assert {name: (tmp_path / name).is_dir() for name in _tree(tmp_path)} == before
     assert (out / "release" / "privacy.json").read_text() == "old"
     assert len(read_ledger(secret / "ledger.jsonl")) == 1
+    # Recorded before anything is published, and nobody can tell what was seen of it.
+    assert Ledger.of("survey").summary().epsilon == 2.0
 
 
 def test_overwrite_swaps_keeps_the_ledger_and_earlier_results(tmp_path: Path) -> None:
@@ -155,3 +165,39 @@ def test_a_file_in_the_way_is_an_input_error(tmp_path: Path) -> None:
 def test_default_confidential_folder_may_be_named(tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert plan_bundle(out, out / "confidential", overwrite=False).confidential_inside
+
+
+def test_two_publishers_take_turns(tmp_path: Path) -> None:
+    folder, inside = tmp_path / "confidential", threading.Event()
+
+    def enter() -> None:
+        with bundle.locked(folder):
+            inside.set()
+
+    other = threading.Thread(target=enter)
+    with bundle.locked(folder):
+        other.start()
+        assert not inside.wait(0.3)
+    assert inside.wait(10)
+    other.join()
+
+
+def test_every_file_is_on_the_disk_before_it_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: set[int] = set()
+    rename, fsync = os.rename, os.fsync
+
+    def noted(handle: int) -> None:
+        flushed.add(os.fstat(handle).st_ino)
+        fsync(handle)
+
+    def checked(source: Path, target: Path) -> None:
+        for path in Path(source).rglob("*"):
+            assert path.stat().st_ino in flushed, path
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "rename", checked)
+    _publish(tmp_path / "out", "1")
+    assert flushed

@@ -1,83 +1,113 @@
-"""Truth: epsilons added by hand (basic composition)."""
+"""The text of a ledger. Truth: what was written, and that nothing else reads back."""
 
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from surveysynth.errors import InputError
-from surveysynth.release.folder.ledger import LedgerEntry, merge, read_ledger, summarise
+from surveysynth.release.folder.ledger import (
+    LedgerEntry,
+    merge,
+    parse_ledger,
+    read_ledger,
+    text_of,
+)
+from tests.release.folder.ledger_entries import entry, ledger_entries, strict_entry
 
 
-def _entry(data: str = "d", epsilon: float | None = 2.0, *, test: bool = False) -> LedgerEntry:
-    return LedgerEntry("spec.toml", "s", data, "fbs", epsilon, 3, test, "0.1.0")
+@given(st.lists(ledger_entries(), max_size=5))
+def test_entries_read_back(entries: list[LedgerEntry]) -> None:
+    text = text_of(entries)
+    assert text.count("\n") == len(entries)
+    assert parse_ledger(text.encode(), "x") == list(dict.fromkeys(entries))
 
 
-def test_epsilons_on_one_data_file_add_up() -> None:
-    entries = [_entry(), _entry(epsilon=0.5), _entry("other", 9.0), _entry(test=True)]
-    summary = summarise(entries, "d")
-    assert (summary.epsilon, summary.runs, summary.tests, summary.other_data) == (2.5, 2, 1, 1)
-    told = " ".join(summary.sentences())
-    assert "2.5 in 2 runs" in told
-    assert "1 run with a stated seed not counted" in told
-    assert "1 run on other data files" in told
-
-
-def test_a_run_without_protection_has_no_total() -> None:
-    summary = summarise([_entry(), _entry(epsilon=None)], "d")
-    assert summary.unprotected == 1
-    assert "no total" in summary.sentences()[0]
-
-
-def test_entries_read_back_and_merge_once(tmp_path: Path) -> None:
-    entries = [_entry(), _entry(epsilon=None)]
+def test_ledgers_merge_each_run_once(tmp_path: Path) -> None:
+    entries = [entry(), entry(epsilon=None)]
     path = tmp_path / "ledger.jsonl"
-    path.write_text("".join(entry.line() for entry in entries), encoding="utf-8")
+    path.write_text(text_of(entries), encoding="utf-8")
     assert read_ledger(path) == entries
     assert read_ledger(tmp_path / "none.jsonl") == []
-    assert merge(entries, entries, [new := _entry()])[-1] == new
+    later = replace(entry(), date="2999-01-01T00:00:00+00:00")
+    assert merge([later], entries, entries)[-1] == later
     assert len(merge(entries, entries)) == 2
 
 
-@pytest.mark.parametrize("line", ["not json", "[1]", '{"spec": "x"}', '{"epsilon": "a"}'])
-def test_a_damaged_ledger_is_an_error_with_its_line(tmp_path: Path, line: str) -> None:
+CONTENT = text_of([entry(), strict_entry("household", 4), entry(epsilon=None)]).encode()
+
+
+@given(st.integers(0, len(CONTENT) - 1), st.integers(0, 255))
+def test_no_byte_changes_unseen(position: int, value: int) -> None:
+    changed = CONTENT[:position] + bytes([value]) + CONTENT[position + 1 :]
+    try:
+        read = parse_ledger(changed, "x")
+    except InputError:
+        return
+    # Only what means the same: the blank after a colon as another one.
+    assert read == parse_ledger(CONTENT, "x")
+
+
+@given(st.integers(1, len(CONTENT)))
+def test_a_ledger_that_is_cut_off_is_never_read_as_a_whole_line_less(removed: int) -> None:
+    left = CONTENT[: len(CONTENT) - removed]
+    if left and not left.endswith(b"\n"):
+        with pytest.raises(InputError, match="last line of the ledger x is cut off"):
+            parse_ledger(left, "x")
+    else:  # whole lines were removed, which no line can tell
+        assert text_of(parse_ledger(left, "x")).encode() == left
+
+
+@given(st.binary(max_size=60))
+def test_other_bytes_are_an_error_with_their_line(garbage: bytes) -> None:
+    if not garbage.strip(b"\n"):
+        garbage = b"\n"
+    with pytest.raises(InputError, match=r"line 2 of the ledger x|last line of the ledger x"):
+        parse_ledger(entry().line().encode() + garbage, "x")
+
+
+def changed(**values: object) -> bytes:
+    """A line with other values and its check made anew."""
+    record = {**json.loads(entry().line()), **values}
+    record.pop("check")
+    record["check"] = json.loads(entry().line())["check"]
+    return json.dumps(record).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"not json\n", b"[1]\n", b'{"spec": "x"}\n', b"\n", b"\xff\n", changed(epsilon=1.0)],
+    ids=["text", "list", "short", "blank", "bytes", "epsilon"],
+)
+def test_a_damaged_ledger_is_an_error_with_its_line(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "ledger.jsonl"
-    path.write_text(_entry().line() + line + "\n", encoding="utf-8")
-    with pytest.raises(InputError, match="line 2 of the ledger"):
+    path.write_bytes(entry().line().encode() + line)
+    with pytest.raises(InputError, match=r"line 2 of the ledger .* restore the file from a backup"):
         read_ledger(path)
 
 
-def _strict(protect: str = "record", unit_size: int = 1, rho: float = 0.25) -> LedgerEntry:
-    return replace(
-        _entry(epsilon=3.6), rho=rho, delta=1e-6, protect=protect, unit_size=unit_size
-    )
+def test_one_run_is_not_two_different_ones() -> None:
+    first = entry()
+    assert parse_ledger(text_of([first, first]).encode(), "x") == [first]
+    with pytest.raises(InputError, match="line 2"):
+        parse_ledger(text_of([first, replace(first, epsilon=1.0)]).encode(), "x")
 
 
-def test_units_of_protection_are_kept_apart() -> None:
-    records = summarise([_strict(), _strict()], "d")
-    assert (records.rho, records.unit_rho, records.whole_units) == (0.5, {}, None)
-    units = summarise([_strict("household", 4), _strict("household", 4)], "d")
-    assert (units.rho, units.unit_rho, units.whole_units) == (0.5, {"household": 0.5}, "household")
-    (sentence,) = units.sentences()
-    assert "so far for units of 'household': 0.5 in 2 runs" in sentence
-    mixed = summarise([_strict(), _strict("household", 4, 0.5), _strict("firm", 9)], "d")
-    # Each run protects single records at its rho at least; no unit is protected by all.
-    assert (mixed.rho, mixed.whole_units) == (1.0, None)
-    assert mixed.unit_rho == {"firm": 0.25, "household": 0.5}
-    first, second = mixed.sentences()
-    assert "so far: 1 in 3 runs" in first
-    assert "single records" in second
-    assert "(rho by column: 'firm' 0.25, 'household' 0.5)" in second
-    assert "no total for units" in second
-
-
-def test_entries_from_before_units_protect_records(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.jsonl"
-    old = json.loads(_strict("household", 4).line())
-    assert (old.pop("protect"), old.pop("unit_size")) == ("household", 4)
-    path.write_text(json.dumps(old) + "\n" + _strict("household", 4).line(), encoding="utf-8")
-    first, second = read_ledger(path)
-    assert (first.protect, first.unit_size) == ("record", 1)
-    assert summarise([first, second], "d").whole_units is None
-    assert "protect" not in _entry().line()
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"epsilon": 0.0}, {"epsilon": -1.0}, {"epsilon": float("nan")}, {"m": 0},
+        {"rho": 0.5}, {"delta": 1e-6}, {"rho": 0.5, "delta": 1e-6},
+        {"mechanism": "noisy_statistics"}, {"mechanism": "magic"},
+        {"mechanism": "noisy_statistics", "rho": 0.5, "delta": 1e-6, "epsilon": None},
+    ],
+)  # fmt: skip
+def test_no_entry_has_values_that_no_run_has(values: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="LedgerEntry"):
+        replace(entry(), **values)
+    record = {**json.loads(entry().line()), **values}
+    with pytest.raises(InputError):
+        parse_ledger(json.dumps(record).encode() + b"\n", "x")

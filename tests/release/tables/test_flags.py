@@ -168,3 +168,16 @@ def test_rules_see_published_quantities_alone() -> None:
         "from surveysynth.estimation.korn_graubard import korn_graubard",
         "from surveysynth.estimation.statistics import statistic_of",  # which standard speaks of it
     ]
+
+
+def test_nchs_proportions_of_thirty_records() -> None:
+    """90% of 30: the interval by hand from 73% to 98%, narrower than 30 points and than 130% of
+    90%, wider than that of the complement."""
+
+    def row(n: int, effective: float) -> tuple:
+        return 0.9, float(np.sqrt(0.09 / effective)), 1e6, n
+
+    assert codes("nchs", "proportion", row(30, 30.0000001), row(29, 29)) == ["C", "U"]
+    assert codes("nchs", "proportion", row(400, 30.0000001), row(400, 29.9)) == ["C", "U"]
+    exactly = (0.5, np.sqrt(0.25 / 64), 1e6, 64)  # every number of it is a double
+    assert codes("nchs", "proportion", exactly) == [""]

@@ -150,8 +150,7 @@ def _shear(
     shear, shift = np.eye(size), np.zeros(size)
     shift[:w] = ones[part.columns] * centre[part.position]
     for k, position in enumerate(part.earlier):
-        there = ones.copy()
-        there[layout.indicators(int(layout.amount_outcomes[position]))] -= 1.0
+        there = layout.presence(int(position), ones)
         shear[:w, w + k] = there[part.columns] * centre[int(position)]
     return shear, shift
 

@@ -1,11 +1,11 @@
 """The public table that noisy statistics of several kinds of outcome are made of.
 
     row (c, d)  a cell c of X with a combination d of categories, x~ = (x_c, e(d))
-    pattern     which amounts are there: those of outcomes whose category is 0
+    pattern     which columns of z are there: amounts at no spike, above or below a split
     block       a pattern within a group of cells: its records have one residual covariance
 
-Which combinations there are, and which row belongs to which block, follows from declared levels and
-spikes and from public columns alone.
+Which combinations there are, and which row belongs to which block, follows from declared levels,
+spikes and splits and from public columns alone.
 """
 
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
+from surveysynth.models.general_location.layout import Layout
 from surveysynth.survey.outcome import Outcome
 
 #: Rows of the table beyond which its counts would hold next to nothing of a sample.
@@ -48,15 +49,17 @@ class LocationShape:
         """Outcomes with a discrete part, in order."""
         return tuple(each for each in self.outcomes if each.is_discrete)
 
-    @property
-    def amounts(self) -> tuple[Outcome, ...]:
-        """Outcomes that are amounts, in order: columns of z but the last, the log weight."""
-        return tuple(each for each in self.outcomes if each.is_amount)
+    @cached_property
+    def layout(self) -> Layout:
+        """Of the model: columns of x~ and of z."""
+        return Layout.of_outcomes(
+            self.x_cells.shape[1], self.outcomes, weighted=self.weighted, grouped=self.groups > 1
+        )
 
     @property
     def q(self) -> int:
         """Columns of z."""
-        return len(self.amounts) + int(self.weighted)
+        return self.layout.q
 
     @property
     def groups(self) -> int:
@@ -65,39 +68,27 @@ class LocationShape:
 
     @cached_property
     def combinations(self) -> IntArray:
-        """Categories (D, outcomes with a discrete part) of each combination."""
-        ranges = [range(each.categories) for each in self.discrete]
-        rows = list(product(*ranges))  # a single empty one where nothing is discrete
-        return np.array(rows, dtype=np.int64).reshape(len(rows), len(ranges))
+        """Categories (D, outcomes) of each combination."""
+        ranges = [range(each.categories) for each in self.outcomes]
+        return np.array(list(product(*ranges)), dtype=np.int64)
 
     def combination_of(self, category: IntArray) -> IntArray:
         """Combination (n,) of categories (n, outcomes)."""
-        columns = [j for j, each in enumerate(self.outcomes) if each.is_discrete]
-        sizes = [each.categories for each in self.discrete]
-        result = np.zeros(category.shape[0], dtype=np.int64)
-        for j, size in zip(columns, sizes, strict=True):
-            result = result * size + category[:, j]
-        return result
+        sizes = [each.categories for each in self.outcomes]
+        return np.asarray(np.ravel_multi_index(tuple(category.T), sizes), dtype=np.int64)
 
     @cached_property
     def indicators(self) -> FloatArray:
         """e(d) (D, E): categories 1 on of each discrete part in turn."""
-        columns = [
-            self.combinations[:, j] == level
-            for j, each in enumerate(self.discrete)
-            for level in range(1, each.categories)
+        columns = self.layout.columns
+        return self.layout.tilde(np.zeros((len(self.combinations), columns)), self.combinations)[
+            :, columns:
         ]
-        return np.array(columns, dtype=np.float64).T.reshape(len(self.combinations), -1)
 
     @cached_property
     def present_in(self) -> BoolArray:
         """Which columns of z there are (D, q) in each combination."""
-        result = np.ones((len(self.combinations), self.q), dtype=bool)
-        place = {each.name: j for j, each in enumerate(self.discrete)}
-        for column, each in enumerate(self.amounts):
-            if each.is_discrete:
-                result[:, column] = self.combinations[:, place[each.name]] == 0
-        return result
+        return self.layout.present(self.combinations)
 
     @cached_property
     def _patterns(self) -> tuple[BoolArray, IntArray]:
@@ -117,7 +108,7 @@ class LocationShape:
     @property
     def width(self) -> int:
         """Columns of x~."""
-        return int(self.x_cells.shape[1] + self.indicators.shape[1])
+        return self.layout.width
 
     def rows(self, pattern: int) -> tuple[IntArray, IntArray, FloatArray]:
         """Cells (rows,) and combinations (rows,) of a pattern's rows, and x~ (rows, width)."""

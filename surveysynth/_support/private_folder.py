@@ -1,0 +1,106 @@
+"""Temporary folders for confidential data: one user can enter them, and none outlives its process.
+
+Whoever makes one holds a lock on it while it is used, which ends with the process however that
+ends. So a folder whose lock is free was left by a process that was killed: ``sweep`` deletes it.
+"""
+
+import os
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from surveysynth.errors import RefusedError
+
+try:
+    import fcntl
+except ImportError:  # no such lock on Windows: nothing is swept there
+    fcntl = None  # type: ignore[assignment]
+
+PREFIX = "surveysynth-private-"
+#: Processes that were just killed may hold a file for a moment more.
+DELETE_TRIES, BETWEEN_TRIES = 20, 0.1
+
+
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """A temporary folder that only this user can enter, deleted on every way out.
+
+    Those that killed processes left are deleted first, with a warning that names them. Raises
+    ``RefusedError`` if the folder cannot be deleted.
+    """
+    for told in sweep():
+        warnings.warn(told, UserWarning, stacklevel=3)
+    folder, lock = _made()
+    try:
+        yield folder
+    finally:
+        _delete(folder)
+        if lock is not None:
+            os.close(lock)
+        if folder.exists():
+            raise RefusedError(
+                f"The temporary folder {folder} holds confidential data and could not be deleted: "
+                "delete it by hand. Nothing is released."
+            )
+
+
+def _made() -> tuple[Path, int | None]:
+    """A new folder of mode 0700, locked."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        if fcntl is None:
+            return folder, None
+        lock = _lock_of(folder)
+        if lock is not None and folder.is_dir():
+            return folder, lock
+        # Another start swept it in the instant before it was locked.
+        if lock is not None:
+            os.close(lock)
+
+
+def sweep(place: Path | None = None) -> list[str]:
+    """Delete what killed processes of this user left in ``place`` (default: the folder for
+    temporary files); a sentence for each folder, that it is gone or has to be deleted by hand."""
+    if fcntl is None:
+        return []
+    told = []
+    for folder in sorted((place or Path(tempfile.gettempdir())).glob(f"{PREFIX}*")):
+        if folder.is_symlink() or not folder.is_dir() or folder.stat().st_uid != os.getuid():
+            continue
+        lock = _lock_of(folder)
+        if lock is None:  # in use
+            continue
+        _delete(folder)
+        os.close(lock)
+        done = "could not be deleted: delete it by hand" if folder.exists() else "was deleted"
+        told.append(
+            f"The temporary folder {folder} of a fit that was killed held confidential data; "
+            f"it {done}."
+        )
+    return told
+
+
+def _lock_of(folder: Path) -> int | None:
+    """The lock on a folder, or None where another process has it or the folder is gone."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def _delete(folder: Path) -> None:
+    for _ in range(DELETE_TRIES):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(BETWEEN_TRIES)

@@ -1,0 +1,258 @@
+"""Simulated surveys to try things on: ``ss.datasets``.
+
+Everything in them is made up, so that frames may be printed, plotted and published. One argument,
+the seed, makes another survey of the same kind.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import pandas as pd
+
+from surveysynth.api.example import example_survey
+from surveysynth.errors import InputError
+from surveysynth.studies.designs import SamplingDesign, stratified_pps_sample
+from surveysynth.studies.example import DEFAULT_N, DEFAULT_SEED, simulate_survey
+from surveysynth.studies.households import HEATING, N_HOUSEHOLDS, simulate_households
+from surveysynth.studies.population import superpopulation
+from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.survey import Survey
+from surveysynth.survey.transforms import Transform
+
+__all__ = ["Dataset", "clustered", "example", "several_outcomes"]
+
+_REGIONS, _TEACHERS_OF_A_REGION, _OF_A_SCHOOL = 5, 4_000, 20
+#: Two schools of each region.
+_LEAST_CLUSTERED = 2 * _REGIONS * _OF_A_SCHOOL
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """A simulated survey: its records, and the same as a ``Survey`` that is ready for a release.
+
+    Its text says what it is.
+
+    Parameters
+    ----------
+    name
+        In a word.
+    description
+        In a sentence.
+    columns
+        What each column of ``frame`` holds.
+    frame
+        One row a record.
+    survey
+        Made of ``frame``, with its design and what is publicly known of its outcomes.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> ss.datasets.example(n=200)
+    example: 200 doctorate holders, drawn by field with probabilities that rise with salary.
+      field    of doctorate: stratum, public
+      gender   public
+      salary   a year, in dollars: confidential
+      weight   of sampling: confidential
+    """
+
+    name: str
+    description: str
+    columns: Mapping[str, str]
+    frame: pd.DataFrame
+    survey: Survey
+
+    def __repr__(self) -> str:
+        width = max(map(len, self.columns))
+        lines = [f"  {name:<{width}}   {words}" for name, words in self.columns.items()]
+        return "\n".join([f"{self.name}: {self.description}", *lines])
+
+
+def example(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Dataset:
+    """The survey of ``surveysynth example``: salaries by field and gender, stratified by field.
+
+    Parameters
+    ----------
+    n
+        Number of records.
+    seed
+        Makes another survey of the same kind.
+
+    Returns
+    -------
+    Dataset
+        One continuous outcome and informative weights.
+
+    Raises
+    ------
+    InputError
+        For fewer than 16 records.
+
+    References
+    ----------
+    Methods 7.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> data = ss.datasets.example(n=200)
+    >>> list(data.frame)
+    ['field', 'gender', 'salary', 'weight']
+    >>> data.survey.design.population_size
+    100000.0
+    """
+    return Dataset(
+        "example",
+        f"{n:,} doctorate holders, drawn by field with probabilities that rise with salary.",
+        MappingProxyType({
+            "field": "of doctorate: stratum, public",
+            "gender": "public",
+            "salary": "a year, in dollars: confidential",
+            "weight": "of sampling: confidential",
+        }),
+        simulate_survey(n, np.random.default_rng(seed)),
+        example_survey(n, seed),
+    )  # fmt: skip
+
+
+def clustered(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Dataset:
+    """A two-stage sample: teachers of schools, 20 of each, within five regions.
+
+    Parameters
+    ----------
+    n
+        Number of records: 20 a school, as many schools in each region.
+    seed
+        Makes another survey of the same kind.
+
+    Returns
+    -------
+    Dataset
+        One continuous outcome, regions as strata, schools as primary sampling units.
+
+    Raises
+    ------
+    InputError
+        For fewer than two schools a region (200 records), or records that make no whole number of
+        schools in each region.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> data = ss.datasets.clustered(n=400)
+    >>> data.frame["school"].nunique(), data.survey.design.psu_name
+    (20, 'school')
+    """
+    if n < _LEAST_CLUSTERED or n % (_REGIONS * _OF_A_SCHOOL):
+        raise InputError(
+            f"n: expected a multiple of {_REGIONS * _OF_A_SCHOOL} (a school a region) from "
+            f"{_LEAST_CLUSTERED} on, got {n}."
+        )
+    rng = np.random.default_rng(seed)
+    population = superpopulation(
+        rng, sizes=(_TEACHERS_OF_A_REGION,) * _REGIONS, clusters=60, informativeness=0.5,
+        psu_variance=(0.02, 0.015),
+    )  # fmt: skip
+    design = SamplingDesign(
+        "two_stage", n=n, allocation="equal", per_cluster=_OF_A_SCHOOL, clusters="size",
+        within="pps",
+    )  # fmt: skip
+    sample = design.draw(population, rng)
+    # Draws are numbered within a region.
+    school = sample["stratum"].str.removeprefix("s") + "-" + sample["psu"].str.zfill(3)
+    frame = pd.DataFrame({
+        "region": "region " + sample["stratum"].str.removeprefix("s"),
+        "school": school,
+        "stage": sample["group"].map({"a": "primary", "b": "secondary"}),
+        "salary": sample["outcome"].round(2),
+        "weight": sample["weight"].round(6),
+    })  # fmt: skip
+    survey = Survey.from_frame(
+        frame,
+        outcome="salary",
+        weight="weight",
+        strata="region",
+        psu="school",
+        by=("region", "stage"),
+        population_size=population.n_units,
+        predictors="region + stage",
+        transforms=Transform("log"),
+        refuse_degenerate=False,  # for either mechanism
+    )
+    return Dataset(
+        "clustered",
+        f"{n:,} teachers, 20 of each of {n // _OF_A_SCHOOL:,} schools drawn within five regions.",
+        MappingProxyType({
+            "region": "stratum, public",
+            "school": "primary sampling unit, public",
+            "stage": "primary or secondary: public",
+            "salary": "a year, in dollars: confidential",
+            "weight": "of sampling: confidential",
+        }),
+        frame,
+        survey,
+    )  # fmt: skip
+
+
+def several_outcomes(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Dataset:
+    """Households with outcomes of three kinds: an income that may be zero, a yes or no, a category.
+
+    Parameters
+    ----------
+    n
+        Number of records.
+    seed
+        Makes another survey of the same kind.
+
+    Returns
+    -------
+    Dataset
+        A semicontinuous, a binary and a categorical outcome, regions as strata.
+
+    Raises
+    ------
+    InputError
+        For fewer than two records a region.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> data = ss.datasets.several_outcomes(n=200)
+    >>> [(each.name, each.kind) for each in data.survey.design.outcomes]
+    [('income', 'semicontinuous'), ('insured', 'binary'), ('heating', 'categorical')]
+    """
+    rng = np.random.default_rng(seed)
+    sample = stratified_pps_sample(
+        simulate_households(rng), strata="region", size="size", n=n, rng=rng
+    )
+    frame = sample.assign(weight=sample["weight"].round(6)).drop(columns="size")
+    survey = Survey.from_frame(
+        frame,
+        outcomes=(
+            Outcome("income", "semicontinuous", Transform("yeo_johnson", scale=10_000.0),
+                    spikes=(0.0,), lower=0.0),
+            Outcome("insured", "binary", levels=("no", "yes")),
+            Outcome("heating", "categorical", levels=HEATING),
+        ),
+        weight="weight",
+        strata="region",
+        by=("region", "tenure"),
+        population_size=N_HOUSEHOLDS,
+        refuse_degenerate=False,  # for either mechanism
+    )  # fmt: skip
+    return Dataset(
+        "several_outcomes",
+        f"{n:,} households, drawn by region with probabilities that rise with income.",
+        MappingProxyType({
+            "region": "stratum, public",
+            "tenure": "owner or tenant: public",
+            "income": "a year, zero for some: confidential",
+            "insured": "yes or no: confidential",
+            "heating": f"{', '.join(HEATING)}: confidential",
+            "weight": "of sampling: confidential",
+        }),
+        frame,
+        survey,
+    )  # fmt: skip

@@ -1,0 +1,87 @@
+"""The data of a specification's Stan program as a file, for whoever runs it in R: confidential."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from surveysynth.errors import InputError
+
+
+def export_stan(spec: str | Path, out: str | Path) -> Path:
+    """Write the data of a specification's Stan program as JSON that Stan's interfaces read.
+
+    The fit that they give has whole records, no risk weights: nothing of it is private.
+
+    Parameters
+    ----------
+    spec
+        The specification file.
+    out
+        The file to write, which must not exist and only this user can read: it holds the
+        confidential records, or sums of them, in full.
+
+    Returns
+    -------
+    Path
+        The program that the data are for.
+
+    Raises
+    ------
+    InputError
+        For unusable input, a model without a Stan program, a file that exists, and a folder that
+        is published.
+
+    Examples
+    --------
+    >>> import json, tempfile
+    >>> from pathlib import Path
+    >>> import surveysynth as ss
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _, spec = ss.example(Path(folder) / "ex", n=200)
+    ...     program = ss.export_stan(spec, Path(folder) / "data.json")
+    ...     data = json.loads((Path(folder) / "data.json").read_text())
+    >>> program.name, data["q"], data["total"]
+    ('fbs.stan', 2, 200.0)
+    """
+    from surveysynth.sampling.stan.backends import write_data
+    from surveysynth.spec.build import model_of, read_survey
+    from surveysynth.spec.spec import load_spec
+
+    target = _target(Path(out))
+    loaded = load_spec(spec)
+    chosen = model_of(loaded)
+    survey = read_survey(loaded)
+    model = chosen.of(survey.design)
+    records = model.records(survey.design, survey.confidential)
+    program, data = _program_and_data(model, model.compress(records, np.ones(survey.design.n)))
+    write_data(data, target)
+    return program
+
+
+def _target(out: Path) -> Path:
+    """The file to write; raises ``InputError`` for one that exists or would be published."""
+    target = out.expanduser().resolve()
+    if target.exists():
+        raise InputError(f"the file {target} exists; name another.")
+    if not target.parent.is_dir():
+        raise InputError(f"the folder {target.parent} is not there; make it, or name another file.")
+    for folder in target.parents:
+        if any((folder / name).is_file() for name in ("privacy.json", "release/privacy.json")):
+            raise InputError(
+                f"{target} would be in the folder of a release, {folder}, and its data are "
+                "confidential; name a file elsewhere."
+            )
+    return target
+
+
+def _program_and_data(model: Any, stats: Any) -> tuple[Path, dict[str, Any]]:
+    """The Stan program of a model, and its data for statistics of whole records."""
+    from surveysynth._support.resources import stan_directory
+    from surveysynth.models.own_stan.model import StanProgram
+
+    if isinstance(model, StanProgram):
+        return model.declared.beside(model.declared.program.file), model.data(stats)
+    if model.stan is None:
+        raise InputError(f"the model {model.name!r} has no Stan program; export another model's.")
+    return stan_directory() / model.stan.program, model.stan.data(stats, model.priors)

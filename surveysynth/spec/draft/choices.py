@@ -1,0 +1,235 @@
+"""What a person says of a survey, and what follows from it by public rules."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from surveysynth._support.messages import listing, nearest
+from surveysynth.errors import InputError
+from surveysynth.spec.outcomes import WEIGHT
+from surveysynth.spec.privacy import NOISY_STATISTICS, PSEUDO_POSTERIOR
+from surveysynth.survey.transforms import Transform
+
+Kind = Literal["continuous", "semicontinuous", "binary", "categorical", "count"]
+KINDS: tuple[str, ...] = get_args(Kind)
+MECHANISMS = (PSEUDO_POSTERIOR, NOISY_STATISTICS)
+
+#: A key that a person has yet to fill in: no key takes it, so that check names each.
+OPEN = "?"
+
+_NUMBERS = ("centre", "spread", "scale", "power", "shift", "lower", "upper")
+_LISTS_OF_NUMBERS = ("range", "spikes")
+#: What may be said of an outcome beside its kind. range: two values between which about two thirds
+#: of the population lie.
+CONSTANTS = (*_NUMBERS, *_LISTS_OF_NUMBERS, "transform", "levels")
+
+Constants = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class OutcomeChoice:
+    """An outcome with its kind, None where that is left open, and constants from public sources."""
+
+    name: str
+    kind: str | None = None
+    constants: Constants = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.name == WEIGHT:
+            raise InputError(
+                f"outcome: an outcome cannot be called {WEIGHT!r}, whose section is that of the "
+                "sampling weight; rename the column."
+            )
+        if self.kind is not None and self.kind not in KINDS:
+            raise InputError(
+                f"outcome {self.name!r}: expected a kind among {listing(KINDS)}, got "
+                f"{self.kind!r}.{nearest(self.kind, KINDS)}"
+            )
+        for key in self.constants:
+            if key not in CONSTANTS:
+                raise InputError(
+                    f"outcome {self.name!r}: unknown constant {key!r}.{nearest(key, CONSTANTS)} "
+                    f"Known: {listing(CONSTANTS)}."
+                )
+
+    @property
+    def is_amount(self) -> bool:
+        """Whether it has a transform."""
+        return self.kind in ("continuous", "semicontinuous")
+
+    @property
+    def levelled(self) -> bool:
+        """Whether it has levels."""
+        return self.kind in ("binary", "categorical")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What is said of a survey; None where nothing is said yet."""
+
+    outcomes: tuple[OutcomeChoice, ...] = ()
+    weight: str | None = None
+    public_weights: bool | None = None
+    strata: str | None = None
+    psu: str | None = None
+    design_effect: float | None = None
+    by: tuple[str, ...] | None = None
+    population_size: float | None = None
+    mechanism: str | None = None
+    epsilon: float | None = None
+
+    @property
+    def strict(self) -> bool:
+        """Whether the mechanism is that of noisy statistics."""
+        return self.mechanism == NOISY_STATISTICS
+
+    @property
+    def confidential(self) -> tuple[str, ...]:
+        """Names of the outcomes and of a weight that is not public."""
+        weight = () if self.weight is None or self.public_weights else (self.weight,)
+        return (*(each.name for each in self.outcomes), *weight)
+
+    @property
+    def public(self) -> tuple[str, ...]:
+        """Names of columns that have a public part, each once."""
+        weight = self.weight if self.public_weights else None
+        named = (*(self.by or ()), self.strata, self.psu, weight)
+        return tuple(dict.fromkeys(name for name in named if name))
+
+    @property
+    def needs_design_effect(self) -> bool:
+        """Whether its models have no effects of the primary sampling units."""
+        bounded = any({"lower", "upper"} & set(each.constants) for each in self.outcomes)
+        plain = all(each.kind in ("continuous", None) for each in self.outcomes)
+        return bool(self.psu) and (bounded or not plain)
+
+
+def check_choices(choices: Choices, columns: Sequence[str]) -> None:
+    """Raise ``InputError`` for columns that are not there or have two parts that exclude each
+    other, and for numbers that cannot be."""
+    names = [each.name for each in choices.outcomes]
+    repeated = [name for name in names if names.count(name) > 1]
+    if repeated:
+        raise InputError(f"outcome: {repeated[0]!r} is named more than once.")
+    parts = [("outcome", name) for name in names]
+    single = (("weight", choices.weight), ("strata", choices.strata), ("psu", choices.psu))
+    parts += [(part, name) for part, name in single if name]
+    parts += [("by", name) for name in choices.by or ()]
+    for part, name in parts:
+        check_column(part, name, columns)
+    for name in choices.public:
+        if name in choices.confidential:
+            raise InputError(
+                f"{name!r} is confidential, as an outcome or as the sampling weight, and cannot be "
+                "public too (by, strata, psu)."
+            )
+    for each in choices.outcomes:
+        if each.kind is not None:
+            check_word(f"kind of {each.name!r}", each.kind, possible_kinds(choices))
+    if choices.weight in names:
+        raise InputError(f"weight: {choices.weight!r} is also an outcome; they must differ.")
+    if choices.mechanism is not None:
+        check_word("mechanism", choices.mechanism, MECHANISMS)
+    check_positive("epsilon", choices.epsilon)
+    check_positive("population-size", choices.population_size)
+    check_positive("design-effect", choices.design_effect)
+
+
+def possible_kinds(choices: Choices) -> tuple[str, ...]:
+    """A count has a model of its own, for one outcome, without noisy statistics."""
+    alone = len(choices.outcomes) == 1 and not choices.strict
+    return tuple(kind for kind in KINDS if alone or kind != "count")
+
+
+def check_column(part: str, name: str, columns: Sequence[str]) -> None:
+    """Raise ``InputError`` for a column that is not there."""
+    if name not in columns:
+        hint = nearest(name, columns) or f" Columns: {listing(columns)}."
+        raise InputError(f"{part}: there is no column {name!r}.{hint}")
+
+
+def check_word(what: str, word: str, known: Sequence[str]) -> None:
+    """Raise ``InputError`` for a word that is not among those known."""
+    if word not in known:
+        raise InputError(
+            f"{what}: expected one of {listing(known)}, got {word!r}.{nearest(word, known)}"
+        )
+
+
+def check_positive(what: str, number: float | None) -> None:
+    """Raise ``InputError`` for a number that is not finite and above zero."""
+    if number is not None and not (math.isfinite(number) and number > 0):
+        raise InputError(f"{what}: expected a finite number above zero, got {number:g}.")
+
+
+def read_constant(key: str, text: str) -> Any:
+    """The value of a constant from text: a number, or a list with commas between; raises
+    ``InputError`` for another."""
+    if key in _NUMBERS:
+        return read_number(key, text)
+    if key in _LISTS_OF_NUMBERS:
+        return [read_number(key, part) for part in text.split(",")]
+    if key == "levels":
+        return [part.strip() for part in text.split(",")]
+    return text.strip()
+
+
+def read_number(what: str, text: str) -> float:
+    """A finite number; raises ``InputError`` for other text."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or "_" in text:
+        raise InputError(f"{what}: expected a number such as 1234.5, got {text.strip()!r}.")
+    return number
+
+
+def settled_amount(outcome: OutcomeChoice, *, strict: bool) -> dict[str, Any]:
+    """Transform and moments of an amount: as given, or by public rules from a typical value and
+    the range of about two thirds of the population; ``OPEN`` where nothing tells.
+
+    The scale is about a tenth of the typical value (outcomes, default transform); the spread is
+    half of the range on the scale of the transform, as a normal distribution has 68% within one
+    SD. Raises ``InputError`` for constants that no transform takes.
+    """
+    given = {key: value for key, value in outcome.constants.items() if key != "levels"}
+    bounds = given.pop("range", None)
+    centre = given.get("centre")
+    if outcome.kind == "semicontinuous":
+        given.setdefault("spikes", [0.0])
+    scaled = {"scale", "power"} & set(given) or centre
+    given.setdefault("transform", "yeo_johnson" if scaled else OPEN)
+    kind = given["transform"]
+    if kind in ("yeo_johnson", "asinh") and "scale" not in given:
+        given["scale"] = _one_digit(abs(centre) / 10) if centre else OPEN
+    if kind == "yeo_johnson":
+        given.setdefault("power", 0.5)
+    constants = [given.get(key, default) for key, default in
+                 (("scale", 1.0), ("shift", 0.0), ("power", 0.5))]  # fmt: skip
+    known = OPEN not in (kind, *constants)
+    if bounds is not None and "spread" not in given and known:
+        given["spread"] = _half_width(Transform(kind, *constants), bounds, outcome.name)
+    if strict:
+        given.setdefault("centre", OPEN)
+        given.setdefault("spread", OPEN)
+    return given
+
+
+def _half_width(transform: Transform, bounds: Sequence[float], name: str) -> float:
+    """Half of a range on the scale of the transform, to three digits."""
+    ends = np.array(bounds, dtype=np.float64)
+    if ends.size != 2 or not ends[0] < ends[1] or transform.violations(ends):
+        raise InputError(
+            f"range of {name!r}: expected two numbers, the lower first, where "
+            f"{transform.describe(name)} exists; got {', '.join(f'{end:g}' for end in ends)}."
+        )
+    low, high = transform.forward(ends)
+    return float(f"{(high - low) / 2:.3g}")
+
+
+def _one_digit(number: float) -> float:
+    return float(f"{number:.0e}")

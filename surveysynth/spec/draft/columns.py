@@ -1,0 +1,98 @@
+"""A data file as far as it may be looked at: names of columns, types, levels of public ones."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+from surveysynth._support.messages import raise_problems
+from surveysynth.errors import InputError
+from surveysynth.survey.checks import LEAST_RECORDS, check_by_levels
+from surveysynth.survey.columns import text_column
+from surveysynth.survey.files import Table, open_table
+from surveysynth.survey.formula import quote
+from surveysynth.survey.header import looks_like_value
+
+#: Names of the row over all levels, of which one that is no level is taken.
+_MARGINS = ("All", "Total", "Overall", "All levels", "Sum of all levels")
+_TYPES = (
+    (pa.types.is_boolean, "true or false"),
+    (pa.types.is_dictionary, "categories"),
+    (pa.types.is_temporal, "date or time"),
+    (lambda kind: pa.types.is_integer(kind) or pa.types.is_floating(kind), "number"),
+    (pa.types.is_decimal, "number"),
+    (lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind), "text"),
+)
+
+
+@dataclass(frozen=True)
+class PublicLevels:
+    """Levels of a public column in natural order, and a name for its margin that is none.
+
+    ``rare``: how many levels have so few records that they may be values of another column; no
+    level is written then."""
+
+    levels: tuple[str, ...]
+    margin: str
+    rare: int = 0
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """``names`` of all columns; ``types`` of those of a parquet file, none of a csv."""
+
+    path: Path
+    names: tuple[str, ...]
+    types: Mapping[str, str]
+    table: Table
+
+    def levels(self, name: str) -> PublicLevels:
+        """Those of a public column, whose cells alone are read.
+
+        Raises ``InputError`` where they cannot make a table."""
+        column = text_column(self.table.read([name])[name], name)
+        quote(name)
+        free = [margin for margin in _MARGINS if margin not in column.levels]
+        margin = free[0] if free else _MARGINS[0]
+        check_by_levels({name: column}, (name,), {}, {name: margin}, str(self.path))
+        counts = np.bincount(column.codes[~column.missing], minlength=len(column.levels))
+        rare = int(np.count_nonzero(counts < LEAST_RECORDS))
+        return PublicLevels(() if rare else column.levels, margin, rare)
+
+
+def open_data(path: Path) -> DataFile:
+    """The names of the columns of a file, and of a parquet file their types.
+
+    Raises ``InputError`` as ``open_table`` does, and where the first line looks like a record: its
+    values would be taken for names, shown and written into a specification.
+    """
+    table = open_table(path)
+    values = sum(map(looks_like_value, table.columns))
+    raise_problems(
+        str(path),
+        [
+            f"{values:,} of {len(table.columns):,} names in the first line look like values "
+            "(numbers, dates). Write the names of the columns into the first line, and give "
+            "columns names that hold letters."
+        ]
+        if values
+        else [],
+    )
+    return DataFile(path, table.columns, _types(path), table)
+
+
+def _types(path: Path) -> dict[str, str]:
+    """In a word, from the schema of a parquet file, which holds no cell."""
+    if path.suffix.lower() != ".parquet":
+        return {}
+    try:
+        schema = pa.parquet.read_schema(path)
+    except (pa.ArrowException, OSError, ValueError):
+        raise InputError(f"{path} is not a parquet file, or it is damaged.") from None
+    return {
+        entry.name: next((word for holds, word in _TYPES if holds(entry.type)), "another type")
+        for entry in schema
+    }

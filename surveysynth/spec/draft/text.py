@@ -1,0 +1,320 @@
+"""A specification as text: every choice with what it means and what else could stand there."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from surveysynth.spec.draft.choices import OPEN, Choices, OutcomeChoice, settled_amount
+from surveysynth.spec.draft.columns import PublicLevels
+from surveysynth.survey.checks import LEAST_RECORDS
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_LEFT = re.compile(
+    rf'(kind|levels|transform|scale|centre|spread|design_effect) = "{re.escape(OPEN)}"'
+)
+
+_KINDS = """\
+# What it is. Write one of these in the place of "?", then its other keys:
+#   "continuous"      an amount, without points where values pile up
+#   "semicontinuous"  an amount that is often exactly 0: spikes = [0] (a top code is a spike too)
+#   "binary"          0 and 1, true and false, or two levels = ["no", "yes"]
+#   "categorical"     levels = ["..", ".."], all that may occur, from the questionnaire
+#   "count"           a whole number, the one outcome of model = "negative_binomial"
+# Amounts also take a transform, most often: transform = "yeo_johnson", power = 0.5 and
+# scale = about a tenth of a typical value; with noisy statistics also centre and spread."""
+
+_KIND_WORDS = {
+    "continuous": "an amount, without points where values pile up",
+    "semicontinuous": "an amount that is often at one of the spikes",
+    "binary": "0 and 1, true and false, or two levels",
+    "categorical": "one of several levels",
+    "count": "a whole number, modelled as it is",
+}
+
+_TRANSFORM = """\
+# The model is normal on the scale of the transform: "yeo_johnson" lies between the logarithm
+# (power 0) and the amount itself (power 1); "log" suits amounts above zero that are products."""
+
+_MOMENTS = """\
+# centre: a typical value. spread: a typical standard deviation on the scale of the transform.
+# Noisy statistics need both. From public sources; far-off ones cost accuracy, never privacy."""
+
+_MECHANISMS = {
+    "pseudo_posterior": """\
+# "pseudo_posterior": records with much influence are weighted down; its epsilon is asymptotic.
+# "noisy_statistics": exact noise; strict differential privacy for any number of records.""",
+    "noisy_statistics": """\
+# "noisy_statistics": exact noise; strict differential privacy for any number of records.
+# "pseudo_posterior": records with much influence are weighted down; its epsilon is asymptotic.""",
+}
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The ``text`` of a specification, and the keys that are ``open``: still to be filled in."""
+
+    text: str
+    open: tuple[str, ...]
+
+
+def draft_text(
+    choices: Choices,
+    data: str,
+    columns: Sequence[str],
+    levels: Mapping[str, PublicLevels],
+    spec: str,
+) -> Draft:
+    """The specification of ``choices``.
+
+    data: path as it is written; columns: names of all; levels: of the by columns; spec: the name of
+    the file. Raises ``InputError`` for constants that do not belong together.
+    """
+    sections = {
+        "survey": _survey(choices, data, columns),
+        "synthesizer": _synthesizer(choices),
+        **{f"outcomes.{key(each.name)}": _outcome(each, choices) for each in choices.outcomes},
+        **_weight(choices),
+        "privacy": _privacy(choices),
+        "tables": _tables(choices),
+        **_labels(levels),
+    }
+    parts = [_heading(choices, len(columns), spec)]
+    parts += ["\n".join([f"[{name}]", *lines]) for name, lines in sections.items()]
+    left = [
+        f"{name}.{found[1]}"
+        for name, lines in sections.items()
+        for found in map(_LEFT.match, lines)
+        if found and name.startswith(("survey", "outcomes"))
+    ]
+    return Draft("\n\n".join(parts) + "\n", tuple(left))
+
+
+def value(given: Any) -> str:
+    """A value as TOML writes it; whole numbers without a point."""
+    if isinstance(given, list | tuple):
+        return f"[{', '.join(map(value, given))}]"
+    if isinstance(given, str):
+        # JSON escapes all that TOML wants escaped, but for the last control character of ASCII.
+        return json.dumps(given, ensure_ascii=False).replace("\x7f", "\\u007f")
+    whole = float(given).is_integer() and abs(given) < 1e15
+    return str(int(given)) if whole else repr(float(given))
+
+
+def key(name: str) -> str:
+    """A key as TOML writes it."""
+    return name if _BARE.fullmatch(name) else value(name)
+
+
+def named(names: Iterable[str]) -> str:
+    """Names in quotes, for a comment."""
+    return ", ".join(map(value, names))
+
+
+def line(name: str, given: Any, words: str = "") -> str:
+    """``name = value``, with a comment behind it."""
+    text = f"{name} = {value(given)}"
+    return f"{text:<30} # {words}" if words else text
+
+
+def _heading(choices: Choices, columns: int, spec: str) -> str:
+    read = named(choices.by or ())
+    unread = named(choices.confidential)
+    looked = f"and the values of {read}" if read else "and no value of any"
+    return "\n".join([
+        "# A specification for surveysynth, begun by surveysynth init: what the survey is, how it",
+        "# is synthesised, what is published. Every constant in it is public.",
+        "#",
+        f"# Looked at: the names of the {columns:,} columns, {looked}.",
+        f"# Not looked at: any value of {unread}, or of another column.",
+        "# So kinds, scales, typical values and levels of outcomes are a person's, and have to",
+        "# come from public sources: a questionnaire, a register, last year's publication.",
+        "#",
+        f"# Next:  surveysynth check {value(spec)}",
+        f"#        surveysynth release {value(spec)} --out out",
+        "spec_version = 1",
+    ])  # fmt: skip
+
+
+def _survey(choices: Choices, data: str, columns: Sequence[str]) -> list[str]:
+    lines = [line("data", data, "csv or parquet, relative to this file")]
+    if choices.public_weights:
+        lines += [
+            "# Weights that are constants of the sample design, which anyone can compute: they are",
+            "# used and published as they are. Leave weights out to have them protected.",
+            'weights = "public"',
+            line("weight", choices.weight),
+        ]
+    else:
+        lines += [
+            "# Sampling weights are confidential, and synthesised with the outcomes. Are they",
+            '# constants of the sample design, which anyone can compute? Then weights = "public".',
+            line("weight", choices.weight),
+        ]
+    lines += _design(choices)
+    used = {*choices.public, *choices.confidential}
+    rest = [name for name in columns if name not in used and name.strip()]
+    lines += [
+        '# Records with blank cells are an error; with missing = "drop" they are left out, and the',
+        "# release says how many.",
+        '# missing = "drop"',
+    ]
+    if rest:
+        lines += [
+            f"# Without a part: {named(rest)}. Public ones among",
+            "# them can be published beside the synthetic outcomes: public_columns = [..].",
+        ]
+    return lines
+
+
+def _design(choices: Choices) -> list[str]:
+    """Strata, units, size of the population."""
+    lines = []
+    if choices.strata:
+        lines.append(line("strata", choices.strata, "public: the sample was drawn within these"))
+    else:
+        lines.append('# strata = ".."                 # public: the sample was drawn within these')
+    if choices.psu:
+        lines.append(line("psu", choices.psu, "public: primary sampling units"))
+    else:
+        lines.append('# psu = ".."                    # public: primary sampling units')
+    if choices.design_effect is not None or choices.needs_design_effect:
+        effect = OPEN if choices.design_effect is None else choices.design_effect
+        lines.append("# The public factor by which the units raise variances, for models without")
+        lines.append(line("design_effect", effect, "effects of units"))
+    lines += ["# The size of the population, from a frame or a published source, never the sum of",
+              "# the weights."]  # fmt: skip
+    if choices.population_size is None:
+        return [*lines, "# population_size = .."]
+    return [*lines, line("population_size", choices.population_size)]
+
+
+def _synthesizer(choices: Choices) -> list[str]:
+    outcomes = [each.name for each in choices.outcomes]
+    if any(each.kind == "count" for each in choices.outcomes):
+        model = line("model", "negative_binomial", 'of a count; or "poisson"')
+    else:
+        model = line("model", "fbs", '"fbp" models the population instead, for one outcome')
+    public = dict.fromkeys(name for name in (choices.strata, *(choices.by or ())) if name)
+    formula = " * ".join(name if name.isidentifier() else f"`{name}`" for name in public)
+    return [
+        model,
+        line("outcome", outcomes, "confidential: what is synthesised"),
+        "# A formula over public columns. Left out: strata and by columns, and their interactions",
+        f"# where every cell has 20 records. predictors = {value(formula or '1')}",
+    ]
+
+
+def _outcome(outcome: OutcomeChoice, choices: Choices) -> list[str]:
+    if outcome.kind is None:
+        given = [line(name, each) for name, each in outcome.constants.items() if name != "range"]
+        return [*_KINDS.split("\n"), line("kind", OPEN), *given]
+    lines = [line("kind", outcome.kind, _KIND_WORDS[outcome.kind])]
+    if outcome.is_amount:
+        return lines + _amount(outcome, settled_amount(outcome, strict=choices.strict))
+    constants = dict(outcome.constants)
+    if outcome.kind == "categorical":
+        constants.setdefault("levels", OPEN)
+    if outcome.levelled:
+        lines.append(
+            "# All levels that may occur, in order: from the questionnaire, never from the data."
+        )
+        if "levels" not in constants:
+            lines.append('# levels = ["no", "yes"]        # left out: 0 and 1, or true and false')
+    return lines + [line(name, each) for name, each in constants.items()]
+
+
+def _amount(outcome: OutcomeChoice, settled: Mapping[str, Any]) -> list[str]:
+    lines = []
+    if "spikes" in settled:
+        lines.append(line("spikes", settled["spikes"], "public points where values pile up"))
+    lines += [*_TRANSFORM.split("\n"), line("transform", settled["transform"])]
+    derived = "scale" not in outcome.constants and settled.get("scale") != OPEN
+    tenth = "about a tenth of a typical value" + " (centre)" * derived
+    words = {"scale": tenth, "power": "public, as all of these"}
+    lines += [line(k, settled[k], words.get(k, "")) for k in ("scale", "power", "shift")
+              if k in settled]  # fmt: skip
+    moments = [k for k in ("centre", "spread") if k in settled]
+    if moments:
+        lines += _MOMENTS.split("\n")
+    lines += [line(k, settled[k], _of_range(outcome) if k == "spread" else "") for k in moments]
+    ends = [line(k, settled[k]) for k in ("lower", "upper") if k in settled]
+    return lines + (ends or ["# lower = 0                     # no synthetic amount lies below"])
+
+
+def _of_range(outcome: OutcomeChoice) -> str:
+    bounds = outcome.constants.get("range")
+    if bounds is None or "spread" in outcome.constants:
+        return ""
+    low, high = map(value, bounds)
+    return f"half of {low} to {high}, where two thirds lie"
+
+
+def _weight(choices: Choices) -> dict[str, list[str]]:
+    """The section of the weight, which noisy statistics need without a population size."""
+    if not choices.strict or choices.public_weights or choices.population_size is not None:
+        return {}
+    return {
+        "outcomes.weight": [
+            "# Of the log of the sampling weight: population size over records, in logarithms.",
+            line("centre", OPEN),
+        ]
+    }
+
+
+def _privacy(choices: Choices) -> list[str]:
+    assert choices.mechanism is not None  # asked for, or refused before
+    lines = [
+        *_MECHANISMS[choices.mechanism].split("\n"),
+        line("mechanism", choices.mechanism),
+        "# What the whole release may cost, all draws together. Every further release from the",
+        "# same data adds its own.",
+        line("epsilon", choices.epsilon),
+    ]
+    if choices.strict:
+        return [
+            *lines,
+            line("delta", 1e-6, "the chance that epsilon is passed; far below 1 / records"),
+            line("m", 20, "draws of the model; after the noise they cost nothing"),
+        ]
+    return [*lines, line("m", 3, "draws of the model, which share epsilon")]
+
+
+def _tables(choices: Choices) -> list[str]:
+    by = choices.by or ()
+    statistics = ["count"]
+    if any(each.is_amount or each.kind == "count" for each in choices.outcomes):
+        statistics.append("mean")
+    if any(each.levelled for each in choices.outcomes):
+        statistics.append("share")
+    return [
+        line("by", list(by), "public; all cells and all margins are made"),
+        line("statistics", statistics, "also total, proportion"),
+        line("formats", ["csv", "html"], "also xlsx, latex, markdown"),
+        '# flags = "nchs"                # or "statcan": mark or withhold unreliable numbers',
+        '# title = ".."',
+    ]
+
+
+def _labels(levels: Mapping[str, PublicLevels]) -> dict[str, list[str]]:
+    """How by columns are shown, each level in a line of its own."""
+    sections: dict[str, list[str]] = {}
+    for name, found in levels.items():
+        shown = sections[f"labels.{key(name)}"] = [
+            line("title", name, "as tables show the column"),
+            line("margin", found.margin, "the row over all levels"),
+        ]
+        if found.rare:
+            shown += [
+                f"# {found.rare:,} of its levels {'have' if found.rare > 1 else 'has'} fewer than "
+                f"{LEAST_RECORDS} records, and may be a value of another column:",
+                "# look at the file, and list the right levels here; records with others are then",
+                '# refused: levels = { code = "label", .. }',
+            ]
+            continue
+        sections[f"labels.{key(name)}.levels"] = [
+            "# Code = label, in the order of the tables. Read from the data: is each a code?",
+            *(f"{key(level)} = {value(level)}" for level in found.levels),
+        ]
+    return sections

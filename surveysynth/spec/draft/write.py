@@ -1,0 +1,87 @@
+"""From choices to a specification file, whole or not at all."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from surveysynth.errors import InputError
+from surveysynth.spec.draft.choices import Choices, check_choices
+from surveysynth.spec.draft.columns import DataFile
+from surveysynth.spec.draft.text import draft_text
+from surveysynth.spec.spec import parse_spec
+
+SPEC_NAME = "spec.toml"
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """A specification that was written.
+
+    Attributes
+    ----------
+    path
+        Of the file.
+    open
+        Keys that are still to be filled in; ``surveysynth check`` names them too.
+    read
+        Public columns whose values were looked at.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from surveysynth.spec.draft.write import Drafted
+    >>> Drafted(Path("spec.toml"), ("outcomes.salary.kind",), ("field",)).open
+    ('outcomes.salary.kind',)
+    """
+
+    path: Path
+    open: tuple[str, ...]
+    read: tuple[str, ...]
+
+
+def check_free(out: Path, *, overwrite: bool) -> None:
+    """Raise ``InputError`` for a file that is there, or is no specification by its name."""
+    if out.suffix.lower() != ".toml":
+        raise InputError(f"{out}: expected the name of a specification, ending in .toml.")
+    if out.exists() and not overwrite:
+        raise InputError(f"{out} exists; name another with --out or replace it with --overwrite.")
+
+
+def write_draft(data: DataFile, choices: Choices, out: Path, *, overwrite: bool) -> Drafted:
+    """Write the specification of ``choices`` and say what is left open.
+
+    Reads the by columns and no others. Raises ``InputError`` for choices that do not belong
+    together and for a file that exists or cannot be written.
+    """
+    check_free(out, overwrite=overwrite)
+    check_choices(choices, data.names)
+    by = choices.by or ()
+    levels = {name: data.levels(name) for name in by}
+    # The name of a link stays; folders are resolved, since a link has another folder above it.
+    folder = os.path.relpath(data.path.parent.resolve(), out.parent.resolve())
+    path = (Path(folder) / data.path.name).as_posix()
+    draft = draft_text(choices, path, data.names, levels, out.name)
+    if not draft.open:
+        parse_spec(draft.text, out)
+    try:
+        _write(out, draft.text.encode("utf-8"), overwrite=overwrite)
+    except FileExistsError:
+        raise InputError(f"{out} exists; replace it with --overwrite.") from None
+    except UnicodeEncodeError:
+        raise InputError("a constant or level is not UTF-8 text.") from None
+    except OSError as error:
+        raise InputError(f"{out} cannot be written: {error.strerror}.") from None
+    return Drafted(out, draft.open, by)
+
+
+def _write(out: Path, content: bytes, *, overwrite: bool) -> None:
+    if overwrite:
+        staged = out.with_name(f".{out.name}.{os.getpid()}")
+        try:
+            staged.write_bytes(content)
+            staged.replace(out)
+        finally:
+            staged.unlink(missing_ok=True)
+        return
+    with out.open("xb") as file:  # fails where the file is there by now
+        file.write(content)

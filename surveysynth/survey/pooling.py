@@ -1,0 +1,324 @@
+"""Small levels pooled for a model, by a rule on public columns alone (methods 2.10).
+
+A row x of X rests on 1 / h records, h = x'(X'X)^-1 x its leverage. Where these are fewer than
+asked for, one record moves the fit at its own row, and with it what its protection costs. Pooling
+takes coefficients away until every row rests on enough:
+
+1. A level with fewer records loses its coefficients: its records have the mean row of X over the
+   other levels, as often as these occur, with the rest of their own columns.
+2. An interaction with a cell of fewer records gives way to its main effects, or a higher one to
+   those of the next order.
+3. Rows that are still short lose the smallest interaction or level that they lie in.
+
+Nothing depends on the order of records or levels, nor on what levels are called.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from surveysynth._support.messages import records
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
+from surveysynth.errors import InputError, RefusedError
+from surveysynth.survey.design_matrix import (
+    DesignMatrix,
+    base_rows,
+    check_rank,
+    distinct_rows,
+    evaluate,
+    records_per_coefficient,
+)
+from surveysynth.survey.formula import ParsedFormula, parse_formula, quote
+
+#: Relative: a cell of just enough records has a leverage that is one over them but for rounding.
+ROUNDING = 1e-9
+#: A level or a cell with more than so many times the records asked for is not why a row is short.
+NEAR = 2.0
+#: Pooled levels of a column that are named in a sentence, and records that each has at least: one
+#: of fewer may be a value that slipped in.
+SHOWN, RARE = 12, 3
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """What a model pools so that every row of X rests on ``least`` records.
+
+    levels: those without coefficients of their own, by column, with the number of their records;
+    interactions: the terms that were left out of the formula; record: (n,) whether a record has a
+    pooled level.
+    """
+
+    least: float
+    levels: Mapping[str, Mapping[str, int]]
+    interactions: tuple[str, ...]
+    record: BoolArray
+
+    @property
+    def words(self) -> str:
+        """What is pooled, for a sentence: "A (5 records), B (7 records) of field; ..."."""
+        parts = []
+        for name, small in self.levels.items():
+            shown = [f"{level} ({records(n)})" for level, n in small.items() if n >= RARE][:SHOWN]
+            if others := len(small) - len(shown):
+                shown.append(f"{others:,} {'other ' if shown else ''}level{'s'[:others - 1]}")
+            parts.append(f"{', '.join(shown)} of {name}")
+        if self.interactions:
+            plural = "s" if len(self.interactions) > 1 else ""
+            parts.append(f"the interaction{plural} {', '.join(self.interactions)}")
+        return "; ".join(parts)
+
+    def as_dict(self) -> dict[str, object]:
+        """For privacy.json."""
+        return {
+            "levels": {name: dict(small) for name, small in self.levels.items()},
+            "interactions": list(self.interactions),
+        }
+
+
+def pool(
+    frame: pd.DataFrame, matrix: DesignMatrix, design_columns: Sequence[str], least: float
+) -> tuple[DesignMatrix, Pooling | None]:
+    """X with as little pooled as brings every row up to ``least`` records; None: nothing was.
+
+    ``frame``: n records, public columns; ``design_columns``: by and strata, which are categorical.
+    A pooled level whose own level of another of these is known (a state's region) is modelled by
+    the other levels there. Cells of X stay apart, also where their rows have become the same.
+
+    Raises ``RefusedError`` where no pooling gives enough.
+    """
+    if enough(matrix, least):
+        return matrix, None
+    pooling = _Pool(frame, matrix, design_columns, least)
+    return pooling.matrix, pooling.made()
+
+
+def enough(matrix: DesignMatrix, least: float) -> bool:
+    """Whether every row of X rests on ``least`` records."""
+    return bool(records_per_coefficient(matrix).min() >= least * (1.0 - ROUNDING))
+
+
+class _Pool:
+    """The formula on the distinct combinations of its columns, and what is pooled so far."""
+
+    def __init__(
+        self, frame: pd.DataFrame, matrix: DesignMatrix, design: Sequence[str], least: float
+    ) -> None:
+        self.frame, self.plain, self.least = frame, matrix, least
+        self.parsed = parse_formula(matrix.formula)
+        self.base, self.index = base_rows(frame, self.parsed, design)
+        self.count = np.bincount(self.index, minlength=len(self.base))
+        self.cell = np.zeros(len(self.base), dtype=np.int64)
+        self.cell[self.index] = matrix.cell
+        self.factors = {name: _Factor(self.base[name], self.count) for name in self._classes()}
+        self.groups = {name: self._groups(name, design) for name in self.factors}
+        self.left_out: list[str] = []
+        for factor in self.factors.values():
+            factor.pool(factor.n < least)
+        while smallest := self._smallest_interaction(self._everywhere, least):
+            self._leave_out(smallest)
+        self.matrix = self._build()
+        while not enough(self.matrix, least):
+            self._take_from(records_per_coefficient(self.matrix) < least * (1.0 - ROUNDING))
+            self.matrix = self._build()
+
+    def _classes(self) -> Iterator[str]:
+        """Columns of which a factor of the formula has a level each."""
+        for name in self.parsed.variables:
+            coded = any(
+                names == (name,) and coded for term in self.parsed.terms for names, coded in term
+            )
+            if coded or isinstance(self.base[name].dtype, pd.CategoricalDtype):
+                yield name
+
+    def _groups(self, name: str, design: Sequence[str]) -> IntArray:
+        """Group (levels,) of each level by those of the design's columns that it determines."""
+        factor, group = self.factors[name], np.zeros(self.factors[name].n.size, dtype=np.int64)
+        code = factor.code[self.index]
+        for other in design:
+            other_code = pd.factorize(self.frame[other])[0]
+            of_level = np.zeros(group.size, dtype=np.int64)
+            of_level[code] = other_code
+            if other != name and np.array_equal(of_level[code], other_code):
+                pairs = group * (int(of_level.max()) + 1) + of_level
+                group = np.unique(pairs, return_inverse=True)[1]
+        return group
+
+    @property
+    def _everywhere(self) -> BoolArray:
+        return np.ones(len(self.base), dtype=bool)
+
+    def _smallest_interaction(self, rows: BoolArray, least: float) -> str:
+        """Of the interactions of highest order with a cell of fewer records than ``least`` among
+        base rows (B,): that with the smallest such cell; "" for none. Pooled levels have none."""
+        found: list[tuple[int, int, str]] = []
+        for term, text in _terms(self.parsed):
+            names = [name for name in term if name in self.factors]
+            if len(names) < 2:
+                continue
+            own = ~np.any([self.factors[name].pooled_rows for name in names], axis=0)
+            codes = np.stack([self.factors[name].code for name in names])
+            cell = np.unique(codes, axis=1, return_inverse=True)[1].reshape(-1)
+            size = np.bincount(cell[own], weights=self.count[own], minlength=cell.max() + 1)
+            seen = size[cell[own & rows]]
+            if seen.size and seen.min() < least:
+                found.append((-len(names), int(seen.min()), text))
+        return min(found)[2] if found else ""
+
+    def _leave_out(self, text: str) -> None:
+        """Puts the terms of the next lower order in place of an interaction."""
+        self.left_out.append(text)
+        self.parsed = parse_formula(_without(self.parsed, text))
+
+    def _take_from(self, short: BoolArray) -> None:
+        """Pools the smallest interaction or level that the cells (G,) that are short lie in."""
+        rows, most = short[self.cell], NEAR * self.least
+        if interaction := self._smallest_interaction(rows, most):
+            return self._leave_out(interaction)
+        sizes = {
+            name: factor.n[np.unique(factor.code[rows & ~factor.pooled_rows])]
+            for name, factor in self.factors.items()
+        }
+        smallest = min((int(n.min()) for n in sizes.values() if n.size), default=0)
+        if not 0 < smallest < most:
+            raise RefusedError(
+                f"{records(int(self.count[rows].sum()))} lie so far from the others in "
+                f"{self.plain.formula!r} that fewer than {self.least:g} records tell of them, and "
+                "there is no small level to pool. Make classes of a numeric predictor or take its "
+                "logarithm, leave out terms of the formula, or set small_strata = 'allow', which "
+                "is outside of what is stated."
+            )
+        for factor in self.factors.values():
+            here = np.isin(np.arange(factor.n.size), factor.code[rows])
+            factor.pool(here & (factor.n == smallest))
+
+    def _build(self) -> DesignMatrix:
+        """X of the formula with the rows of pooled levels averaged."""
+        for name, factor in self.factors.items():
+            if factor.small.all():
+                raise RefusedError(
+                    f"no level of {name!r} has the {self.least:g} records that a coefficient of "
+                    f"its own takes, so that none is left to pool others with: make {name!r} "
+                    "coarser, leave it out, or set small_strata = 'allow', which is outside of "
+                    "what is stated."
+                )
+        columns, terms, rows = self._averaged()
+        distinct, position = distinct_rows(np.hstack([rows, self.cell[:, None]]))
+        made = DesignMatrix(
+            self.parsed.text, columns, distinct[:, :-1], position[self.index].astype(np.int64)
+        )
+        try:
+            check_rank(made, terms)
+        except InputError as problem:
+            raise RefusedError(f"after pooling levels with few records {problem}") from None
+        return made
+
+    def _averaged(self) -> tuple[tuple[str, ...], tuple[str, ...], FloatArray]:
+        """Columns, their terms, and rows (B, K) of X for the base rows."""
+        stand_in, at = self.base.copy(), self.base.copy()
+        origin, share = np.arange(len(at)), np.ones(len(at))
+        for name, factor in self.factors.items():
+            others = [factor.others(level, self.groups[name]) for level in range(factor.n.size)]
+            chosen = np.array([each[int(np.argmax(factor.n[each]))] for each in others])
+            stand_in[name] = factor.column(chosen[factor.code])
+            codes = factor.code[origin]
+            copies = np.array([others[code].size for code in codes])
+            code = np.concatenate([others[code] for code in codes])
+            shares = [factor.n[each] / factor.n[each].sum() for each in others]
+            weight = np.concatenate([shares[code] for code in codes])
+            origin, share = np.repeat(origin, copies), np.repeat(share, copies) * weight
+            at = at.iloc[np.repeat(np.arange(len(at)), copies)].reset_index(drop=True)
+            at[name] = factor.column(code)
+        columns, terms, rows = evaluate(self.parsed, stand_in, self.plain.n, at)
+        first = np.flatnonzero(np.diff(origin, prepend=-1))
+        # Differences from one of the levels: what all have in common stays what it is.
+        made = rows[first].copy()
+        np.add.at(made, origin, share[:, None] * (rows - rows[first][origin]))
+        return columns, terms, made + 0.0
+
+    def made(self) -> Pooling:
+        """What was pooled."""
+        levels = {
+            name: {str(factor.levels[k]): int(factor.n[k]) for k in np.flatnonzero(factor.small)}
+            for name, factor in self.factors.items() if factor.small.any()
+        }  # fmt: skip
+        pooled = np.any([each.pooled_rows for each in self.factors.values()], axis=0)
+        record = np.broadcast_to(pooled, len(self.base))[self.index]
+        return Pooling(self.least, levels, tuple(self.left_out), record)
+
+
+class _Factor:
+    """A column with levels: ``code`` (B,) of the base rows, ``n`` records and ``small`` (levels,),
+    whether a level is pooled."""
+
+    def __init__(self, column: "pd.Series[str]", count: IntArray) -> None:
+        self.categorical = isinstance(column.dtype, pd.CategoricalDtype)
+        code, levels = pd.factorize(column, sort=True)
+        self.code: IntArray = np.asarray(code, dtype=np.int64)
+        self.levels = np.asarray(levels)
+        self.n = np.bincount(self.code, weights=count, minlength=self.levels.size).astype(np.int64)
+        self.small: BoolArray = np.zeros(self.levels.size, dtype=bool)
+
+    @property
+    def pooled_rows(self) -> BoolArray:
+        """(B,)."""
+        return self.small[self.code]
+
+    def pool(self, which: BoolArray) -> None:
+        """Takes the coefficients of levels (levels,) away."""
+        self.small = self.small | which
+
+    def others(self, level: int, group: IntArray) -> IntArray:
+        """The levels whose rows a level has: its own, or if it is pooled those that are not, of its
+        group if that has any."""
+        if not self.small[level]:
+            return np.array([level])
+        kept = np.flatnonzero(~self.small)
+        near = kept[group[kept] == group[level]]
+        return near if near.size else kept
+
+    def column(self, code: IntArray) -> Any:
+        """Values of the column, of the levels that are not pooled alone."""
+        if not self.categorical:
+            return self.levels[code]
+        kept = np.flatnonzero(~self.small)
+        position = np.zeros(self.levels.size, dtype=np.int64)
+        position[kept] = np.arange(kept.size)
+        return pd.Categorical.from_codes(position[code], categories=pd.Index(self.levels[kept]))
+
+
+def _terms(parsed: ParsedFormula) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Columns that alone are a factor of a term, and its text, for every term."""
+    for term, factors in zip(parsed.formula, parsed.terms, strict=True):
+        yield tuple(names[0] for names, _ in factors if len(names) == 1), _text(term)
+
+
+def _text(term: object) -> str:
+    factors = [
+        quote(each.expr) if each.eval_method.value == "lookup" else each.expr
+        for each in term.factors  # type: ignore[attr-defined]
+    ]
+    return ":".join(factors)
+
+
+def _without(parsed: ParsedFormula, text: str) -> str:
+    """The formula with a term's own parts of one factor less in place of it."""
+    kept: dict[str, None] = {}
+    for term in parsed.formula:
+        if _text(term) != text:
+            kept[_text(term)] = None
+            continue
+        texts = [_text(_Part(each)) for each in combinations(term.factors, len(term.factors) - 1)]
+        kept.update(dict.fromkeys(texts))
+    terms = sorted((each for each in kept if each != "1"), key=lambda each: each.count(":"))
+    return " + ".join([*([] if "1" in kept else ["0"]), *terms])
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A term of these factors."""
+
+    factors: tuple[object, ...]

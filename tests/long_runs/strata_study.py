@@ -1,0 +1,412 @@
+"""What one record can move where few tell of a row: ``python -m tests.long_runs.strata_study``.
+
+Log ratios of the weighted posteriors of two databases that differ in one record, over the stated
+bound, as ``origin_study`` takes them: both with the same random numbers, the record in the row of
+X with the highest leverage, its outcome or weight moved far. ``strata``: one small stratum as it
+is, to find the rule; with independent draws of the conjugate posterior of FBS under a flat prior in
+place of its Gibbs sampler, which takes a fraction of the time. ``mechanism``: databases as in a
+release, small strata pooled by the rule, with every model's own sampler; with PSUs, the ratio of
+parameters and effects together, and that of the parameters alone, which are what is released.
+``tables``: what pooling does to tables of simulated samples. The result is
+``golden/strata_study.json``, which ``test_strata_study.py`` holds to what is claimed. ``--part
+NAME`` and ``--row NUMBER`` run some of it and keep the rest.
+"""
+
+import os
+
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+
+import argparse  # noqa: E402
+import json  # noqa: E402
+import time  # noqa: E402
+from collections.abc import Iterator, Sequence  # noqa: E402
+from dataclasses import dataclass, replace  # noqa: E402
+from pathlib import Path  # noqa: E402
+from types import SimpleNamespace  # noqa: E402
+from typing import Any  # noqa: E402
+
+import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
+from scipy.special import gammaincinv  # noqa: E402
+
+from surveysynth._support.types import FloatArray, Theta  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.fit import Database  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.run import run_batch  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
+from surveysynth.models import get_model  # noqa: E402
+from surveysynth.models.base import Model  # noqa: E402
+from surveysynth.models.fbs.model import FBS  # noqa: E402
+from surveysynth.models.parts.gaussian import GaussianStats  # noqa: E402
+from surveysynth.models.parts.psu_effects import PSU_COVARIANCE  # noqa: E402
+from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
+from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
+from surveysynth.studies.batches import run_task  # noqa: E402
+from surveysynth.studies.coverage import CoverageStudy, Task, two_stage_study  # noqa: E402
+from surveysynth.studies.designs import SamplingDesign  # noqa: E402
+from surveysynth.studies.measures import measure_cells  # noqa: E402
+from surveysynth.studies.population import paper_population  # noqa: E402
+from surveysynth.survey.design_matrix import records_per_coefficient  # noqa: E402
+from surveysynth.survey.survey import Survey  # noqa: E402
+from surveysynth.survey.transforms import Transform  # noqa: E402
+from tests.long_runs import origin_study  # noqa: E402
+from tests.long_runs.origin_study import Alike, Change, changed, rounded  # noqa: E402
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "strata_study.json"
+SEED, M = 31, 3
+CHANGES = (
+    Change(2.0), Change(-2.0), Change(4.0), Change(8.0), Change(factor=50.0), Change(factor=0.02),
+    Change(8.0, 50.0), Change(-8.0, 0.02),
+)  # fmt: skip
+#: Databases fitted side by side.
+BATCH = 5
+_MEANS = np.array([11.2, 11.45, 11.6, 11.1, 11.0, 11.3, 10.95, 11.25])
+
+
+# --- databases --------------------------------------------------------------------------------
+
+
+def one_small_stratum(n: int, smallest: int, sample: int) -> Survey:
+    """A stratum of few records beside seven of equal size; salaries that tell of weights."""
+    rng = np.random.default_rng([SEED, n, smallest, sample])
+    others = np.full(7, (n - smallest) // 7) + (np.arange(7) < (n - smallest) % 7)
+    stratum = np.repeat(np.arange(8), [smallest, *others])
+    gender = np.where(rng.random(n) < 0.45, "F", "M")
+    log_salary = _MEANS[stratum] - 0.15 * (gender == "F") + 0.4 * rng.standard_normal(n)
+    log_weight = 5.0 - 0.6 * (log_salary - 11.2) + 0.3 * rng.standard_normal(n)
+    frame = pd.DataFrame({
+        "stratum": np.array(list("abcdefgh"))[stratum], "gender": gender,
+        "salary": np.exp(log_salary), "weight": np.exp(log_weight),
+    })  # fmt: skip
+    return Survey.from_frame(
+        frame, outcome="salary", weight="weight", by=["stratum", "gender"], strata="stratum",
+        population_size=100_000, transforms=Transform("log"), predictors="stratum + gender",
+    )  # fmt: skip
+
+
+def two_stage(sample: int) -> Survey:
+    """1,000 records in 50 PSUs, whose effects the model has."""
+    return two_stage_study(seed=SEED).survey(sample)
+
+
+def exposed(survey: Survey) -> int:
+    """The record nearest to its fit among those of the highest leverage."""
+    x = survey.design.matrix
+    rows, few = x.x_cells[x.cell], records_per_coefficient(x)[x.cell]
+    z = survey.design.transforms[0].forward(survey.confidential.outcome[:, 0])
+    distance = np.abs(z - rows @ np.linalg.lstsq(rows, z, rcond=None)[0])
+    those = np.flatnonzero(few <= few.min() * (1.0 + 1e-9))
+    return int(those[np.argmin(distance[those])])
+
+
+# --- the models -------------------------------------------------------------------------------
+
+
+class Independent(FBS):
+    """FBS under a flat prior, drawn from its conjugate posterior: Sigma^-1 Wishart, beta normal.
+    Draws move smoothly with the risk weights, as those of the Gibbs sampler do."""
+
+    def sample(self, stats: GaussianStats, plan: SamplingPlan, rng: Any) -> Theta:
+        """Leading axes (databases, chains, draws)."""
+        made = [self._one(stats, b, plan.kept, rng[b]) for b in range(stats.total.shape[0])]
+        beta, covariance = (np.stack(each) for each in zip(*made, strict=True))
+        lead = (len(made), plan.chains, plan.draws)
+        return {
+            "beta": beta.reshape(*lead, *beta.shape[2:]),
+            "covariance": covariance.reshape(*lead, *covariance.shape[2:]),
+        }
+
+    @staticmethod
+    def _one(
+        stats: GaussianStats, b: int, draws: int, rng: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray]:
+        k, q = stats.fit.shape[1:]
+        normals = rng.standard_normal((draws, k, q))
+        bartlett = np.tril(rng.standard_normal((draws, q, q)), -1)
+        half = 0.5 * np.maximum(stats.total[b] - k - np.arange(q), 0.5)
+        diagonal = np.sqrt(2.0 * gammaincinv(half, rng.random((draws, q))))
+        bartlett[:, np.arange(q), np.arange(q)] = diagonal
+        root = np.linalg.cholesky(np.linalg.inv(stats.residual[b])) @ bartlett
+        covariance = np.linalg.inv(root @ root.swapaxes(-1, -2))
+        covariance = 0.5 * (covariance + covariance.swapaxes(-1, -2))
+        spread = np.linalg.inv(np.linalg.cholesky(stats.gram[b])).T
+        beta = stats.fit[b] + spread @ normals @ np.linalg.cholesky(covariance).swapaxes(-1, -2)
+        return beta, covariance
+
+
+def without_effects(theta: Theta, records: Any, alpha: FloatArray) -> FloatArray:
+    """Weighted log-likelihood (S,) of FBS with the effects of PSUs integrated out, up to a constant
+    that depends on neither: what is released knows of no effect.
+
+    With A_c the sum of alpha in PSU c and r_c that of alpha times residuals, log of the integral of
+    prod_i N(r_i; a, Sigma)^alpha_i N(a; 0, T) over a."""
+    inverse = np.linalg.inv(theta["covariance"])
+    precision = np.linalg.inv(theta[PSU_COVARIANCE])
+    residual = records.z - (records.x_cells @ theta["beta"])[:, records.cell]
+    squares = np.einsum("sni,sij,snj,n->s", residual, inverse, residual, alpha, optimize=True)
+    value = -0.5 * (squares + alpha.sum() * np.linalg.slogdet(theta["covariance"])[1])
+    for unit in range(records.n_psu):
+        inside = records.psu == unit
+        total = np.einsum("sni,n->si", residual[:, inside], alpha[inside])
+        pull = np.einsum("sij,sj->si", inverse, total)
+        within = alpha[inside].sum() * inverse + precision
+        value += 0.5 * np.einsum("si,si->s", pull, np.linalg.solve(within, pull[..., None])[..., 0])
+        value -= 0.5 * (np.linalg.slogdet(within)[1] - np.linalg.slogdet(precision)[1])
+    return np.asarray(value)
+
+
+# --- one record replaced ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Databases, a model and a target: one row of the result."""
+
+    name: str
+    model: str
+    n: int
+    samples: int
+    epsilon: float = 10.8
+    smallest: int = 0
+    pooled: bool = True
+    alike: bool = True
+    draws: int = 250
+
+    @property
+    def settings(self) -> MechanismSettings:
+        """Of the mechanism."""
+        plan = SamplingPlan(4, 250, self.draws)
+        small = "pool" if self.pooled else "allow"
+        return MechanismSettings(epsilon=self.epsilon, m=M, plan=plan, small_strata=small)
+
+    @property
+    def made(self) -> Model:
+        """The model."""
+        return Independent() if self.model == "independent" else get_model(self.model)
+
+    def survey(self, sample: int) -> Survey:
+        """With one small stratum, with PSUs, or of the published simulation or the counts of
+        ``origin_study``."""
+        if self.smallest:
+            return one_small_stratum(self.n, self.smallest, sample)
+        if self.name == "PSUs":
+            return two_stage(sample)
+        name = "fbs" if self.model == "independent" else self.model
+        return origin_study.Neighbours(name, self.n).survey(sample)
+
+
+def measured(setting: Setting) -> dict[str, Any]:
+    """The largest ratio of every database, over changes."""
+    start, ratios, refused, weights, few = time.process_time(), [], 0, [], []
+    worst: dict[str, float] = {}
+    without: list[float] = []
+    for surveys in batches(setting):
+        for row in log_ratios(setting, surveys):
+            found = {name: value for name, value in row["ratios"].items() if value is not None}
+            refused += len(row["ratios"]) - len(found)
+            weights.append(row["mean_risk_weight"])
+            few.append(row["records_per_coefficient"])
+            ratios.append(max(found.values(), default=np.nan))
+            without += row["without_effects"]
+            worst = {name: max(worst.get(name, 0.0), value) for name, value in found.items()}
+    return {
+        "name": setting.name, "model": setting.model, "n": setting.n, "epsilon": setting.epsilon,
+        "smallest_stratum": setting.smallest, "pooled": setting.pooled,
+        "random_numbers": "alike" if setting.alike else "own", "draws": setting.settings.plan.kept,
+        "samples": setting.samples, "refused": refused, "changes": len(CHANGES),
+        "records_per_coefficient": min(few), "least": setting.settings.least_records,
+        "mean_risk_weight": float(np.mean(weights)), "largest_over_stated": max(ratios),
+        "median_over_stated": float(np.median(ratios)),
+        "above": int(np.sum(np.array(ratios) >= 1.0)),
+        **({"released_over_stated": max(without)} if without else {}),
+        "worst": dict(sorted(worst.items(), key=lambda each: -each[1])[:3]),
+        "seconds": round(time.process_time() - start),
+    }  # fmt: skip
+
+
+def batches(setting: Setting) -> Iterator[list[tuple[Survey, int]]]:
+    """Databases that are fitted side by side, prepared as in a release, and of each the record that
+    is replaced: of the highest leverage before pooling or, in every second database, after it."""
+    groups: dict[tuple[int, int], list[tuple[Survey, int]]] = {}
+    for sample in range(setting.samples):
+        survey = setting.survey(sample)
+        design = setting.settings.prepared(survey.design)
+        key = design.matrix.n_columns, 0 if design.psu is None else int(design.psu.max())
+        pooled = replace(survey, design=design)
+        record = exposed(pooled if sample % 2 else survey)
+        groups.setdefault(key, []).append((pooled, record))
+    for group in groups.values():
+        yield from (group[start : start + BATCH] for start in range(0, len(group), BATCH))
+
+
+def log_ratios(setting: Setting, surveys: list[tuple[Survey, int]]) -> Iterator[dict[str, Any]]:
+    """Of each database the ratio of every change, None where a run was refused."""
+    model, settings = setting.made, setting.settings
+    records = [
+        [
+            model.records(survey.design, half)
+            for half in (
+                survey.confidential, *(changed(survey, record, change) for change in CHANGES)
+            )
+        ]
+        for survey, record in surveys
+    ]  # fmt: skip
+    databases = [Database(each, surveys[0][0].design.n) for row in records for each in row]
+    rng = Alike(SEED) if setting.alike else np.random.default_rng(SEED)
+    results = run_batch(model, databases, settings, rng)
+    for number, (survey, _) in enumerate(surveys):
+        fits = results[number * len(records[0]) : (number + 1) * len(records[0])]
+        few = float(records_per_coefficient(survey.design.matrix).min())
+        row: dict[str, Any] = {
+            "records_per_coefficient": few, "ratios": {}, "without_effects": [],
+            "mean_risk_weight": np.nan,
+        }  # fmt: skip
+        if not isinstance(fits[0], tuple):
+            yield {**row, "ratios": {change.name: None for change in CHANGES}}
+            continue
+        base = records[number][0], fits[0][1]
+        row["mean_risk_weight"] = float(fits[0][1].risk_weights.mean())
+        for change, each, fit in zip(CHANGES, records[number][1:], fits[1:], strict=True):
+            if not isinstance(fit, tuple):
+                row["ratios"][change.name] = None
+                continue
+            stated, other = 2.0 * settings.target_bound, (each, fit[1])
+            ratio = origin_study.largest_log_ratio(model, base, other)
+            row["ratios"][change.name] = ratio / stated
+            if PSU_COVARIANCE in fit[1].theta:
+                row["without_effects"].append(released_log_ratio(base, other) / stated)
+        yield row
+
+
+class Released:
+    """The likelihood of parameters without the effects of PSUs, as a model of one record, which
+    carries its weights."""
+
+    @staticmethod
+    def log_lik_blocks(theta: Theta, records: Any) -> Iterator[tuple[Any, FloatArray]]:
+        """One block."""
+        yield np.zeros(1, dtype=np.int64), without_effects(theta, *records)[:, None]
+
+
+def released_log_ratio(one: Any, other: Any) -> float:
+    """As ``largest_log_ratio``, of what is released."""
+    sides = [
+        ((records, fit.risk_weights), SimpleNamespace(theta=fit.theta, risk_weights=np.ones(1)))
+        for records, fit in (one, other)
+    ]
+    model: Any = Released()
+    return origin_study.largest_log_ratio(model, *sides)
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+#: Samples of each size with a target at which some strata of the published simulation are small.
+TABLES = ((1000, 4.0),)
+SAMPLES = 8
+
+
+def tables() -> Iterator[dict[str, Any]]:
+    """Root mean squared errors of rows of pooled strata and of all others, relative to the truth,
+    pooled and not, and of the sample itself."""
+    for n, epsilon in TABLES:
+        for small in ("pool", "allow"):
+            start = time.process_time()
+            study = CoverageStudy(
+                replace(paper_population(np.random.default_rng(SEED)), predictors="field + gender"),
+                SamplingDesign(n=n), ("sample", "fbs_paper"), replicates=SAMPLES, seed=SEED,
+                settings=MechanismSettings(epsilon=epsilon, m=M, small_strata=small),
+                bounds=(epsilon / (2.0 * M),), batch=SAMPLES,
+            )  # fmt: skip
+            pooled = MechanismSettings(epsilon=epsilon, m=M).prepared(study.survey(0).design)
+            assert pooled.pooling is not None
+            fields = tuple(pooled.pooling.levels["field"])
+            parts = [run_task(study, Task(0, group)) for group in ("noise", "fbs")]
+            replicates = pd.concat([part.replicates for part in parts], ignore_index=True)
+            cells = measure_cells(replicates, study.truth())
+            yield {
+                "n": n, "epsilon": epsilon, "small_strata": small, "samples": SAMPLES,
+                "refused": sum(len(part.refusals) for part in parts), "pooled": list(fields),
+                **{
+                    f"{method} {where}": rmse_of(cells, method, inside)
+                    for method in ("sample", "fbs_paper")
+                    for where, inside in (
+                        ("pooled rows", cells["field"].isin(fields)),
+                        ("other rows", ~cells["field"].isin(fields)),
+                    )
+                },
+                "seconds": round(time.process_time() - start),
+            }  # fmt: skip
+
+
+def rmse_of(cells: pd.DataFrame, method: str, inside: Any) -> dict[str, float]:
+    """By statistic."""
+    own = cells[(cells["method"] == method) & inside & cells["rmse"].notna()]
+    relative = (own["rmse"] / own["truth"]) ** 2
+    return {str(k): float(np.sqrt(v.mean())) for k, v in relative.groupby(own["statistic"])}
+
+
+# --- the whole --------------------------------------------------------------------------------
+
+STRATA = (
+    *(
+        Setting(f"stratum of {size}", "independent", 400, samples, smallest=size, pooled=False)
+        for size, samples in ((22, 20), (15, 10), (10, 10), (5, 5))
+    ),
+    Setting("stratum of 40", "independent", 400, 10, 4.0, 40, pooled=False),
+    Setting("stratum of 20", "independent", 400, 5, 4.0, 20, pooled=False),
+    Setting("stratum of 64", "independent", 800, 10, 4.0, 64, pooled=False),
+    Setting("stratum of 8", "independent", 400, 5, 32.4, 8, pooled=False),
+    Setting("stratum of 22, own numbers", "independent", 400, 5, smallest=22, pooled=False,
+            alike=False),
+)  # fmt: skip
+MECHANISM = (
+    Setting("published simulation", "independent", 1000, 20, 4.0),
+    Setting("published simulation", "fbp", 300, 20),
+    Setting("published simulation", "independent", 300, 20),
+    Setting("stratum of 3", "fbs", 400, 5, smallest=3),
+    Setting("published simulation", "fbs", 1000, 5, 4.0),
+    Setting("PSUs", "fbs", 1000, 2),
+    Setting("stratum of 3", "normal", 400, 3, smallest=3),
+    Setting("two groups", "poisson", 300, 3),
+)
+PARTS = {"strata": STRATA, "mechanism": MECHANISM}
+
+
+def key_of(row: Any) -> tuple[Any, ...]:
+    """What says which row it is."""
+    return tuple(row[name] for name in ("name", "model", "n", "epsilon"))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=GOLDEN)
+    parser.add_argument("--part", action="append", choices=[*PARTS, "tables"])
+    parser.add_argument("--row", type=int, action="append", help="numbers of rows of the part")
+    given = parser.parse_args(arguments)
+    kept: dict[str, Any] = {}
+    if given.out.exists():
+        kept = json.loads(given.out.read_text(encoding="utf-8"))
+    for part in given.part or [*PARTS, "tables"]:
+        if part == "tables":
+            made = list(map(rounded, tables()))
+            write(given.out, kept := {**kept, part: made})
+            continue
+        for number, setting in enumerate(PARTS[part]):
+            if given.row and number not in given.row:
+                continue
+            row = rounded(measured(setting))
+            print(part, json.dumps(row), flush=True)
+            others = [each for each in kept.get(part, []) if key_of(each) != key_of(row)]
+            write(given.out, kept := {**kept, part: [*others, row]})
+
+
+def write(path: Path, result: dict[str, Any]) -> None:
+    """The result with what it was made by."""
+    made = {"m": M, "seed": SEED, "changes": [each.name for each in CHANGES]}
+    whole = {"settings": made, **result, "versions": library_versions()}
+    path.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

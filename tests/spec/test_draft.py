@@ -1,0 +1,430 @@
+"""``surveysynth init``: what it writes is a specification, and it looks at nothing confidential."""
+
+import io
+import os
+import select
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import surveysynth as ss
+from surveysynth import cli
+from surveysynth.errors import InputError
+from surveysynth.spec.draft import columns as draft_columns
+from surveysynth.spec.draft.choices import Choices, OutcomeChoice, settled_amount
+from surveysynth.spec.draft.columns import PublicLevels, open_data
+from surveysynth.spec.draft.flags import read_outcomes, split_columns
+from surveysynth.spec.draft.questions import ask_rest
+from surveysynth.spec.draft.text import draft_text
+from surveysynth.spec.draft.write import write_draft
+from surveysynth.spec.spec import load_spec, parse_spec
+from surveysynth.survey.files import Table, open_table
+from tests.surveys import CANARIES, clustered_survey, good
+
+PSEUDO = ["--mechanism", "pseudo_posterior", "--epsilon", "10.8", "--weight", "weight"]
+STRICT = ["--mechanism", "noisy_statistics", "--epsilon", "3.6", "--weight", "weight"]
+BY = ["--by", "field,gender", "--strata", "field"]
+
+
+def household_frame() -> pd.DataFrame:
+    """Outcomes of every kind, and units of eight."""
+    rng, n = np.random.default_rng(4), 240
+    frame = good(n).drop(columns=["note"])
+    return frame.assign(
+        unit=np.arange(n) // 8,
+        benefit=np.where(rng.random(n) < 0.6, 0.0, rng.gamma(2.0, 900.0, n)),
+        insured=rng.choice(["no", "yes"], n),
+        heating=rng.choice(["gas", "oil"], n),
+        visits=rng.poisson(3, n),
+    )
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A survey file, and no terminal to ask on."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    path = tmp_path / "survey.csv"
+    household_frame().to_csv(path, index=False)
+    return path
+
+
+COMPLETE = {
+    "amount": [*PSEUDO, *BY, "--outcome", "salary:continuous", "--constant", "salary.centre=25000"],
+    "logarithm": [*PSEUDO, "--outcome", "salary:continuous", "--constant", "salary.transform=log"],
+    "noisy": [*STRICT, *BY, "--outcome", "salary:continuous", "--constant", "salary.centre=25000",
+              "--constant", "salary.range=15000,40000", "--population-size", "9000"],
+    "kinds": [*PSEUDO, *BY, "--outcome", "benefit:semicontinuous", "--constant",
+              "benefit.centre=1800", "--outcome", "insured:binary", "--constant",
+              "insured.levels=no,yes", "--outcome", "heating:categorical", "--constant",
+              "heating.levels=gas,oil,electric"],
+    "count": [*PSEUDO, *BY, "--outcome", "visits:count"],
+    "units": [*PSEUDO, "--outcome", "insured:binary", "--constant", "insured.levels=no,yes",
+              "--psu", "unit", "--design-effect", "1.4"],
+    "public weights": [*PSEUDO, *BY, "--public-weights", "--outcome", "salary:continuous",
+                       "--constant", "salary.transform=log"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_with_all_choices_the_file_is_valid_and_fits_the_data(
+    data: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["init", str(data), *COMPLETE[name]]) == 0
+    assert "Still" not in capsys.readouterr().out
+    spec = load_spec(data.with_name("spec.toml"))
+    survey = ss.read_survey(spec)
+    assert survey.design.n == 240
+    assert spec.privacy.epsilon == (3.6 if name == "noisy" else 10.8)
+    assert spec.survey.weight == "weight"
+    assert os.listdir(data.parent) in (["survey.csv", "spec.toml"], ["spec.toml", "survey.csv"])
+
+
+def test_the_command_check_is_content(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["init", str(data), *COMPLETE["noisy"]]) == 0
+    assert cli.main(["check", str(data.with_name("spec.toml"))]) == 0
+    assert "valid." in capsys.readouterr().out
+
+
+def test_what_follows_from_typical_values() -> None:
+    said = OutcomeChoice("income", "continuous", {"centre": 25_000.0, "range": [15_000, 40_000]})
+    settled = settled_amount(said, strict=True)
+    assert (settled["transform"], settled["power"], settled["scale"]) == ("yeo_johnson", 0.5, 2000)
+    # ((1 + y)^0.5 - 1)/0.5 at 7.5 and 20
+    assert settled["spread"] == pytest.approx((21**0.5 - 8.5**0.5), rel=5e-3)
+    log = OutcomeChoice("income", "continuous", {"transform": "log", "range": [10, 1000]})
+    assert settled_amount(log, strict=False)["spread"] == pytest.approx(np.log(10), rel=5e-3)
+    nothing = settled_amount(OutcomeChoice("income", "semicontinuous"), strict=True)
+    assert nothing == {"spikes": [0.0], "transform": "?", "centre": "?", "spread": "?"}
+
+
+def test_keys_without_an_answer_are_left_open_and_named_by_check(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--outcome", "salary", "--outcome", "benefit:semicontinuous", "--outcome",
+             "heating:categorical"]  # fmt: skip
+    assert cli.main(["init", str(data), *STRICT, *flags]) == 0
+    told = capsys.readouterr().out
+    left = [
+        "outcomes.salary.kind", "outcomes.benefit.transform", "outcomes.benefit.centre",
+        "outcomes.benefit.spread", "outcomes.heating.levels", "outcomes.weight.centre",
+    ]  # fmt: skip
+    assert [line.strip() for line in told.splitlines() if line.startswith("  ")] == left
+    assert cli.main(["check", str(data.with_name("spec.toml"))]) == 2
+    message = capsys.readouterr().err
+    for key in left:
+        assert f"{key}: expected" in message
+    assert message.count("got '?'") == len(left)
+
+
+def test_no_value_of_outcome_or_weight_is_read(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    class Spy:
+        def __init__(self, table: Table) -> None:
+            self.table, self.columns = table, table.columns
+
+        def read(self, columns: list[str]) -> pd.DataFrame:
+            asked.extend(columns)
+            return self.table.read(columns)
+
+    monkeypatch.setattr(draft_columns, "open_table", lambda path: Spy(open_table(path)))
+    frame = household_frame()
+    written = []
+    for change in (1.0, 2.0):
+        changed = frame.assign(
+            salary=frame["salary"] * change, benefit=frame["benefit"] * change,
+            insured=np.roll(frame["insured"], int(change)), weight=frame["weight"] * change,
+        )  # fmt: skip
+        changed.to_csv(data, index=False)
+        assert cli.main(["init", str(data), *COMPLETE["kinds"], "--overwrite"]) == 0
+        written.append(data.with_name("spec.toml").read_bytes())
+    assert written[0] == written[1]
+    assert set(asked) == {"field", "gender"}
+    told = capsys.readouterr()
+    for canary in CANARIES:
+        assert canary not in f"{told}{written[0].decode()}"
+
+
+def test_unreadable_confidential_cells_are_not_noticed(data: Path) -> None:
+    household_frame().assign(salary="canary", weight="canary").to_csv(data, index=False)
+    assert cli.main(["init", str(data), *COMPLETE["amount"]]) == 0
+
+
+def test_types_of_a_parquet_file_are_told_without_its_cells(tmp_path: Path) -> None:
+    path = tmp_path / "survey.parquet"
+    household_frame().assign(day=pd.Timestamp("2020-01-01"), ok=True).to_parquet(path)
+    types = open_data(path).types
+    assert {types["salary"], types["weight"], types["visits"]} == {"number"}
+    assert (types["field"], types["day"], types["ok"]) == ("text", "date or time", "true or false")
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ([], ["--outcome", "--weight", "--mechanism", "--epsilon"]),
+        (PSEUDO, ["--outcome"]),
+        ([*PSEUDO, "--outcome", "salry:continuous"], ["'salry'", "Did you mean 'salary'"]),
+        ([*PSEUDO, "--outcome", "salary:amount"], ["'semicontinuous'", "got 'amount'"]),
+        ([*PSEUDO, "--outcome", "salary", "--by", "salary"], ["'salary' is confidential"]),
+        ([*PSEUDO, "--outcome", "weight"], ["'weight'", "rename"]),
+        ([*PSEUDO, "--outcome", "salary", "--constant", "salary.center=3"],
+         ["unknown key 'center'", "Did you mean 'centre'"]),
+        ([*PSEUDO, "--outcome", "salary", "--constant", "salary.centre=1,000"], ["'1,000'"]),
+        ([*PSEUDO, "--outcome", "salary", "--constant", "centre=3"], ["NAME.KEY=VALUE"]),
+        ([*PSEUDO[2:], "--outcome", "salary", "--mechanism", "laplace"], ["'laplace'"]),
+        ([*PSEUDO, "--outcome", "salary", "--epsilon", "0"], ["epsilon", "above zero"]),
+        ([*STRICT, "--outcome", "visits:count", "--population-size", "9000"],
+         ["kind of 'visits'", "got 'count'"]),
+        ([*PSEUDO, "--outcome", "visits:count", "--outcome", "salary"], ["got 'count'"]),
+        ([*PSEUDO, "--outcome", "salary:continuous", "--constant", "salary.range=2,1",
+          "--constant", "salary.scale=3"], ["range of 'salary'", "the lower first"]),
+        ([*PSEUDO, "--outcome", "salary", "--out", "survey.csv"], [".toml"]),
+    ],
+)  # fmt: skip
+def test_wrong_flags_are_told_and_nothing_is_written(
+    data: Path, flags: list[str], told: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["init", str(data), *flags]) == 2
+    message = capsys.readouterr().err
+    for part in told:
+        assert part in message
+    assert os.listdir(data.parent) == ["survey.csv"]
+
+
+def test_a_file_that_is_there_stays_unless_told_otherwise(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = data.with_name("spec.toml")
+    target.write_text("mine")
+    assert cli.main(["init", str(data), *COMPLETE["amount"]]) == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert target.read_text() == "mine"
+    assert cli.main(["init", str(data), *COMPLETE["amount"], "--overwrite"]) == 0
+    assert load_spec(target).synthesizer.outcome == ("salary",)
+    assert sorted(os.listdir(data.parent)) == ["spec.toml", "survey.csv"]
+
+
+def test_the_path_of_the_data_is_relative_to_the_file(data: Path) -> None:
+    folder = data.parent / "specs"
+    folder.mkdir()
+    out = folder / "mine.toml"
+    assert cli.main(["init", str(data), *COMPLETE["amount"], "--out", str(out)]) == 0
+    assert load_spec(out).survey.data == "../survey.csv"
+    assert ss.read_survey(load_spec(out)).design.n == 240
+
+
+def test_a_file_without_a_header_is_refused_without_its_values(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good().drop(columns="note").iloc[7:].to_csv(data, index=False, header=False)
+    assert cli.main(["init", str(data), *PSEUDO, "--outcome", "salary"]) == 2
+    message = capsys.readouterr().err
+    assert "look like values" in message
+    assert not any(canary in message for canary in CANARIES)
+
+
+def test_a_level_named_like_the_margin_gets_another_margin(data: Path) -> None:
+    frame = household_frame()
+    frame.assign(gender=frame["gender"].replace("M", "All")).to_csv(data, index=False)
+    assert cli.main(["init", str(data), *COMPLETE["amount"]]) == 0
+    spec = load_spec(data.with_name("spec.toml"))
+    assert spec.labels["gender"].margin == "Total"
+    assert list(spec.labels["gender"].levels) == ["All", "F"]
+    ss.read_survey(spec)
+
+
+def test_a_value_that_slipped_into_a_public_column_is_not_written(data: Path) -> None:
+    frame = household_frame()
+    frame.loc[[3], "gender"] = "canary"
+    frame.to_csv(data, index=False)
+    assert cli.main(["init", str(data), *COMPLETE["amount"]]) == 0
+    text = data.with_name("spec.toml").read_text()
+    assert "canary" not in text
+    assert "1 of its levels has fewer than 3 records" in text
+    spec = load_spec(data.with_name("spec.toml"))
+    assert list(spec.labels["field"].levels) == ["01", "02", "03", "04"]
+    assert spec.labels["gender"].levels == {}
+
+
+#: Any text that a file can hold.
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+HOSTILE = st.sampled_from(
+    ['a"b', "a'b", "a.b", "a b", "a=b", "a#b", "\\", '"""', "\n", "\r\n", "\x7f", "\x00", "?",
+     "ü", "日本", "[x]", "{", "%(x)s", "\u2028", "kind", "levels", "weight"]
+)  # fmt: skip
+NAMES = st.lists(TEXT | HOSTILE, min_size=6, max_size=6, unique=True)
+
+
+@given(NAMES, st.lists(TEXT | HOSTILE, min_size=2, max_size=5, unique=True))
+def test_any_names_and_levels_arrive_as_they_are(names: list[str], levels: list[str]) -> None:
+    first, second, weight, strata, by, rest = names
+    if "weight" in (first, second) or by == "level":
+        return
+    margin = next(word for word in ("All", "Total", "Overall", "x", "y", "z") if word not in levels)
+    choices = Choices(
+        (
+            OutcomeChoice(first, "continuous", {"transform": "log"}),
+            OutcomeChoice(second, "categorical", {"levels": levels}),
+        ),
+        weight, False, strata, None, None, (by,), 9000.0, "pseudo_posterior", 10.8,
+    )  # fmt: skip
+    if not all(level.strip() for level in levels):
+        return
+    shown = PublicLevels(tuple(levels), margin)
+    draft = draft_text(choices, "survey.csv", names, {by: shown}, f"{rest}.toml")
+    assert draft.open == ()
+    spec = parse_spec(draft.text)
+    assert spec.synthesizer.outcome == (first, second)
+    assert spec.outcomes[second].levels == tuple(levels)
+    assert (spec.survey.weight, spec.survey.strata, spec.tables.by) == (weight, strata, (by,))
+    assert spec.labels[by].levels == {level: level for level in levels}
+    assert spec.labels[by].margin == margin
+    assert set(tomllib.loads(draft.text)["survey"]) == {
+        "data", "weight", "strata", "population_size"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ['my "pay"', "pay.gross", "pay: gross", "a=b.c", "Lohn (€) #"])
+def test_names_of_any_kind_from_file_to_survey(data: Path, name: str) -> None:
+    frame = household_frame().rename(columns={"salary": name, "field": f"{name} by"})
+    frame.to_csv(data, index=False)
+    flags = [*PSEUDO, "--by", f"{name} by", "--outcome", f"{name}:continuous"]
+    assert cli.main(["init", str(data), *flags, "--constant", f"{name}.transform=log"]) == 0
+    survey = ss.read_survey(load_spec(data.with_name("spec.toml")))
+    assert survey.design.outcome_names == (name,)
+    assert survey.design.by == (f"{name} by",)
+
+
+def test_flags_take_names_with_their_own_signs_whole() -> None:
+    columns = ("a", "a:binary", "a.b", "x,y", "x", "y")
+    (one,) = read_outcomes(["a:binary"], [], columns)
+    assert (one.name, one.kind) == ("a:binary", None)
+    (one,) = read_outcomes(["a:binary:count"], [], columns)
+    assert (one.name, one.kind) == ("a:binary", "count")
+    two = read_outcomes(["a:continuous", "a.b:continuous"], ["a.b.centre=3", "a.scale=2"], columns)
+    assert [each.constants for each in two] == [{"scale": 2.0}, {"centre": 3.0}]
+    assert split_columns("--by", ["x,y"], columns) == ("x,y",)
+    assert split_columns("--by", ["x, y", "x"], ("x", "y")) == ("x", "y")
+
+
+class Script:
+    """A terminal whose answers are written down."""
+
+    def __init__(self, answers: list[str]) -> None:
+        self.answers: Iterator[str] = iter(answers)
+        self.told: list[str] = []
+
+    def tell(self, text: str) -> None:
+        self.told.append(text)
+
+    def ask(self, question: str) -> str:
+        return next(self.answers)
+
+
+def asked(path: Path, answers: list[str], **said: Any) -> tuple[Path, str]:
+    """The specification that follows from answers, all of which are used; and all that was told."""
+    file, script = open_data(path), Script(answers)
+    choices = ask_rest(Choices(**said), file, script)
+    assert list(script.answers) == []
+    made = write_draft(file, choices, path.with_name("asked.toml"), overwrite=True)
+    return made.path, "\n".join(script.told)
+
+
+ANSWERS = [
+    "strict", "noisy_statistics", "none", "0", "3.6", "", "salary, wage", "salary", "amount",
+    "continuous", "a lot", "25000", "9,1", "15000,40000", "pay", "weight", "maybe", "n", "field",
+    "", "-3", "9000", "field, salary", "field,gender",
+]  # fmt: skip
+
+
+def test_questions_end_where_flags_do(data: Path) -> None:
+    path, told = asked(data, ANSWERS)
+    assert cli.main(["init", str(data), *COMPLETE["noisy"], "--out", str(data) + ".toml"]) == 0
+    by_flags = Path(f"{data}.toml").read_text().replace("survey.csv.toml", "asked.toml")
+    assert path.read_text() == by_flags
+    for wrong in ("'strict'", "'wage'", "'amount'", "'a lot'", "'pay'", "'maybe'", "got -3"):
+        assert wrong in told
+    assert not any(canary in told for canary in CANARIES)
+
+
+def test_nothing_is_asked_that_was_said(data: Path) -> None:
+    outcome = OutcomeChoice("salary", "continuous", {"transform": "log"})
+    path, told = asked(
+        data, ["", "", ""], outcomes=(outcome,), weight="weight", by=("field",), epsilon=1.0,
+        mechanism="pseudo_posterior",
+    )  # fmt: skip
+    assert told.count("Enter") == 3
+    assert ss.read_survey(load_spec(path)).design.n == 240
+
+
+def test_kinds_levels_and_units_are_asked_for(data: Path) -> None:
+    path, _ = asked(
+        data,
+        ["semicontinuous", "1800", "binary", "no,yes", "categorical", "", "weight", "n", "",
+         "unit", "1.4", "", ""],
+        outcomes=tuple(map(OutcomeChoice, ("benefit", "insured", "heating"))), epsilon=1.0,
+        mechanism="pseudo_posterior",
+    )  # fmt: skip
+    content = tomllib.loads(path.read_text())
+    assert content["outcomes"]["benefit"]["spikes"] == [0]
+    assert content["outcomes"]["insured"]["levels"] == ["no", "yes"]
+    assert content["outcomes"]["heating"]["levels"] == "?"
+    assert content["survey"]["design_effect"] == 1.4
+
+
+def test_it_asks_on_a_terminal(tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty")
+    path = tmp_path / "survey.csv"
+    clustered_survey().to_csv(path, index=False)
+    answers = ["continuous", "25000", "field", "", "", "gender"]
+    child, terminal = pty.fork()
+    if child == 0:
+        flags = ["--outcome", "salary", *PSEUDO]
+        os.execv(sys.executable, [sys.executable, "-m", "surveysynth", "init", str(path), *flags])
+    told, end = b"", time.monotonic() + 120
+    while time.monotonic() < end:
+        if not select.select([terminal], [], [], 1.0)[0]:
+            continue
+        try:
+            more = os.read(terminal, 4096)
+        except OSError:  # how the end of a terminal reads on Linux
+            break
+        told += more
+        if not more:
+            break
+        if told.endswith(b": ") and answers:
+            os.write(terminal, f"{answers.pop(0)}\n".encode())
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, told.decode()
+    assert answers == []
+    spec = load_spec(tmp_path / "spec.toml")
+    assert (spec.survey.strata, spec.tables.by) == ("field", ("gender",))
+    assert spec.outcomes["salary"].scale == 2000
+
+
+def test_the_function_says_what_the_command_says(data: Path) -> None:
+    made = ss.init(
+        data, weight="weight", by=["field", "gender"], strata="field", mechanism="pseudo_posterior",
+        epsilon=10.8, outcomes={"salary": {"kind": "continuous", "centre": 25_000}},
+    )  # fmt: skip
+    by_function = made.path.read_text()
+    assert cli.main(["init", str(data), *COMPLETE["amount"], "--overwrite"]) == 0
+    assert made.path.read_text() == by_function
+    with pytest.raises(InputError, match="at least one"):
+        ss.init(data, weight="weight", mechanism="pseudo_posterior", epsilon=1, outcomes={})
+    with pytest.raises(InputError, match="unknown constant 'center'"):
+        ss.init(
+            data, weight="weight", mechanism="pseudo_posterior", epsilon=1,
+            outcomes={"salary": {"center": 3}},
+        )  # fmt: skip

@@ -1,0 +1,207 @@
+"""Which levels and interactions a model pools, and what becomes of the rows of X."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surveysynth.errors import RefusedError
+from surveysynth.survey.design_matrix import build_design_matrix, records_per_coefficient
+from surveysynth.survey.pooling import pool
+
+LEVELS = list("abcdefg")
+
+
+def frame_of(sizes, seed=1):
+    """Levels with so many records, and a second column of two levels in turn."""
+    rng = np.random.default_rng(seed)
+    stratum = np.repeat(LEVELS[: len(sizes)], sizes)
+    n = stratum.size
+    return pd.DataFrame({
+        "stratum": stratum, "sex": np.array(["f", "m"])[np.arange(n) % 2],
+        "age": rng.normal(45.0, 12.0, n),
+    })  # fmt: skip
+
+
+def pooled(frame, formula, least, columns=("stratum", "sex")):
+    """The matrix as it was and as it is pooled, and what was pooled."""
+    plain = build_design_matrix(frame, formula, by=columns, strata=None)
+    return plain, *pool(frame, plain, columns, least)
+
+
+def test_records_per_coefficient_are_one_over_the_leverage() -> None:
+    frame = frame_of([9, 30, 41])
+    x = build_design_matrix(frame, "stratum + sex + age", by=["stratum"], strata=None)
+    rows = x.x_cells[x.cell]
+    leverage = np.diag(rows @ np.linalg.inv(rows.T @ rows) @ rows.T)
+    np.testing.assert_allclose(records_per_coefficient(x)[x.cell], 1.0 / leverage)
+    assert np.mean(leverage) == pytest.approx(x.n_columns / x.n)
+
+
+def test_a_saturated_cell_rests_on_its_own_records() -> None:
+    frame = frame_of([20, 30, 40])
+    x = build_design_matrix(frame, "stratum", by=["stratum"], strata=None)
+    np.testing.assert_allclose(records_per_coefficient(x), [20, 30, 40])
+    assert pooled(frame, "stratum", 20, ("stratum",))[2] is None  # just enough is enough
+
+
+def test_enough_records_leave_the_very_matrix() -> None:
+    plain, made, pooling = pooled(frame_of([60, 70, 80]), "stratum * sex", 20)
+    assert made is plain
+    assert pooling is None
+
+
+def test_a_small_level_has_the_mean_row_of_the_others() -> None:
+    frame = frame_of([4, 60, 30])
+    _plain, made, pooling = pooled(frame, "stratum + sex", 20)
+    assert pooling.levels == {"stratum": {"a": 4}}
+    assert pooling.interactions == ()
+    assert made.columns == ("Intercept", "stratum[T.c]", "sex[T.m]")
+    rows = made.x_cells[made.cell]
+    sex = (frame["sex"] == "m").to_numpy(float)
+    expected = np.where(frame["stratum"] == "a", 30 / 90, frame["stratum"] == "c")
+    np.testing.assert_allclose(rows, np.column_stack([np.ones(94), expected, sex]), atol=1e-15)
+    np.testing.assert_array_equal(pooling.record, frame["stratum"] == "a")
+    # Its fit is the average of the others' fits, by hand.
+    z = np.random.default_rng(2).normal(size=94)
+    fit = rows @ np.linalg.lstsq(rows, z, rcond=None)[0]
+    of = {
+        key: fit[(frame["stratum"] == key[0]) & (frame["sex"] == key[1])][0]
+        for key in product("abc", "fm")
+    }
+    for s in "fm":
+        assert of["a", s] == pytest.approx((60 * of["b", s] + 30 * of["c", s]) / 90)
+
+
+def test_levels_of_the_same_region_stand_in_for_each_other() -> None:
+    frame = frame_of([5, 40, 60, 50])
+    frame["region"] = frame["stratum"].map(dict(zip("abcd", "NNSS", strict=True)))
+    _, made, pooling = pooled(frame, "stratum", 20, ("stratum", "region"))
+    assert list(pooling.levels["stratum"]) == ["a"]
+    rows = pd.DataFrame(made.x_cells[made.cell]).groupby(frame["stratum"]).first()
+    np.testing.assert_array_equal(rows.loc["a"], rows.loc["b"])
+
+
+def test_cells_stay_apart_where_their_rows_have_become_the_same() -> None:
+    frame = frame_of([5, 6, 60, 50])
+    plain, made, _ = pooled(frame, "stratum", 20, ("stratum",))
+    np.testing.assert_array_equal(made.cell, plain.cell)
+    np.testing.assert_array_equal(made.x_cells[0], made.x_cells[1])
+
+
+def test_an_interaction_with_a_small_cell_gives_way_to_main_effects() -> None:
+    frame = frame_of([60, 30, 80])  # 15 records in each cell of b
+    _, made, pooling = pooled(frame, "stratum * sex", 20)
+    assert pooling.interactions == ("stratum:sex",)
+    assert not pooling.levels
+    assert made.formula == "stratum + sex"
+    _, made, pooling = pooled(frame, "stratum:sex", 20)
+    assert made.formula == "stratum + sex"
+    frame = frame_of([200, 30, 200])
+    frame["half"] = np.where(np.arange(len(frame)) // 2 % 2, "x", "y")
+    _, made, pooling = pooled(frame, "stratum * sex * half", 8, ("stratum", "sex", "half"))
+    assert pooling.interactions == ("stratum:sex:half",)
+    assert made.formula == "stratum + sex + half + stratum:sex + stratum:half + sex:half"
+
+
+def test_a_small_level_alone_does_not_cost_an_interaction() -> None:
+    _, made, pooling = pooled(frame_of([6, 80, 90]), "stratum * sex", 20)
+    assert pooling.interactions == ()
+    assert "stratum[T.c]:sex[T.m]" in made.columns
+
+
+def test_a_row_of_two_small_levels_is_short_where_neither_is_alone() -> None:
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({
+        "stratum": rng.permutation(np.repeat(["a", "b", "c"], [21, 200, 179])),
+        "sex": rng.permutation(np.repeat(["f", "m"], [30, 370])),
+    })  # fmt: skip
+    plain, made, pooling = pooled(frame, "stratum + sex", 20)
+    assert records_per_coefficient(plain).min() < 20 <= records_per_coefficient(made).min()
+    assert pooling.levels == {"stratum": {"a": 21}}  # the smaller of the two
+
+
+@pytest.mark.parametrize(
+    ("formula", "words"),
+    [("stratum + outlier", "logarithm"), ("few", "no level of 'few'")],
+)
+def test_what_pooling_cannot_mend_is_refused_with_a_remedy(formula, words) -> None:
+    frame = frame_of([100, 100])
+    frame["outlier"] = np.where(np.arange(200) == 7, 1e4, frame["age"])
+    frame["few"] = [f"{i // 5:02d}" for i in range(200)]
+    with pytest.raises(RefusedError, match=words) as caught:
+        pooled(frame, formula, 20, ("few",) if formula == "few" else ("stratum",))
+    assert "small_strata = 'allow'" in str(caught.value)
+
+
+def test_knots_and_means_of_a_numeric_predictor_are_those_of_all_records() -> None:
+    frame = frame_of([4, 150, 150])
+    plain, made, _ = pooled(frame, "stratum + scale(age)", 10, ("stratum",))
+    before, after = (m.x_cells[m.cell][:, m.columns.index("scale(age)")] for m in (plain, made))
+    np.testing.assert_allclose(after, before)
+
+
+# --- the rule, whatever the survey --------------------------------------------------------------
+
+SIZES = st.lists(st.integers(1, 60), min_size=2, max_size=5)
+
+
+def outcome_of(frame, formula, least):
+    """What is pooled, or that nothing could be."""
+    try:
+        _, made, pooling = pooled(frame, formula, least)
+    except RefusedError:
+        return "refused", None
+    assert records_per_coefficient(made).min() >= least * (1 - 1e-6)
+    assert np.linalg.matrix_rank(made.x_cells[made.cell]) == made.n_columns
+    return pooling, made
+
+
+def fitted(made, z):
+    """Fitted values of least squares."""
+    rows = made.x_cells[made.cell]
+    return rows @ np.linalg.lstsq(rows, z, rcond=None)[0]
+
+
+@settings(max_examples=15, deadline=None)
+@given(sizes=SIZES, formula=st.sampled_from(["stratum + sex", "stratum * sex"]),
+       seed=st.integers(0, 10**6))  # fmt: skip
+def test_neither_the_order_of_records_nor_names_of_levels_matter(sizes, formula, seed) -> None:
+    frame = frame_of([n + 1 for n in sizes])
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(frame))
+    names = dict(zip(LEVELS, rng.permutation(LEVELS), strict=True))
+    other = frame.iloc[order].reset_index(drop=True)
+    other["stratum"] = other["stratum"].map(names)
+    (one, made), (two, again) = (outcome_of(each, formula, 12) for each in (frame, other))
+    if one is None or one == "refused":
+        assert two == one
+        return
+    renamed = {names[level]: n for level, n in one.levels.get("stratum", {}).items()}
+    assert two.levels.get("stratum", {}) == renamed
+    assert two.interactions == one.interactions
+    z = rng.normal(size=len(frame))
+    np.testing.assert_allclose(fitted(again, z[order]), fitted(made, z)[order], atol=1e-8)
+
+
+@settings(max_examples=15, deadline=None)
+@given(sizes=SIZES, more=st.integers(1, 40), where=st.integers(0, 4))
+def test_more_records_never_make_a_sound_design_pool(sizes, more, where) -> None:
+    """Of rows that are there: X'X grows, and every leverage falls."""
+    sizes = [n + 1 for n in sizes]
+    frame = frame_of(sizes)
+    level = LEVELS[where % len(sizes)]
+    twice = frame[frame["stratum"] == level]
+    added = pd.concat([frame, *[twice.iloc[[i % len(twice)]] for i in range(more)]])
+    added = added.reset_index(drop=True)
+    before, after = (
+        build_design_matrix(each, "stratum + sex", by=["stratum"], strata=None)
+        for each in (frame, added)
+    )
+    first = records_per_coefficient(before)[before.cell]
+    assert (records_per_coefficient(after)[after.cell][: len(frame)] >= first - 1e-9).all()
+    if outcome_of(frame, "stratum + sex", 12)[0] is None:
+        assert outcome_of(added, "stratum + sex", 12)[0] is None
