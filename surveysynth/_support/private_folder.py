@@ -15,11 +15,6 @@ from pathlib import Path
 
 from surveysynth.errors import RefusedError
 
-try:
-    import fcntl
-except ImportError:  # no such lock on Windows: nothing is swept there
-    fcntl = None  # type: ignore[assignment]
-
 PREFIX = "surveysynth-private-"
 #: Processes that were just killed may hold a file for a moment more.
 DELETE_TRIES, BETWEEN_TRIES = 20, 0.1
@@ -49,13 +44,11 @@ def private_folder() -> Iterator[Path]:
 
 
 def _made() -> tuple[Path, int | None]:
-    """A new folder of mode 0700, locked."""
+    """A new folder of mode 0700, locked where the system has locks."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        if fcntl is None:
-            return folder, None
-        lock = _lock_of(folder)
-        if lock is not None and folder.is_dir():
+        lock = lock_of(folder)
+        if folder.is_dir():
             return folder, lock
         # Another start swept it in the instant before it was locked.
         if lock is not None:
@@ -65,13 +58,11 @@ def _made() -> tuple[Path, int | None]:
 def sweep(place: Path | None = None) -> list[str]:
     """Delete what killed processes of this user left in ``place`` (default: the folder for
     temporary files); a sentence for each folder, that it is gone or has to be deleted by hand."""
-    if fcntl is None:
-        return []
     told = []
     for folder in sorted((place or Path(tempfile.gettempdir())).glob(f"{PREFIX}*")):
-        if folder.is_symlink() or not folder.is_dir() or folder.stat().st_uid != os.getuid():
+        if folder.is_symlink() or not folder.is_dir():
             continue
-        lock = _lock_of(folder)
+        lock = lock_of(folder)
         if lock is None:  # in use
             continue
         _delete(folder)
@@ -84,11 +75,14 @@ def sweep(place: Path | None = None) -> list[str]:
     return told
 
 
-def _lock_of(folder: Path) -> int | None:
-    """The lock on a folder, or None where another process has it or the folder is gone."""
+def lock_of(folder: Path) -> int | None:
+    """The lock on a folder; None where another process has it, where it is gone or another's, and
+    on Windows, which has no such lock: nothing is known to be abandoned there."""
     try:
+        import fcntl
+
         handle = os.open(folder, os.O_RDONLY)
-    except OSError:
+    except (OSError, ImportError):
         return None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

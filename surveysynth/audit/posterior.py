@@ -37,8 +37,9 @@ class Alike(np.random.Generator):
         self._seed = np.random.default_rng(seed).integers(0, 2**63, size=4)
 
     def integers(self, *args: Any, **kwargs: Any) -> Any:
-        """Always those."""
-        return self._seed
+        """Always those, in every row of the ``size`` that is asked for."""
+        shape = np.atleast_1d(kwargs.get("size", self._seed.size))
+        return np.broadcast_to(self._seed[: shape[-1]], tuple(shape))
 
 
 def databases(

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -103,13 +103,10 @@ class Model(Protocol):
 
     def of(self, design: PublicDesign) -> "Model":
         """The form that the model has for a design, itself unless it has several: what meets a
-        design takes this. Of its result it is the same again.
-
-        Raises ``InputError`` for a design that no form is made for."""
+        design takes this. Of its result it is the same again. Raises ``InputError``."""
 
     def prepare(self) -> None:
-        """Compile its program, if it runs one and unless that is done; raises ``InputError`` where
-        it cannot."""
+        """Compile its program, if it runs one, unless that is done; raises ``InputError``."""
 
     def versions(self) -> dict[str, str]:
         """Names and versions of what runs its program, if it has one; raises as ``prepare``."""
@@ -263,10 +260,8 @@ class ModelBase(ABC):
         return {}
 
     def records(self, design: PublicDesign, confidential: Confidential) -> Any:
-        """Those of z: the transformed outcomes and, if there is a weight, its logarithm.
-
-        Raises ``InputError`` for a design that lacks what the model ``requires``.
-        """
+        """Those of z: the transformed outcomes and, if there is a weight, its logarithm. Raises
+        ``InputError`` for a design that lacks what the model ``requires``."""
         require(self, design)
         columns = [
             transform.forward(confidential.outcome[:, j])
@@ -359,19 +354,16 @@ def stacked(stats: Sequence[S]) -> S:
     """The statistics of several databases as one."""
     if len(stats) == 1:
         return stats[0]
-    joined: S = type(stats[0]).stacked(stats)
-    return joined
+    return cast(S, type(stats[0]).stacked(stats))
 
 
 def psu_codes(model: Model, design: PublicDesign) -> IntArray | None:
-    """PSU codes (n,) from 0 on if the model has effects of them in this design: where it can have
-    them, PSUs are given, and no design effect is declared to stand for them."""
+    """PSU codes (n,) from 0 on if the model has effects of them here: no design effect is given."""
     return design.psu if model.clustered and design.design_effect is None else None
 
 
 def require(model: Model, design: PublicDesign) -> None:
-    """Raises ``InputError`` if the design lacks something that the model needs, or has outcomes
-    that it does not take."""
+    """Raises ``InputError`` if the design lacks what the model needs, or has other outcomes."""
     if needs_general_form(design.outcomes) and not model.takes_discrete:
         special = next(outcome for outcome in design.outcomes if not outcome.is_plain)
         what = special.kind if special.is_discrete else "bounded"
@@ -396,8 +388,7 @@ def require(model: Model, design: PublicDesign) -> None:
             f"The model {model.name!r} needs a sampling weight: name its column as weight in "
             "[survey]."
         )
-    limit = 1 if "one_outcome" in model.requires else None
-    if limit is not None and len(design.outcome_names) > limit:
+    if "one_outcome" in model.requires and len(design.outcome_names) > 1:
         raise InputError(
             f"The model {model.name!r} takes one outcome, got {len(design.outcome_names)}: "
             "name one, or use the model 'fbs'."

@@ -1,6 +1,7 @@
 """What a specification with public weights cannot ask for."""
 
-from surveysynth.spec.outcomes import WEIGHT, Outcomes
+from surveysynth.spec.outcome_section import Outcomes
+from surveysynth.spec.outcomes import WEIGHT
 from surveysynth.spec.sections import SurveySection, SynthesizerSection, TablesSection
 
 

@@ -19,9 +19,9 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
 from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.spec.outcome_section import OutcomeSection
 from surveysynth.spec.outcomes import (
     WEIGHT,
-    OutcomeSection,
     by_problems,
     declared_outcome,
     label_problems,

@@ -153,7 +153,7 @@ def test_refusals_are_told(small, monkeypatch):
 
 
 def test_what_is_not_tested_says_why(small):
-    cut = replace(small, mechanism=PseudoPosterior(MechanismSettings(truncate=0.9)))
+    cut = replace(small, mechanism=PseudoPosterior(MechanismSettings(epsilon=10.8, truncate=0.9)))
     (line,) = lines_of(cut, SEED)
     assert line.verdict == "skipped"
     assert "truncated" in line.reason

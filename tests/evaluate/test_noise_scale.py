@@ -31,7 +31,7 @@ def test_it_is_that_of_a_direct_call_at_the_epsilon_of_the_specification(tmp_pat
         linearisation=noise.spec.linearisation, population_size=None,
     )  # fmt: skip
     assert len(made) == len(direct) == 2
-    for table, expected in zip(made.values(), direct.values(), strict=True):
+    for table, expected in zip(made.values(), direct, strict=True):
         np.testing.assert_allclose(table["estimate"], expected.estimate, rtol=1e-12)
 
 

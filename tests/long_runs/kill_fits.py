@@ -1,25 +1,33 @@
 """SIGKILL of releases by CmdStan at random moments: ``python -m tests.long_runs.kill_fits``.
 
 Twenty times a release is started, killed at a random moment of its fits (every third time with the
-supervisor of its chains, every third alone but stopped first), and looked at: what is published,
-which chains are alive five seconds later, and what is in the temporary folder after the next start
-of a command. The survey holds a planted value. With CmdStan installed the real one runs, else
-a stand-in of it. The result is ``tests/golden/kill_fits.json``.
+supervisor of its chains, every third with that one while it is stopped itself), and looked at: what
+is published, which chains are alive five seconds later, and what is in the temporary folder after
+the next start of a command. The survey holds a planted value. It needs CmdStan. The result is
+``tests/golden/kill_fits.json``.
 """
 
 import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.stan.test_processes import chains_in, processes_of, supervisors_in, wait_until
+import cmdstanpy
+
+from surveysynth import cli
+from surveysynth._support.private_folder import PREFIX
+from surveysynth.api.example import example
+from surveysynth.spec.build import engine_of, model_of
+from surveysynth.spec.spec import load_spec
+from tests.stan.test_processes import chains_in, supervisors_in, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULT = ROOT / "tests" / "golden" / "kill_fits.json"
@@ -30,20 +38,23 @@ ALIVE_AFTER = 5.0
 
 def main() -> int:
     """0 where nothing was published, no chain alive and no byte left, in all runs."""
-    import cmdstanpy
-
     with tempfile.TemporaryDirectory(prefix="kill-fits-") as name:
         folder = Path(name)
         place = folder / "temporary"
         place.mkdir()
         spec = write_spec(folder)
-        environment = {**os.environ, "TMPDIR": str(place), "PYTHONPATH": str(ROOT)}
-        compile_first(spec, environment)
-        runs = [one(spec, folder, place, environment, number) for number in range(RUNS)]
+        loaded = load_spec(spec)
+        engine_of(loaded, model_of(loaded)).prepare()  # so that a run begins with its fits
+        runs = []
+        for number in range(RUNS):
+            runs.append(one(spec, folder, place, number))
+            print(runs[-1], flush=True)
     sound = all(
-        not run["published"] and run["chains_alive"] == 0 and run["confidential_files"] == 0
+        run["a_fit_was_running"] and not run["published"] and run["chains_alive"] == 0
+        and run["left_until_the_next_start"] == run["named_by_it"]
+        and run["confidential_files"] == 0
         for run in runs
-    )
+    )  # fmt: skip
     result = {
         "date": datetime.now(UTC).date().isoformat(),
         "cmdstan": ".".join(map(str, cmdstanpy.cmdstan_version() or ())),
@@ -55,8 +66,6 @@ def main() -> int:
 
 def write_spec(folder: Path) -> Path:
     """The example's survey with a planted salary, its fits long enough to be met."""
-    from surveysynth.api.example import example
-
     spec = example(folder / "ex", n=300)[1]
     survey = spec.parent / "survey.csv"
     lines = survey.read_text().splitlines()
@@ -71,49 +80,49 @@ def write_spec(folder: Path) -> Path:
     return spec
 
 
-def compile_first(spec: Path, environment: dict[str, str]) -> None:
-    """The program into the cache, so that a run begins with its fits."""
-    code = (
-        "import sys; from surveysynth.spec.build import engine_of, model_of;"
-        "from surveysynth.spec.spec import load_spec; s = load_spec(sys.argv[1]);"
-        "engine_of(s, model_of(s)).prepare()"
-    )
-    subprocess.run([sys.executable, "-c", code, str(spec)], env=environment, check=True)
+def started(arguments: Sequence[str], place: Path, log: Path) -> int:
+    """The command in a process of its own, with ``place`` for temporary files; its id."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+            os.environ["TMPDIR"] = tempfile.tempdir = str(place)
+            code = cli.main(list(arguments))
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    return child
 
 
-def one(
-    spec: Path, folder: Path, place: Path, environment: dict[str, str], number: int
-) -> dict[str, Any]:
+def one(spec: Path, folder: Path, place: Path, number: int) -> dict[str, Any]:
     """One release, killed; what is found afterwards."""
-    command = [sys.executable, "-m", "surveysynth", "release", str(spec)]
-    out = folder / f"out-{number}"
-    release = subprocess.Popen(
-        [*command, "--out", str(out)], env=environment, stderr=subprocess.DEVNULL
-    )
-    met = wait_until(lambda: chains_in(place), 300)
-    moment = random.uniform(0.0, 3.0)
-    time.sleep(moment)
-    whom = ("release", "release and supervisor", "stopped release, then supervisor")[number % 3]
-    chains = len(chains_in(place))
-    if number % 3 == 2:
-        release.send_signal(signal.SIGSTOP)
-    if number % 3:
-        for pid in supervisors_in(place):
-            os.kill(pid, signal.SIGKILL)
-    release.kill()
-    release.wait()
+    out, log = folder / f"out-{number}", folder / "log.txt"
+    release = started(["release", str(spec), "--out", str(out)], place, log)
+    with ExitStack() as ends:
+        ends.callback(os.waitpid, release, 0)
+        ends.callback(os.kill, release, signal.SIGKILL)
+        met = wait_until(lambda: chains_in(place), 300)
+        moment = random.uniform(0.0, 3.0)
+        time.sleep(moment)
+        whom = ("release", "release and supervisor", "supervisor of a stopped release")[number % 3]
+        chains = len(chains_in(place))
+        if number % 3 == 2:
+            os.kill(release, signal.SIGSTOP)
+        if number % 3:
+            for pid in supervisors_in(place):
+                os.kill(pid, signal.SIGKILL)
     time.sleep(ALIVE_AFTER)
     alive = len(chains_in(place)) + len(supervisors_in(place))
-    left = [str(path.name) for path in place.iterdir()]
-    start = [sys.executable, "-m", "surveysynth", "--version"]
-    told = subprocess.run(start, env=environment, capture_output=True, text=True, check=True)
+    left = [path.name for path in place.iterdir() if path.name.startswith(PREFIX)]
+    os.waitpid(started(["--version"], place, log), 0)
+    told = log.read_text(errors="replace")
     return {
-        "killed": whom, "after_seconds": round(moment, 2), "a_fit_was_running": met,
+        "killed": whom, "after_seconds": round(moment, 2), "a_fit_was_running": bool(met),
         "chains_then": chains, "chains_alive": alive, "published": out.exists(),
         "left_until_the_next_start": len(left),
-        "named_by_it": sum(name in told.stderr for name in left),
+        "named_by_it": sum(name in told for name in left),
         "confidential_files": sum(path.is_file() for path in place.rglob("*")),
-        "processes": len(processes_of(str(place))),
     }  # fmt: skip
 
 

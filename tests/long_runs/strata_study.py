@@ -6,8 +6,8 @@ X with the highest leverage, its outcome or weight moved far. ``strata``: one sm
 is, to find the rule; with independent draws of the conjugate posterior of FBS under a flat prior in
 place of its Gibbs sampler, which takes a fraction of the time. ``mechanism``: databases as in a
 release, small strata pooled by the rule, with every model's own sampler; with PSUs, the ratio of
-parameters and effects together, and that of the parameters alone, which are what is released.
-``tables``: what pooling does to tables of simulated samples. The result is
+parameters and effects together, and that of the parameters alone, which are what is released. The
+result is
 ``golden/strata_study.json``, which ``test_strata_study.py`` holds to what is claimed. ``--part
 NAME`` and ``--row NUMBER`` run some of it and keep the rest.
 """
@@ -41,11 +41,7 @@ from surveysynth.models.parts.gaussian import GaussianStats  # noqa: E402
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
-from surveysynth.studies.batches import run_task  # noqa: E402
-from surveysynth.studies.coverage import CoverageStudy, Task, two_stage_study  # noqa: E402
-from surveysynth.studies.designs import SamplingDesign  # noqa: E402
-from surveysynth.studies.measures import measure_cells  # noqa: E402
-from surveysynth.studies.population import paper_population  # noqa: E402
+from surveysynth.studies.coverage import two_stage_study  # noqa: E402
 from surveysynth.survey.design_matrix import records_per_coefficient  # noqa: E402
 from surveysynth.survey.survey import Survey  # noqa: E402
 from surveysynth.survey.transforms import Transform  # noqa: E402
@@ -298,53 +294,6 @@ def released_log_ratio(one: Any, other: Any) -> float:
     return origin_study.largest_log_ratio(model, *sides)
 
 
-# --- tables -----------------------------------------------------------------------------------
-
-#: Samples of each size with a target at which some strata of the published simulation are small.
-TABLES = ((1000, 4.0),)
-SAMPLES = 8
-
-
-def tables() -> Iterator[dict[str, Any]]:
-    """Root mean squared errors of rows of pooled strata and of all others, relative to the truth,
-    pooled and not, and of the sample itself."""
-    for n, epsilon in TABLES:
-        for small in ("pool", "allow"):
-            start = time.process_time()
-            study = CoverageStudy(
-                replace(paper_population(np.random.default_rng(SEED)), predictors="field + gender"),
-                SamplingDesign(n=n), ("sample", "fbs_paper"), replicates=SAMPLES, seed=SEED,
-                settings=MechanismSettings(epsilon=epsilon, m=M, small_strata=small),
-                bounds=(epsilon / (2.0 * M),), batch=SAMPLES,
-            )  # fmt: skip
-            pooled = MechanismSettings(epsilon=epsilon, m=M).prepared(study.survey(0).design)
-            assert pooled.pooling is not None
-            fields = tuple(pooled.pooling.levels["field"])
-            parts = [run_task(study, Task(0, group)) for group in ("noise", "fbs")]
-            replicates = pd.concat([part.replicates for part in parts], ignore_index=True)
-            cells = measure_cells(replicates, study.truth())
-            yield {
-                "n": n, "epsilon": epsilon, "small_strata": small, "samples": SAMPLES,
-                "refused": sum(len(part.refusals) for part in parts), "pooled": list(fields),
-                **{
-                    f"{method} {where}": rmse_of(cells, method, inside)
-                    for method in ("sample", "fbs_paper")
-                    for where, inside in (
-                        ("pooled rows", cells["field"].isin(fields)),
-                        ("other rows", ~cells["field"].isin(fields)),
-                    )
-                },
-                "seconds": round(time.process_time() - start),
-            }  # fmt: skip
-
-
-def rmse_of(cells: pd.DataFrame, method: str, inside: Any) -> dict[str, float]:
-    """By statistic."""
-    own = cells[(cells["method"] == method) & inside & cells["rmse"].notna()]
-    relative = (own["rmse"] / own["truth"]) ** 2
-    return {str(k): float(np.sqrt(v.mean())) for k, v in relative.groupby(own["statistic"])}
-
-
 # --- the whole --------------------------------------------------------------------------------
 
 STRATA = (
@@ -362,9 +311,7 @@ STRATA = (
 MECHANISM = (
     Setting("published simulation", "independent", 1000, 20, 4.0),
     Setting("published simulation", "fbp", 300, 20),
-    Setting("published simulation", "independent", 300, 20),
     Setting("stratum of 3", "fbs", 400, 5, smallest=3),
-    Setting("published simulation", "fbs", 1000, 5, 4.0),
     Setting("PSUs", "fbs", 1000, 2),
     Setting("stratum of 3", "normal", 400, 3, smallest=3),
     Setting("two groups", "poisson", 300, 3),
@@ -381,17 +328,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=GOLDEN)
-    parser.add_argument("--part", action="append", choices=[*PARTS, "tables"])
+    parser.add_argument("--part", action="append", choices=list(PARTS))
     parser.add_argument("--row", type=int, action="append", help="numbers of rows of the part")
     given = parser.parse_args(arguments)
     kept: dict[str, Any] = {}
     if given.out.exists():
         kept = json.loads(given.out.read_text(encoding="utf-8"))
-    for part in given.part or [*PARTS, "tables"]:
-        if part == "tables":
-            made = list(map(rounded, tables()))
-            write(given.out, kept := {**kept, part: made})
-            continue
+    for part in given.part or PARTS:
         for number, setting in enumerate(PARTS[part]):
             if given.row and number not in given.row:
                 continue

@@ -20,8 +20,10 @@ from surveysynth import cli
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.models import get_model
+from surveysynth.models.stan_engine import StanEngine
 from surveysynth.release.folder.disk import make_private
 from surveysynth.release.run import release
+from surveysynth.sampling.stan.backends import CmdStanBackend
 from surveysynth.survey.checks import LEAST_RECORDS
 from surveysynth.survey.header import is_header
 from surveysynth.survey.records import read_records
@@ -153,14 +155,18 @@ def test_undeclared_rare_levels_are_warned_of_and_not_printed(
 ) -> None:
     frame = planted()
     frame.loc[0, "gender"] = CANARY_LEVEL
-    spec = make_spec(frame, survey="population_size = 30000")
+    spec = make_spec(
+        frame, survey="population_size = 30000", privacy='small_strata = "allow"'
+    )
     code, said = run("release", spec, "--out", tmp_path / "out")
     assert code == 0
     assert f"WARNING: 'gender' has 1 level of fewer than {LEAST_RECORDS} records" in said
     assert_no_canary(said)
     often = planted()
     often.loc[: LEAST_RECORDS - 1, "gender"] = "other"
-    code, said = run("release", make_spec(often), "--out", tmp_path / "often")
+    code, said = run(
+        "release", make_spec(often, privacy='small_strata = "allow"'), "--out", tmp_path / "often"
+    )
     assert code == 0
     assert "WARNING" not in said
 
@@ -176,7 +182,7 @@ def test_check_lists_cells_without_rare_levels(
     )  # fmt: skip
     frame = planted()
     frame.loc[0, "gender"] = CANARY_LEVEL
-    code, said = run("check", make_spec(frame))
+    code, said = run("check", make_spec(frame, privacy='small_strata = "allow"'))
     assert code == 0
     assert "WARNING: 'gender' has 1 level" in said
     assert "(rare level, not shown)" in said
@@ -318,3 +324,14 @@ def test_check_says_that_there_is_no_cmdstan(
     code, said = run("check", make_spec(synthesizer='engine = "cmdstan"'))
     assert code == 2
     assert "needs CmdStan, which is not installed" in said
+
+
+def test_the_statement_tells_of_the_seeds_of_stan() -> None:
+    design, settings = ss.example_survey(n=100).design, ss.MechanismSettings(epsilon=10.8)
+    model = get_model("normal")
+    by_stan = ss.privacy_statement(design, settings, StanEngine(model, CmdStanBackend()))
+    told = [item for item in by_stan.not_covered if "31 bits" in item]
+    assert len(told) == 1
+    assert "command line" in told[0]
+    embedded = ss.privacy_statement(design, settings, model)
+    assert not [item for item in embedded.not_covered if "seed" in item]

@@ -28,7 +28,7 @@ def test_settings_of_the_pseudo_posterior(tmp_path: Path) -> None:
         for key, value in given.items()
     )
     made = settings_of(spec_of(tmp_path, privacy=lines, synthesizer=FIT))
-    default = MechanismSettings()
+    default = MechanismSettings(epsilon=10.8)
     for key, value in given.items():
         if key != "weights":
             assert getattr(made, key) == value != getattr(default, key), key
@@ -51,14 +51,19 @@ def test_settings_of_noisy_statistics(tmp_path: Path) -> None:
         'mechanism = "noisy_statistics"\nepsilon = 2.5\ndelta = 1e-5\nm = 12\nradius = 4.5\n'
         'protect = "field"\ncount_share = 0.5'
     )
-    outcome = "[outcomes.weight]\ncentre = 90.0\nspread = 0.7\n"
+    outcome = (
+        "[outcomes.weight]\ncentre = 4.5\nspread = 0.7\n"
+        "[outcomes.salary]\ncentre = 40000.0\nspread = 0.6\n"
+    )
     spec = spec_of(tmp_path, privacy=f"{privacy}\n{outcome}", synthesizer=FIT)
     made, default = noisy_settings_of(spec), NoisySettings(noisy_settings_of(spec).budget)
     assert (made.budget.epsilon, made.budget.delta) == (2.5, 1e-5)
     given = {"m": 12, "radius": 4.5, "protect": "field", "count_share": 0.5}
     for key, value in given.items():
         assert getattr(made, key) == value != getattr(default, key), key
-    assert (made.weight.centre, made.weight.spread) == (90.0, 0.7)
+    assert (made.weight.centre, made.weight.spread) == (4.5, 0.7)
+    assert made.declared["salary"].centre == 40000.0
+    assert made.declared["salary"].spread == 0.6
     assert (made.plan.chains, made.plan.warmup, made.plan.draws) == (5, 77, 99)
 
 

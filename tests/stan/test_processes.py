@@ -71,11 +71,14 @@ def wait_until(condition, seconds: float = SOON) -> bool:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """The folder for temporary files of a fit; its name tells the fit's processes."""
+def place(tmp_path: Path) -> Iterator[Path]:
+    """The folder for temporary files of a fit; its name tells the fit's processes, of which none
+    is left in the end even where a test fails."""
     folder = tmp_path / "temporary"
     folder.mkdir()
-    return folder
+    yield folder
+    for pid in processes_of(str(folder)):
+        os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture
@@ -83,8 +86,6 @@ def fit(tmp_path: Path, place: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """A fit of many chains that never end, in a process that can be interrupted."""
     started = start_fit(tmp_path, place)
     yield started
-    for pid in processes_of(str(place)):
-        os.kill(pid, signal.SIGKILL)
     with started:
         started.kill()
 
@@ -138,9 +139,11 @@ def test_all_commands_run_and_only_so_many_at_once(tmp_path: Path) -> None:
 def test_the_first_failure_ends_the_others_and_is_told(tmp_path: Path) -> None:
     late = tmp_path / "late"
     commands = [
-        sleeper(600, tmp_path / "one"), ["/bin/sh", "-c", "sleep 0.3; exit 7"], sleeper(0, late)
+        sleeper(40, tmp_path / "one"), ["/bin/sh", "-c", "sleep 0.3; exit 7"], sleeper(0, late)
     ]  # fmt: skip
+    begun = time.monotonic()
     assert run_commands(commands, tmp_path, at_once=2) == Failure(1, 7)
+    assert time.monotonic() - begun < 30
     assert processes_of(str(tmp_path / "one")) == {}
     assert not late.exists()
     killed = ["/bin/sh", "-c", "kill -9 $$"]
@@ -292,3 +295,15 @@ def test_a_fit_of_commands_is_told_in_json_alone(tmp_path: Path) -> None:
     assert {task.stat().st_mode & 0o777, (tmp_path / "console-0.txt").stat().st_mode & 0o777} == {
         0o600
     }
+
+
+def test_the_long_run_left_nothing() -> None:
+    """Twenty releases by CmdStan, killed while they fitted (``tests/long_runs/kill_fits.py``)."""
+    kept = json.loads((Path(__file__).parents[1] / "golden" / "kill_fits.json").read_text())
+    assert len(kept["each"]) == 20
+    for run in kept["each"]:
+        assert run["a_fit_was_running"]
+        assert run["chains_then"] > 0
+        assert not run["published"]
+        assert run["chains_alive"] == run["confidential_files"] == 0
+        assert run["left_until_the_next_start"] == run["named_by_it"]

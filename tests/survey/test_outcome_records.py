@@ -2,6 +2,7 @@
 
 Truth: positions and counts worked out from the cells as they were made."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -214,6 +215,21 @@ def test_amounts_that_predictors_or_levels_tell_are_refused() -> None:
     assert "weight 'weight' is (nearly)" in refusal(frame.assign(weight=weights), WORKS)
     few = frame.assign(benefit=np.where(np.arange(len(frame)) < 6, frame["age"] + 1.0, 0.0))
     assert "6 records at no spike" in refusal(few, BENEFIT)
+
+
+def test_an_amount_needs_a_hundredth_of_its_spread_of_its_own() -> None:
+    """Log benefit about what gender and work tell, by 0.5% and by 2% of an SD that is above one."""
+    frame = frame_of()
+    level = np.where(frame["gender"] == "F", 2.0, 5.0) + np.where(frame["works"] == "yes", 2.0, 0.0)
+    own = np.random.default_rng(1).standard_normal(len(frame)) * level.std()
+
+    def with_own(share: float) -> pd.DataFrame:
+        amount = np.where(frame["benefit"] == 0.0, 0.0, np.exp(level + share * own))
+        return frame.assign(benefit=amount)
+
+    logged = replace(BENEFIT, transform=Transform("log"))
+    assert "'benefit' is (nearly) a function" in refusal(with_own(0.005), WORKS, logged)
+    survey_of(with_own(0.02), WORKS, logged)
 
 
 def test_amounts_earlier_in_the_list_tell_later_ones() -> None:

@@ -219,8 +219,7 @@ def run(
     settings
         All public.
     rng
-        None, which takes random numbers that nobody can foresee; a generator that can be made again
-        protects nobody.
+        None: numbers that nobody can foresee. A generator that can be made again protects nobody.
     progress
         Called with the name of each stage.
 
@@ -232,8 +231,7 @@ def run(
     Raises
     ------
     RefusedError
-        If the target is not reached, the fit has not converged, or few records tell of a row of
-        X (``settings.prepared(design)`` pools those).
+        Of a target not reached, no convergence, and rows of X that ``prepared(design)`` would pool.
     InputError
         For a risk measure that does not fit the survey.
 
@@ -281,8 +279,7 @@ def run_batch(
     A batched model fits all of them in one sweep of arrays; the number of columns of X must be
     the same for all. Each database has random numbers of its own, whatever else is in the batch.
     ``protects``: False for simulated databases whose results stay inside: fixed-point weights need
-    not be exact for every single record then, which saves fits. ``each_fit``: called before every
-    fit, which may raise to stop; for simulated databases too, since their number tells of the data.
+    not be exact for every single record then. ``each_fit``: called before every fit, may raise.
     """
     say = progress or (lambda stage: None)
     runs = [

@@ -23,8 +23,8 @@ DEFAULT_ORIGIN: Origin = "peak"
 #: A release must use at least this share of its target, and never more than all of it.
 LEAST_SHARE = 0.97
 #: Records per coefficient of every row of X at a bound of 1.8: with half of it one record moves the
-#: posterior by more than is stated. Larger bounds take fewer in proportion; smaller ones, which
-#: also take weight from all records, more by the power 3/2 (methods 2.10).
+#: posterior by more than is stated. Larger bounds take fewer in proportion; smaller ones take more
+#: by the power 3/2, since they take weight from all records (methods 2.10).
 RECORDS, AT_BOUND = 20.0, 1.8
 #: Relative: the ball of 50,000 is 40,000 to 60,000 ([S]).
 DEFAULT_RADIUS = 0.2

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from surveysynth._support.private_folder import lock_of
+
 #: A folder that is being replaced, until the new one is in its place.
 REPLACED = "-replaced"
 
@@ -26,7 +28,7 @@ def held_folder(target: Path) -> Iterator[Path]:
     """A new folder (mode 0700) beside a target, known to be in use; the caller deletes it."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix_of(target), dir=target.parent))
-        lock = _lock_of(folder)
+        lock = lock_of(folder)
         if folder.is_dir():
             break
         if lock is not None:  # deleted by another start in the instant before it was locked
@@ -43,7 +45,7 @@ def clear_abandoned(target: Path) -> None:
     for folder in sorted(target.parent.glob(f"{prefix_of(target)}*")):
         if folder.name.endswith(REPLACED) or folder.is_symlink():
             continue
-        lock = _lock_of(folder)
+        lock = lock_of(folder)
         if lock is None:
             continue
         aside = folder.with_name(f"{folder.name}{REPLACED}")
@@ -52,20 +54,3 @@ def clear_abandoned(target: Path) -> None:
         for left in (aside, folder):
             shutil.rmtree(left, ignore_errors=True)
         os.close(lock)
-
-
-def _lock_of(folder: Path) -> int | None:
-    """The lock on a folder; None where another process has it, where it is gone or another's, and
-    on Windows, which has no such lock: nothing is known to be abandoned there."""
-    try:
-        import fcntl
-
-        handle = os.open(folder, os.O_RDONLY)
-    except (OSError, ImportError):
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        return None
-    return handle
