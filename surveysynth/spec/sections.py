@@ -19,16 +19,16 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import PydanticKnownError
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
-from surveysynth.estimation.statistics import COUNT, MEAN, STATISTICS, statistic_of
+from surveysynth.estimation.statistics import COUNT, MEAN
 from surveysynth.models import get_model, model_names, registered
 from surveysynth.models.options import Choice, ColumnNames, Option
 from surveysynth.report.formats import format_names
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.flags import FlagChoice, check_flags
+from surveysynth.spec.statistic_names import known_name, own_files, statistic_name
 from surveysynth.survey.checks import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT
 from surveysynth.survey.files import SUFFIXES
 from surveysynth.survey.public_weight import weight_problems
@@ -55,34 +55,7 @@ def built(planned: Sequence[str], works: str) -> BeforeValidator:
 
 def _one_of(known: Callable[[], Sequence[str]]) -> BeforeValidator:
     """One of the names of a registry, refused in the words of a Literal of them."""
-    return BeforeValidator(lambda value: _known(value, known()))
-
-
-def _known(value: Any, names: Sequence[str]) -> Any:
-    if isinstance(value, str) and value in names:
-        return value
-    *others, last = map(repr, names)
-    expected = f"{', '.join(others)} or {last}" if others else last
-    raise PydanticKnownError("literal_error", {"expected": expected})
-
-
-def _statistic(value: Any) -> Any:
-    """A name of the registry, or one with arguments in the form that they have everywhere."""
-    if not (isinstance(value, str) and "(" in value):
-        return _known(value, tuple(STATISTICS))
-    try:
-        return statistic_of(value).name
-    except InputError as error:
-        raise ValueError(str(error)) from None
-
-
-def _own_files(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Statistics whose files have names of their own."""
-    stems = [statistic_of(name).stem.casefold() for name in names]
-    for name, stem in zip(names, stems, strict=True):
-        if stems.count(stem) > 1:
-            raise ValueError(f"{name!r} and another statistic would both write {stem}; leave one.")
-    return names
+    return BeforeValidator(lambda value: known_name(value, known()))
 
 
 def _as_tuple(value: Any) -> Any:
@@ -336,10 +309,10 @@ class TablesSection(Section):
 
     by: Names = ()
     statistics: Annotated[
-        tuple[Annotated[str, BeforeValidator(_statistic)], ...],
+        tuple[Annotated[str, BeforeValidator(statistic_name)], ...],
         BeforeValidator(_as_tuple),
         AfterValidator(_distinct),
-        AfterValidator(_own_files),
+        AfterValidator(own_files),
         Field(min_length=1),
     ] = (COUNT.name, MEAN.name)
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95

@@ -7,7 +7,11 @@ from surveysynth.estimation.contrasts import Contrast
 from surveysynth.estimation.statistics import statistic_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from surveysynth.release.documents.recompute_setting import ExampleSetting
+    from surveysynth.release.facts import ReleaseFacts
+    from surveysynth.release.tables.table import ReleaseTable
 
 
 def both_cells(
@@ -26,6 +30,26 @@ def both_cells(
     rest = {name: value for name, value in cell.items() if name != column}
     second = {} if contrast.second is None else {column: code(contrast.second)}
     return {**rest, column: first}, {**rest, **second}
+
+
+def cells_of(
+    facts: "ReleaseFacts",
+    table: "ReleaseTable",
+    record: "pd.Series[Any]",
+    written: Callable[[str], str],
+    *,
+    parquet: bool,
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """The codes of a row, and of a contrast those of the row that it is compared with."""
+    # What is a whole number in the file is one in parquet alone: csv is read as text.
+    numbers = [o.name for o in facts.design.outcomes if parquet and not o.is_labelled]
+    cell: dict[str, Any] = {
+        written(each): int(record[each]) if each in numbers else written(str(record[each]))
+        for each in table.by
+        if record[each] != facts.labels.of(each).margin
+    }
+    contrast = statistic_of(table.statistic).contrast
+    return (cell, None) if contrast is None else both_cells(contrast, cell, numbers, written)
 
 
 def _formulas(setting: "ExampleSetting") -> tuple[str, str]:

@@ -4,7 +4,6 @@ The programs are text for the data user, who needs pandas and NumPy, or R alone.
 compare the results with the published table.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.estimation.total_variance import public_row_columns
-from surveysynth.release.documents.recompute_contrasts import both_cells, python_contrast
+from surveysynth.release.documents.recompute_contrasts import cells_of, python_contrast
 from surveysynth.release.documents.recompute_quantiles import (
     python_df,
     python_distribution,
@@ -26,7 +25,6 @@ from surveysynth.release.writers.csv import safe_text
 from surveysynth.survey.outcome import BELOW
 
 if TYPE_CHECKING:
-    import pandas as pd
 
     from surveysynth.survey.survey import PublicDesign
 
@@ -119,7 +117,7 @@ def _setting(
     others = [name for name in design.outcome_names if name not in table.by]
     outcome = table.outcome or (others or design.outcome_names)[0]
     kind = statistic_of(table.statistic)
-    cell, other = _cells(facts, table, record, written, parquet=parquet)
+    cell, other = cells_of(facts, table, record, written, parquet=parquet)
     synthetic = {written(name): written(name + VARIANCE_SUFFIX) for name in design.outcome_names}
     own_cells = separate_pair and not synthetic.keys().isdisjoint({**cell, **(other or {})})
 
@@ -158,26 +156,6 @@ def _setting(
         other_cell=other,
         variance_other_cell=of_pair(other) if own_cells and other is not None else None,
     )
-
-
-def _cells(
-    facts: ReleaseFacts,
-    table: ReleaseTable,
-    record: "pd.Series[Any]",
-    written: Callable[[str], str],
-    *,
-    parquet: bool,
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """The codes of a row, and of a contrast those of the row that it is compared with."""
-    # What is a whole number in the file is one in parquet alone: csv is read as text.
-    numbers = [o.name for o in facts.design.outcomes if parquet and not o.is_labelled]
-    cell: dict[str, Any] = {
-        written(each): int(record[each]) if each in numbers else written(str(record[each]))
-        for each in table.by
-        if record[each] != facts.labels.of(each).margin
-    }
-    contrast = statistic_of(table.statistic).contrast
-    return (cell, None) if contrast is None else both_cells(contrast, cell, numbers, written)
 
 
 def _level_of(
