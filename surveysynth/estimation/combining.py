@@ -6,7 +6,7 @@ values replace observed ones, and every dataset's u already holds the full sampl
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from scipy import special, stats
@@ -37,6 +37,15 @@ class Combined:
     df_design: float
     between: FloatArray
     within: FloatArray
+
+
+@runtime_checkable
+class OwnInterval(Protocol):
+    """Combined estimates that know how their interval is made."""
+
+    def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
+        """Ends (D,) at a level between 0 and 1."""
+        ...
 
 
 class Collected(Protocol):
@@ -250,7 +259,26 @@ def interval_of(
     statistic: Statistic, combined: Combined, level: float
 ) -> tuple[FloatArray, FloatArray]:
     """The interval (D,) that tables of a statistic show."""
-    return {"t": t_interval, "logit": logit_interval}[statistic.interval](combined, level)
+    if isinstance(combined, OwnInterval):
+        return combined.interval(level)
+    made = {"t": t_interval, "logit": logit_interval, "positive": positive_interval}
+    return made[statistic.interval](combined, level)
+
+
+def positive_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+    """The interval of a number that cannot be negative (D,): the t interval, or where that reaches
+    below 0, as of counts of few records, exp(log estimate ± t SE / estimate).
+
+    Raises ``InputError`` if the level is not strictly between 0 and 1.
+    """
+    lower, upper = t_interval(combined, level)
+    below = (lower < 0.0) & (combined.estimate > 0.0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        factor = np.exp(_half_width(combined, level) / combined.estimate)
+        return (
+            np.where(below, combined.estimate / factor, lower),
+            np.where(below, combined.estimate * factor, upper),
+        )
 
 
 def _half_width(combined: Combined, level: float) -> FloatArray:

@@ -53,6 +53,39 @@ class TableRows(Protocol):
         ...
 
 
+class OutcomeRows(Protocol):
+    """What rows by outcomes have beside the rows of one dataset."""
+
+    @property
+    def public(self) -> IntArray:
+        """Rows (S, n) of the records where outcomes are summed over, by margin set."""
+        ...
+
+    @property
+    def steps(self) -> tuple[IntArray, ...]:
+        """Of each margin set, the steps from there to all rows that outcomes lead to, rising."""
+        ...
+
+    @property
+    def outcomes(self) -> Mapping[str, object]:
+        """The by variables that are outcomes, by name."""
+        ...
+
+    @property
+    def n_public(self) -> IntArray:
+        """Records (D,) that could be in a row by their public columns."""
+        ...
+
+    @property
+    def by_dataset(self) -> BoolArray:
+        """Rows (D,) that an outcome leads to."""
+        ...
+
+    def shares(self, record: BoolArray) -> FloatArray:
+        """Of ``n_public`` the share (D,) of the records that ``record`` (n,) names."""
+        ...
+
+
 @dataclass(frozen=True)
 class Domains:
     """The D rows of a table over k by variables, D = prod(1 + number of levels).
@@ -80,7 +113,7 @@ class Domains:
     table: pd.DataFrame
     n: IntArray
     codes: IntArray
-    rows: "RowsByOutcome | None" = None
+    rows: OutcomeRows | None = None
 
     @property
     def n_rows(self) -> int:
@@ -214,7 +247,7 @@ class RowsByOutcome:
         """Of each margin set, the steps from a row of ``public`` to those that outcomes lead to,
         in rising order."""
         found = []
-        for kept in _margin_sets(len(self.by)):
+        for kept in margin_sets(len(self.by)):
             ways = [
                 [stride * (1 + level) for level in range(by.outcome.categories)]
                 for name, (by, stride) in self.outcomes.items()
@@ -294,15 +327,15 @@ def _rows(
     return RowsByOutcome(by, table, codes, found)
 
 
-def _margin_sets(k: int) -> Iterator[tuple[bool, ...]]:
-    """Of each margin set, which by variables are kept."""
+def margin_sets(k: int) -> Iterator[tuple[bool, ...]]:
+    """Of each margin set of k by variables, which of them are kept."""
     return product((False, True), repeat=k)
 
 
 def _step(codes: IntArray, by: tuple[str, ...], name: str, steps: IntArray) -> None:
     """Move records (n,) by steps in the margin sets (2**k, n) that keep a by variable."""
     position = by.index(name)
-    for index, kept in enumerate(_margin_sets(len(by))):
+    for index, kept in enumerate(margin_sets(len(by))):
         if kept[position]:
             codes[index] += steps
 

@@ -4,20 +4,26 @@ Releases, comparisons and studies all estimate here, so that they judge what wou
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
-from typing import Any, TypeAlias
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.combining import Combined, CombiningRule, PartialSynthesis
+from surveysynth.estimation.contrasts import Pairs
 from surveysynth.estimation.domains import Domains, TableRows
+from surveysynth.estimation.quantiles import Weighted
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.taylor import Linearisation, LinearisedTable, linearise_domains
+from surveysynth.estimation.woodruff import Quantiles
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.survey.outcome import Outcome
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Key: TypeAlias = tuple[str, int | None]
 """A statistic by name, and the column of the outcomes that it is of, None for counts."""
@@ -29,6 +35,17 @@ Weighting: TypeAlias = Callable[[FloatArray, str], FloatArray]
 def as_they_are(weight: FloatArray, statistic: str) -> FloatArray:
     """The weights of a dataset, whatever the statistic."""
     return weight
+
+
+@dataclass(frozen=True, eq=False)
+class TableLines:
+    """cells: the lines of one table, with its by columns and is_margin; held: which of the D rows
+    they are; n: records, of the dataset that has fewest there; by_dataset: as in ``Domains``."""
+
+    cells: "pd.DataFrame"
+    held: BoolArray
+    n: IntArray
+    by_dataset: BoolArray
 
 
 class Estimates:
@@ -76,12 +93,26 @@ class Estimates:
                 f"{rows.n_records}."
             )
         rule = rule or PartialSynthesis()
+        inverted = [key for key in self.keys if statistic_of(key[0]).share_below is not None]
+        self._quantiles = {
+            key: Quantiles(
+                statistic_of(key[0]), rule, sample_design, calibrated=linearisation == "ratio"
+            )
+            for key in inverted
+        }
         self._collected = {
             key: [rule.collect(draws, replicates, sample_design) for _ in self._indicators(key)]
             for key in self.keys
+            if key not in self._quantiles
         }
         self.separate_pair = False
         self._fewest: IntArray | None = None
+        self._pairs = {
+            key: Pairs.of(contrast, rows)
+            for key in self.keys
+            if (contrast := statistic_of(key[0]).contrast) is not None
+        }
+        self._fewest_of: dict[Key, IntArray] = {}
 
     @property
     def domains(self) -> Domains:
@@ -101,6 +132,24 @@ class Estimates:
             raise InputError("There is nothing to count: no dataset was added.")
         return self._fewest
 
+    def lines(self, key: Key) -> TableLines:
+        """The lines of a table: all rows, or of a contrast those that hold one."""
+        table, kind = self.rows.table, statistic_of(key[0])
+        if kind.contrast is None:
+            everything = np.ones(len(table), dtype=bool)
+            return TableLines(table, everything, self.fewest, self.rows.by_dataset)
+        pairs, by_dataset = self._pairs[key], self.rows.by_dataset
+        held, n = pairs.holds, self._fewest_of[key]
+        by_dataset = by_dataset | by_dataset[pairs.second]
+        cells = table[held].reset_index(drop=True)
+        if kind.contrast.first is not None:  # it says nothing any more
+            cells = cells.drop(columns=kind.contrast.column)
+            margins = {name: table[name].iloc[0] for name in self.rows.by}
+            kept = [name for name in cells.columns if name != "is_margin"]
+            at_margin = [(cells[name] == margins[name]).to_numpy() for name in kept]
+            cells["is_margin"] = np.any(at_margin, axis=0) if kept else True
+        return TableLines(cells, held, n[held], by_dataset[held])
+
     def add(self, dataset: SyntheticDataset) -> None:
         """Estimate every table from one dataset, its variance from the pair that is given for it.
 
@@ -110,7 +159,9 @@ class Estimates:
         domains = variance_domains = self.rows.of(dataset.outcome)
         if self.separate_pair:
             variance_domains = self.rows.of(dataset.variance_outcome)
-        self._fewest = domains.n if self._fewest is None else np.minimum(self._fewest, domains.n)
+        self._fewest = _least(self._fewest, domains.n)
+        for key, pairs in self._pairs.items():
+            self._fewest_of[key] = _least(self._fewest_of.get(key), pairs.fewer(domains.n))
         for key, lines in self._collected.items():
             for collected, level in zip(lines, self._indicators(key), strict=True):
                 released = pair = self._linearised(
@@ -122,6 +173,14 @@ class Estimates:
                         dataset.variance_outcome, dataset.variance_weight,
                     )  # fmt: skip
                 collected.add(dataset.draw, dataset.replicate, released.estimate, pair)
+        for key, quantiles in self._quantiles.items():
+            own = self._weighted(key, domains, dataset.outcome, dataset.weight)
+            pair_of_own = own
+            if self.separate_pair:
+                pair_of_own = self._weighted(
+                    key, variance_domains, dataset.variance_outcome, dataset.variance_weight
+                )
+            quantiles.add(dataset.draw, dataset.replicate, own, pair_of_own)
 
     def add_alone(self, outcomes: FloatArray, weight: FloatArray) -> None:
         """Estimate every table from the one dataset that there is: outcomes (n, p), weight (n,)."""
@@ -148,7 +207,10 @@ class Estimates:
     ) -> LinearisedTable:
         statistic, column = key
         values = None if column is None else outcomes[:, column]
-        if values is not None and column is not None and level is not None:
+        if of := statistic_of(statistic).of:
+            names = [outcome.name for outcome in self._outcomes]
+            values = outcomes[:, [names.index(name) for name in of]]
+        elif values is not None and column is not None and level is not None:
             values = (self._outcomes[column].category(values) == level).astype(np.float64)
         return linearise_domains(
             domains,
@@ -159,15 +221,28 @@ class Estimates:
             population_size=self._population_size,
         )
 
+    def _weighted(
+        self, key: Key, domains: Domains, outcomes: FloatArray, weight: FloatArray
+    ) -> Weighted:
+        """One outcome with its weights, which quantiles do not scale: they do not look at size."""
+        assert key[1] is not None  # quantiles are of outcomes
+        return Weighted(domains, outcomes[:, key[1]], self._weighting(weight, key[0]))
+
     def combined(self, key: Key) -> Combined:
         """One table of all datasets; of a statistic by level with the levels of the first row, then
         those of the next.
 
         Raises ``InputError`` for a table that is not among the keys, or before any dataset.
         """
+        if key in self._quantiles:
+            return self._quantiles[key].combined()
         if key not in self._collected:
             raise InputError(f"There is no table {key}; the tables are {list(self.keys)}.")
         return _interleaved([collected.combined() for collected in self._collected[key]])
+
+
+def _least(known: IntArray | None, n: IntArray) -> IntArray:
+    return n if known is None else np.minimum(known, n)
 
 
 def _interleaved(tables: Sequence[Combined]) -> Combined:

@@ -32,9 +32,9 @@ class Linearised:
 class Linearise(Protocol):
     """The array function of a statistic.
 
-    weight (n,); outcome (n,) in original units, ones for a statistic of no outcome; calibrated:
-    the weights are scaled to a known sum, and u allows for it. Rows without records may divide
-    zero by zero.
+    weight (n,); outcome (n,) in original units, ones for a statistic of no outcome, (n, k) for a
+    statistic of k outcomes; calibrated: the weights are scaled to a known sum, and u allows for
+    it. Rows without records may divide zero by zero.
     """
 
     def __call__(
@@ -63,3 +63,17 @@ def average(
     mean = sums_by_row(domains, weight * outcome) / size
     scale = 1.0 / size
     return Linearised(mean, lambda rows: weight * (outcome - mean[rows]) * scale[rows])
+
+
+def quotient(
+    domains: Domains, weight: FloatArray, outcome: FloatArray, *, calibrated: bool
+) -> Linearised:
+    """Ratios of two outcomes (n, 2): R = t_a / t_b, u = w d (a - R b) / t_b, calibrated or not."""
+    numerator, denominator = outcome[:, 0], outcome[:, 1]
+    size = sums_by_row(domains, weight * denominator)
+    ratio = sums_by_row(domains, weight * numerator) / size
+
+    def inside(rows: IntArray) -> FloatArray:
+        return weight * (numerator - ratio[rows] * denominator) / size[rows]
+
+    return Linearised(ratio, inside)

@@ -8,6 +8,7 @@ margins by another, so that no records-by-rows matrix is made.
 import numpy as np
 
 from surveysynth._support.types import FloatArray
+from surveysynth.estimation.contrasts import Pairs
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.margins import cell_of_record, margin_matrix, sums_by_unit
 from surveysynth.estimation.replicate_weights import ReplicateWeights
@@ -73,8 +74,10 @@ def estimate_domains_replicated(
         population_size=population_size,
     )
     variance = replication_variance(full, each, replicates)
-    variance[domains.n < statistic_of(statistic).least_for_se] = np.nan
-    return DomainEstimates(np.where(domains.n > 0, full, np.nan), variance)
+    kind = statistic_of(statistic)
+    n = domains.n if kind.contrast is None else Pairs.of(kind.contrast, domains).fewer(domains.n)
+    variance[n < kind.least_for_se] = np.nan
+    return DomainEstimates(np.where(n > 0, full, np.nan), variance)
 
 
 def replicate_estimates(
@@ -93,12 +96,19 @@ def replicate_estimates(
     """
     check_arguments(replicates.n, domains, weight, outcome, statistic, linearisation)
     kind = statistic_of(statistic)
+    if kind.contrast is not None:
+        full, each = replicate_estimates(
+            domains, replicates, weight=weight, outcome=outcome, statistic=kind.base,
+            linearisation=linearisation, population_size=population_size,
+        )  # fmt: skip
+        return kind.contrast.of_rows(domains, full), kind.contrast.of_rows(domains, each)
     value = values_of(kind, outcome, weight.size)
     if kind.of_sums is None:
         whole = float(weight.sum()) if population_size is None else population_size
         scale_to = whole if linearisation == "ratio" else None
         return _one_by_one(kind, domains, replicates, weight, value, scale_to)
-    size, total = _sums(domains, replicates, weight), _sums(domains, replicates, weight * value)
+    of, per = (value[:, 0], value[:, 1]) if kind.of else (value, np.ones(weight.size))
+    size, total = (_sums(domains, replicates, weight * each) for each in (per, of))
     with np.errstate(divide="ignore", invalid="ignore"):
         estimates = kind.of_sums(size, total)
         if linearisation == "ratio" and kind.additive:

@@ -25,7 +25,7 @@ from surveysynth.release.folder.bundle import (
     ADEQUACY_SHARES,
     REALISED_NAME,
 )
-from surveysynth.release.tables.rounding import ABSENT, show_ratio, to_percent
+from surveysynth.release.tables.rounding import ABSENT, rounding_of_line, show_ratio, to_percent
 from surveysynth.report.page import Picture, bullets, figure_section, scrolled, whole_page
 from surveysynth.report.style import MARK, colour_of, draw, new_figure, png_bytes
 
@@ -227,9 +227,10 @@ def _table(found: Findings, key: Key, table: "pd.DataFrame") -> str:
     rounding = rounding_of(facts.spec, facts.labels)[key]
 
     def number(estimate: float, se: float) -> str:
-        error = rounding.show(se, size=estimate)
+        own = rounding_of_line(rounding, se, estimate)
+        error = own.show(se, size=estimate)
         in_brackets = "" if error == ABSENT else f"<span>({error})</span>"
-        return f"<td>{rounding.show(estimate)}{in_brackets}</td>"
+        return f"<td>{own.show(estimate)}{in_brackets}</td>"
 
     cells = []
     for row in table.to_dict("records"):
@@ -237,7 +238,8 @@ def _table(found: Findings, key: Key, table: "pd.DataFrame") -> str:
         published = number(row["published"], row["published_se"])
         sample = number(row["sample"], row["sample_se"])
         cells.append(f"{published}{sample}<td>{show_ratio(row['difference'])}{mark}</td>")
-    heading, rows = stub_of(key, table, facts.spec.tables.by, facts.labels)
+    by = [name for name in facts.spec.tables.by if name in table]
+    heading, rows = stub_of(key, table, by, facts.labels)
     head = (
         f"<tr><th>{escape(heading)}</th><th>Records</th><th>Published</th>"
         "<th>Sample</th><th>Difference in SE</th></tr>"

@@ -25,7 +25,7 @@ from surveysynth.evaluate.sample import FAR
 from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE
 from surveysynth.release.facts import labels_of, rounding_of
 from surveysynth.release.tables.labels import listed
-from surveysynth.release.tables.rounding import ABSENT, show_ratio
+from surveysynth.release.tables.rounding import ABSENT, rounding_of_line, show_ratio
 from surveysynth.report.page import Picture, bullets, figure_section, scrolled, whole_page
 from surveysynth.report.style import MARK, colour_of, label_of
 from surveysynth.spec.mechanisms import epsilon_of_spec
@@ -130,7 +130,7 @@ def _table(comparison: Comparison, statistic: str, outcome: str | None) -> str:
     rounding = rounding_of(comparison.spec, labels)[statistic, outcome]
     sample = by_method[SAMPLE]
     head = "".join(_method_head(comparison, name) for name in by_method)
-    heading, rows = stub_of((statistic, outcome), sample, comparison.spec.tables.by, labels)
+    heading, rows = stub_of((statistic, outcome), sample, _by(comparison, sample), labels)
     top = f"<tr><th>{escape(heading)}</th><th>Records</th>{head}</tr>"
     columns = {
         name: list(zip(table["estimate"], table["se"], table["flag"], strict=True))
@@ -142,9 +142,10 @@ def _table(comparison: Comparison, statistic: str, outcome: str | None) -> str:
         for of_method in columns.values():
             estimate, se, flag = of_method[index]
             mark = '<sup title="impossible value">!</sup>' if flag == IMPOSSIBLE_FLAG else ""
-            shown_se = rounding.show(se, size=estimate)
+            own = rounding_of_line(rounding, se, estimate)
+            shown_se = own.show(se, size=estimate)
             error = f"<span>({shown_se})</span>" if shown_se != ABSENT else ""
-            shown.append(f"<td>{rounding.show(estimate)}{mark}{error}</td>")
+            shown.append(f"<td>{own.show(estimate)}{mark}{error}</td>")
         cells.append("".join(shown))
     lines = body_lines(rows, sample["n"], cells, span=2 + len(by_method))
     title = heading_of(labels, statistic, outcome)
@@ -153,6 +154,11 @@ def _table(comparison: Comparison, statistic: str, outcome: str | None) -> str:
     if any((table["flag"] == IMPOSSIBLE_FLAG).any() for table in by_method.values()):
         note = '<p class="note">! Noise made a value that cannot be; it is shown as it came.</p>'
     return f"<h2>{escape(title)}</h2>{scrolled(caption, [top], lines, 'side')}{note}"
+
+
+def _by(comparison: Comparison, table: "pd.DataFrame") -> list[str]:
+    """The by columns of a table: a contrast of two levels has one less."""
+    return [name for name in comparison.spec.tables.by if name in table]
 
 
 def _notes(comparison: Comparison) -> str:

@@ -4,12 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from surveysynth.estimation.statistics import STATISTICS, Statistic
+from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.mechanisms.pseudo_posterior.mechanism import UNPROTECTED
 from surveysynth.release.digits import Digits
 from surveysynth.release.documents.inference_words import inference_words
 from surveysynth.release.tables.labels import ColumnLabel, Labels
-from surveysynth.release.tables.rounding import Rounding, to_digits, to_multiples, to_percent
+from surveysynth.release.tables.rounding import (
+    AnyRounding,
+    Warranted,
+    to_digits,
+    to_multiples,
+    to_percent,
+)
 from surveysynth.release.writers.csv import MicrodataFormat
 
 if TYPE_CHECKING:
@@ -105,23 +111,24 @@ def labels_of(spec: "Spec") -> Labels:
     )
 
 
-def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], Rounding]:
+def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], AnyRounding]:
     """How each statistic of each outcome is rounded for readers; an outcome's own digits win."""
     return {
         (kind.name, outcome): _rounding(
             kind, spec, None if outcome is None else labels.of(outcome).digits
         )
-        for kind in STATISTICS.values()
+        for kind in map(statistic_of, spec.tables.statistics)
         for outcome in (spec.synthesizer.outcome if kind.needs_outcome else (None,))
     }
 
 
-def _rounding(kind: Statistic, spec: "Spec", digits: int | None) -> Rounding:
+def _rounding(kind: Statistic, spec: "Spec", digits: int | None) -> AnyRounding:
     """digits: of the outcome's own label."""
     if kind.rounding == "multiples":
-        return to_multiples(spec.tables.round_counts)
+        base = spec.tables.round_counts
+        return Warranted() if base is None else to_multiples(base)
     if kind.rounding == "percent":
         return to_percent(1 if digits is None else digits)
-    if kind.rounding == "whole":
-        return to_digits(digits or 0)
+    if kind.rounding == "warranted":
+        return Warranted() if digits is None else to_digits(digits)
     return to_digits(spec.tables.digits_mean if digits is None else digits)

@@ -7,7 +7,7 @@ import numpy as np
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
-from surveysynth.estimation.statistics import LEVEL, STATISTICS
+from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.models import get_model, registered
 from surveysynth.spec.outcome_section import Outcomes, OutcomeSection
@@ -236,11 +236,17 @@ def label_problems(outcomes: Sequence[Outcome], labelled: Mapping[str, Sequence[
 
 def statistic_problems(tables: TablesSection, declared: Sequence[Outcome]) -> list[str]:
     """Statistics that none of the outcomes has."""
-    return [
-        f"tables.statistics: {STATISTICS[name].misfit(declared, tables.by)}"
-        for name in tables.statistics
-        if not STATISTICS[name].columns(declared, tables.by)
+    kinds = [statistic_of(name) for name in tables.statistics]
+    misfits = [each.misfit(declared, tables.by) for each in kinds
+               if not each.columns(declared, tables.by)]  # fmt: skip
+    strangers = [
+        f"{each.name!r} compares rows by {each.contrast.column!r}, which is not among tables.by: "
+        f"{listing(tables.by) if tables.by else 'there are none'}."
+        f"{nearest(each.contrast.column, tables.by)}"
+        for each in kinds
+        if each.contrast is not None and each.contrast.column not in tables.by
     ]
+    return [f"tables.statistics: {problem}" for problem in (*misfits, *strangers)]
 
 
 def by_problems(
@@ -270,7 +276,7 @@ def by_problems(
                 f"tables.by: {name!r} has a level {margin!r}, the name of its margin; set another: "
                 f'[labels.{name}] margin = "Total".'
             )
-    if LEVEL in tables.by and any(STATISTICS[name].by_level for name in tables.statistics):
+    if LEVEL in tables.by and any(statistic_of(name).by_level for name in tables.statistics):
         problems.append(
             f"tables.by: tables of shares have a column {LEVEL!r} of their own; give the one in "
             "the data another name."

@@ -19,16 +19,16 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import PydanticKnownError
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
-from surveysynth.estimation.statistics import COUNT, MEAN, STATISTICS
+from surveysynth.estimation.statistics import COUNT, MEAN
 from surveysynth.models import get_model, model_names, registered
 from surveysynth.models.options import Choice, ColumnNames, Option
 from surveysynth.report.formats import format_names
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.flags import FlagChoice, check_flags
+from surveysynth.spec.statistic_names import known_name, own_files, statistic_name
 from surveysynth.survey.checks import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT
 from surveysynth.survey.files import SUFFIXES
 from surveysynth.survey.public_weight import weight_problems
@@ -55,16 +55,7 @@ def built(planned: Sequence[str], works: str) -> BeforeValidator:
 
 def _one_of(known: Callable[[], Sequence[str]]) -> BeforeValidator:
     """One of the names of a registry, refused in the words of a Literal of them."""
-
-    def check(value: Any) -> Any:
-        names = known()
-        if isinstance(value, str) and value in names:
-            return value
-        *others, last = map(repr, names)
-        expected = f"{', '.join(others)} or {last}" if others else last
-        raise PydanticKnownError("literal_error", {"expected": expected})
-
-    return BeforeValidator(check)
+    return BeforeValidator(lambda value: known_name(value, known()))
 
 
 def _as_tuple(value: Any) -> Any:
@@ -318,17 +309,19 @@ class TablesSection(Section):
 
     by: Names = ()
     statistics: Annotated[
-        tuple[Annotated[str, _one_of(lambda: tuple(STATISTICS))], ...],
+        tuple[Annotated[str, BeforeValidator(statistic_name)], ...],
         BeforeValidator(_as_tuple),
         AfterValidator(_distinct),
+        AfterValidator(own_files),
         Field(min_length=1),
     ] = (COUNT.name, MEAN.name)
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95
     linearisation: Literal["ratio", "plain"] | None = None
+    interval: Literal["auto", "t"] = "auto"
     flags: FlagChoice = "none"
     flag_action: Literal["suppress", "mark"] = "suppress"
     layout: Literal["columns", "compact"] = "columns"
-    round_counts: Annotated[int, Field(ge=1, le=10**9)] = 1
+    round_counts: Annotated[int, Field(ge=1, le=10**9)] | None = None
     digits_mean: Annotated[int, Field(ge=0, le=15)] = 0
     microdata_digits: Annotated[int, Field(ge=3, le=9)] = 6
     title: str = ""

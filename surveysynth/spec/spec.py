@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
-from surveysynth.estimation.statistics import STATISTICS
+from surveysynth.estimation.statistics import statistic_of
 from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.outcome_section import OutcomeSection
@@ -276,7 +276,7 @@ class Spec(BaseModel):
     @property
     def binary_statistics(self) -> tuple[str, ...]:
         """The statistics asked for that need an outcome of 0 and 1."""
-        return tuple(name for name in self.tables.statistics if STATISTICS[name].binary)
+        return tuple(name for name in self.tables.statistics if statistic_of(name).binary)
 
     @property
     def linearisation(self) -> Literal["ratio", "plain"]:

@@ -58,6 +58,7 @@ class NoiseTask(Work):
         estimates = Estimates(
             study.domains(design.frame), sample_design, study.table_keys(),
             linearisation=study.linearisation, population_size=design.population_size,
+            outcomes=study.outcomes,
         )  # fmt: skip
         estimates.add_alone(outcomes, weight)
         for key in estimates.keys:
@@ -200,7 +201,7 @@ class SynthesisTask(Work):
         estimates = Estimates(
             study.domains(design.frame), conventions.sample_design(), study.table_keys(),
             linearisation=study.linearisation, population_size=design.population_size,
-            draws=m, replicates=r, weighting=conventions.weight,
+            outcomes=study.outcomes, draws=m, replicates=r, weighting=conventions.weight,
         )  # fmt: skip
         # The same stream for every kind of inference: they differ by what they do alone.
         rng = study.generator(*self.key[:2], sample, m, 2)

@@ -14,9 +14,10 @@ import numpy as np
 
 from surveysynth._support.messages import nearest
 from surveysynth.errors import InputError
+from surveysynth.estimation.contrasts import Pairs
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.estimates import Estimates, Key
-from surveysynth.estimation.statistics import COUNT, MEAN, table_keys
+from surveysynth.estimation.statistics import COUNT, MEAN, statistic_of, table_keys
 from surveysynth.estimation.taylor import Linearisation, SampleDesign
 from surveysynth.evaluate.methods import GAUSSIAN, NOISY, noisy_models
 from surveysynth.mechanisms.noisy_statistics.settings import Declared
@@ -27,7 +28,7 @@ from surveysynth.studies.designs import WEIGHT, SamplingDesign
 from surveysynth.studies.measures import SAMPLE
 from surveysynth.studies.population import Population, paper_population, superpopulation
 from surveysynth.studies.strict import StrictSettings, is_strict
-from surveysynth.survey.outcome import outcomes_of
+from surveysynth.survey.outcome import Outcome, outcomes_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -251,8 +252,12 @@ class CoverageStudy:
 
     def table_keys(self) -> tuple[Key, ...]:
         """Statistics with the column of the outcome that they are of."""
-        outcomes = outcomes_of(self.population.outcome, self.population.transforms)
-        return table_keys(self.statistics, outcomes)
+        return table_keys(self.statistics, self.outcomes)
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """The population's outcomes."""
+        return outcomes_of(self.population.outcome, self.population.transforms)
 
     def truth(self) -> "pd.DataFrame":
         """Every cell of the population itself: statistic, outcome, row, truth."""
@@ -262,7 +267,7 @@ class CoverageStudy:
         whole = SampleDesign(np.zeros(len(frame), dtype=np.int64))
         estimates = Estimates(
             self.domains(frame), whole, self.table_keys(), linearisation="plain",
-            population_size=None,
+            population_size=None, outcomes=self.outcomes,
         )  # fmt: skip
         outcomes = frame[list(self.population.outcome)].to_numpy(dtype=np.float64)
         estimates.add_alone(outcomes, np.ones(len(frame)))
@@ -275,13 +280,18 @@ class CoverageStudy:
     def frame(
         self, statistic: str, column: int | None, values: dict[str, Any]
     ) -> "pd.DataFrame":
-        """A column each of ``values``, beside statistic, outcome and row."""
+        """A column each of ``values``, beside statistic, outcome and row; of a contrast the rows
+        that hold one."""
         import pandas as pd
 
         rows = len(next(iter(values.values())))
         name = "" if column is None else self.population.outcome[column]
         columns = {"statistic": statistic, "outcome": name, "row": np.arange(rows), **values}
-        return pd.DataFrame(columns)
+        made, contrast = pd.DataFrame(columns), statistic_of(statistic).contrast
+        if contrast is None:
+            return made
+        holds = Pairs.of(contrast, self.domains(self.population.frame)).holds
+        return made.loc[holds]
 
 
 def paper_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:

@@ -73,7 +73,8 @@ class NoisyTask(Work):
         estimates = Estimates(
             study.domains(design.frame), SampleDesign.from_public(design), study.table_keys(),
             linearisation=study.linearisation, population_size=design.population_size,
-            draws=self.settings.m, replicates=r, rule=TotalVariance(public_rows_of(design)),
+            outcomes=study.outcomes, draws=self.settings.m, replicates=r,
+            rule=TotalVariance(public_rows_of(design)),
         )  # fmt: skip
         rng = study.generator(_DATA, self.key, sample)
         for dataset in datasets_of(

@@ -211,13 +211,15 @@ def _cell_table(study: CoverageStudy, cells: "pd.DataFrame", digits: int) -> str
     found: dict[tuple[str, int], dict[Hashable, Any]] = {
         (record["method"], record["row"]): record for record in cells.to_dict("records")
     }
-    methods = [name for name in study.methods if (name, 0) in found]
+    held = [row for row in range(len(labels)) if (SAMPLE, row) in found]
+    methods = [name for name in study.methods if (name, held[0]) in found]
     head = "".join(f"<th>{escape(name)}</th>" for name in study.population.by)
     head += "<th>Population</th>" + "".join(
         f"<th>{escape(plots.method_label(name))}<br>coverage, mean length</th>" for name in methods
     )
     rows = []
-    for row, values in enumerate(labels.itertuples(index=False)):
+    for row in held:
+        values = labels.iloc[row]
         cells_of_row = "".join(f"<th>{escape(str(value))}</th>" for value in values)
         truth = found[SAMPLE, row]["truth"]
         cells_of_row += f"<td>{_number(truth, digits)}</td>"

@@ -253,7 +253,7 @@ def test_designs_that_do_not_fit_together(arguments: dict[str, object], message:
     ("changes", "message"),
     [
         ({"outcome": None}, "A mean needs an outcome"),
-        ({"statistic": "median"}, "statistic must be one of count, total"),
+        ({"statistic": "medians"}, "statistic must be one of count, total"),
         ({"linearisation": "jackknife"}, "linearisation must be one of ratio, plain"),
         ({"weight": np.ones(3)}, r"the weight came with shape \(3,\)"),
         ({"outcome": np.ones((4, 1))}, r"the outcome came with shape \(4, 1\)"),

@@ -58,6 +58,7 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
         "by": list(spec.tables.by),
         "statistics": list(spec.tables.statistics),
         "linearisation": spec.linearisation,
+        "interval": spec.tables.interval,
         "flags": spec.tables.flags,
         "flag_action": spec.tables.flag_action,
         "round_counts": spec.tables.round_counts,

@@ -17,6 +17,8 @@ from surveysynth.release.folder.microdata import (
     weight_column,
 )
 from surveysynth.release.tables.flags import policy_of
+from surveysynth.release.tables.labels import listed
+from surveysynth.release.tables.making import by_korn_graubard
 from surveysynth.release.tables.table import (
     EMPTY_DATASET_FLAG,
     NO_SAMPLE_FLAG,
@@ -154,10 +156,22 @@ def _lines(facts: ReleaseFacts) -> str:
     sentences = []
     if any(each.by_level for each in tables):
         sentences.append("Tables of shares have a line for each `level` of an outcome in each row.")
-    if logit := [each.plural for each in tables if each.interval == "logit"]:
+    auto = spec.tables.interval == "auto"
+    if exact := [each.plural for each in tables if by_korn_graubard(spec, each)]:
+        sentences.append(
+            f"Intervals of {' and '.join(exact)} are Korn and Graubard's: Clopper and Pearson's "
+            "for as many records as n_e = q (1 - q) / se^2 · (t_(n-1) / t_df)^2, at most n, and "
+            "n_e = n at 0 and 1."
+        )
+    elif logit := [each.plural for each in tables if each.interval == "logit" and auto]:
         sentences.append(
             f"Intervals of {' and '.join(logit)} are made on the logit scale, expit(logit q ± t · "
             "se / (q (1 - q))), and stay between 0 and 1; at 0 and 1 there is none."
+        )
+    if positive := [each.plural for each in tables if each.interval == "positive" and auto]:
+        sentences.append(
+            f"Where the interval of {' and '.join(positive)} would reach below 0 it is "
+            "exp(log q ± t · se / q)."
         )
     if (pooling := facts.design.pooling) is not None and pooling.levels:
         sentences.append(
@@ -368,10 +382,12 @@ def _example(facts: ReleaseFacts, example: Example, replicates: int) -> list[str
             f"its standard error as they stand in {place}{withheld}"
             f"{close if strict and calibrated else ''}."
         )
+    libraries = ["pandas", "NumPy", *["SciPy"] * example.setting.of_share]
+    libraries += ["pyarrow"] * example.setting.parquet
     return [
         "## A worked example",
         f"Run in the folder of this file, either program prints an estimate and {what} The first "
-        "needs pandas and NumPy" + (" and pyarrow" if example.setting.parquet else "") + ":",
+        f"needs {listed(libraries)}:",
         f"```python\n{example.code}\n```",
         "The second needs R" + (" and its package arrow" if example.setting.parquet else "") + ":",
         f"```r\n{r_program(example.setting)}\n```",

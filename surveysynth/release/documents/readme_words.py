@@ -14,7 +14,7 @@ def digits_section(facts: ReleaseFacts) -> list[str]:
     """How far a published number can be read."""
     tables = facts.spec.tables
     noise = " and the noise" if facts.spec.privacy.strict else ""
-    base = f"multiples of {tables.round_counts:,}" if tables.round_counts > 1 else "whole units"
+    base = _base(tables.round_counts)
     return [
         "## How many digits mean something",
         f"Synthetic values have a public number of digits: {_microdata(facts)}. Tables come from "
@@ -23,7 +23,7 @@ def digits_section(facts: ReleaseFacts) -> list[str]:
         "to two significant digits and its estimate to the same place: an estimate of 73512.384 "
         "with a standard error of 1234.5 reads 73,500 (standard error 1,200). Differences that are "
         "small beside their standard errors mean nothing, however many digits they have.",
-        f"The tables for reading show counts in {base} and means with {tables.digits_mean} "
+        f"The tables for reading show counts {base} and means with {tables.digits_mean} "
         "decimals unless a variable has its own; a standard error is rounded as its estimate is, "
         "and one that is not zero never reads as zero. Because each number is rounded by itself, "
         "rounded parts need not add up to their rounded sum.",
@@ -31,6 +31,12 @@ def digits_section(facts: ReleaseFacts) -> list[str]:
         "do not cover what the model or the privacy protection leave systematically wrong, nor "
         "errors of the survey itself.",
     ]
+
+
+def _base(multiple: int | None) -> str:
+    if multiple is None:
+        return "to two significant digits of their standard errors, as totals and ratios,"
+    return f"in multiples of {multiple:,}" if multiple > 1 else "in whole units"
 
 
 def _microdata(facts: ReleaseFacts) -> str:

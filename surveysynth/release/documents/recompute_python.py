@@ -5,12 +5,19 @@ compare the results with the published table.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.estimation.total_variance import public_row_columns
+from surveysynth.release.documents.recompute_contrasts import cells_of, python_contrast
+from surveysynth.release.documents.recompute_quantiles import (
+    python_df,
+    python_distribution,
+    python_end,
+)
+from surveysynth.release.documents.recompute_setting import ExampleSetting, LonelyRule
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import VARIANCE_SUFFIX, fraction_name, weight_column
 from surveysynth.release.tables.table import ReleaseTable, well_filled
@@ -18,53 +25,8 @@ from surveysynth.release.writers.csv import safe_text
 from surveysynth.survey.outcome import BELOW
 
 if TYPE_CHECKING:
+
     from surveysynth.survey.survey import PublicDesign
-
-LonelyRule = Literal["none", "skip", "adjust", "average"]
-"""How the program treats strata with one unit; none where there is no such stratum."""
-
-
-@dataclass(frozen=True)
-class ExampleSetting:
-    """What the programs in any language are made from; names and codes as the files have them.
-
-    cell: codes of the by-columns that the row is restricted to; codes: columns to read as text;
-    variance_pair: outcome and weight that variances are taken from, None where they are the same;
-    rule: the linearisation; psu: where variances are by PSU; public: columns of the public rows
-    where datasets combine by the law of total variance, None where by partial synthesis; level:
-    whose indicator takes the outcome's place, text or, of an outcome without names of levels, a
-    number; compared: how values are compared with it; variance_cell: cell, where an outcome in it
-    has a pair for variances.
-    """
-
-    statistic: str
-    rule: str
-    cell: dict[str, Any]
-    outcome: str
-    weight: str
-    variance_pair: tuple[str, str] | None
-    strata: str | None
-    psu: str | None
-    fraction: str | None
-    population: float | None
-    lonely: LonelyRule
-    parquet: bool
-    design_effect: float | None = None
-    public: tuple[str, ...] | None = None
-    level: str | float | None = None
-    compared: str = "=="
-    variance_cell: dict[str, Any] | None = None
-
-    @property
-    def codes(self) -> list[str]:
-        """Columns of codes that the program reads, each once."""
-        design = [name for name in (self.strata, self.psu) if name is not None]
-        public = [name for name in self.public or () if name != self.weight]
-        of_levels = []
-        if isinstance(self.level, str):
-            of_levels = [self.outcome, *(self.variance_pair or ())[:1]]
-        cells = [*self.cell, *(self.variance_cell or ())]
-        return list(dict.fromkeys([*cells, *design, *public, *of_levels]))
 
 
 @dataclass(frozen=True)
@@ -98,10 +60,13 @@ def make_example(
     return Example(setting, python_program(setting), table.outcome, row, published)
 
 
-def _hardness(statistic: str) -> tuple[bool, bool, bool]:
+def _hardness(statistic: str) -> tuple[bool, ...]:
     """What is first in order is the easiest to follow: no sums, and in the outcome's own units."""
     kind = statistic_of(statistic)
-    return kind.additive, kind.is_count, kind.percent
+    return (
+        kind.additive, kind.is_count, kind.percent, kind.share_below is not None,
+        kind.contrast is not None,
+    )  # fmt: skip
 
 
 def _units_by_stratum(design: "PublicDesign") -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -126,6 +91,8 @@ def _example_row(table: ReleaseTable, design: "PublicDesign") -> int:
             points = ~frame[LEVEL].isin(outcome.category_names[: len(outcome.sides)])
             shown, first = shown & points, int(np.flatnonzero(points)[0])
         shown &= frame["ci_lower"].notna()
+    if statistic_of(table.statistic).share_below is not None:  # with an interval to both sides
+        shown &= frame["ci_lower"].notna() & frame["ci_upper"].notna()
     # The average rule counts strata by the row's own records: show it where it is simplest.
     if not (has_lonely_stratum(design) and design.lonely_psu == "average"):
         for wanted in (~frame["is_margin"] & shown, shown):
@@ -149,14 +116,14 @@ def _setting(
 
     others = [name for name in design.outcome_names if name not in table.by]
     outcome = table.outcome or (others or design.outcome_names)[0]
-    # What is a whole number in the file is one in parquet alone: csv is read as text.
-    numbers = [o.name for o in design.outcomes if parquet and not o.is_labelled]
-    cell: dict[str, Any] = {
-        written(each): int(record[each]) if each in numbers else written(str(record[each]))
-        for each in table.by
-        if record[each] != facts.labels.of(each).margin
-    }
+    kind = statistic_of(table.statistic)
+    cell, other = cells_of(facts, table, record, written, parquet=parquet)
     synthetic = {written(name): written(name + VARIANCE_SUFFIX) for name in design.outcome_names}
+    own_cells = separate_pair and not synthetic.keys().isdisjoint({**cell, **(other or {})})
+
+    def of_pair(given: dict[str, Any]) -> dict[str, Any]:
+        return {synthetic.get(name, name): code for name, code in given.items()}
+
     weight = weight_column(design)
     level, compared = _level_of(table, row, design)
     lonely: dict[str, LonelyRule] = {"adjust": "adjust", "average": "average"}
@@ -181,9 +148,13 @@ def _setting(
         else None,
         level=written(level) if isinstance(level, str) else level,
         compared=compared,
-        variance_cell={synthetic.get(name, name): code for name, code in cell.items()}
-        if separate_pair and not synthetic.keys().isdisjoint(cell)
+        variance_cell=of_pair(cell) if own_cells else None,
+        df_design=float(facts.df_design),
+        denominator=(written(kind.of[1]), written(kind.of[1] + VARIANCE_SUFFIX))
+        if kind.of
         else None,
+        other_cell=other,
+        variance_other_cell=of_pair(other) if own_cells and other is not None else None,
     )
 
 
@@ -218,8 +189,13 @@ def python_program(setting: ExampleSetting) -> str:
         *_header(setting),
         *_reading(setting),
         *_variance(setting),
+        *(
+            python_distribution(setting, _y(setting, "OUTCOME"), _inside("CELL"))
+            if setting.of_share
+            else ()
+        ),
         *_estimate(setting),
-        *(_combining() if setting.public is None else _total_variance(setting)),
+        *(_combining(setting) if setting.public is None else _total_variance(setting)),
     ]
     return "\n".join(lines)
 
@@ -230,12 +206,18 @@ def _header(setting: ExampleSetting) -> list[str]:
         "",
         "import numpy as np",
         "import pandas as pd",
+        *(["from scipy.stats import t"] if setting.of_share else []),
         "",
         f"CELL = {literal(setting.cell)}  # leave a column out to sum over its levels",
         f"OUTCOME, WEIGHT = {literal(setting.outcome)}, {literal(setting.weight)}",
     ]
-    if setting.variance_cell is not None:
-        lines.append(f"VARIANCE_CELL = {literal(setting.variance_cell)}")
+    others = (("OTHER_CELL", setting.other_cell), ("VARIANCE_CELL", setting.variance_cell),
+              ("VARIANCE_OTHER_CELL", setting.variance_other_cell))  # fmt: skip
+    lines += [f"{name} = {literal(value)}" for name, value in others if value is not None]
+    if setting.denominator is not None:
+        lines.append(f"DENOMINATOR = {literal(setting.denominator[0])}")
+        if setting.variance_pair:
+            lines.append(f"VARIANCE_DENOMINATOR = {literal(setting.denominator[1])}")
     if setting.variance_pair:
         pair = ", ".join(map(literal, setting.variance_pair))
         lines.append(f"VARIANCE_OUTCOME, VARIANCE_WEIGHT = {pair}")
@@ -267,6 +249,8 @@ def _reading(setting: ExampleSetting) -> list[str]:
     if isinstance(setting.level, str):  # among the codes
         outcome = of_variance = ""
     pair = f"{of_variance}, VARIANCE_WEIGHT" if setting.variance_pair else ""
+    if setting.denominator is not None:
+        pair += ", DENOMINATOR" + ", VARIANCE_DENOMINATOR" * bool(setting.variance_pair)
     fraction = ", FRACTION" if setting.fraction else ""
     return [
         f"NUMBERS = [{outcome}WEIGHT{pair}{fraction}]",
@@ -317,11 +301,15 @@ def _y(setting: ExampleSetting, column: str) -> str:
 
 
 def _estimate(setting: ExampleSetting) -> list[str]:
-    program = statistic_of(setting.statistic).python
+    kind = statistic_of(setting.statistic)
+    if kind.contrast is not None:
+        return python_contrast(setting, _y(setting, "outcome"), _inside("cell"))
+    program, divided = kind.python, setting.denominator is not None
     lines = [
         "def estimate(data):",
         *_inside("CELL"),
         f"    y, w = {_y(setting, 'OUTCOME')}, data[WEIGHT]",
+        *(["    x = data[DENOMINATOR]"] if divided else []),
         *(f"    {line}" for line in program.estimate),
     ]
     if setting.variance_pair:
@@ -329,6 +317,7 @@ def _estimate(setting: ExampleSetting) -> list[str]:
             "    published = value",
             *(_inside("VARIANCE_CELL") if setting.variance_cell is not None else ()),
             f"    y, w = {_y(setting, 'VARIANCE_OUTCOME')}, data[VARIANCE_WEIGHT]",
+            *(["    x = data[VARIANCE_DENOMINATOR]"] if divided else []),
             *(f"    {line}" for line in program.estimate),
         ]
     returned = "published" if setting.variance_pair else "value"
@@ -365,17 +354,20 @@ def _total_variance(setting: ExampleSetting) -> list[str]:
         'composition = variance(first, mean_u.groupby(alike).transform("mean"))',
         "rest = (1 + 1 / m) * between - max(within - composition, 0)",
         "total = composition + max(rest, between / 5)",
+        *(python_df(setting) if setting.of_share else ()),
     ]
     if setting.fraction:
         lines += [
             "limited = [variance(data, u, limited=1) for data, (_, u) in zip(datasets, results)]",
             "total = max(total - (within - np.mean(limited)), between / 5)",
         ]
+    if setting.of_share:
+        return [*lines, "share, se = values.mean(), np.sqrt(total)", *python_end()]
     return [*lines, "print(values.mean(), np.sqrt(total))"]
 
 
-def _combining() -> list[str]:
-    return [
+def _combining(setting: ExampleSetting) -> list[str]:
+    lines = [
         "results = pd.DataFrame(",
         "    [",
         '        (path.name.split("_")[1], *estimate(read(path)))',
@@ -387,6 +379,9 @@ def _combining() -> list[str]:
         "m = len(by_draw)",
         'combined = by_draw["estimate"].mean()',
         'between = by_draw["estimate"].var(ddof=1) if m > 1 else 0.0',
-        'standard_error = np.sqrt(by_draw["variance"].mean() + between / m)',
-        "print(combined, standard_error)",
+        'within = by_draw["variance"].mean()',
+        "standard_error = np.sqrt(within + between / m)",
     ]
+    if setting.of_share:
+        return [*lines, *python_df(setting), "share, se = combined, standard_error", *python_end()]
+    return [*lines, "print(combined, standard_error)"]

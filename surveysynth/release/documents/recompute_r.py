@@ -4,7 +4,9 @@ import json
 from typing import Any
 
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.release.documents.recompute_python import ExampleSetting
+from surveysynth.release.documents.recompute_contrasts import r_contrast
+from surveysynth.release.documents.recompute_quantiles import r_df, r_distribution, r_end
+from surveysynth.release.documents.recompute_setting import ExampleSetting
 
 
 def r_text(text: str) -> str:
@@ -18,8 +20,13 @@ def r_program(setting: ExampleSetting) -> str:
         *_header(setting),
         *_reading(setting),
         *_variance(setting),
+        *(
+            r_distribution(setting, _y(setting, "OUTCOME"), _inside("CELL"))
+            if setting.of_share
+            else ()
+        ),
         *_estimate(setting),
-        *(_combining() if setting.public is None else _total_variance(setting)),
+        *(_combining(setting) if setting.public is None else _total_variance(setting)),
     ]
     return "\n".join(lines)
 
@@ -33,11 +40,14 @@ def _header(setting: ExampleSetting) -> list[str]:
         "# Leave a column out of CELL to sum over its levels.",
         _cell_line("CELL", setting.cell),
     ]
-    if setting.variance_cell is not None:
-        lines.append(_cell_line("VARIANCE_CELL", setting.variance_cell))
+    cells = (("OTHER_CELL", setting.other_cell), ("VARIANCE_CELL", setting.variance_cell),
+             ("VARIANCE_OTHER_CELL", setting.variance_other_cell))  # fmt: skip
+    lines += [_cell_line(name, cell) for name, cell in cells if cell is not None]
     names: list[tuple[str, str | None]] = [("OUTCOME", setting.outcome), ("WEIGHT", setting.weight)]
     if setting.variance_pair:
         names += zip(("VARIANCE_OUTCOME", "VARIANCE_WEIGHT"), setting.variance_pair, strict=True)
+    if setting.denominator is not None:
+        names += zip(("DENOMINATOR", "VARIANCE_DENOMINATOR"), setting.denominator, strict=True)
     names += [("STRATA", setting.strata), ("PSU", setting.psu), ("FRACTION", setting.fraction)]
     lines += [f"{name} <- {r_text(value)}" for name, value in names if value is not None]
     if setting.public is not None:
@@ -106,11 +116,15 @@ def _y(setting: ExampleSetting, column: str) -> str:
 
 
 def _estimate(setting: ExampleSetting) -> list[str]:
-    program = statistic_of(setting.statistic).r
+    kind = statistic_of(setting.statistic)
+    if kind.contrast is not None:
+        return r_contrast(setting, _y(setting, "outcome"), _inside("cell"))
+    program, divided = kind.r, setting.denominator is not None
     lines = [
         "estimate <- function(data) {",
         *_inside("CELL"),
         f"  y <- {_y(setting, 'OUTCOME')}",
+        *(["  x <- data[[DENOMINATOR]]"] if divided else []),
         "  w <- data[[WEIGHT]]",
         *(f"  {line}" for line in program.estimate),
     ]
@@ -119,6 +133,7 @@ def _estimate(setting: ExampleSetting) -> list[str]:
             "  published <- value",
             *(_inside("VARIANCE_CELL") if setting.variance_cell is not None else ()),
             f"  y <- {_y(setting, 'VARIANCE_OUTCOME')}",
+            *(["  x <- data[[VARIANCE_DENOMINATOR]]"] if divided else []),
             "  w <- data[[VARIANCE_WEIGHT]]",
             *(f"  {line}" for line in program.estimate),
         ]
@@ -159,17 +174,20 @@ def _total_variance(setting: ExampleSetting) -> list[str]:
         "composition <- variance(first, ave(mean_u, alike))",
         "rest <- (1 + 1 / m) * between - max(within - composition, 0)",
         "total <- composition + max(rest, between / 5)",
+        *(r_df(setting) if setting.of_share else ()),
     ]
     if setting.fraction:
         lines += [
             "limited <- mean(mapply(spread, datasets, results, MoreArgs = list(limited = 1)))",
             "total <- max(total - (within - limited), between / 5)",
         ]
+    if setting.of_share:
+        return [*lines, "share <- mean(values)", "se <- sqrt(total)", *r_end()]
     return [*lines, "cat(format(c(mean(values), sqrt(total)), digits = 15), \"\\n\")"]
 
 
-def _combining() -> list[str]:
-    return [
+def _combining(setting: ExampleSetting) -> list[str]:
+    lines = [
         'files <- sort(list.files("microdata", "^draw_[0-9]+_rep_", full.names = TRUE))',
         "results <- sapply(files, function(path) estimate(read(path)))",
         "draw <- sub(\"^draw_([0-9]+)_.*\", \"\\\\1\", basename(files))",
@@ -177,6 +195,12 @@ def _combining() -> list[str]:
         "variances <- as.vector(tapply(results[2, ], draw, mean))",
         "m <- length(estimates)",
         "between <- if (m > 1) var(estimates) else 0",
-        "standard_error <- sqrt(mean(variances) + between / m)",
-        "cat(format(c(mean(estimates), standard_error), digits = 15), \"\\n\")",
+        "within <- mean(variances)",
+        "standard_error <- sqrt(within + between / m)",
+    ]
+    if setting.of_share:
+        end = ["share <- mean(estimates)", "se <- standard_error"]
+        return [*lines, *r_df(setting), *end, *r_end()]
+    return [
+        *lines, "cat(format(c(mean(estimates), standard_error), digits = 15), \"\\n\")"
     ]

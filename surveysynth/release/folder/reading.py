@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth.errors import InputError
-from surveysynth.estimation.statistics import STATISTICS
+from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.folder.bundle import PRIVACY_NAME, RELEASE
 from surveysynth.release.writers.csv import plain_text
 from surveysynth.report.formats import FORMATS, TABLES_FOLDER
@@ -143,14 +143,19 @@ def read_release(folder: str | Path) -> Release:
     try:
         files = {(each["draw"], each["replicate"]): each["file"] for each in codebook["files"]}
         by = [c["name"] for c in codebook["columns"] if "table" in c["roles"]]
-        _ = privacy["private"]
-    except (KeyError, TypeError):
+        _, statistics = privacy["private"], [
+            statistic_of(name) for name in privacy["settings"]["statistics"]
+        ]
+    except (KeyError, TypeError, InputError):
         raise _damaged(root / _CODEBOOK_NAME) from None
     paths = {
-        each.stem: root / TABLES_FOLDER / FORMATS["csv"].file_of(each.name)
-        for each in STATISTICS.values()
+        each.stem: (root / TABLES_FOLDER / FORMATS["csv"].file_of(each.name), each.columns_of(by))
+        for each in statistics
     }
-    tables = {stem: _read_table(path, by) for stem, path in paths.items() if path.is_file()}
+    tables = {
+        stem: _read_table(path, columns) for stem, (path, columns) in paths.items()
+        if path.is_file()
+    }  # fmt: skip
     return Release(root, tables, codebook, privacy, files)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
+from surveysynth.estimation.korn_graubard import korn_graubard
 from surveysynth.estimation.statistics import statistic_of
 
 FlagAction = Literal["suppress", "mark"]
@@ -35,7 +36,8 @@ class Published:
 
     @property
     def rse(self) -> FloatArray:
-        """Relative standard error (D,), the coefficient of variation; infinite at zero."""
+        """Relative standard error (D,), the coefficient of variation; infinite at zero, and none of
+        a difference, which may be zero."""
         return self._relative(self.se)
 
     @property
@@ -44,6 +46,8 @@ class Published:
         return self._relative(self.width)
 
     def _relative(self, values: FloatArray) -> FloatArray:
+        if statistic_of(self.statistic).signed:
+            return np.where(np.isfinite(values), 0.0, np.nan)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = values / np.abs(self.estimate)
         return np.where((self.estimate == 0) & (values == 0), 0.0, ratio)
@@ -275,27 +279,6 @@ def _nchs_proportion(table: Published) -> tuple[BoolArray, BoolArray, BoolArray]
         & ~(between & ~(relative <= 1.30))
     )
     return ~reliable, between & ~(of_complement <= 1.30), extreme
-
-
-def korn_graubard(
-    p: FloatArray, effective: FloatArray, n: FloatArray, df: FloatArray, level: float = 0.95
-) -> tuple[FloatArray, FloatArray]:
-    """Limits (D,) of the Clopper-Pearson interval at an effective sample size.
-
-    Korn and Graubard (1998): the effective sample size p(1 - p)/se^2 times
-    (t_(n-1) / t_df)^2, at most n, takes the place of n. NaN where p is outside 0..1.
-    """
-    from scipy.stats import beta
-    from scipy.stats import t as student
-
-    tail = 0.5 + level / 2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = (student.ppf(tail, n - 1) / student.ppf(tail, df)) ** 2
-        size = np.minimum(effective * ratio, n)
-        x = size * p
-        lower = np.where(p == 0, 0.0, beta.ppf(1 - tail, x, size - x + 1))
-        upper = np.where(p == 1, 1.0, beta.ppf(tail, x + 1, size - x))
-    return lower, upper
 
 
 def _nchs_count(table: Published) -> tuple[BoolArray, BoolArray, BoolArray]:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.release.tables.labels import Labels, listed
-from surveysynth.release.tables.rounding import ABSENT, Rounding
+from surveysynth.release.tables.rounding import ABSENT, AnyRounding, Rounding, rounding_of_line
 from surveysynth.release.tables.stub import (
     StubRow,
     level_heading,
@@ -48,6 +48,8 @@ _WITHHELD = "Withheld as too unreliable; the flag says by which rule."
 _ONE_RECORD = "One sample record: a standard error cannot be estimated."
 _NO_INTERVAL = "At 0% and 100% an interval cannot be computed from a standard error."
 
+_NO_END = "Too few records for this end of the interval."
+
 
 @dataclass(frozen=True)
 class Presentation:
@@ -64,7 +66,7 @@ class Presentation:
     privacy_note: str
     banner: str
     labels: Labels
-    rounding: dict[tuple[str, str | None], Rounding]
+    rounding: dict[tuple[str, str | None], AnyRounding]
     kind: LayoutKind = "columns"
 
 
@@ -232,10 +234,11 @@ def _rows(
         codes = [(column, str(record[column])) for column in table.by]
         if table.categories:
             codes.append((table.outcome or "", str(record[LEVEL])))
+        in_line = rounding_of_line(rounding, record["se"], record["estimate"])
         yield Row(
             stub,
             tuple(labels.level(column, code) for column, code in codes),
-            tuple(_cell(column.key, record, rounding, table, marks) for column in columns),
+            tuple(_cell(column.key, record, in_line, table, marks) for column in columns),
         )
 
 
@@ -283,7 +286,8 @@ def _cell_footnotes(key: str, record: dict[str, Any], table: ReleaseTable) -> li
         alone = isinstance(record["n"], int) and record["n"] == 1
         texts += [_ONE_RECORD] * alone + [_EMPTY] * empty_somewhere
     if key in ("ci_lower", "ci_upper") and not math.isnan(record["se"]):
-        texts += [_NO_INTERVAL] * math.isnan(record[key])
+        of_quantile = statistic_of(table.statistic).share_below is not None
+        texts += [_NO_END if of_quantile else _NO_INTERVAL] * math.isnan(record[key])
     return texts
 
 

@@ -5,14 +5,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surveysynth._support.types import BoolArray
+from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.estimation.clusters import clusters_of
 from surveysynth.estimation.combining import (
     Combined,
     CombiningRule,
     PartialSynthesis,
     interval_of,
+    t_interval,
 )
+from surveysynth.estimation.contrasts import Contrast
 from surveysynth.estimation.domains import (
     ByOutcome,
     Domains,
@@ -21,9 +23,10 @@ from surveysynth.estimation.domains import (
     build_domains,
     build_rows,
 )
-from surveysynth.estimation.estimates import Estimates, Key
+from surveysynth.estimation.estimates import Estimates, Key, TableLines
+from surveysynth.estimation.korn_graubard import korn_graubard_interval
 from surveysynth.estimation.sample_design import SampleDesign
-from surveysynth.estimation.statistics import statistic_of, table_keys
+from surveysynth.estimation.statistics import Statistic, statistic_of, table_keys
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
 from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import listed
@@ -101,29 +104,51 @@ def _table(
     spec: "Spec", design: "PublicDesign", key: Key, combined: Combined, estimates: Estimates
 ) -> ReleaseTable:
     statistic, column = key
-    level, rows = spec.tables.level, estimates.rows
-    lower, upper = interval_of(statistic_of(statistic), combined, level)
+    level, lines, categories = spec.tables.level, estimates.lines(key), estimates.levels(key)
+    lower, upper = _interval(spec, statistic_of(statistic), combined, lines, len(categories) or 1)
+    pooled = _pooled(estimates.rows, design)
+    held = np.repeat(lines.held, len(categories) or 1)
     numbers = TableNumbers(
-        estimate=combined.estimate,
-        se=combined.standard_error,
-        df=combined.df,
+        estimate=combined.estimate[held],
+        se=combined.standard_error[held],
+        df=combined.df[held],
         df_design=combined.df_design,
-        ci_lower=lower,
-        ci_upper=upper,
-        n=estimates.fewest,
-        by_dataset=rows.by_dataset,
-        pooled=_pooled(rows, design),
+        ci_lower=lower[held],
+        ci_upper=upper[held],
+        n=lines.n,
+        by_dataset=lines.by_dataset,
+        pooled=None if pooled is None else pooled[lines.held],
     )
     return make_table(
         statistic,
         None if column is None else design.outcome_names[column],
-        rows.table,
+        lines.cells,
         numbers,
         level=level,
         notes=[*_level_note(spec, design, key), *_notes(spec, design, statistic)],
         flags=policy_of(spec.tables.flags, spec.tables.flag_action),
-        categories=estimates.levels(key),
+        categories=categories,
     )
+
+
+def _interval(
+    spec: "Spec", kind: Statistic, combined: Combined, lines: TableLines, times: int
+) -> tuple[FloatArray, FloatArray]:
+    """The interval that the specification asks for, of every row and level."""
+    level = spec.tables.level
+    if spec.tables.interval == "t":
+        return t_interval(combined, level)
+    if not by_korn_graubard(spec, kind):
+        return interval_of(kind, combined, level)
+    n = np.zeros(lines.held.size, dtype=np.int64)
+    n[lines.held] = lines.n
+    return korn_graubard_interval(combined, np.repeat(n, times), level)
+
+
+def by_korn_graubard(spec: "Spec", kind: Statistic) -> bool:
+    """Whether intervals of a statistic are those of the NCHS standards, which judge by them."""
+    nchs = spec.tables.flags == "nchs" and spec.tables.interval == "auto"
+    return nchs and kind.standard == "proportion"
 
 
 def _pooled(rows: TableRows, design: "PublicDesign") -> BoolArray | None:
@@ -164,9 +189,22 @@ def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
         notes.append(
             f"{kind.title} add up to the public population size, which has no sampling error."
         )
-    if kind.by_level:
+    if kind.share_below is not None and spec.tables.interval == "auto":
+        notes.append("Intervals are those of the distribution function, inverted.")
+    if kind.contrast is not None:
+        notes.append(
+            f"{_contrasted(spec, kind.contrast)}; standard errors are those of the contrast "
+            "itself. Sample records are those of the row with fewer."
+        )
+    if kind.by_level and kind.contrast is None:
         notes.append("The percentages of a row add up to 100 over the levels.")
-    if kind.interval == "logit":
+    if spec.tables.interval == "t":
+        notes.append("Intervals are estimate ± t · standard error.")
+    elif by_korn_graubard(spec, kind):
+        notes.append(
+            "Intervals are Korn and Graubard's: Clopper and Pearson's at the effective sample size."
+        )
+    elif kind.interval == "logit":
         notes.append("Intervals are made on the logit scale, which keeps them from 0% to 100%.")
     if synthetic := [name for name in design.outcome_names if name in spec.tables.by]:
         titles = listed([_title(spec, name) for name in synthetic])
@@ -184,6 +222,25 @@ def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
     if design.dropped:
         notes.append(f"{design.dropped:,} survey records with missing values were left out.")
     return notes
+
+
+def _contrasted(spec: "Spec", contrast: Contrast) -> str:
+    """Which rows are compared, in words."""
+
+    def named(level: str | None) -> str:
+        if level is None:
+            return f"all of {_title(spec, contrast.column)}"
+        label = spec.labels.get(contrast.column)
+        return (label and label.levels.get(level)) or level
+
+    second = named(contrast.second)
+    if contrast.first is None:
+        words = {"difference": "Each row less", "ratio": "Each row over"}[contrast.kind]
+        return f"{words} {second}"
+    return f"{named(contrast.first)} {_BETWEEN[contrast.kind]} {second}"
+
+
+_BETWEEN = {"difference": "less", "ratio": "over"}
 
 
 def _title(spec: "Spec", column: str) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import TypeAlias
 
 ABSENT = "–"
 """Shown where there is no number; a footnote says why."""
@@ -37,6 +38,32 @@ class Rounding:
             return f"<{self.base:,.{self.decimals}f}"
         text = f"{abs(rounded):,.{self.decimals}f}"
         return f"−{text}" if rounded < 0 else text
+
+
+@dataclass(frozen=True)
+class Warranted:
+    """Each number to two significant digits of its own standard error."""
+
+    significant: int = 2
+    factor: float = 1.0
+
+    def of(self, se: float, estimate: float) -> Rounding:
+        """The rounding of a line: its estimate, standard error and ends; of a number without an
+        error (known, or none) to whole units, or where it is small to five digits."""
+        size, digits = se, self.significant
+        if not (math.isfinite(se) and se > _NOISE * abs(estimate)):
+            if not math.isfinite(estimate) or estimate == round(estimate) or abs(estimate) >= 1e5:
+                return to_digits(0)
+            size, digits = abs(estimate), 5
+        return to_digits(digits - 1 - math.floor(math.log10(size)))
+
+
+AnyRounding: TypeAlias = Rounding | Warranted
+
+
+def rounding_of_line(rule: AnyRounding, se: float, estimate: float) -> Rounding:
+    """The rounding of one line of a table."""
+    return rule.of(se, estimate) if isinstance(rule, Warranted) else rule
 
 
 def to_multiples(base: int) -> Rounding:

@@ -31,9 +31,12 @@ def stub_rows(
 
     The last two by-columns share the stub: a level of the first of them heads the levels of the
     second, its own line being the margin over them. Earlier by-columns, and ``prefix``, make the
-    group heading.
+    group heading; where there are no such margins, the last but one is among these.
     """
-    outer, inner = by[:-_BY_COLUMNS_IN_STUB], by[-_BY_COLUMNS_IN_STUB:]
+    shared = _BY_COLUMNS_IN_STUB
+    if len(by) > 1 and not (frame[by[-1]] == labels.of(by[-1]).margin).any():
+        shared = 1
+    outer, inner = by[: len(by) - shared], by[len(by) - shared :]
     rows = []
     for record in frame[list(by)].itertuples(index=False, name=None):
         codes = dict(zip(by, record, strict=True))

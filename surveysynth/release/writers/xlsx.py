@@ -6,11 +6,13 @@ estimate and its standard error keep their own columns in the compact layout too
 """
 
 import math
+import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +36,8 @@ _INERT = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_nu
 _WORD_JOINER = "\u2060"
 _INDEX_LEVELS = 3
 _LONGEST_HEADING = 200
+_LONGEST_SHEET_NAME = 31
+_NO_SHEET_SIGNS = re.compile(r"[^\w ]")
 _DEFAULT_TITLE = "Tables from synthetic survey microdata"
 #: Columns in characters, lines of text in points.
 _WIDTH, _BY_WIDTH, _NOTES_WIDTH, _COVER_WIDTH, _LINE = 18, 24, 110, 85, 18
@@ -46,17 +50,28 @@ def write(shown: Shown, folder: Path, made: Format) -> None:
     """Write every table, one sheet for each outcome of each statistic, into one workbook."""
     presentation = shown.presentation
     columns = replace(presentation, kind="columns")
-    layouts = {
-        f"{statistic_of(statistic).title}{f' {number}' if len(of_outcomes) > 1 else ''}": lay_out(
-            [table], columns
-        )
-        for statistic, of_outcomes in shown.tables.items()
-        for number, table in enumerate(of_outcomes, start=1)
-    }
+    layouts: dict[str, Layout] = {}
+    for statistic, of_outcomes in shown.tables.items():
+        for number, table in enumerate(of_outcomes, start=1):
+            suffix = f" {number}" if len(of_outcomes) > 1 else ""
+            name = sheet_name(statistic_of(statistic).title, suffix, layouts)
+            layouts[name] = lay_out([table], columns)
     with _own_warnings_of_gptables():
         workbook = _workbook(layouts, presentation, folder / str(made.one_file))
     workbook.set_properties({"title": presentation.title, "created": _CREATED})
     workbook.close()
+
+
+def sheet_name(title: str, suffix: str, taken: Iterable[str]) -> str:
+    """A name that spreadsheet programs take: short, without their signs, and not taken."""
+    used = {name.casefold() for name in taken}
+    plain = _NO_SHEET_SIGNS.sub("", title).strip()
+    for number in count(1):
+        end = suffix if number == 1 else f" {number}{suffix}"
+        name = plain[: _LONGEST_SHEET_NAME - len(end)].rstrip() + end
+        if name.casefold() not in used:
+            return name
+    raise AssertionError  # numbers do not end
 
 
 @contextmanager

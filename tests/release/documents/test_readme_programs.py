@@ -104,6 +104,12 @@ def separate_pair(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"tables": 'statistics = ["count"]'}, None),
         ({"survey": RATIO, "tables": 'statistics = ["total"]'}, None),
         ({"tables": 'statistics = ["total"]'}, None),
+        ({"tables": 'statistics = ["median"]'}, None),
+        ({"tables": 'statistics = ["difference(mean, gender: f - m)"]'}, None),
+        ({"survey": RATIO, "tables": 'statistics = ["ratio(count, field: margin)"]'}, None),
+        ({"survey": RATIO, "tables": 'statistics = ["difference(total, gender: margin)"]'}, None),
+        ({"tables": 'statistics = ["ratio(median, field: each / a)"]'}, None),
+        ({"survey": 'fpc = "fraction"', "tables": 'statistics = ["quantile(0.25)"]'}, None),
         ({"privacy": "m = 1\nreplicates_per_draw = 1"}, None),
         ({"data": "survey.parquet"}, None),
         ({"survey": f'{RATIO}\nlonely_psu = "remove"'}, "lonely"),
@@ -121,7 +127,9 @@ def test_programs_recompute_a_published_number(
     assert_recomputes(tmp_path / "out" / "release", r="parquet" not in lines.get("data", ""))
 
 
-@pytest.mark.parametrize("statistic", ["mean", "total", "count"])
+@pytest.mark.parametrize(
+    "statistic", ["mean", "total", "count", "median", "difference(mean, gender: f - m)"]
+)
 def test_programs_take_variances_from_a_pair_of_their_own(
     make_spec: MakeSpec, tmp_path: Path, separate_pair: None, statistic: str
 ) -> None:

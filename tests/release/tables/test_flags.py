@@ -164,6 +164,8 @@ def test_rules_see_published_quantities_alone() -> None:
     imported = [line for line in inspect.getsource(flags).splitlines() if "surveysynth" in line]
     assert imported == [
         "from surveysynth._support.types import BoolArray, FloatArray, IntArray",
+        # An interval of what is published.
+        "from surveysynth.estimation.korn_graubard import korn_graubard",
         "from surveysynth.estimation.statistics import statistic_of",  # which standard speaks of it
     ]
 

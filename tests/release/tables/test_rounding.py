@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from surveysynth.release.tables.rounding import (
     ABSENT,
+    Warranted,
+    rounding_of_line,
     show_ratio,
     to_digits,
     to_multiples,
@@ -55,3 +57,26 @@ def test_counts_are_multiples_within_half_a_base(value: float, base: int) -> Non
 )  # fmt: skip
 def test_ratios_have_about_three_digits(value: float, shown: str) -> None:
     assert show_ratio(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("estimate", "se", "shown"),
+    [
+        (73512.384, 1234.5, ("73,500", "1,200")),
+        (1.06935, 0.078514, ("1.069", "0.079")),
+        (-12.3, 25.1, ("−12", "25")),
+        (0.000123, 0.0000456, ("0.000123", "0.000046")),
+        (100_000.0, 1e-10, ("100,000", "0")),  # known
+        (0.62, math.nan, ("0.62000", ABSENT)),
+        (math.nan, math.nan, (ABSENT, ABSENT)),
+        (512.0, math.nan, ("512", ABSENT)),
+        (9961.0, 996.0, ("9,960", "1,000")),
+    ],
+)
+def test_two_digits_of_the_standard_error_are_warranted(
+    estimate: float, se: float, shown: tuple[str, str]
+) -> None:
+    line = rounding_of_line(Warranted(), se, estimate)
+    assert (line.show(estimate), line.show(se, size=estimate)) == shown
+    fixed = to_digits(1)
+    assert rounding_of_line(fixed, se, estimate) is fixed

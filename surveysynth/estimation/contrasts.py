@@ -1,0 +1,194 @@
+"""Contrasts of the rows of a table: a row less another, or over it; variances on the contrast.
+
+A record has one linearised variable for the contrast, u_1 - u_2 or (u_1 - rho u_2) / t_2, and one
+row that the contrast stands in, so that everything that is done with the rows of a table (Taylor
+variances, both combining rules) is done with contrasts too, and covariances need no matrix.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
+from surveysynth.errors import InputError
+from surveysynth.estimation.domains import Domains, OutcomeRows, TableRows, margin_sets
+from surveysynth.estimation.linearised import Linearised
+
+ContrastKind: TypeAlias = Literal["difference", "ratio"]
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Rows with one level of a by variable against those with another, the other by variables
+    being the same.
+
+    column: the by variable; first: the level of the row that the contrast stands in, None for each
+    but the second; second: the level that it is compared with, None for the margin.
+    """
+
+    kind: ContrastKind
+    column: str
+    first: str | None
+    second: str | None
+
+    def combine(self, first: FloatArray, second: FloatArray) -> FloatArray:
+        """Of estimates, whatever their shape."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return first - second if self.kind == "difference" else first / second
+
+    def of_rows(self, rows: TableRows, estimates: FloatArray) -> FloatArray:
+        """Contrasts (..., D) of estimates (..., D), NaN in rows that hold none."""
+        pairs = Pairs.of(self, rows)
+        made = self.combine(estimates, estimates[..., pairs.second])
+        return np.where(pairs.holds, made, np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """The rows of a table that hold a contrast, and what they are compared with.
+
+    level: of the contrast's by variable in every row (D,), 0 for the margin; against: of the
+    second; stride: rows from a level to the next; holds: (D,); second: the row (D,) that a row is
+    compared with, itself where it holds none.
+    """
+
+    contrast: Contrast
+    level: IntArray
+    against: int
+    stride: int
+    holds: BoolArray
+    second: IntArray
+
+    @classmethod
+    def of(cls, contrast: Contrast, rows: TableRows) -> "Pairs":
+        """Of the rows of a table.
+
+        Raises ``InputError`` for a by variable or a level that the table does not have.
+        """
+        if contrast.column not in rows.by:
+            raise InputError(
+                f"A contrast is of levels of a by variable, but {contrast.column!r} is not one of "
+                f"them: {', '.join(map(repr, rows.by)) or 'there are none'}."
+            )
+        level, names = rows.table[contrast.column].factorize()
+        levels = [str(name) for name in names[1:]]  # the margin is the first
+        for wanted in (contrast.first, contrast.second):
+            if wanted is not None and wanted not in levels:
+                raise InputError(
+                    f"A contrast needs levels of {contrast.column!r}, which are "
+                    f"{', '.join(map(repr, levels))}, but names {wanted!r}."
+                )
+        later = rows.by[rows.by.index(contrast.column) + 1 :]
+        stride = int(np.prod([rows.table[name].nunique() for name in later], dtype=np.int64))
+        against = 0 if contrast.second is None else 1 + levels.index(contrast.second)
+        first = None if contrast.first is None else 1 + levels.index(contrast.first)
+        holds = (level > 0) & (level != against) if first is None else level == first
+        own = np.arange(len(rows.table))
+        second = np.where(holds, own + stride * (against - level), own)
+        return cls(contrast, level.astype(np.int64), against, stride, holds, second)
+
+    @cached_property
+    def firsts(self) -> tuple[int, ...]:
+        """The levels that are compared with the second."""
+        return tuple(int(each) for each in np.unique(self.level[self.holds]))
+
+    def fewer(self, n: IntArray) -> IntArray:
+        """Of numbers (D,) of records those of the smaller of both rows, 0 where there is no
+        contrast."""
+        return np.where(self.holds, np.minimum(n, n[self.second]), 0)
+
+    def moved(self, codes: IntArray, first: int) -> IntArray:
+        """Rows (n,) of records: both compared rows become the one that holds their contrast, and
+        what is in neither stands with the second level, which holds none."""
+        level = self.level[codes]
+        to = np.full(level.shape, first) if self.against == 0 else np.where(
+            (level == first) | (level == self.against), first, self.against
+        )  # fmt: skip
+        return np.asarray(codes + self.stride * (to - level), dtype=np.int64)
+
+    def passes(self, by: tuple[str, ...]) -> list[tuple[int, int]]:
+        """Margin sets and first levels: in each pass records are in one row."""
+        position = by.index(self.contrast.column)
+        sets = [index for index, kept in enumerate(margin_sets(len(by))) if kept[position]]
+        return [(margin_set, first) for margin_set in sets for first in self.firsts]
+
+    def domains(self, domains: Domains) -> Domains:
+        """The same table, with the records of both rows in the row that holds their contrast."""
+        passes = self.passes(domains.by)
+        codes = np.stack([self.moved(domains.codes[index], first) for index, first in passes])
+        rows = None
+        if domains.rows is not None:
+            rows = self._by_outcome(domains.rows, passes)
+        return replace(domains, n=self.fewer(domains.n), codes=codes, rows=rows)
+
+    def _by_outcome(self, rows: OutcomeRows, passes: list[tuple[int, int]]) -> OutcomeRows:
+        """Where by variables are outcomes: rows with these summed over, and the ways from there."""
+        public, steps = [], []
+        for index, first in passes:
+            ways = rows.steps[index]
+            if self.contrast.column in rows.outcomes:
+                public.append(rows.public[index])
+                start = rows.public[index][0]  # from any record the ways are the same
+                steps.append(np.unique(self.moved(start + ways, first) - start))
+            else:
+                public.append(self.moved(rows.public[index], first))
+                steps.append(ways)
+        return _Chosen(
+            np.stack(public), tuple(steps), rows.outcomes, self.fewer(rows.n_public),
+            rows.by_dataset, rows,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class _Chosen:
+    """Rows by outcomes as ``OutcomeRows`` has them, with records moved."""
+
+    public: IntArray
+    steps: tuple[IntArray, ...]
+    outcomes: Mapping[str, object]
+    n_public: IntArray
+    by_dataset: BoolArray
+    source: OutcomeRows
+
+    def shares(self, record: BoolArray) -> FloatArray:
+        """Of the row that holds a contrast."""
+        return self.source.shares(record)
+
+
+def contrasted(
+    contrast: Contrast, domains: Domains, weight: FloatArray, made: Linearised
+) -> tuple[Domains, Linearised]:
+    """The contrasts of linearised rows, and the rows that they stand in."""
+    pairs = Pairs.of(contrast, domains)
+    second = made.estimate[pairs.second]
+    estimate = np.where(pairs.holds, contrast.combine(made.estimate, second), np.nan)
+    if contrast.kind == "difference":
+        factor, scale = np.ones(estimate.size), pairs.holds.astype(np.float64)
+    else:
+        factor = np.where(pairs.holds, estimate, 0.0)
+        scale = np.where(pairs.holds, 1.0 / second, 0.0)
+    record = pairs.level[domains.codes[-1]]  # in the last margin set every record has its level
+    rest = _outside(weight, made)
+
+    def inside(rows: IntArray) -> FloatArray:
+        other = pairs.second[rows]
+        u = np.where(record == pairs.level[rows], made.inside(rows), rest(rows))
+        in_second = (pairs.against == 0) | (record == pairs.against)
+        u = u - factor[rows] * np.where(in_second, made.inside(other), rest(other))
+        return np.asarray(np.where(pairs.holds[rows], u * scale[rows], 0.0))
+
+    outside = None
+    if made.outside is not None:
+        outside = (made.outside - factor * made.outside[pairs.second]) * scale
+    return pairs.domains(domains), Linearised(estimate, inside, outside)
+
+
+def _outside(weight: FloatArray, made: Linearised) -> Callable[[IntArray], FloatArray]:
+    """u (n,) of records that are not in the rows (n,)."""
+    centre = made.outside
+    if centre is None:
+        return lambda rows: np.zeros(rows.shape)
+    return lambda rows: np.asarray(-centre[rows] * weight)

@@ -1,0 +1,286 @@
+"""Statistics with arguments: what their names mean, and the row that each of them is."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import inf
+from types import MappingProxyType
+from typing import TypeAlias
+
+from surveysynth.errors import InputError
+from surveysynth.estimation.contrasts import Contrast, ContrastKind
+from surveysynth.estimation.linearised import quotient
+from surveysynth.estimation.naming import EACH, MARGIN, Call, file_name, quote, split, unquote
+from surveysynth.estimation.quantiles import REACH, ROUNDING, quantile
+from surveysynth.estimation.statistic import Program, Statistic, mean_of_sums
+
+Lookup: TypeAlias = Callable[[str], Statistic]
+"""From a name to its statistic."""
+
+_PYTHON_SHARE = Program(
+    ("value = w[inside & (y <= Q)].sum() / w[inside].sum()",),
+    ("u = w * inside * ((y <= Q) - value) / w[inside].sum()",),
+)
+_R_SHARE = Program(
+    ("value <- sum(w[inside & y <= Q]) / sum(w[inside])",),
+    ("u <- w * inside * ((y <= Q) - value) / sum(w[inside])",),
+)
+
+
+def of_share(p: float) -> Statistic:
+    """The quantile with a share p of the weight up to it."""
+    percent = f"{100 * p:.10g}"
+    median = p == 0.5
+    plural = "medians" if median else f"{percent}{_ordinal(percent)} percentiles"
+    return Statistic(
+        name="median" if median else f"quantile({p!r})",
+        plural=plural,
+        heading=f"Estimated {plural.removesuffix('s')}",
+        linearise=quantile(p),
+        python=_PYTHON_SHARE,
+        r=_R_SHARE,
+        instead=" Of outcomes with levels there is 'share'.",
+        file=plural if median else file_name("percentiles", percent.replace(".", "_")),
+        share_below=p,
+        explanation=(
+            f"{plural[0].upper()}{plural[1:]}: F(x) is the share of the weight of a cell with "
+            "values up to x, "
+            f"averaged over all datasets, and the estimate Q is the smallest value with F(Q) at "
+            f"least {p:g}. With q_l the shares up to that one Q in the datasets, their standard "
+            "error and degrees of freedom follow as below, from u = w d (1(y <= Q) - q) / N_d; the "
+            "ends of the interval are the smallest values with F at least q - t · se and q + t · se"
+            ". `se` is the width of the 95% interval over 2 t (Woodruff 1952)."
+        ),
+    )
+
+
+def _python_quantile(p: float) -> Program:
+    """Of one dataset, with the density from the rise of F around the estimate (``quantile``)."""
+    return Program(
+        (
+            "order = y[inside & (w > 0)].sort_values(kind='stable')",
+            "size = w[inside].sum()",
+            "reached = w[order.index].cumsum().to_numpy() / size",
+            f"at = lambda share: order.iloc[np.searchsorted(reached, share * (1 - {ROUNDING!r}))]",
+            f"value = at({p!r})",
+        ),
+        (
+            f"reach = {REACH!r} * np.sqrt({p * (1 - p)!r} * (w[inside]**2).sum()) / size",
+            f"low, high = max({p!r} - reach, 0.0), min({p!r} + reach, 1.0)",
+            "below = w[inside & (y <= value)].sum() / size",
+            "slope = -(at(high) - at(low)) / (high - low)",
+            "u = w * inside * ((y <= value) - below) / size * slope",
+        ),
+    )
+
+
+def _r_quantile(p: float) -> Program:
+    return Program(
+        (
+            "sorted <- which(inside & w > 0)",
+            "sorted <- sorted[order(y[sorted])]",
+            "size <- sum(w[inside])",
+            "reached <- cumsum(w[sorted]) / size",
+            "at <- function(share)",
+            f"  y[sorted][which(reached >= share * (1 - {ROUNDING!r}))[1]]",
+            f"value <- at({p!r})",
+        ),
+        (
+            f"reach <- {REACH!r} * sqrt({p * (1 - p)!r} * sum(w[inside]^2)) / size",
+            f"low <- max({p!r} - reach, 0)",
+            f"high <- min({p!r} + reach, 1)",
+            "below <- sum(w[inside & y <= value]) / size",
+            "slope <- -(at(high) - at(low)) / (high - low)",
+            "u <- w * inside * ((y <= value) - below) / size * slope",
+        ),
+    )
+
+
+def _ordinal(number: str) -> str:
+    last = number[-1]
+    teens = "." not in number and number[-2:] in ("11", "12", "13")
+    return "th" if teens or "." in number else {"1": "st", "2": "nd", "3": "rd"}.get(last, "th")
+
+
+def _quantile(call: Call, name: str, lookup: Lookup) -> Statistic:
+    try:
+        (written,) = call.arguments
+        p = float(written)
+    except ValueError:
+        p = float("nan")
+    if not 0.0 < p < 1.0:
+        raise InputError(
+            f"The statistic {name!r} needs one number between 0 and 1, the share of the population "
+            'up to the quantile: for example "quantile(0.25)".'
+        )
+    return lookup("median") if p == 0.5 else of_share(p)
+
+
+_PYTHON_RATIO = Program(
+    ("value = (w * y)[inside].sum() / (w * x)[inside].sum()",),
+    ("u = w * inside * (y - value * x) / (w * x)[inside].sum()",),
+)
+_R_RATIO = Program(
+    ("value <- sum((w * y)[inside]) / sum((w * x)[inside])",),
+    ("u <- w * inside * (y - value * x) / sum((w * x)[inside])",),
+)
+
+
+def of_two(numerator: str, denominator: str) -> Statistic:
+    """The ratio of the totals of two outcomes."""
+    words = f"{numerator} to {denominator}"
+    return Statistic(
+        name=f"ratio({quote(numerator)}, {quote(denominator)})",
+        plural=f"ratios of {words}",
+        heading="Estimated ratio",
+        linearise=quotient,
+        python=_PYTHON_RATIO,
+        r=_R_RATIO,
+        rounding="warranted",
+        unit="ratio",
+        file=file_name("ratio", numerator, denominator),
+        of=(numerator, denominator),
+        of_sums=mean_of_sums,
+        explanation=(
+            f"The ratio of {words} is that of their totals in a cell, R = t_y / t_x, with "
+            "u = w d (y - R x) / t_x."
+        ),
+    )
+
+
+def _ratio(call: Call, name: str, lookup: Lookup) -> Statistic:
+    if len(call.arguments) == 2 and not _sides(call.arguments[1], name):
+        numerator, denominator = (unquote(each, name) for each in call.arguments)
+        if numerator != denominator:
+            return of_two(numerator, denominator)
+    return of_rows(*_contrast(call, name, "ratio"), lookup)
+
+
+def _difference(call: Call, name: str, lookup: Lookup) -> Statistic:
+    return of_rows(*_contrast(call, name, "difference"), lookup)
+
+
+_HOW = {
+    "ratio": 'expected two outcomes, "ratio(income, tax)", or a statistic and two rows, '
+    '"ratio(mean, sex: f / m)", or "ratio(count, sex: margin)"',
+    "difference": 'expected a statistic and two rows, "difference(mean, sex: f - m)", '
+    '"difference(mean, sex: each - m)" or "difference(mean, sex: margin)"',
+}
+
+
+def _contrast(call: Call, name: str, kind: ContrastKind) -> tuple[str, Contrast]:
+    """The statistic of each row, the mean where none is named, and the contrast."""
+    *base, rows = call.arguments
+    sides = _sides(rows, name)
+    if len(base) > 1 or sides is None:
+        raise InputError(f"The statistic {name!r} cannot be read: {_HOW[kind]}.")
+    column, levels = sides
+    parts = split(levels, r"\s-\s" if kind == "difference" else r"\s/\s", name)
+    if parts == [MARGIN]:
+        parts = [EACH, MARGIN]
+    if len(parts) != 2 or parts[0] == MARGIN or parts[1] == EACH or parts[0] == parts[1]:
+        raise InputError(f"The statistic {name!r} cannot be read: {_HOW[kind]}.")
+    first = None if parts[0] == EACH else unquote(parts[0], name)
+    second = None if parts[1] == MARGIN else unquote(parts[1], name)
+    return (base or ["mean"])[0], Contrast(kind, unquote(column, name), first, second)
+
+
+def _sides(argument: str, name: str) -> tuple[str, str] | None:
+    """What stands before and after the colon, if there is one."""
+    parts = split(argument, ":", name)
+    return (parts[0], parts[1]) if len(parts) == 2 else None
+
+
+def of_rows(base_name: str, contrast: Contrast, lookup: Lookup) -> Statistic:
+    """A contrast of a statistic of two rows."""
+    base = lookup(base_name)
+    mark = "-" if contrast.kind == "difference" else "/"
+    first = EACH if contrast.first is None else quote(contrast.first)
+    second = MARGIN if contrast.second is None else quote(contrast.second)
+    rows = f"{quote(contrast.column)}: {first} {mark} {second}".replace(f"{EACH} {mark} {MARGIN}",
+                                                                       MARGIN)  # fmt: skip
+    name = f"{contrast.kind}({base.name}, {rows})"
+    if base.contrast is not None:
+        raise InputError(f"The statistic {name!r} is a contrast of contrasts, which there is none.")
+    return _described(base, contrast, name, rows)
+
+
+def _described(base: Statistic, contrast: Contrast, name: str, rows: str) -> Statistic:
+    ratio = contrast.kind == "ratio"
+    share = ratio and contrast.second is None and base.is_count  # of a part in its whole
+    formula = "(u_1 - R u_2) / t_2, R = t_1 / t_2" if ratio else "u_1 - u_2"
+    noun = "ratio" if ratio else "difference"
+    return replace(
+        base,
+        name=name,
+        plural=f"{noun}s of {base.plural}, {rows}",
+        heading=f"Percentage over {contrast.column}"
+        if share
+        else f"{noun.capitalize()} of {base.plural}",
+        python=_python_quantile(base.share_below) if base.share_below else base.python,
+        r=_r_quantile(base.share_below) if base.share_below else base.r,
+        interval="logit" if share else "positive" if ratio and base.is_count else "t",
+        rounding="percent" if share else "warranted" if ratio else base.rounding,
+        margins="neither",
+        limits=(0.0, 1.0) if share else None if ratio else (-inf, inf),
+        unit="share, 0 to 1" if share else "ratio" if ratio else base.unit,
+        standard="proportion" if share else "neither",
+        of_sums=None,
+        sensitivity=None,
+        file=file_name(contrast.kind, base.stem, contrast.column, contrast.first or EACH,
+                       contrast.second or MARGIN),
+        contrast=contrast,
+        base=base.name,
+        signed=not ratio,
+        share_below=None,
+        explanation=(
+            f"{noun.capitalize()}s ({rows}): each is of the estimates of two rows of one dataset, "
+            f"with u = {formula} from the linearised variables u_1 and u_2 of both, so that their "
+            "covariance is in the variance. `n` is of the row with fewer records."
+        ),
+    )  # fmt: skip
+
+
+def _share(call: Call, name: str, lookup: Lookup) -> Statistic:
+    """Of the records of a level in a margin the share of each row."""
+    if len(call.arguments) != 1 or _sides(call.arguments[0], name):
+        raise InputError(
+            f"The statistic {name!r} needs one by variable, over whose levels shares add up to 1: "
+            'for example "share(region)".'
+        )
+    column, total = unquote(call.arguments[0], name), lookup("total")
+    return replace(
+        lookup("share"),
+        name=f"share({quote(column)})",
+        plural=f"shares over {column}",
+        heading=f"Percentage over {column}",
+        linearise=total.linearise,
+        python=total.python,
+        r=total.r,
+        margins="neither",
+        of_sums=None,
+        file=file_name("shares_over", column),
+        contrast=Contrast("ratio", column, None, None),
+        base=total.name,
+        explanation=(
+            f"Shares over {column}: of the weight of a level in all of {column} the share that is "
+            "in the row, t_1 / t_2 with t the sums of w over the records of the level in the row "
+            "and in its margin, and u = (u_1 - share u_2) / t_2."
+        ),
+    )
+
+
+Family: TypeAlias = Callable[[Call, str, Lookup], Statistic]
+
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {"quantile": _quantile, "ratio": _ratio, "difference": _difference, "share": _share}
+)
+"""By the word before the brackets: from the arguments, the whole name and the other statistics to
+the statistic. Each raises ``InputError`` for arguments that it cannot read."""
+
+EXAMPLES = (
+    "quantile(0.25)",
+    "ratio(income, tax)",
+    "difference(mean, sex: f - m)",
+    "share(region)",
+)
+"""Of names with arguments, for messages."""
