@@ -177,7 +177,7 @@ def test_private_draws_hold_nothing_realised():
 
 def test_other_random_numbers_give_other_draws():
     """A stream of its own in the place of the generator would end all protection."""
-    survey, model = sample_survey(60), get_model("fbs")
+    survey, model = sample_survey(), get_model("fbs")
     settings = MechanismSettings(
         epsilon=10.8, m=1, risk="none", plan=SamplingPlan(4, 100, 200)
     )
