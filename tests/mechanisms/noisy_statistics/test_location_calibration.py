@@ -19,7 +19,7 @@ def test_ranks_are_uniform_and_noise_ignored_is_rejected() -> None:
 def test_the_long_run_is_that_of_these_cases_and_passed() -> None:
     results = json.loads(location_sbc.GOLDEN.read_text(encoding="utf-8"))["cases"]
     assert set(results) <= set(location_sbc.CASES)
-    assert len(results) >= 2
+    assert len(results) >= 4
     for name, result in results.items():
         case, settings = location_sbc.CASES[name], result["settings"]
         for key in ("outcomes", "records", "sigma", "count_sd", "squares_sd", "thin"):
