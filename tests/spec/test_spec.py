@@ -177,7 +177,7 @@ def test_epsilon_is_no_default(tmp_path: Path) -> None:
     strict = STRICT_MINIMAL.replace("epsilon = 10.8\n", "")
     assert "privacy.epsilon: missing" in message(strict)
     (tmp_path / "spec.toml").write_text(with_key("privacy", "rho = 0.5", strict), encoding="utf-8")
-    assert load_spec(tmp_path / "spec.toml").privacy.budget.rho == 0.5
+    assert load_spec(tmp_path / "spec.toml").privacy.cost.rho == 0.5
     with pytest.raises(TypeError, match="epsilon"):
         MechanismSettings()  # type: ignore[call-arg]
 

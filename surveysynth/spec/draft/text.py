@@ -290,7 +290,7 @@ def _tables(choices: Choices) -> list[str]:
         statistics.append("share")
     return [
         line("by", list(by), "public; all cells and all margins are made"),
-        line("statistics", statistics, "also total, proportion"),
+        line("statistics", statistics, "also total, proportion, median, quantile(0.9)"),
         line("formats", ["csv", "html"], "also xlsx, latex, markdown"),
         '# flags = "nchs"                # or "statcan": mark or withhold unreliable numbers',
         '# title = ".."',
