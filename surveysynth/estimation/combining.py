@@ -265,19 +265,25 @@ def interval_of(
     return made[statistic.interval](combined, level)
 
 
+#: Largest half width of an interval on the log scale: a factor of 55.
+MOST_LOG = 4.0
+
+
 def positive_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
     """The interval of a number that cannot be negative (D,): the t interval, or where that reaches
-    below 0, as of counts of few records, exp(log estimate ± t SE / estimate).
+    below 0, as of counts of few records, exp(log estimate ± t SE / estimate). Errors far larger
+    than the number say little on that scale: its half width is at most ``MOST_LOG``, and the upper
+    end no less than that of the t interval.
 
     Raises ``InputError`` if the level is not strictly between 0 and 1.
     """
     lower, upper = t_interval(combined, level)
     below = (lower < 0.0) & (combined.estimate > 0.0)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        factor = np.exp(_half_width(combined, level) / combined.estimate)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = np.exp(np.clip(upper / combined.estimate - 1.0, None, MOST_LOG))
         return (
             np.where(below, combined.estimate / factor, lower),
-            np.where(below, combined.estimate * factor, upper),
+            np.where(below, np.maximum(combined.estimate * factor, upper), upper),
         )
 
 

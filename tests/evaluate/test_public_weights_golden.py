@@ -45,6 +45,7 @@ chains = 8
 draws = 60
 warmup = 60
 [privacy]
+epsilon = 10.8
 {privacy}
 [tables]
 by = ["stype", "awards"]

@@ -17,6 +17,8 @@ weight = "weight"
 population_size = 9000
 [tables]
 by = ["field"]
+[privacy]
+epsilon = 10.8
 [synthesizer]
 outcome = "salary"
 """

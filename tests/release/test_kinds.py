@@ -14,6 +14,7 @@ import pytest
 import surveysynth as ss
 from surveysynth.inference import published as published_module
 from surveysynth.inference.synthesis import SyntheticDataset
+from surveysynth.release.digits import Digits
 from surveysynth.release.folder.microdata import public_order
 from surveysynth.release.folder.reading import read_release
 from surveysynth.release.preview import preview_lines
@@ -112,8 +113,10 @@ def test_microdata_have_outcomes_as_a_person_knows_them(
     spec = spec_of(make_spec, data=data, tables='statistics = ["count", "proportion"]')
     release(spec, tmp_path / "out")
     read = read_release(tmp_path / "out")
-    order = public_order(read_design(load_spec(spec)))
+    design = read_design(load_spec(spec))
+    order = public_order(design)
     for key, dataset in made.items():
+        dataset = Digits(design, 6).rounded(dataset)  # noqa: PLW2901
         frame = read.dataset(*key)
         first = dataset.outcome[order]
         np.testing.assert_array_equal(frame["salary"], first[:, 0])
@@ -146,9 +149,11 @@ def test_zeros_are_written_as_zero(
 def test_tables_are_of_the_outcomes_that_they_suit(
     make_spec: MakeSpec, tmp_path: Path, by_hand: Callable[..., Any]
 ) -> None:
-    made = by_hand()
     every = 'statistics = ["count", "total", "mean", "proportion"]'
-    release(spec_of(make_spec, tables=every), tmp_path / "out")
+    spec = spec_of(make_spec, tables=every)
+    digits = Digits(read_design(load_spec(spec)), 6)
+    made = {key: digits.rounded(data) for key, data in by_hand().items()}
+    release(spec, tmp_path / "out")
     tables = read_release(tmp_path / "out").tables
     assert "outcome" not in tables["counts"]
     for name in ("means", "totals"):
@@ -328,7 +333,8 @@ def test_the_adequacy_report_has_shares_of_every_kind(
 ) -> None:
     made = by_hand(pair=True)
     lines = {"survey": "population_size = 30000", "tables": 'statistics = ["count", "proportion"]'}
-    result = ss.release(spec_of(make_spec, **lines), tmp_path / "out")
+    spec = spec_of(make_spec, **lines)
+    result = ss.release(spec, tmp_path / "out")
     assert result.adequacy is not None
     assert result.adequacy.page is not None, result.adequacy.problem
     # Levels keep their texts, which may begin like a formula; "none" is one of them.
@@ -336,7 +342,8 @@ def test_the_adequacy_report_has_shares_of_every_kind(
         tmp_path / "out/confidential/adequacy_shares.csv", keep_default_na=False,
         dtype={"part": str},
     ).set_index(["variable", "part"])  # fmt: skip
-    frame, first = frame_of(), made[1, 1]
+    frame = frame_of()
+    first = Digits(read_design(load_spec(spec)), 6).rounded(made[1, 1])
     share = first.weight / first.weight.sum()
     for variable, part, mine, theirs in (
         ("works", YES, frame["works"] == YES, first.outcome[:, 2] == 1),

@@ -333,7 +333,7 @@ def test_a_declared_design_effect_is_in_every_file(make_spec: MakeSpec, tmp_path
 
 
 def test_reruns_add_up(make_spec: MakeSpec, tmp_path: Path) -> None:
-    spec = make_spec(privacy="epsilon = 4.5")
+    spec = make_spec(privacy="epsilon = 4.5\nsmall_strata = 'allow'")
     release(spec, tmp_path / "out")
     result = release(spec, tmp_path / "out", overwrite=True)
     assert result.ledger.epsilon == 9.0

@@ -22,6 +22,7 @@ from surveysynth.evaluate.noise import Noise
 from surveysynth.evaluate.report import render_report
 from surveysynth.inference import published as published_module
 from surveysynth.inference.synthesis import SyntheticDataset
+from surveysynth.release.digits import Digits
 from surveysynth.release.folder.reading import read_release
 from surveysynth.release.preview import preview_lines
 from surveysynth.release.run import release
@@ -138,6 +139,12 @@ def mean_over(made: Made, number: Callable[[SyntheticDataset], float]) -> float:
     ]))  # fmt: skip
 
 
+def as_published(made: Made, spec: Path) -> Made:
+    """With the digits of a release."""
+    digits = Digits(read_design(load_spec(spec)), 6)
+    return {key: digits.rounded(data) for key, data in made.items()}
+
+
 # --- Shares --------------------------------------------------------------------------------------
 
 
@@ -145,10 +152,11 @@ def test_shares_of_every_outcome_with_levels_in_every_format(
     make_spec: MakeSpec, tmp_path: Path, by_hand: Install
 ) -> None:
     names = list(DECLARED)
-    made = by_hand(names)
     labels = '[labels.works]\ntitle = "At <work>"\nlevels = { no = "Not & never" }\n'
     tables = f'statistics = ["share", "count"]\n{ALL}'
-    release(spec_of(make_spec, names, labels, tables=tables), tmp_path / "out")
+    spec = spec_of(make_spec, names, labels, tables=tables)
+    made = as_published(by_hand(names), spec)
+    release(spec, tmp_path / "out")
     folder = tmp_path / "out" / "release"
     frame = read(folder / "tables" / "shares.csv")
     assert frame.columns.tolist()[:5] == ["outcome", "level", "field", "gender", "is_margin"]
@@ -244,8 +252,9 @@ OF_ROWS = ["salary", "employed", "sector"]
 def test_rows_by_an_outcome_are_those_of_each_dataset(
     make_spec: MakeSpec, tmp_path: Path, by_hand: Install
 ) -> None:
-    made = by_hand(OF_ROWS)
-    release(spec_of(make_spec, OF_ROWS, tables=BY + ALL), tmp_path / "out")
+    spec = spec_of(make_spec, OF_ROWS, tables=BY + ALL)
+    made = as_published(by_hand(OF_ROWS), spec)
+    release(spec, tmp_path / "out")
     folder = tmp_path / "out" / "release"
     counts, means = (read(folder / "tables" / f"{name}.csv") for name in ("counts", "means"))
     survey, levels = survey_frame(), ("3", "1", "none")

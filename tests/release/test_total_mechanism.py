@@ -107,7 +107,8 @@ def run_command(frame: pd.DataFrame, kind: str) -> tuple[int, str, list[str]]:
         err.isatty.return_value = False
         folder = Path(name)
         spec = write_survey(folder / "in", frame, text)
-        code = main(["release", str(spec), "--out", str(folder / "out")])
+        ledger = str(folder / "ledger.jsonl")
+        code = main(["release", str(spec), "--out", str(folder / "out"), "--ledger", ledger])
         for stream in (out, err):
             told += [call.args[0] for call in stream.write.call_args_list]
         files = sorted(path.name for path in (folder / "out").rglob("*") if path.suffix != ".json")

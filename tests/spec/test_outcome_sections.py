@@ -288,7 +288,8 @@ def test_a_split_of_a_survey_in_memory_is_that_of_a_file() -> None:
     survey = Survey.from_frame(small_survey(), outcomes=[outcome], weight="weight", by=["field"],
                                population_size=10_000)  # fmt: skip
     moments = {"centre": [30_000, 15_000], "spread": (1.0, 2.0)}
-    spec = spec_of_survey(survey.design, {"outcomes": {"salary": moments}})
+    given = {"outcomes": {"salary": moments}, "privacy": {"epsilon": 10.8}}
+    spec = spec_of_survey(survey.design, given)
     assert spec.declared == (outcome,)
     assert spec.outcomes["salary"].of_side(1) == (15_000.0, 2.0)
     clipping = noisy_settings_of(spec).clipping(survey.design)

@@ -73,6 +73,7 @@ def test_a_model_without_a_program_is_told(spec: Path, tmp_path: Path) -> None:
         stan_data._program_and_data(NoProgram(), None)
 
 
+@pytest.mark.cmdstan
 def test_a_program_of_one_s_own_gets_its_records(tmp_path: Path) -> None:
     """Those of ``means.stan``, whose data are the records themselves."""
     from tests.stan.test_stan_program import write_spec

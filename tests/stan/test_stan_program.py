@@ -121,7 +121,7 @@ def test_public_weights_are_data_of_a_program_and_nothing_else() -> None:
     assert weight is not None
     records = model.records(data.design, data.confidential)
     np.testing.assert_array_equal(records.z[:, 1], np.log(weight))
-    chosen = MechanismSettings(epsilon=20.0, m=2, plan=PLAN)
+    chosen = MechanismSettings(epsilon=20.0, m=2, plan=PLAN, small_strata="allow")
     private, _ = mechanism.run(
         model, data.design, data.confidential, chosen, np.random.default_rng(3)
     )

@@ -218,7 +218,8 @@ class MechanismSettings:
         Returns
         -------
         PublicDesign
-            The same where every row rests on ``least_records``, or ``small_strata`` is "allow".
+            The same where every row rests on ``least_records``, ``small_strata`` is "allow", or
+            nothing is protected (``risk`` is "none").
 
         Raises
         ------
@@ -232,7 +233,7 @@ class MechanismSettings:
         >>> ss.MechanismSettings(epsilon=10.8).prepared(design).pooling.levels
         {'field': {'2': 6, '3': 8, '5': 22, '8': 10}}
         """
-        if self.small_strata == "allow":
+        if self._as_they_are:
             return design
         try:
             made = design.pooled(self.least_records)
@@ -250,10 +251,15 @@ class MechanismSettings:
             )
         return made
 
+    @property
+    def _as_they_are(self) -> bool:
+        """Whether small strata stay: it is asked for, or nothing is claimed."""
+        return self.small_strata == "allow" or not self.private
+
     def require_prepared(self, design: PublicDesign) -> None:
         """Raises ``RefusedError`` for a design with a row that too few records tell of."""
         least, smallest = self.least_records, float(records_per_coefficient(design.matrix).min())
-        if self.small_strata != "allow" and smallest < least * (1.0 - ROUNDING):
+        if not self._as_they_are and smallest < least * (1.0 - ROUNDING):
             raise RefusedError(
                 f"{smallest:.1f} records tell of some row of the model matrix, and {least:g} are "
                 "needed: take the design that settings.prepared(design) gives, or set "

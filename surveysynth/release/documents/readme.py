@@ -171,7 +171,7 @@ def _lines(facts: ReleaseFacts) -> str:
     if positive := [each.plural for each in tables if each.interval == "positive" and auto]:
         sentences.append(
             f"Where the interval of {' and '.join(positive)} would reach below 0 it is "
-            "exp(log q ± t · se / q)."
+            "exp(log q ± t · se / q), with at most 4 for t · se / q."
         )
     if (pooling := facts.design.pooling) is not None and pooling.levels:
         sentences.append(

@@ -23,7 +23,9 @@ PLAN = SamplingPlan(4, 60, 100)
 def report(n, epsilon, **settings):
     frame = simulate_survey(n, np.random.default_rng(2))
     design = make_survey(frame, by=["gender"], population_size=100_000).design
-    options = MechanismSettings(**{"epsilon": epsilon, "plan": PLAN, **settings})
+    options = MechanismSettings(
+        **{"epsilon": epsilon, "plan": PLAN, "small_strata": "allow", **settings}
+    )
     return feasibility.check(design, get_model("fbp"), options, np.random.default_rng(3))
 
 
@@ -46,7 +48,7 @@ def test_the_advice_is_that_of_a_release():
     result = report(60, 0.2)
     frame = simulate_survey(60, np.random.default_rng(2))
     survey = make_survey(frame, by=["gender"], population_size=100_000)
-    settings = MechanismSettings(epsilon=0.2, plan=PLAN)
+    settings = MechanismSettings(epsilon=0.2, plan=PLAN, small_strata="allow")
     with pytest.raises(RefusedError) as refused:
         run(get_model("fbp"), survey.design, survey.confidential, settings, RNG(3))
     assert str(refused.value) in result.lines()
@@ -71,7 +73,7 @@ def test_guesses_are_in_units_of_what_is_declared():
 def test_the_time_is_limited_and_progress_is_told(monkeypatch):
     frame = simulate_survey(200, np.random.default_rng(2))
     design = make_survey(frame, by=["gender"]).design
-    settings, told = MechanismSettings(epsilon=30.0, plan=PLAN), []
+    settings, told = MechanismSettings(epsilon=30.0, plan=PLAN, small_strata="allow"), []
     monkeypatch.setattr(feasibility, "TELL_EVERY", 0.0)
     clock = itertools.count(0.0, 1.0)
     monkeypatch.setattr(feasibility.time, "monotonic", lambda: next(clock))
