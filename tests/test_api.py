@@ -251,7 +251,7 @@ def test_tables_by_other_columns_of_the_model(
         ({"options": {"transform": "log"}}, "synthesizer.transform: the survey settles this"),
         ({"sections": {"survey": {"weight": "w"}}}, "the survey settles this"),
         ({"sections": {"privacy": {"m": 2}}, "m": 2}, "privacy.m: tables has an argument"),
-        ({"sections": {"privcay": {}}}, "privcay: unknown key"),
+        ({"sections": {"privcay": {}}}, "privcay: unknown section"),
         ({"labels": {"gendr": {}}}, r"no column 'gendr'.*Did you mean 'gender'"),
         ({"labels": {"gender": {"levels": {"M": "Men"}}}}, "have a level that is not listed"),
         ({"labels": {"gender": {"margin": "M"}}}, "'M', which is the name of its margin"),

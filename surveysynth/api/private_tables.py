@@ -114,14 +114,14 @@ def tables(
     --------
     >>> import surveysynth as ss
     >>> private_tables = ss.tables(
-    ...     ss.example_survey(n=200), epsilon=10.8, by="gender", statistics="mean", m=1,
+    ...     ss.example_survey(n=400), epsilon=10.8, by="gender", statistics="mean", m=1,
     ...     inference="paper", options={"chains": 2}, seed=1,
     ... )
     >>> private_tables.frame[["gender", "n"]]
        gender    n
-    0     All  200
-    1  Female   64
-    2    Male  136
+    0     All  400
+    1  Female  143
+    2    Male  257
     >>> print(private_tables.statement[:43])
     TEST RUN, NOT PRIVATE: this is a test and n
     """

@@ -105,7 +105,7 @@ def test_a_specification_of_either_mechanism_has_both_at_one_number(tmp_path: Pa
     usual, strict = load_spec(written(tmp_path / "a")), load_spec(written(tmp_path / "b", STRICT))
     noisy = with_noisy_statistics(usual).privacy
     assert (noisy.m, noisy.replicates_per_draw, noisy.delta) == (20, 10, 1e-6)
-    assert noisy.budget == Budget.of_epsilon(10.8, 1e-6)
+    assert noisy.cost == Budget.of_epsilon(10.8, 1e-6)
     assert with_noisy_statistics(strict) is strict
     assert with_pseudo_posterior(usual) is usual
     pseudo = with_pseudo_posterior(strict).privacy

@@ -185,6 +185,8 @@ def real_spec(**changes: str) -> Spec:
         {changes.get("survey", 'missing = "drop"')}
         [synthesizer]
         {changes.get("synthesizer", 'outcome = "income"')}
+        [privacy]
+        epsilon = 10.8
         [tables]
         by = ["region", "sex"]
         """

@@ -165,7 +165,7 @@ class _Watch:
     until: float
     progress: Said | None
     fits: int = 0
-    told: float = field(default_factory=time.monotonic)
+    told: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108  (clock of the call)
 
     def __call__(self) -> None:
         now = time.monotonic()
