@@ -238,7 +238,7 @@ def _data(stats: GeneralStats, priors: Mapping[str, float]) -> dict[str, Any]:
         "gram": joined([each.gram[0] for each in sums]),
         "fit": joined([each.fit[0] for each in sums]),
         "cross": joined([each.cross[0] for each in sums]),
-        "residual": [each.residual[0].tolist() for each in sums],
+        "residual": [np.maximum(each.residual[0], 0.0).tolist() for each in sums],
         **{name: float(priors[name]) for name in sorted(priors)},
     }
 
