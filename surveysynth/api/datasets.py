@@ -11,7 +11,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from surveysynth.api.example import example_survey
+from surveysynth.api.example import survey_of
 from surveysynth.errors import InputError
 from surveysynth.studies.designs import SamplingDesign, stratified_pps_sample
 from surveysynth.studies.example import DEFAULT_N, DEFAULT_SEED, simulate_survey
@@ -103,6 +103,7 @@ def example(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Dataset:
     >>> data.survey.design.population_size
     100000.0
     """
+    frame = simulate_survey(n, np.random.default_rng(seed))
     return Dataset(
         "example",
         f"{n:,} doctorate holders, drawn by field with probabilities that rise with salary.",
@@ -112,8 +113,8 @@ def example(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Dataset:
             "salary": "a year, in dollars: confidential",
             "weight": "of sampling: confidential",
         }),
-        simulate_survey(n, np.random.default_rng(seed)),
-        example_survey(n, seed),
+        frame,
+        survey_of(frame),
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from surveysynth.studies.example import DEFAULT_N, DEFAULT_SEED, simulate_survey, write_example
 from surveysynth.studies.population import published_cells
@@ -78,8 +79,13 @@ def example_survey(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Survey:
     >>> ss.example_survey(n=200).design.n
     200
     """
+    return survey_of(simulate_survey(n, np.random.default_rng(seed)))
+
+
+def survey_of(frame: pd.DataFrame) -> Survey:
+    """A simulated frame with what is public of its design."""
     return Survey.from_frame(
-        simulate_survey(n, np.random.default_rng(seed)),
+        frame,
         outcome="salary",
         weight="weight",
         strata="field",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.survey.design_matrix import records_per_coefficient
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey
 
@@ -101,8 +102,7 @@ def places(survey: Survey, centres: Centres | None = None) -> dict[str, IntArray
     to its fit. A record that is of several kinds occurs under each."""
     design, centres = survey.design, centres or Centres.of(survey)
     cell = design.matrix.cell
-    rows = design.matrix.x_cells[cell]
-    leverage = np.einsum("ij,jk,ik->i", rows, np.linalg.pinv(rows.T @ rows), rows)
+    leverage = 1.0 / records_per_coefficient(design.matrix)[cell]
     sizes = np.bincount(cell)[cell]
     groups = {
         "typical": sizes == sizes.max(),

@@ -5,7 +5,7 @@ data, are each database's own. With common random numbers two fits differ by the
 release draws fresh ones, and what Monte Carlo error adds then is measured beside.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -84,11 +84,8 @@ def posterior_lines(
 def prepared(case: Case) -> Case:
     """The case as the mechanism takes it: it may have a public rule for designs that it could not
     protect as they are, which pools or raises ``RefusedError``."""
-    rule: Callable[[PublicDesign], PublicDesign] | None
-    rule = getattr(case.mechanism, "prepared", None)
-    if rule is None:
-        return case
-    return replace(case, survey=replace(case.survey, design=rule(case.survey.design)))
+    design = case.mechanism.prepared(case.survey.design)
+    return replace(case, survey=replace(case.survey, design=design))
 
 
 def _lines(

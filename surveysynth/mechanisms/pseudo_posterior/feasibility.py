@@ -6,7 +6,7 @@ The mechanism is run on databases simulated from a guess, never on the confident
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -152,7 +152,8 @@ def check(
     known = {name: declared[name] for name in design.outcome_names if name in declared}
     until, trials = time.monotonic() + time_limit, []
     for number, multiple in enumerate(MULTIPLES, start=1):
-        watch = _Watch(f"guess {number} of {len(MULTIPLES)}", until, progress)
+        what = f"guess {number} of {len(MULTIPLES)}"
+        watch = _Watch(what, until, progress, told=time.monotonic())
         trials.append(_trial(design, model, short, multiple, known, rng, watch))
     return FeasibilityReport(settings, tuple(trials), True, known, time_limit)
 
@@ -164,8 +165,8 @@ class _Watch:
     what: str
     until: float
     progress: Said | None
+    told: float
     fits: int = 0
-    told: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108  (clock of the call)
 
     def __call__(self) -> None:
         now = time.monotonic()

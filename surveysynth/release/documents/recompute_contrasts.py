@@ -61,14 +61,15 @@ def _formulas(setting: "ExampleSetting") -> tuple[str, str]:
     return "first / second", "(u_first - value * u_second) / second"
 
 
-def _pairs(setting: "ExampleSetting") -> list[tuple[str, str, str, str]]:
-    """Both cells, outcome and weight: those of the estimate, then those of a pair of their own."""
-    found = [("CELL", "OTHER_CELL", "OUTCOME", "WEIGHT")]
+def _pairs(setting: "ExampleSetting") -> list[tuple[str, str, str]]:
+    """Both cells, and the other arguments: of the estimate, then of a pair of their own."""
+    divisors = (", DENOMINATOR", ", VARIANCE_DENOMINATOR") if setting.denominator else ("", "")
+    found = [("CELL", "OTHER_CELL", f"OUTCOME, WEIGHT{divisors[0]}")]
     if setting.variance_pair:
         cells = ("CELL", "OTHER_CELL")
         if setting.variance_cell is not None:
             cells = ("VARIANCE_CELL", "VARIANCE_OTHER_CELL")
-        found.append((*cells, "VARIANCE_OUTCOME", "VARIANCE_WEIGHT"))
+        found.append((*cells, f"VARIANCE_OUTCOME, VARIANCE_WEIGHT{divisors[1]}"))
     return found
 
 
@@ -89,9 +90,7 @@ def python_contrast(setting: "ExampleSetting", y: str, inside: list[str]) -> lis
         "def estimate(data):",
     ]
     pairs = _pairs(setting)
-    for number, (cell, other, outcome, weight) in enumerate(pairs):
-        divisor = ", VARIANCE_DENOMINATOR" if number else ", DENOMINATOR"
-        given = f"{outcome}, {weight}{divisor if more else ''}"
+    for number, (cell, other, given) in enumerate(pairs):
         lines += ["    published = value"] * number
         lines += [
             f"    first, u_first = of_row(data, {cell}, {given})",
@@ -121,9 +120,7 @@ def r_contrast(setting: "ExampleSetting", y: str, inside: list[str]) -> list[str
         "estimate <- function(data) {",
     ]
     pairs = _pairs(setting)
-    for number, (cell, other, outcome, weight) in enumerate(pairs):
-        divisor = ", VARIANCE_DENOMINATOR" if number else ", DENOMINATOR"
-        given = f"{outcome}, {weight}{divisor if more else ''}"
+    for number, (cell, other, given) in enumerate(pairs):
         lines += ["  published <- value"] * number
         lines += [
             f"  one <- of_row(data, {cell}, {given})",
