@@ -17,6 +17,7 @@ from surveysynth._support.doctor import THREAD_VARIABLES, version_of
 from surveysynth._support.private_folder import sweep
 from surveysynth.api.audit_command import audit_command
 from surveysynth.api.init_command import init_command
+from surveysynth.api.reference_commands import docs_command, keys_command
 from surveysynth.errors import InputError, RefusedError, SurveySynthError
 
 app = typer.Typer(
@@ -94,6 +95,7 @@ def check(
             help="For noisy statistics: expected standard errors of every row, table and figure.",
         ),
     ] = None,
+    ledger: LedgerOption = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace DIR if such errors are in it.")
     ] = False,
@@ -107,8 +109,8 @@ def check(
 
     with StageReporter(()) as progress:
         checked = commands.check(
-            spec, out=out, overwrite=overwrite, tell=lambda part: print(part, flush=True),
-            time_limit=time_limit, progress=progress,
+            spec, out=out, ledger=ledger, overwrite=overwrite,
+            tell=lambda part: print(part, flush=True), time_limit=time_limit, progress=progress,
         )  # fmt: skip
     if not checked.feasible:
         raise RefusedError("a release with these settings would be refused, as told above.")
@@ -317,6 +319,8 @@ def study(
 
 
 audit = app.command("audit")(audit_command)
+keys = app.command("keys")(keys_command)
+docs = app.command("docs")(docs_command)
 
 
 def _words(given: Sequence[str] | None) -> tuple[str, ...]:

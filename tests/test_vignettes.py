@@ -22,8 +22,12 @@ DOCUMENTS = [
 
 #: Pages to look things up in, with the languages of their blocks; the others have shell blocks too.
 REFERENCE: dict[str, set[str]] = {
-    "methods": {"python"}, "strict": {"python"}, "glossary": set()
+    "methods": {"python"}, "strict": {"python"}, "glossary": set(), "index": set(),
+    "limits": set(), "comparing": set(), "release_folder": {"python"}, "clusters": {"python"},
+    "in_python": {"python"}, "validation": set(),
 }  # fmt: skip
+#: Pages that release a whole survey of ten thousand records.
+SLOW = {"real_survey"}
 METHODS = ROOT / "vignettes" / "methods.md"
 STRICT = ROOT / "vignettes" / "strict.md"
 #: The pages that comments cite, by the word before a number.
@@ -92,7 +96,13 @@ def run_blocks(blocks: list[Block]) -> None:
             exec(compile(code, str(block.document), "exec"), namespace)
 
 
-@pytest.mark.parametrize("vignette", VIGNETTES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "vignette",
+    [
+        pytest.param(path, marks=[pytest.mark.slow] if path.stem in SLOW else [], id=path.stem)
+        for path in VIGNETTES
+    ],
+)
 def test_vignette_runs(vignette: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = blocks_of(vignette)
     expected = REFERENCE.get(vignette.stem, {"sh", "python"})

@@ -1,11 +1,18 @@
 """What a long command shows while it works: stages by name, never anything computed from data."""
 
 import sys
+from collections.abc import Callable
+from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from surveysynth._support.notebook import NotebookBar, in_notebook
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # What works says these, and the lists below hold them, so that a bar moves at every one.
 COMPILING = "compiling the Stan program"
@@ -56,7 +63,8 @@ COMPARISON_STAGES = (
 
 
 class StageReporter:
-    """A bar over the known stages on a terminal, one plain line a stage elsewhere (stderr).
+    """A bar over the known stages on a terminal or in a notebook, one plain line a stage elsewhere
+    (stderr).
 
     The bar counts stages alone: how often the mechanism refits depends on confidential records.
     """
@@ -65,9 +73,12 @@ class StageReporter:
         self._stages = stages
         self._bar: Progress | None = None
         self._task: TaskID | None = None
+        self._notebook: NotebookBar | None = None
 
     def __enter__(self) -> "StageReporter":
-        if sys.stderr.isatty():
+        if in_notebook():
+            self._notebook = NotebookBar()
+        elif sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
             from rich.progress import TimeElapsedColumn as Elapsed
@@ -80,6 +91,12 @@ class StageReporter:
 
     def __call__(self, stage: str) -> None:
         """Report that ``stage`` begins."""
+        if self._notebook is not None:
+            known = stage in self._stages
+            self._notebook.show(
+                stage, self._stages.index(stage) if known else 0, len(self._stages) * known
+            )
+            return
         if self._bar is None or self._task is None:
             print(f"surveysynth: {stage}", file=sys.stderr, flush=True)
             return
@@ -95,6 +112,46 @@ class StageReporter:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+        if self._notebook is not None:
+            self._notebook.close()
+
+
+def shows_stages(
+    stages: tuple[str, ...] = RELEASE_STAGES,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """For a function with an argument ``progress`` that is called with each stage: in a notebook it
+    shows its bar where no other is given."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def showing(*args: P.args, **kwargs: P.kwargs) -> R:
+            if kwargs.get("progress") is not None or not in_notebook():
+                return function(*args, **kwargs)
+            with StageReporter(stages) as reporter:
+                kwargs["progress"] = reporter
+                return function(*args, **kwargs)
+
+        return showing
+
+    return decorate
+
+
+def shows_parts(function: Callable[P, R]) -> Callable[P, R]:
+    """The same where ``progress`` is called with a line, and how many of how many parts are
+    done."""
+
+    @wraps(function)
+    def showing(*args: P.args, **kwargs: P.kwargs) -> R:
+        if kwargs.get("progress") is not None or not in_notebook():
+            return function(*args, **kwargs)
+        bar = NotebookBar()
+        try:
+            kwargs["progress"] = bar.show
+            return function(*args, **kwargs)
+        finally:
+            bar.close()
+
+    return showing
 
 
 def report_count(line: str, done: int, total: int) -> None:

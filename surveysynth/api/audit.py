@@ -4,11 +4,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from surveysynth._support.progress import shows_parts
+
 if TYPE_CHECKING:
     from surveysynth.audit.lines import Line
     from surveysynth.audit.run import AuditResult
 
 
+@shows_parts
 def audit(
     spec: str | Path | None = None,
     *,
@@ -44,7 +47,8 @@ def audit(
     overwrite
         Replaces ``out`` if an audit wrote it.
     progress
-        Called with the name of a case, and how many of how many are done.
+        Called with the name of a case, and how many of how many are done; without it a notebook
+        shows a bar.
     tell
         Called with the worst line of each kind of record of a case that is done.
 

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from surveysynth._support.progress import COMPARISON_STAGES, shows_parts, shows_stages
 from surveysynth.errors import InputError
 from surveysynth.release.run import ReleaseResult
 from surveysynth.release.run import release as run_release
+from surveysynth.report.fragment import fragment
 
 if TYPE_CHECKING:
     from surveysynth.evaluate.run import ComparisonResult
@@ -31,6 +33,10 @@ class CheckResult:
     confidential
         For whoever ran it alone: that the weights add up to something far from the population
         size. Empty otherwise; it is no part of the text.
+    spent
+        What the ledger of the survey adds up to, and whether a budget has room for a release.
+    no_room
+        Why it has none; empty where it has.
 
     Examples
     --------
@@ -44,21 +50,31 @@ class CheckResult:
     preview: tuple[str, ...]
     feasibility: "FeasibilityReport | None" = None
     confidential: str = field(default="", repr=False)
+    spent: tuple[str, ...] = ()
+    no_room: str = ""
 
     @property
     def feasible(self) -> bool:
-        """Whether the target can be reached: on some simulated survey, or always."""
-        return self.feasibility is None or self.feasibility.feasible
+        """Whether a release would go through: the budget has room, and the target can be reached on
+        some simulated survey, or always."""
+        return not self.no_room and (self.feasibility is None or self.feasibility.feasible)
+
+    def _repr_html_(self) -> str:
+        """The report, for notebooks; without what is confidential."""
+        verdict = "A release can be made." if self.feasible else "A release would be refused."
+        return fragment("Check of a specification", lines=[verdict], text=str(self))
 
     def __str__(self) -> str:
         rest = [] if self.feasibility is None else self.feasibility.lines()
-        return "\n".join([*self.preview, *rest])
+        return "\n".join([*self.preview, *self.spent, *rest])
 
 
+@shows_stages(())
 def check(
     spec: str | Path,
     *,
     out: str | Path | None = None,
+    ledger: str | Path | None = None,
     overwrite: bool = False,
     tell: Progress | None = None,
     time_limit: float | None = None,
@@ -75,6 +91,8 @@ def check(
         The specification file.
     out
         A folder for the expected standard errors of all rows, which are public.
+    ledger
+        A file that the ledger of the survey is kept in; by default as in ``release``.
     overwrite
         Replaces ``out`` if such errors are in it.
     tell
@@ -83,7 +101,7 @@ def check(
         Seconds for the question whether epsilon can be reached; None for 300. What is not decided
         by then is told as such.
     progress
-        Called with every simulated fit that begins.
+        Called with every simulated fit that begins; without it a notebook shows them.
 
     Returns
     -------
@@ -110,17 +128,20 @@ def check(
     from surveysynth.estimation.clusters import refuse_clusters
     from surveysynth.mechanisms.pseudo_posterior import feasibility
     from surveysynth.release.preview import preview_lines
+    from surveysynth.release.recording import ledger_of, spending
     from surveysynth.spec.build import check_engine, model_of, read_survey, settings_of, spreads_of
+    from surveysynth.spec.file_labels import with_file_labels
     from surveysynth.spec.spec import load_spec
 
     say = tell or (lambda part: None)
-    specification = load_spec(spec)
+    specification = with_file_labels(load_spec(spec))
     if specification.privacy.strict:
         from surveysynth.release.strict_check import check_strict
 
         lines = check_strict(specification, out, overwrite=overwrite)
-        say("\n".join(lines))
-        return CheckResult(tuple(lines))
+        spent, no_room = spending(specification, ledger_of(specification, ledger))
+        say("\n".join([*lines, *spent]))
+        return CheckResult(tuple(lines), spent=tuple(spent), no_room=no_room)
     if out is not None:
         raise InputError("--out is for mechanism = 'noisy_statistics': leave it out.")
     model, settings = model_of(specification), settings_of(specification)
@@ -129,7 +150,8 @@ def check(
     design = settings.prepared(survey.design)
     model = model.of(design)
     preview = preview_lines(specification, design, model)
-    say("\n".join(preview))
+    spent, no_room = spending(specification, ledger_of(specification, ledger))
+    say("\n".join([*preview, *spent]))
     confidential = survey.population_warning()
     if confidential:
         say(f"{confidential}\n")
@@ -139,9 +161,10 @@ def check(
         time_limit=feasibility.TIME_LIMIT if time_limit is None else time_limit,
     )  # fmt: skip
     say("\n".join(report.lines()))
-    return CheckResult(tuple(preview), report, confidential)
+    return CheckResult(tuple(preview), report, confidential, tuple(spent), no_room)
 
 
+@shows_stages()
 def release(
     spec: str | Path,
     out: str | Path,
@@ -174,7 +197,7 @@ def release(
         Makes the run repeatable, which undoes its protection: every file then says that it is a
         test and not private. Without it, random numbers come from the operating system.
     progress
-        Called with the name of each stage.
+        Called with the name of each stage; without it a notebook shows a bar.
 
     Returns
     -------
@@ -202,8 +225,8 @@ def release(
     ...     text = spec.read_text().replace("m = 3", "m = 1")  # quicker, for an example
     ...     _ = spec.write_text(text.replace("[privacy]", 'inference = "paper"\\n[privacy]'))
     ...     released = ss.release(spec, Path(folder) / "out", seed=1)
-    ...     sorted(path.name for path in (released.out / "release").iterdir())
-    ['README.md', 'codebook.json', 'figures', 'microdata', 'privacy.json', 'tables']
+    ...     sorted(path.name for path in (released.out / "release").iterdir() if path.is_dir())
+    ['figures', 'microdata', 'tables']
     """
     from surveysynth.evaluate.adequacy_report import AdequacyReport
 
@@ -213,6 +236,7 @@ def release(
     )  # fmt: skip
 
 
+@shows_stages(COMPARISON_STAGES)
 def compare(
     spec: str | Path,
     out: str | Path,
@@ -246,7 +270,7 @@ def compare(
     sensitivity
         Of the Laplace noise of means: "paper" or "honest".
     progress
-        Called with the name of each stage.
+        Called with the name of each stage; without it a notebook shows a bar.
 
     Returns
     -------
@@ -288,6 +312,7 @@ def compare(
     )
 
 
+@shows_parts
 def study(
     spec: str | Path | None = None,
     *,
@@ -328,7 +353,7 @@ def study(
     workers
         Number of processes; None for one a processor.
     progress
-        Called with a line, and how many of how many batches are done.
+        Called with a line, and how many of how many batches are done; a notebook has a bar else.
 
     Returns
     -------

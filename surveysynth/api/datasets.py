@@ -13,6 +13,7 @@ import pandas as pd
 
 from surveysynth.api.example import survey_of
 from surveysynth.errors import InputError
+from surveysynth.report.fragment import fragment
 from surveysynth.studies.designs import SamplingDesign, stratified_pps_sample
 from surveysynth.studies.example import DEFAULT_N, DEFAULT_SEED, simulate_survey
 from surveysynth.studies.households import HEATING, N_HOUSEHOLDS, simulate_households
@@ -63,6 +64,15 @@ class Dataset:
     columns: Mapping[str, str]
     frame: pd.DataFrame
     survey: Survey
+
+    def _repr_html_(self) -> str:
+        """Columns and the first records, which are simulated, for notebooks."""
+        columns = pd.DataFrame(self.columns.items(), columns=["column", "what it is"])
+        return fragment(
+            self.name,
+            lines=[self.description],
+            frames=[("Columns", columns), ("First records", self.frame.head())],
+        )
 
     def __repr__(self) -> str:
         width = max(map(len, self.columns))

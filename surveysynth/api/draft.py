@@ -29,12 +29,13 @@ def init(
     """Write a specification for a data file, with every choice explained in comments.
 
     Of the data, the names of all columns and the values of the by columns are looked at, and no
-    others; a parquet file also tells the types of its columns.
+    others; a parquet file, or one of Stata, SPSS or SAS, also tells the types of its columns, and
+    these their labels.
 
     Parameters
     ----------
     data
-        A csv or parquet file.
+        A csv or parquet file, or one of Stata (.dta), SPSS (.sav) or SAS (.xpt).
     out
         The file to write, spec.toml beside the data unless given.
     outcomes

@@ -17,7 +17,9 @@ ColumnOption = Annotated[str | None, typer.Option(metavar="COLUMN", help="A publ
 
 
 def init_command(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="A csv or parquet file.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="A data file: csv, parquet, dta, sav, xpt.")
+    ],
     out: Annotated[
         Path | None,
         typer.Option(metavar="SPEC", help="The file to write; spec.toml beside DATA unless given."),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from surveysynth._support.progress import shows_stages
 from surveysynth.errors import InputError
 from surveysynth.release.private_tables import PrivateTables
 from surveysynth.release.recording import Recorder, entry_in_memory, ledger_of
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 
 
+@shows_stages()
 def tables(
     survey: Survey,
     model: "str | Model" = "fbs",
@@ -34,6 +36,8 @@ def tables(
     replicates_per_draw: int | None = None,
     level: float = 0.95,
     linearisation: str | None = None,
+    where: str | None = None,
+    several: Sequence[Mapping[str, Any]] | None = None,
     inference: "Inference" = "debiased",
     priors: Mapping[str, float] | None = None,
     options: Mapping[str, Any] | None = None,
@@ -66,6 +70,13 @@ def tables(
         Of confidence intervals.
     linearisation
         "ratio" or "plain"; None for ratio where the population size is known.
+    where
+        The subpopulation that the tables are of, a condition on columns of the model and on
+        outcomes with levels: ``'gender == "Female" and field in ("Biology", "Physics")'``.
+    several
+        Several tables at the one epsilon, each a mapping as one of [[tables]]: name, and what it
+        has of its own (by, statistics, where, level, ...); the arguments of this call are what the
+        others have. ``private_tables["NAME"]`` is one of them.
     inference
         "debiased", or "paper" as published.
     priors
@@ -88,7 +99,7 @@ def tables(
         then say that they are a test and not private. Without it, random numbers come from the
         operating system.
     progress
-        Called with the name of each stage.
+        Called with the name of each stage; without it a notebook shows a bar.
 
     Returns
     -------
@@ -126,7 +137,7 @@ def tables(
     TEST RUN, NOT PRIVATE: this is a test and n
     """
     from surveysynth.estimation.clusters import refuse_clusters
-    from surveysynth.release.tables.making import release_tables
+    from surveysynth.release.tables.making import tables_of_each
     from surveysynth.spec.build import engine_of, mechanism_of, model_of
 
     by = survey.design.by if by is None else by
@@ -138,10 +149,10 @@ def tables(
         "privacy": {"epsilon": epsilon, "m": m, "replicates_per_draw": replicates_per_draw},
         "tables": {
             "by": _names(by), "statistics": _names(statistics),
-            "level": level, "linearisation": linearisation,
+            "level": level, "linearisation": linearisation, "where": where,
         },
         "labels": labels,
-    })  # fmt: skip
+    }, several)  # fmt: skip
     survey, mechanism = _survey_for(survey, spec), mechanism_of(spec)
     design, test = mechanism.prepared(survey.design), seed is not None
     built = (engine_of(spec, model_of(spec)) if isinstance(model, str) else model).of(design)
@@ -155,7 +166,7 @@ def tables(
         keeper=None if test else run,
     )  # fmt: skip
     facts, estimates = private_estimates(facts, built, released.draws, of_synthesis, say)
-    made = release_tables(facts.spec, design, estimates)
+    made = tables_of_each(facts.spec, design, estimates)
     if run is not None:
         run.ledger.record([run.entry])  # before anybody sees the tables
     return PrivateTables.of(facts, made, recorded=run is not None)
@@ -194,10 +205,12 @@ def _specification(
     design: "PublicDesign",
     sections: "Sections",
     arguments: Mapping[str, Mapping[str, Any] | None],
+    several: Sequence[Mapping[str, Any]] | None,
 ) -> "Spec":
     """The specification that the arguments of ``tables`` amount to; those that are None are left
     to the defaults of a file."""
     from surveysynth.spec.in_memory import spec_of_survey
+    from surveysynth.spec.several import SHARED
 
     merged = {name: dict(keys) for name, keys in sections.items()}
     for section, keys in arguments.items():
@@ -208,7 +221,15 @@ def _specification(
                 f"{section}.{twice[0]}: tables has an argument for this; leave it out of sections."
             )
         merged.setdefault(section, {}).update(given)
-    return spec_of_survey(design, merged)
+    if several is None:
+        return spec_of_survey(design, merged)
+    merged[SHARED] = merged.pop("tables", {})
+    lists = ("by", "statistics")
+    own = [
+        {key: _names(value) if key in lists else value for key, value in each.items()}
+        for each in several
+    ]
+    return spec_of_survey(design, merged, own)
 
 
 def _survey_for(survey: Survey, spec: "Spec") -> Survey:

@@ -18,6 +18,7 @@ from surveysynth.audit.specified import specified_case
 from surveysynth.errors import InputError
 from surveysynth.release.documents.privacy_file import library_versions
 from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
+from surveysynth.report.fragment import fragment
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,6 +56,21 @@ class AuditResult:
 
     out: Path
     table: "pd.DataFrame"
+
+    def _repr_html_(self) -> str:
+        """The largest ratio of each case, for notebooks."""
+        largest = self.table.groupby("case", sort=False, as_index=False).agg(
+            n=("n", "first"), epsilon=("epsilon", "first"), ratio=("ratio", "max"),
+            replacements=("ratio", "size"),
+        )  # fmt: skip
+        return fragment(
+            "Audit of simulated surveys",
+            lines=[
+                f"Replacements that moved more than is stated: {self.passed:,}.",
+                f"Report: {self.out / REPORT_NAME}.",
+            ],
+            frames=[("What a replaced record moves, over what is stated", largest)],
+        )
 
     @property
     def passed(self) -> int:

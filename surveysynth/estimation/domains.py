@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.survey.outcome import Outcome
+from surveysynth.estimation.classes import Classes
 
 DEFAULT_MARGIN_LABEL = "All"
 
@@ -41,6 +41,11 @@ class TableRows(Protocol):
     @property
     def by_dataset(self) -> BoolArray:
         """Rows (D,) whose records are another dataset's in every dataset."""
+        ...
+
+    @property
+    def n_public(self) -> IntArray:
+        """Records (D,) that could be in a row by their public columns."""
         ...
 
     def of(self, outcomes: FloatArray) -> "Domains":
@@ -204,13 +209,6 @@ def build_domains(
     return Domains(made.by, made.table, _sizes(made.public, len(made.table)), made.public)
 
 
-class ByOutcome(NamedTuple):
-    """An outcome that rows are made by: its column among the outcomes, and what is known of it."""
-
-    column: int
-    outcome: Outcome
-
-
 @dataclass(frozen=True, eq=False)
 class RowsByOutcome:
     """The rows of a table where some by variables are outcomes.
@@ -222,7 +220,7 @@ class RowsByOutcome:
     by: tuple[str, ...]
     table: pd.DataFrame
     public: IntArray
-    outcomes: Mapping[str, tuple[ByOutcome, int]]
+    outcomes: Mapping[str, tuple[Classes, int]]
 
     @property
     def n_rows(self) -> int:
@@ -238,8 +236,7 @@ class RowsByOutcome:
         """The rows with the records of a dataset, of its outcomes (n, p)."""
         codes = self.public.copy()
         for name, (by, stride) in self.outcomes.items():
-            category = by.outcome.category(outcomes[:, by.column])
-            _step(codes, self.by, name, stride * (1 + category))
+            _step(codes, self.by, name, stride * (1 + by.of(outcomes)))
         return Domains(self.by, self.table, _sizes(codes, len(self.table)), codes, self)
 
     @cached_property
@@ -249,7 +246,7 @@ class RowsByOutcome:
         found = []
         for kept in margin_sets(len(self.by)):
             ways = [
-                [stride * (1 + level) for level in range(by.outcome.categories)]
+                [stride * (1 + level) for level in range(len(by.names))]
                 for name, (by, stride) in self.outcomes.items()
                 if kept[self.by.index(name)]
             ]
@@ -286,7 +283,7 @@ def build_rows(
     frame: pd.DataFrame,
     by: Sequence[str],
     levels: Mapping[str, Sequence[str]],
-    outcomes: Mapping[str, ByOutcome],
+    outcomes: Mapping[str, Classes],
     margin_labels: Mapping[str, str] | None = None,
 ) -> Domains | RowsByOutcome:
     """The same as ``build_domains``, where by variables may be ``outcomes`` with levels, by name.
@@ -302,7 +299,7 @@ def _rows(
     frame: pd.DataFrame,
     by: Sequence[str],
     levels: Mapping[str, Sequence[str]],
-    outcomes: Mapping[str, ByOutcome],
+    outcomes: Mapping[str, Classes],
     margin_labels: Mapping[str, str] | None,
 ) -> RowsByOutcome:
     by = tuple(by)
@@ -311,7 +308,7 @@ def _rows(
     record_codes = {
         name: _level_codes(frame, name, levels) for name in by if name not in outcomes
     }
-    names = {**levels, **{name: each.outcome.category_names for name, each in outcomes.items()}}
+    names = {**levels, **{name: each.names for name, each in outcomes.items()}}
     labels = [_row_labels(name, names[name], margin_labels or {}) for name in by]
     sizes = [len(each) for each in labels]
     strides = {name: int(np.prod(sizes[i + 1 :], dtype=np.int64)) for i, name in enumerate(by)}

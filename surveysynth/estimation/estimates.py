@@ -17,6 +17,7 @@ from surveysynth.estimation.domains import Domains, TableRows
 from surveysynth.estimation.quantiles import Weighted
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of
+from surveysynth.estimation.subpopulation import WHERE, inside_rows, shown_rows, shown_table
 from surveysynth.estimation.taylor import Linearisation, LinearisedTable, linearise_domains
 from surveysynth.estimation.woodruff import Quantiles
 from surveysynth.inference.synthesis import SyntheticDataset
@@ -135,13 +136,14 @@ class Estimates:
     def lines(self, key: Key) -> TableLines:
         """The lines of a table: all rows, or of a contrast those that hold one."""
         table, kind = self.rows.table, statistic_of(key[0])
+        by_dataset = self.rows.by_dataset
         if kind.contrast is None:
-            everything = np.ones(len(table), dtype=bool)
-            return TableLines(table, everything, self.fewest, self.rows.by_dataset)
-        pairs, by_dataset = self._pairs[key], self.rows.by_dataset
-        held, n = pairs.holds, self._fewest_of[key]
+            cells, shown = shown_table(self.rows), shown_rows(self.rows)
+            return TableLines(cells, shown, self.fewest[shown], by_dataset[shown])
+        pairs = self._pairs[key]
+        held, n = pairs.holds & inside_rows(self.rows), self._fewest_of[key]
         by_dataset = by_dataset | by_dataset[pairs.second]
-        cells = table[held].reset_index(drop=True)
+        cells = table[held].reset_index(drop=True).drop(columns=WHERE, errors="ignore")
         if kind.contrast.first is not None:  # it says nothing any more
             cells = cells.drop(columns=kind.contrast.column)
             margins = {name: table[name].iloc[0] for name in self.rows.by}

@@ -23,15 +23,13 @@ from surveysynth.evaluate.sample import (
     sample_weight,
     without_flags,
 )
-from surveysynth.evaluate.synthesizers import Key
+from surveysynth.evaluate.several import TABLE, Key, by_table, stacked
 from surveysynth.inference.synthesis import SyntheticDataset
+from surveysynth.release.tables.making import Tables
 
 if TYPE_CHECKING:
     from surveysynth.release.facts import ReleaseFacts
-    from surveysynth.release.tables.table import ReleaseTable
     from surveysynth.survey.survey import Survey
-
-Tables = Mapping[str, Sequence["ReleaseTable"]]
 
 #: Records of a dataset that are looked at one by one; of more, so many are taken at random.
 MOST_RECORDS = 1_000_000
@@ -41,12 +39,13 @@ MOST_RECORDS = 1_000_000
 class Findings:
     """What a look at a release beside its sample found.
 
-    rows: by table, frames (D) with the by-columns (of shares the level before them), is_margin, n
-    (missing for rows by an outcome, which hold other records in every dataset and in the sample),
-    published and published_se, sample and sample_se, difference in standard errors of the sample
-    (NaN where there is none) and beyond, whether it is larger than ``FAR``; shares: by variable, of
-    levels, spikes and tails; dataset: the first synthetic one, of ``chosen`` records; clipped: how
-    many lie outside the ball of noisy statistics, None for another mechanism.
+    rows: by statistic and outcome, stacked where there are several tables, frames (D) with the
+    by-columns (of shares the level before them), is_margin, n (missing for rows by an outcome,
+    which hold other records in every dataset and in the sample), published and published_se, sample
+    and sample_se, difference in standard errors of the sample (NaN where there is none) and beyond,
+    whether it is larger than ``FAR``; shares: by variable, of levels, spikes and tails; dataset:
+    the first synthetic one, of ``chosen`` records; clipped: how many lie outside the ball of noisy
+    statistics, None for another mechanism.
     """
 
     facts: "ReleaseFacts"
@@ -76,7 +75,7 @@ class Findings:
             parts.append(part)
         frame = pd.concat(parts, ignore_index=True)
         # Levels stand where tables have them, whichever statistic is the first.
-        first = [name for name in ("statistic", "outcome", LEVEL) if name in frame]
+        first = [name for name in ("statistic", "outcome", TABLE, LEVEL) if name in frame]
         return frame[[*first, *(name for name in frame if name not in first)]]
 
     def shares_frame(self) -> pd.DataFrame:
@@ -95,25 +94,25 @@ class Findings:
 def judge(
     facts: "ReleaseFacts",
     survey: "Survey",
-    tables: Tables,
+    tables: Mapping[str, Tables],
     dataset: SyntheticDataset,
     realised: Mapping[str, Any],
 ) -> Findings:
-    """The published tables and one dataset of a release beside the sample that it was made of.
+    """The published tables, by name, and one dataset of a release beside the sample that it was
+    made of.
 
     The tables of the sample are estimated once; nothing is synthesised. ``dataset``: of ``chosen``
     records at least; ``realised``: what the mechanism keeps of its run.
     """
     sample = sample_tables(without_flags(facts.spec), survey)
-    rows = {
-        (table.statistic, table.outcome): beside(
-            table.frame,
-            sample[table.statistic, table.outcome],
-            (LEVEL, *table.by) if table.categories else table.by,
-        )
-        for of_statistic in tables.values()
-        for table in of_statistic
-    }
+    compared: dict[str, dict[Key, pd.DataFrame]] = {name: {} for name in tables}
+    for key, whole in sample.items():
+        for each, own in by_table(facts.spec, whole):
+            name = each.tables.name or ""
+            made = {(t.statistic, t.outcome): t for ts in tables[name].values() for t in ts}[key]
+            by = (LEVEL, *made.by) if made.categories else made.by
+            compared[name][key] = beside(made.frame, own, by)
+    rows = stacked(facts.spec, compared)
     shares = shares_of(survey, dataset)
     return Findings(facts, survey, rows, shares, dataset, realised.get("clipped_records"))
 

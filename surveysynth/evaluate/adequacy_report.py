@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surveysynth.evaluate.adequacy import Findings, Tables, chosen, judge, thinned
+from surveysynth.evaluate.adequacy import Findings, chosen, judge, thinned
 from surveysynth.evaluate.distributions import Curve, outcome_row, weight_panel
-from surveysynth.evaluate.pages import body_lines, heading_of, stub_of
+from surveysynth.evaluate.pages import body_lines, heading_of, of_table, stub_of
 from surveysynth.evaluate.parts import PartShare
 from surveysynth.evaluate.sample import FAR, distances, sample_weight
-from surveysynth.evaluate.synthesizers import Key
+from surveysynth.evaluate.several import Key, by_table
 from surveysynth.mechanisms.noisy_statistics.misdeclared import share_outside
 from surveysynth.release.facts import rounding_of
 from surveysynth.release.folder.bundle import (
@@ -25,6 +25,7 @@ from surveysynth.release.folder.bundle import (
     ADEQUACY_SHARES,
     REALISED_NAME,
 )
+from surveysynth.release.tables.making import Tables
 from surveysynth.release.tables.rounding import ABSENT, rounding_of_line, show_ratio, to_percent
 from surveysynth.report.page import Picture, bullets, figure_section, scrolled, whole_page
 from surveysynth.report.style import MARK, colour_of, draw, new_figure, png_bytes
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from surveysynth.inference.synthesis import SyntheticDataset
     from surveysynth.mechanisms.base import Released
     from surveysynth.release.facts import ReleaseFacts
+    from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import Survey
 
 OWNER_ONLY = 0o600
@@ -71,7 +73,7 @@ class AdequacyReport:
         self,
         facts: "ReleaseFacts",
         survey: "Survey",
-        tables: Tables,
+        tables: Mapping[str, Tables],
         released: "Released",
         folder: Path,
     ) -> tuple[int, int]:
@@ -164,7 +166,11 @@ def render_adequacy(found: Findings, pictures: Sequence[Picture]) -> str:
             f"<h1>Is the model adequate? {escape(title)}</h1>",
             _lead(found),
             _summary(found),
-            *(_table(found, key, table) for key, table in found.rows.items()),
+            *(
+                _table(found, spec, key, part)
+                for key, table in found.rows.items()
+                for spec, part in by_table(found.facts.spec, table)
+            ),
             *(figure_section(each, f"{each.heading}. {MARK}") for each in pictures),
             _shares(found.shares, found),
             _notes(found),
@@ -221,10 +227,10 @@ def _summary(found: Findings) -> str:
     return f"<h2>In short</h2>{scrolled(caption, [head], lines, 'summary')}"
 
 
-def _table(found: Findings, key: Key, table: "pd.DataFrame") -> str:
-    """Published rows beside the sample's."""
+def _table(found: Findings, spec: "Spec", key: Key, table: "pd.DataFrame") -> str:
+    """Published rows beside the sample's, of one table."""
     facts = found.facts
-    rounding = rounding_of(facts.spec, facts.labels)[key]
+    rounding = rounding_of(spec, facts.labels)[key]
 
     def number(estimate: float, se: float) -> str:
         own = rounding_of_line(rounding, se, estimate)
@@ -238,13 +244,13 @@ def _table(found: Findings, key: Key, table: "pd.DataFrame") -> str:
         published = number(row["published"], row["published_se"])
         sample = number(row["sample"], row["sample_se"])
         cells.append(f"{published}{sample}<td>{show_ratio(row['difference'])}{mark}</td>")
-    by = [name for name in facts.spec.tables.by if name in table]
+    by = [name for name in spec.tables.by if name in table]
     heading, rows = stub_of(key, table, by, facts.labels)
     head = (
         f"<tr><th>{escape(heading)}</th><th>Records</th><th>Published</th>"
         "<th>Sample</th><th>Difference in SE</th></tr>"
     )
-    title = heading_of(facts.labels, *key)
+    title = heading_of(facts.labels, *key) + of_table(spec)
     caption = f"{title}: estimates, standard errors in brackets"
     lines = body_lines(rows, table["n"], cells, span=5)
     return f"<h2>{escape(title)}</h2>{scrolled(caption, [head], lines, 'side')}"

@@ -31,7 +31,8 @@ from surveysynth.evaluate.methods import (
 from surveysynth.evaluate.noise import IMPOSSIBLE_FLAG, Noise
 from surveysynth.evaluate.power_fit import power_fits
 from surveysynth.evaluate.sample import FAR, distances, without_flags
-from surveysynth.evaluate.synthesizers import Key, ModelRun, run_synthesizer
+from surveysynth.evaluate.several import Key
+from surveysynth.evaluate.synthesizers import ModelRun, run_synthesizer
 from surveysynth.spec.mechanisms import with_noisy_statistics, with_pseudo_posterior
 from surveysynth.spec.outcomes import kind_problems
 
@@ -53,10 +54,11 @@ PUBLIC_WEIGHTS = (
 class Comparison:
     """Tables by method, for every statistic and outcome of a specification.
 
-    tables: by (statistic, outcome), then by method, frames of D rows with the by-columns,
-    is_margin, n, estimate, se, ci_lower, ci_upper, flag and rmse, the root of squared difference
-    from the sample plus squared SE ([T] 3.3). ``left_out``: why a method is missing.
-    ``strict_budget``: of the methods that promise zero-concentrated privacy, where there are some.
+    tables: by (statistic, outcome), then by method, frames of D rows with the by-columns (before
+    them the table, where there are several, whose rows stand below each other), is_margin, n,
+    estimate, se, ci_lower, ci_upper, flag and rmse, the root of squared difference from the sample
+    plus squared SE ([T] 3.3). ``left_out``: why a method is missing. ``strict_budget``: of the
+    methods that promise zero-concentrated privacy, where there are some.
     """
 
     spec: "Spec"
@@ -218,8 +220,8 @@ class _Made:
     def add_noise(self, methods: Sequence[str], sensitivity: Rule) -> None:
         """The methods without a model, of those that are named."""
         why = ""
-        if self._noise.by_outcome:
-            why = "noise is made in rows by public columns."
+        if not self._noise.possible:
+            why = "noise is made in rows of all records by public columns."
         elif self.survey.design.public_weight is not None:
             why = PUBLIC_WEIGHTS
         if why:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.evaluate.synthesizers import Key
+from surveysynth.evaluate.several import Key
+from surveysynth.release.facts import labels_of
 from surveysynth.release.tables.labels import Labels
 from surveysynth.release.tables.rounding import ABSENT
 from surveysynth.release.tables.stub import (
@@ -16,6 +18,11 @@ from surveysynth.release.tables.stub import (
     stub_heading,
     stub_rows,
 )
+from surveysynth.release.tables.where_words import where_words
+
+if TYPE_CHECKING:
+    from surveysynth.spec.spec import Spec
+
 
 
 def heading_of(labels: Labels, statistic: str, outcome: str | None) -> str:
@@ -23,6 +30,15 @@ def heading_of(labels: Labels, statistic: str, outcome: str | None) -> str:
     kind = statistic_of(statistic)
     words = f"{kind.title} (%)" if kind.percent else kind.title
     return words if outcome is None else f"{words}: {labels.titled_with_unit(outcome)}"
+
+
+def of_table(spec: "Spec") -> str:
+    """The name and subpopulation of a table, to follow its heading; empty for the one table of all
+    records."""
+    section = spec.tables
+    name = f" (table {section.name})" if section.name else ""
+    inside = f"; {where_words(section.where, labels_of(spec))}" if section.where else ""
+    return f"{name}{inside}"
 
 
 def stub_of(

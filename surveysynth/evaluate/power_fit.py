@@ -92,7 +92,7 @@ def power_fits(spec: "Spec", survey: "Survey") -> pd.DataFrame:
     one for each cell of the tables.
     """
     design = survey.design
-    domains = public_domains(spec, design)
+    domains = public_domains(spec.each_table[0], design)
     sample_design = SampleDesign.from_public(design).by_psu
     weight = sample_weight(survey)
     lines = []

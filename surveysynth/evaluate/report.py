@@ -19,9 +19,10 @@ from surveysynth.evaluate.methods import (
     two_currencies,
 )
 from surveysynth.evaluate.noise import IMPOSSIBLE_FLAG
-from surveysynth.evaluate.pages import body_lines, heading_of, stub_of
+from surveysynth.evaluate.pages import body_lines, heading_of, of_table, stub_of
 from surveysynth.evaluate.power_report import power_section
 from surveysynth.evaluate.sample import FAR
+from surveysynth.evaluate.several import Key, by_table
 from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE
 from surveysynth.release.facts import labels_of, rounding_of
 from surveysynth.release.tables.labels import listed
@@ -32,6 +33,8 @@ from surveysynth.spec.mechanisms import epsilon_of_spec
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from surveysynth.spec.spec import Spec
 
 _SUMMARY = (
     ("rmse_ratio", "RMSE"),
@@ -51,7 +54,7 @@ def render_report(comparison: Comparison, pictures: Sequence[Picture], *, test: 
             f"<h1>What privacy costs: {escape(title)}</h1>",
             _facts(comparison, test=test),
             _summary(comparison),
-            *(_table(comparison, *key) for key in comparison.tables),
+            *(_of_key(comparison, *key) for key in comparison.tables),
             *(figure_section(each, f"{each.heading}. {MARK}") for each in pictures),
             power_section(comparison.powers, labels_of(comparison.spec)),
             _notes(comparison),
@@ -123,14 +126,30 @@ def _summary(comparison: Comparison) -> str:
     return "\n".join(parts)
 
 
-def _table(comparison: Comparison, statistic: str, outcome: str | None) -> str:
-    """Estimates with standard errors of every method, side by side."""
+def _of_key(comparison: Comparison, statistic: str, outcome: str | None) -> str:
+    """One statistic of one outcome, in every table that has it."""
     by_method = comparison.tables[statistic, outcome]
-    labels = labels_of(comparison.spec)
-    rounding = rounding_of(comparison.spec, labels)[statistic, outcome]
+    apart = {name: list(by_table(comparison.spec, frame)) for name, frame in by_method.items()}
+    return "\n".join(
+        _table(comparison, spec, (statistic, outcome), {
+            name: tables[place][1]
+            for name, tables in apart.items()
+            if name == SAMPLE or tables[place][1]["estimate"].notna().any()
+        })
+        for place, (spec, _) in enumerate(apart[SAMPLE])
+    )  # fmt: skip
+
+
+def _table(
+    comparison: Comparison, spec: "Spec", key: Key, by_method: "Mapping[str, pd.DataFrame]"
+) -> str:
+    """Estimates with standard errors of every method, side by side, of one table."""
+    (statistic, outcome), labels = key, labels_of(spec)
+    rounding = rounding_of(spec, labels)[key]
     sample = by_method[SAMPLE]
     head = "".join(_method_head(comparison, name) for name in by_method)
-    heading, rows = stub_of((statistic, outcome), sample, _by(comparison, sample), labels)
+    by = [name for name in spec.tables.by if name in sample]  # a contrast has one less
+    heading, rows = stub_of(key, sample, by, labels)
     top = f"<tr><th>{escape(heading)}</th><th>Records</th>{head}</tr>"
     columns = {
         name: list(zip(table["estimate"], table["se"], table["flag"], strict=True))
@@ -148,17 +167,12 @@ def _table(comparison: Comparison, statistic: str, outcome: str | None) -> str:
             shown.append(f"<td>{own.show(estimate)}{mark}{error}</td>")
         cells.append("".join(shown))
     lines = body_lines(rows, sample["n"], cells, span=2 + len(by_method))
-    title = heading_of(labels, statistic, outcome)
+    title = heading_of(labels, statistic, outcome) + of_table(spec)
     caption = f"{title}: estimates, standard errors in brackets"
     note = ""
     if any((table["flag"] == IMPOSSIBLE_FLAG).any() for table in by_method.values()):
         note = '<p class="note">! Noise made a value that cannot be; it is shown as it came.</p>'
     return f"<h2>{escape(title)}</h2>{scrolled(caption, [top], lines, 'side')}{note}"
-
-
-def _by(comparison: Comparison, table: "pd.DataFrame") -> list[str]:
-    """The by columns of a table: a contrast of two levels has one less."""
-    return [name for name in comparison.spec.tables.by if name in table]
 
 
 def _notes(comparison: Comparison) -> str:
@@ -167,7 +181,8 @@ def _notes(comparison: Comparison) -> str:
         "paper": "as published, which is not a bound on what a replaced record does to a mean",
         "honest": "the bound that covers the change of a mean's denominator too",
     }[comparison.sensitivity]
-    k = len(comparison.spec.tables.by)
+    several = comparison.spec.several
+    sets = "its" if several else f"{2 ** len(comparison.spec.tables.by)}"
     tables = sum(
         bool({LAPLACE, CONSISTENT} & set(by_method)) for by_method in comparison.tables.values()
     )
@@ -180,12 +195,13 @@ def _notes(comparison: Comparison) -> str:
     if tables:
         notes += [
             f"Laplace: noise on every estimate and on {REPLICATES} half-sample replicates, of "
-            f"which the variance is made. Each of {tables} tables and each of {2**k} margin sets "
+            f"which the variance is made. Each of {tables} tables and each of {sets} margin sets "
             "has an equal part of epsilon, half of it for the variance. The sensitivities are read "
             f"from the confidential data ({bound}), so this noise protects nobody.",
             "Most of the error of noisy tables lies in their standard errors: every replicate has "
             "but a small part of epsilon. The distance tells how far the estimates themselves are "
             "off.",
+            *(["Tables by an outcome, or of a subpopulation, have no noise."] if several else []),
             "Consistent Laplace: the same noisy numbers, made to add up by generalised least "
             "squares.",
         ]

@@ -11,6 +11,7 @@ from surveysynth.errors import InputError
 from surveysynth.release.folder.bundle import plan_folder, publish_folder, staged_folder
 from surveysynth.release.folder.ledger import LEDGER_NAME
 from surveysynth.release.folder.ledger_totals import LedgerSummary, summarise
+from surveysynth.report.fragment import fragment
 
 if TYPE_CHECKING:
     from surveysynth.evaluate.comparison import Comparison
@@ -33,6 +34,16 @@ class ComparisonResult:
     out: Path
     comparison: "Comparison"
     ledger: LedgerSummary
+
+    def _repr_html_(self) -> str:
+        """Medians over the rows of each table, for notebooks: CONFIDENTIAL, and it says so."""
+        return fragment(
+            "Comparison",
+            mark="CONFIDENTIAL: computed from the sample. Clear this output before the notebook "
+            "goes anywhere.",
+            lines=[f"Report: {self.out / REPORT_NAME}.", *self.ledger.sentences()],
+            frames=[("Medians over cells and margins", self.comparison.summary())],
+        )
 
 
 def write_comparison(
@@ -80,13 +91,14 @@ def write_comparison(
     from surveysynth.evaluate.comparison import compare
     from surveysynth.release.recording import entry_of, ledger_of, of_units
     from surveysynth.spec.build import read_survey
+    from surveysynth.spec.file_labels import with_file_labels
     from surveysynth.spec.spec import load_spec
 
     say = progress or (lambda stage: None)
     target = plan_folder(
         Path(out), overwrite=overwrite, own=_OWN, marker=COMPARISON_NAME, what="a comparison"
     )
-    spec = load_spec(spec_path)
+    spec = with_file_labels(load_spec(spec_path))
     kept = ledger_of(spec, ledger)
     kept.entries()  # a ledger that cannot be read is told before hours of work
     say(stages.READING)

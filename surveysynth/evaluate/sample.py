@@ -8,8 +8,9 @@ import pandas as pd
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
-from surveysynth.evaluate.synthesizers import Key, frames
-from surveysynth.release.tables.making import estimates_for
+from surveysynth.evaluate.several import Key
+from surveysynth.evaluate.synthesizers import frames
+from surveysynth.release.tables.making import estimates_of_each
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
@@ -24,7 +25,11 @@ ROUNDING = 1e-9
 
 def without_flags(spec: "Spec") -> "Spec":
     """The specification with every row kept, also where a release would withhold its estimate."""
-    return spec.model_copy(update={"tables": spec.tables.model_copy(update={"flags": "none"})})
+    none = {"flags": "none"}
+    several = tuple(each.model_copy(update=none) for each in spec.several)
+    return spec.model_copy(
+        update={"tables": spec.tables.model_copy(update=none), "several": several}
+    )
 
 
 def sample_weight(survey: "Survey") -> FloatArray:
@@ -36,12 +41,13 @@ def sample_weight(survey: "Survey") -> FloatArray:
 
 
 def sample_tables(spec: "Spec", survey: "Survey") -> dict[Key, pd.DataFrame]:
-    """The tables of a specification from the sample itself: design, statistics and weights are
-    those of a release. Its values are real, so that its variances are by PSU also where a design
-    effect is declared."""
+    """The tables of a specification, stacked where there are several, from the sample itself:
+    design, statistics and weights are those of a release. Its values are real, so that its
+    variances are by PSU also where a design effect is declared."""
     by_psu = replace(survey.design, design_effect=None)
-    estimates = estimates_for(spec, by_psu)
-    estimates.add_alone(survey.confidential.outcome, sample_weight(survey))
+    estimates = estimates_of_each(spec, by_psu)
+    for of_table in estimates.values():
+        of_table.add_alone(survey.confidential.outcome, sample_weight(survey))
     return frames(spec, by_psu, estimates)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -10,15 +10,13 @@ import pandas as pd
 from surveysynth._support.types import FloatArray
 from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.estimation.estimates import Estimates
+from surveysynth.evaluate.several import Key, stacked
 from surveysynth.inference.synthesis import SyntheticDataset
-from surveysynth.release.tables.making import release_tables
+from surveysynth.release.tables.making import tables_of_each
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import PublicDesign, Survey
-
-Key: TypeAlias = tuple[str, str | None]
-"""A statistic and an outcome by their names, None for counts."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,12 +75,20 @@ def run_synthesizer(
     return run, frames(spec, design, estimates)
 
 
-def frames(spec: "Spec", design: "PublicDesign", estimates: Estimates) -> dict[Key, pd.DataFrame]:
+def frames(
+    spec: "Spec", design: "PublicDesign", estimates: Mapping[str, Estimates]
+) -> dict[Key, pd.DataFrame]:
     """Tables as a release has them, without degrees of freedom; n before the numbers, the flag
-    after."""
-    made = release_tables(spec.for_records(design.n), design, estimates)
-    tables = [table for of_statistic in made.values() for table in of_statistic]
-    return {(table.statistic, table.outcome): _columns(table.frame) for table in tables}
+    after; stacked where there are several."""
+    made = tables_of_each(spec.for_records(design.n), design, estimates)
+    return stacked(spec, {
+        name: {
+            (table.statistic, table.outcome): _columns(table.frame)
+            for of_statistic in tables.values()
+            for table in of_statistic
+        }
+        for name, tables in made.items()
+    })  # fmt: skip
 
 
 def _columns(frame: pd.DataFrame) -> pd.DataFrame:

@@ -86,7 +86,8 @@ def _rebuilt(entry: Path) -> Iterator[Path]:
 
 
 def _differences(expected: Path, made: Path) -> Iterator[str]:
-    names = sorted({path.name for folder in (expected, made) for path in folder.glob("*.*")})
+    found = ((folder, path) for folder in (expected, made) for path in folder.rglob("*.*"))
+    names = sorted({str(path.relative_to(folder)) for folder, path in found})
     for name in names:
         if not (expected / name).is_file():
             yield f"{name}: made, but not expected"

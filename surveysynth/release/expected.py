@@ -11,6 +11,7 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.estimates import Key
 from surveysynth.estimation.statistics import MEAN, PROPORTION, TOTAL, statistic_of
+from surveysynth.estimation.subpopulation import shown_rows, shown_table
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.design import Clipping, NoiseDesign
 from surveysynth.mechanisms.noisy_statistics.expected_se import (
@@ -73,13 +74,25 @@ class Expectation:
     records are left for the residual variance.
     """
 
-    def __init__(self, spec: "Spec", design: "PublicDesign", model: Model) -> None:
+    def __init__(
+        self,
+        spec: "Spec",
+        design: "PublicDesign",
+        model: Model,
+        another: "Expectation | None" = None,
+    ) -> None:
+        """``spec``: of one table; ``another``: of another table of the same release, whose noise
+        it shares."""
         from surveysynth.spec.build import noisy_settings_of
 
         self.spec, self.design, self.model = spec.for_records(design.n), design, model
         self.settings: NoisySettings = noisy_settings_of(spec)
-        self.noise, self.columns = required_design(model, design, self.settings)
+        if another is None:
+            self.noise, self.columns = required_design(model, design, self.settings)
+        else:
+            self.noise, self.columns = another.noise, another.columns
         self.domains: Domains = public_domains(spec, design)
+        self.shown = np.flatnonzero(shown_rows(self.domains))
         self.unit_size = self.settings.unit_size(design)
         self.cells = _CellsOfRows.of(design, self.domains)
 
@@ -115,7 +128,7 @@ class Expectation:
     def ratios(
         self, key: Key, budgets: tuple[Budget, ...], *, factor: float = 1.0, records: int = 0
     ) -> FloatArray:
-        """SEs over the sample's, (budgets, D); NaN where a row has none.
+        """SEs over the sample's, (budgets, D) for the D rows ``shown``; NaN where a row has none.
 
         factor: of the declared spreads over the true ones; records: of the largest unit, 0: as it
         is.
@@ -146,7 +159,7 @@ class Expectation:
             )[:, 1:]
             for rows in self.cells.blocks()
         ]  # fmt: skip
-        return np.concatenate(found, axis=1)
+        return np.concatenate(found, axis=1)[:, self.shown]
 
     def typical(self, *, factor: float = 1.0, records: int = 0) -> dict[Key, float]:
         """The median over rows with records, by table, at the specification's budget."""
@@ -164,7 +177,8 @@ class Expectation:
         radius, q = factor * clipping.radius, clipping.q
         # As many records of equal weights say of the whole what these do.
         share = effective_share(self.design.public_weight)
-        typical = share * float(np.median(self.domains.n[self.domains.n > 0]))
+        n = self.domains.n[self.shown]
+        typical = share * float(np.median(n[n > 0])) if n.any() else 1.0
         whole = share * self.design.n
         bias = {}
         for column in sorted({key[1] for key in self.tables if key[1] is not None}):
@@ -206,12 +220,14 @@ class Expectation:
             values = self.ratios(key, self.budgets)
             outcome = "" if key[1] is None else self.design.outcome_names[key[1]]
             for budget, ratio in zip(self.budgets, values, strict=True):
-                table = self.domains.table.assign(
-                    n=self.domains.n, epsilon=budget.epsilon, delta=budget.delta, rho=budget.rho,
-                    se_over_sample=ratio,
+                table = shown_table(self.domains).assign(
+                    n=self.domains.n[self.shown], epsilon=budget.epsilon, delta=budget.delta,
+                    rho=budget.rho, se_over_sample=ratio,
                 )  # fmt: skip
                 table.insert(0, "outcome", outcome)
                 table.insert(0, "statistic", key[0])
+                if self.spec.tables.name is not None:
+                    table.insert(0, "table", self.spec.tables.name)
                 parts.append(table)
         return pd.concat(parts, ignore_index=True)
 

@@ -8,6 +8,7 @@ from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.mechanisms.pseudo_posterior.mechanism import UNPROTECTED
 from surveysynth.release.digits import Digits
 from surveysynth.release.documents.inference_words import inference_words
+from surveysynth.release.folder.microdata import format_of
 from surveysynth.release.tables.labels import ColumnLabel, Labels
 from surveysynth.release.tables.rounding import (
     AnyRounding,
@@ -17,6 +18,7 @@ from surveysynth.release.tables.rounding import (
     to_percent,
 )
 from surveysynth.release.writers.csv import MicrodataFormat
+from surveysynth.report.formats import Format, table_files
 
 if TYPE_CHECKING:
     from surveysynth.estimation.clusters import Clusters
@@ -70,8 +72,8 @@ class ReleaseFacts:
 
     @property
     def microdata_format(self) -> MicrodataFormat:
-        """The format of the survey file."""
-        return "parquet" if self.spec.survey.data.lower().endswith(".parquet") else "csv"
+        """As the specification asks for it, or as the survey file is."""
+        return format_of(self.spec)
 
     @property
     def digits(self) -> Digits:
@@ -90,9 +92,29 @@ class ReleaseFacts:
         return self.spec.tables.title or "Tables from synthetic survey microdata"
 
     @property
+    def each_table(self) -> "dict[str, ReleaseFacts]":
+        """The facts of every table by itself, by name; empty for one that has none."""
+        return {
+            each.tables.name or "": replace(self, spec=each) for each in self.spec.each_table
+        }
+
+    @property
     def privacy_note(self) -> str:
         """One sentence below every table."""
         return self.mechanism.note
+
+
+def files_of(spec: "Spec") -> list[tuple[str, str, Format]]:
+    """Folder, file name and format of every file of the tables and figures of a release."""
+    return [
+        made
+        for each in spec.each_table
+        for made in table_files(
+            each.tables.statistics,
+            (*each.tables.formats, *each.tables.figures),
+            each.tables.name or "",
+        )
+    ]
 
 
 def labels_of(spec: "Spec") -> Labels:

@@ -2,39 +2,52 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth.release.documents.codebook import make_codebook
+from surveysynth.release.documents.contents import CONTENTS_NAME, contents_page
+from surveysynth.release.documents.ddi import DDI_NAME, make_ddi
+from surveysynth.release.documents.dossier import blocks
+from surveysynth.release.documents.dossier.making import make_dossier
+from surveysynth.release.documents.dossier.registry import registry_entry
 from surveysynth.release.documents.privacy_file import make_privacy_record
 from surveysynth.release.documents.readme import make_readme
-from surveysynth.release.documents.recompute_python import make_example
+from surveysynth.release.documents.worked_example import make_example
 from surveysynth.release.facts import ReleaseFacts, rounding_of
-from surveysynth.release.folder.bundle import PRIVACY_NAME, REALISED_NAME, RECORDS_STEM
+from surveysynth.release.folder.bundle import (
+    DOSSIER_NAMES,
+    PRIVACY_NAME,
+    REALISED_NAME,
+    RECORDS_STEM,
+)
 from surveysynth.release.tables.layout import Presentation, Shown
-from surveysynth.release.tables.table import ReleaseTable
+from surveysynth.release.tables.making import Tables
+from surveysynth.release.tables.where_words import where_words
 from surveysynth.release.writers import csv
-from surveysynth.report.formats import FORMATS
+from surveysynth.report.formats import FORMATS, folder_of
+from surveysynth.spec.several import unfolded
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.base import Released
 
-Tables = Mapping[str, Sequence[ReleaseTable]]
-
-
-def write_tables(facts: ReleaseFacts, tables: Tables, release: Path) -> None:
-    """Every format that was asked for, each in the folder of a release where it belongs."""
-    section, shown = facts.spec.tables, Shown(tables, presentation_of(facts))
-    for name in (*section.formats, *section.figures):
-        made = FORMATS[name]
-        folder = release / made.folder
-        folder.mkdir(exist_ok=True)
-        made.load_writer()(shown, folder, made)
+def write_tables(facts: ReleaseFacts, tables: Mapping[str, Tables], release: Path) -> None:
+    """Every table in every format that was asked for, each in the folder of a release where it
+    belongs, and a page of contents where there are several; ``tables``: by name."""
+    for table, of_table in facts.each_table.items():
+        section, shown = of_table.spec.tables, Shown(tables[table], presentation_of(of_table))
+        for name in (*section.formats, *section.figures):
+            made = FORMATS[name]
+            folder = release / folder_of(made, table)
+            folder.mkdir(parents=True, exist_ok=True)
+            made.load_writer()(shown, folder, made)
+    if facts.spec.several:
+        (release / CONTENTS_NAME).write_text(contents_page(facts, tables), encoding="utf-8")
 
 
 def presentation_of(facts: ReleaseFacts) -> Presentation:
-    """What the tables of a release share."""
+    """What the tables of one table of a release, one a statistic, share."""
     section = facts.spec.tables
     return Presentation(
         title=section.title,
@@ -44,23 +57,41 @@ def presentation_of(facts: ReleaseFacts) -> Presentation:
         labels=facts.labels,
         rounding=rounding_of(facts.spec, facts.labels),
         kind=section.layout,
+        name=section.name or "",
+        csv="csv" in section.formats,
+        subpopulation="" if section.where is None else where_words(section.where, facts.labels),
     )
 
 
 def write_documents(
-    facts: ReleaseFacts, tables: Tables, model_title: str, folder: Path, *, separate_pair: bool
+    facts: ReleaseFacts,
+    tables: Mapping[str, Tables],
+    model_title: str,
+    folder: Path,
+    *,
+    separate_pair: bool,
 ) -> None:
-    """codebook.json, privacy.json and README.md."""
+    """codebook.json and codebook.xml, privacy.json, README.md and the dossier."""
     replicates = facts.spec.privacy.replicates_per_draw
-    every = [table for of_outcomes in tables.values() for table in of_outcomes]
-    example = make_example(facts, every, separate_pair=separate_pair)
+    example = make_example(facts, tables, separate_pair=separate_pair)
     codebook = make_codebook(
         facts, replicates=facts.published_replicates, separate_pair=separate_pair
     )
     readme = make_readme(facts, example, replicates=replicates, separate_pair=separate_pair)
     write_json(codebook, folder / "codebook.json")
+    (folder / DDI_NAME).write_bytes(make_ddi(facts, codebook))
     write_json(make_privacy_record(facts, model_title), folder / PRIVACY_NAME)
     (folder / "README.md").write_text(readme, encoding="utf-8")
+    write_dossier(facts, folder)
+
+
+def write_dossier(facts: ReleaseFacts, folder: Path) -> None:
+    """What a review board reads, twice, and a draft entry for the registry of deployments."""
+    dossier = make_dossier(facts)
+    page, text, entry = DOSSIER_NAMES
+    (folder / page).write_text(blocks.html(dossier), encoding="utf-8")
+    (folder / text).write_text(blocks.markdown(dossier), encoding="utf-8")
+    write_json(registry_entry(facts), folder / entry)
 
 
 def write_published(
@@ -86,7 +117,8 @@ def public_specification(facts: ReleaseFacts) -> dict[str, Any]:
         exclude={"path": True, "survey": {"id"}, "privacy": {"budget"}},
         exclude_unset=True,
     )
-    content["survey"]["data"] = f"survey.{facts.microdata_format}"
+    content = unfolded(content)
+    content["survey"]["data"] = f"survey{facts.spec.data_path.suffix.lower()}"
     content["synthesizer"]["predictors"] = facts.design.matrix.formula
     return content
 
@@ -101,7 +133,8 @@ def write_confidential(
     if released.by_record:
         records = pd.DataFrame(dict(released.by_record))
         records.insert(0, "record", range(1, len(records) + 1))
-        csv.write_records(records, folder / f"{RECORDS_STEM}.{file_format}", file_format)
+        kept: csv.RecordsFormat = "parquet" if file_format == "parquet" else "csv"
+        csv.write_records(records, folder / f"{RECORDS_STEM}.{kept}", kept)
 
 
 def finite_or_text(value: Any) -> Any:

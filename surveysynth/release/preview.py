@@ -6,13 +6,18 @@ import numpy as np
 
 from surveysynth.estimation.clusters import cluster_lines
 from surveysynth.estimation.domains import Domains
+from surveysynth.estimation.subpopulation import WHERE, shown_rows
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.release.facts import labels_of
+from surveysynth.release.documents.contents import CONTENTS_NAME
+from surveysynth.release.documents.ddi import DDI_NAME
+from surveysynth.release.facts import files_of, labels_of
+from surveysynth.release.folder.bundle import DOSSIER_NAMES, PRIVACY_NAME
+from surveysynth.release.formats_check import check_formats
 from surveysynth.release.rare_levels import rare_level_warnings, rare_levels, without_rare
 from surveysynth.release.tables.labels import Labels, listed
-from surveysynth.release.tables.making import public_domains, rows_of
+from surveysynth.release.tables.making import public_domains, rows_of, synthetic_columns
 from surveysynth.release.tables.table import SMALL_SAMPLE
-from surveysynth.report.formats import table_files
+from surveysynth.release.tables.where_words import where_words
 from surveysynth.survey.pooling import ROUNDING
 
 if TYPE_CHECKING:
@@ -21,27 +26,43 @@ if TYPE_CHECKING:
     from surveysynth.survey.survey import PublicDesign
 
 _SHOWN_CELLS = 40
+_DOCUMENTS = ", ".join(["codebook.json", DDI_NAME, PRIVACY_NAME, "README.md", *DOSSIER_NAMES])
 
 
 def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
     """Validation results, cell sizes n_d and the files of a release, one line each."""
-    domains = public_domains(spec, design)
+    check_formats(spec, design)
     rare = rare_levels(spec, design)
+    labels = without_rare(labels_of(spec), rare)
     return [
         f"{spec.path}: valid.",
         *_survey_lines(spec, design, model),
         *(f"WARNING: {warning}" for warning in rare_level_warnings(rare)),
         "",
-        *_cell_lines(domains, without_rare(labels_of(spec), rare)),
-        *_outcome_lines(spec),
-        "",
-        *_published_lines(spec, domains, rows_of(spec, design).n_rows),
+        *(line for each in spec.each_table for line in _table_lines(each, design, labels)),
+        *_published_lines(spec, design),
         "",
     ]
 
 
+def _table_lines(spec: "Spec", design: "PublicDesign", labels: Labels) -> list[str]:
+    """The cells of one table."""
+    section = spec.tables
+    name = [f"Table {section.name}, by {listed(section.by) or 'nothing'}:"] if section.name else []
+    where = []
+    if section.where is not None:
+        where = [f"Of a subpopulation: {where_words(section.where, labels)}."]
+    cells = _cell_lines(public_domains(spec, design), labels)
+    return [*name, *where, *cells, *_outcome_lines(spec), ""]
+
+
 def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
     lines = [f"Survey: {design.n:,} records, {design.dropped:,} dropped for missing values."]
+    if spec.privacy.strict and spec.survey.missing == "drop":
+        lines.append(
+            "  Outcomes and weights are not looked at here: a release drops records where one is "
+            "blank as well, and tables and noise are then of fewer records."
+        )
     if design.strata is not None:
         lines.append(f"Design: {int(design.strata.max()) + 1:,} strata ({design.strata_name}).")
     lines += cluster_lines(design, model)
@@ -78,7 +99,7 @@ def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
     least, smallest = settings_of(spec).least_records, smallest_records(design)
     lines = [
         f"Records per coefficient: {smallest:,.4g} for the row of X that has fewest; at least "
-        f"{least:g} are asked for (small_strata = {spec.privacy.small_strata!r})."
+        f"{least:.4g} are asked for (small_strata = {spec.privacy.small_strata!r})."
     ]
     if design.pooling is not None:
         lines.append(f"Pooled for that: {design.pooling.words}. {POOLED_MEANS}")
@@ -103,11 +124,12 @@ def _weight_lines(design: "PublicDesign") -> list[str]:
 
 def _cell_lines(domains: Domains, labels: Labels) -> list[str]:
     """Unweighted sizes; the smallest cells when there are many."""
-    interior = np.flatnonzero(~domains.table["is_margin"].to_numpy(dtype=bool))
-    shown = interior if interior.size else np.arange(domains.n_rows)
+    margin, inside = domains.table["is_margin"].to_numpy(dtype=bool), shown_rows(domains)
+    interior = np.flatnonzero(~margin & inside)
+    shown = interior if interior.size else np.flatnonzero(inside)
     n = domains.n[shown]
     lines = [
-        f"Cells: {shown.size:,} and {domains.n_rows - shown.size:,} margins; "
+        f"Cells: {shown.size:,} and {int(inside.sum()) - shown.size:,} margins; "
         f"{int((n == 0).sum()):,} cells without records (no estimate), "
         f"{int(((n > 0) & (n < SMALL_SAMPLE)).sum()):,} with fewer than {SMALL_SAMPLE} (flagged)."
     ]
@@ -122,7 +144,7 @@ def _cell_lines(domains: Domains, labels: Labels) -> list[str]:
 
 def _outcome_lines(spec: "Spec") -> list[str]:
     """What divides the cells further: outcomes, whose levels nobody counts here."""
-    outcomes = [name for name in spec.tables.by if name not in spec.public_by]
+    outcomes = synthetic_columns(spec)
     if not outcomes:
         return []
     return [
@@ -139,21 +161,30 @@ def budget_words(budget: Budget) -> str:
 def row_label(domains: Domains, labels: Labels, row: int) -> str:
     """The levels of a row of the table."""
     record = domains.table.iloc[row]
-    return ", ".join(labels.level(by, str(record[by])) for by in domains.by) or "All"
+    return ", ".join(labels.level(by, str(record[by])) for by in domains.by if by != WHERE
+                     ) or "All"
 
 
-def _published_lines(spec: "Spec", domains: Domains, rows: int) -> list[str]:
-    tables, privacy = spec.tables, spec.privacy.for_records(int(domains.n[0]))
-    formats = (*tables.formats, *tables.figures)
-    names = [f"{folder}/{name}" for folder, name, _ in table_files(tables.statistics, formats)]
+def _files_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
+    """The files of each table, and how many rows it has."""
+    lines = [f"  {CONTENTS_NAME}: all {len(spec.several)} tables"] if spec.several else []
+    for each in spec.each_table:
+        names = [f"{folder}/{name}" for folder, name, _ in files_of(each)]
+        rows = int(shown_rows(rows_of(each, design)).sum())
+        lines.append(f"  {', '.join(names)} ({rows:,} rows each)")
+    return lines
+
+
+def _published_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
+    privacy = spec.privacy.for_records(design.n)
     datasets = privacy.m * privacy.replicates_per_draw
     if privacy.strict:
         return [
             f"A release publishes, with {budget_words(privacy.cost)}:",
-            f"  {', '.join(names)} ({rows:,} rows each)",
-            f"  microdata/: {privacy.m} synthetic files of {int(domains.n[0]):,} records, one "
+            *_files_lines(spec, design),
+            f"  microdata/: {privacy.m} synthetic files of {design.n:,} records, one "
             f"of each draw; the tables rest on {datasets}, {privacy.replicates_per_draw} of each",
-            "  statistics.json, codebook.json, privacy.json, README.md",
+            f"  statistics.json, {_DOCUMENTS}",
         ]
     guarantee = (
         f"epsilon at most {privacy.epsilon:g}"
@@ -162,8 +193,8 @@ def _published_lines(spec: "Spec", domains: Domains, rows: int) -> list[str]:
     )
     return [
         f"A release publishes, with {guarantee}:",
-        f"  {', '.join(names)} ({rows:,} rows each)",
-        f"  microdata/: {datasets} synthetic files of {int(domains.n[0]):,} records "
+        *_files_lines(spec, design),
+        f"  microdata/: {datasets} synthetic files of {design.n:,} records "
         f"(m = {privacy.m} draws, {privacy.replicates_per_draw} replicates each)",
-        "  codebook.json, privacy.json, README.md",
+        f"  {_DOCUMENTS}",
     ]

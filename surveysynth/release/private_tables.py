@@ -1,7 +1,7 @@
 """Private tables in a notebook: what a release publishes of them, without a folder."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,10 @@ from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.mechanisms.statement import Statement
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.files import presentation_of
+from surveysynth.release.run import together
 from surveysynth.release.tables.labels import listed
 from surveysynth.release.tables.layout import Presentation, Shown
+from surveysynth.release.tables.making import Tables
 from surveysynth.release.tables.table import ReleaseTable
 
 if TYPE_CHECKING:
@@ -47,6 +49,9 @@ class PrivateTables:
         Number of records of the survey.
     recorded
         Whether a ledger has the run.
+    several
+        Of several tables each by itself, by name; ``private_tables["NAME"]`` is one of them, and
+        ``tables`` has all under "NAME/statistic". Empty where there is one.
 
     Examples
     --------
@@ -65,16 +70,26 @@ class PrivateTables:
     warnings: tuple[str, ...]
     n: int
     recorded: bool = False
+    several: Mapping[str, "PrivateTables"] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls,
-        facts: ReleaseFacts,
-        tables: Mapping[str, Sequence[ReleaseTable]],
-        *,
-        recorded: bool = False,
+        cls, facts: ReleaseFacts, tables: Mapping[str, Tables], *, recorded: bool = False
     ) -> "PrivateTables":
-        """The tables of a release with these facts."""
+        """The tables of a release with these facts, by name."""
+        if not facts.spec.several:
+            return cls._of_one(facts, tables[""], recorded=recorded)
+        several = {
+            name: cls._of_one(each, tables[name], recorded=recorded)
+            for name, each in facts.each_table.items()
+        }
+        whole = cls._of_one(facts, together(tables), recorded=recorded)
+        return replace(whole, several=several)
+
+    @classmethod
+    def _of_one(
+        cls, facts: ReleaseFacts, tables: Tables, *, recorded: bool
+    ) -> "PrivateTables":
         presentation = presentation_of(facts)
         # There is no README.md; what it says of the guarantee is the statement.
         note = presentation.privacy_note.replace("README.md", "the privacy statement")
@@ -89,6 +104,12 @@ class PrivateTables:
         )
 
     def __repr__(self) -> str:
+        if self.several:
+            return "\n".join([
+                *self.warnings,
+                f"{len(self.several)} tables of {self.n:,} records: {listed(tuple(self.several))}",
+                *self._last_lines,
+            ])  # fmt: skip
         several = [table for of_outcomes in self.tables.values() for table in of_outcomes]
         outcomes = dict.fromkeys(table.outcome for table in several if table.outcome is not None)
         of_what = f" of {listed(tuple(outcomes))}" if outcomes else ""
@@ -97,19 +118,27 @@ class PrivateTables:
             *self.warnings,
             f"Tables of {self.n:,} records: {listed(self.statistics)}{of_what}{by}, "
             f"{len(several[0].frame) // max(len(several[0].categories), 1):,} rows each",
-            self.presentation.privacy_note,
-            *([_RECORDED if self.recorded else _NOT_RECORDED] if self.private else []),
+            *self._last_lines,
         ]
         return "\n".join(lines)
+
+    @property
+    def _last_lines(self) -> list[str]:
+        recorded = [_RECORDED if self.recorded else _NOT_RECORDED]
+        return [self.presentation.privacy_note, *(recorded if self.private else [])]
 
     def _repr_html_(self) -> str:
         """Formatted tables, for notebooks."""
         from surveysynth.release.writers.html import render_fragment
 
+        if self.several:
+            return "\n".join(each._repr_html_() for each in self.several.values())
         return "\n".join(map(render_fragment, self._shown.layouts.values()))
 
     def __getitem__(self, statistic: str) -> "PrivateTables":
-        """The tables of one statistic."""
+        """The tables of one statistic, or one of several tables by its name."""
+        if statistic in self.several:
+            return self.several[statistic]
         return replace(self, tables={statistic: self._of(statistic)})
 
     @property
@@ -131,10 +160,16 @@ class PrivateTables:
     def frame(self) -> "pd.DataFrame":
         """Unrounded numbers of all tables below each other: statistic, outcome (empty for counts),
         the by columns, is_margin, estimate, se, df, df_design, ci_lower, ci_upper, n, flag; with
-        shares, after the outcome a level (empty for others)."""
+        shares, after the outcome a level (empty for others). Of several tables the name comes
+        first, and a by column that a table does not have is missing."""
         import pandas as pd
 
         parts = []
+        if self.several:
+            for name, each in self.several.items():
+                parts.append(each.frame.copy())
+                parts[-1].insert(0, "table", name)
+            return pd.concat(parts, ignore_index=True)
         levels = any(table.categories for several in self.tables.values() for table in several)
         for statistic, of_outcomes in self.tables.items():
             for table in of_outcomes:
@@ -162,10 +197,16 @@ class PrivateTables:
         Raises
         ------
         InputError
-            For a statistic that there is no table of.
+            For a statistic that there is no table of, and where there are several tables: choose
+            one first, as ``private_tables["NAME"].plot()``.
         """
         from surveysynth.release.writers.figures import shown_figure
 
+        if self.several:
+            raise InputError(
+                f"choose one of several tables first, such as private_tables["
+                f"{next(iter(self.several))!r}].plot()."
+            )
         of_outcomes = (name for name in self.tables if statistic_of(name).needs_outcome)
         chosen = statistic or next(of_outcomes, self.statistics[0])
         return shown_figure(self._of(chosen), self.presentation)
@@ -178,6 +219,6 @@ class PrivateTables:
         if statistic not in self.tables:
             raise InputError(
                 f"there is no table of {statistic!r}; there are {listed(self.statistics)}."
-                f"{nearest(str(statistic), self.tables)}"
+                f"{nearest(str(statistic), (*self.several, *self.tables))}"
             )
         return self.tables[statistic]

@@ -18,12 +18,17 @@ from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
 from surveysynth.mechanisms.noisy_statistics.run import posterior_draws, statistics_of
 from surveysynth.release import files
-from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
-from surveysynth.release.folder.microdata import file_name, fraction_name
+from surveysynth.release.documents.contents import CONTENTS_NAME
+from surveysynth.release.facts import files_of
+from surveysynth.release.folder.bundle import DOSSIER_NAMES, plan_folder, staged_folder, swap_in
+from surveysynth.release.folder.microdata import file_name, format_of, fraction_name
+from surveysynth.release.folder.reading import read_release
+from surveysynth.release.formats_check import check_tables
 from surveysynth.release.run import Streams, facts_of, synthetic_estimates
-from surveysynth.release.tables.making import release_tables
-from surveysynth.release.writers.csv import MicrodataFormat, plain_text
-from surveysynth.report.formats import table_files
+from surveysynth.release.tables.making import tables_of_each
+from surveysynth.release.writers.csv import plain_text
+from surveysynth.release.writers.labelled import PROGRAMS
+from surveysynth.report.fragment import fragment
 from surveysynth.spec.build import mechanism_of, model_of, noisy_settings_of
 from surveysynth.spec.spec import Spec
 from surveysynth.survey.files import open_table
@@ -42,6 +47,12 @@ class Rebuilt:
     out: Path
     same: tuple[str, ...]
     different: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        """Which files are equal, for notebooks."""
+        lines = [f"Rebuilt: {self.out}.", f"Equal, byte by byte: {len(self.same):,} files."]
+        return fragment("Tables rebuilt", mark=[f"Not equal: {each}" for each in self.different],
+                        lines=lines)  # fmt: skip
 
 
 def rebuild(
@@ -71,11 +82,13 @@ def rebuild(
     say = progress or (lambda stage: None)
     source = _folder_of(Path(release))
     target = plan_folder(
-        Path(out), overwrite=overwrite, own=("tables", "figures"), marker="tables",
+        Path(out), overwrite=overwrite,
+        own=("tables", "figures", CONTENTS_NAME, *DOSSIER_NAMES), marker="tables",
         what="rebuilt tables",
     )  # fmt: skip
     content = _read(source / STATISTICS_NAME)
     spec = _spec_of(content, source)
+    check_tables(spec)
     say(stages.READING)
     design = _design_of(spec, source, int(content["records_dropped"]))
     statistics = statistics_of(content["statistics"])
@@ -89,10 +102,12 @@ def rebuild(
     say(stages.SYNTHESIS)
     estimates = synthetic_estimates(facts, model, draws, streams.synthesis, None)
     say(stages.DOCUMENTS)
-    tables = release_tables(facts.spec, design, estimates)
+    tables = tables_of_each(facts.spec, design, estimates)
     with staged_folder(target, "rebuilt tables") as folder:
         files.write_tables(facts, tables, folder)
-        made = [f"{place}/{name}" for place, name in _files_of(spec)]
+        files.write_dossier(facts, folder)
+        made = [f"{place}/{name}" for place, name, _ in files_of(spec)]
+        made += [*[CONTENTS_NAME] * bool(spec.several), *DOSSIER_NAMES]
         same = tuple(each for each in made if _equal(folder / each, source / each))
         swap_in(folder, target)
     return Rebuilt(target, same, tuple(each for each in made if each not in same))
@@ -133,12 +148,8 @@ def _spec_of(content: dict[str, Any], source: Path) -> Spec:
 
 def _design_of(spec: Spec, source: Path, dropped: int) -> PublicDesign:
     """The public half of the survey, from the first dataset of the microdata."""
-    file_format: MicrodataFormat = "parquet" if spec.survey.data.endswith(".parquet") else "csv"
-    path = source / "microdata" / file_name(1, 1, file_format)
-    table = open_table(path)
-    frame = table.read(table.columns)
-    if file_format == "csv":
-        frame = frame.rename(columns=plain_text).map(plain_text)
+    path = source / "microdata" / file_name(1, 1, format_of(spec))
+    frame = _first_dataset(source, path)
     section, synthesizer = spec.survey, spec.synthesizer
     roles = make_roles(
         synthesizer.outcome, section.weight, spec.public_by, section.strata, section.psu, None,
@@ -160,6 +171,17 @@ def _design_of(spec: Spec, source: Path, dropped: int) -> PublicDesign:
     return replace(_with_fractions(design, frame, section.fpc), dropped=dropped)
 
 
+def _first_dataset(source: Path, path: Path) -> "pd.DataFrame":
+    """As the survey file had it: codes as text, and of csv files all cells."""
+    if path.suffix[1:] in PROGRAMS:
+        return read_release(source).dataset(1)
+    table = open_table(path)
+    frame = table.read(table.columns)
+    if path.suffix == ".csv":
+        frame = frame.rename(columns=plain_text).map(plain_text)
+    return frame
+
+
 def _with_fractions(
     design: PublicDesign, frame: "pd.DataFrame", fpc: str | None
 ) -> PublicDesign:
@@ -173,12 +195,6 @@ def _with_fractions(
     assert column is not None  # there is an fpc
     fractions[strata] = frame[column].astype(float).to_numpy()
     return named
-
-
-def _files_of(spec: Spec) -> list[tuple[str, str]]:
-    tables = spec.tables
-    made = table_files(tables.statistics, (*tables.formats, *tables.figures))
-    return [(folder, name) for folder, name, _ in made]
 
 
 def _equal(made: Path, published: Path) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.doctor import version_of
-from surveysynth.errors import InputError
+from surveysynth.errors import InputError, RefusedError
 from surveysynth.release.folder.bundle import BundlePlan
 from surveysynth.release.folder.drawn import DrawnNoise, purpose_of
 from surveysynth.release.folder.ledger import LedgerEntry, file_sha256
@@ -61,6 +61,20 @@ def ledger_of(
     budget = spec.privacy.budget
     limit = None if budget is None else Limit(budget, in_rho=spec.privacy.rho is not None)
     return Ledger.of(survey or survey_id(spec.survey.id, spec.data_path), path, limit)
+
+
+def spending(spec: "Spec", ledger: Ledger) -> tuple[list[str], str]:
+    """What the ledger of a survey adds up to before a release, and why its budget has no room for
+    one: empty where it has. Reads the settings and the ledger, and no records."""
+    summary = ledger.summary()
+    lines = summary.sentences() if summary.runs or summary.strict_runs else []
+    try:
+        ledger.require_room(entry_of(spec, test=False))
+    except RefusedError as refusal:
+        return [*lines, f"REFUSED: {refusal}"], str(refusal)
+    if ledger.limit is not None:
+        lines.append("Ledger: the budget has room for this release.")
+    return lines, ""
 
 
 def hints_of(ledger: Ledger, entry: LedgerEntry, *, named: bool) -> tuple[str, ...]:

@@ -23,9 +23,16 @@ from surveysynth.release.folder.bundle import (
 )
 from surveysynth.release.folder.ledger_totals import LedgerSummary, summarise
 from surveysynth.release.folder.microdata import public_order
+from surveysynth.release.formats_check import check_formats
 from surveysynth.release.rare_levels import rare_level_warnings, rare_levels
 from surveysynth.release.recording import hints_of, of_units, run_to_record
-from surveysynth.release.tables.making import estimates_for, release_tables
+from surveysynth.release.result import Adequacy, result_fragment
+from surveysynth.release.tables.making import (
+    Tables,
+    estimates_of_each,
+    subpopulation_of,
+    tables_of_each,
+)
 from surveysynth.release.tables.table import ReleaseTable
 from surveysynth.sampling.randomness import secret_generator
 from surveysynth.survey.outcome import needs_general_form
@@ -43,30 +50,6 @@ Progress = Callable[[str], None]
 """Called with the name of each stage as it begins; never with anything computed from the data."""
 
 
-@dataclass(frozen=True, repr=False)
-class Adequacy:
-    """How far the tables lie from the sample: confidential, its counts included.
-
-    page: the file that shows it; rows: rows that are compared; beyond: those more than three
-    standard errors of the sample from it; problem: why there is no page, for the one who ran it.
-    """
-
-    page: Path | None
-    rows: int = 0
-    beyond: int = 0
-    problem: str = ""
-
-    def sentence(self) -> str:
-        """One line for the terminal of whoever ran the release, and for no other place."""
-        if self.page is None:
-            return f"CONFIDENTIAL: no adequacy report could be made ({self.problem})."
-        return (
-            f"CONFIDENTIAL: {self.beyond:,} of {self.rows:,} rows lie more than 3 standard errors "
-            f"from the sample: see {self.page}. Whether to publish after looking is a decision "
-            "that depends on the data; epsilon does not cover it."
-        )
-
-
 class Beside(Protocol):
     """Looks at a release beside the confidential survey, for the confidential folder alone."""
 
@@ -77,7 +60,7 @@ class Beside(Protocol):
         self,
         facts: "ReleaseFacts",
         survey: "Survey",
-        tables: Mapping[str, Sequence[ReleaseTable]],
+        tables: Mapping[str, Tables],
         released: "Released",
         folder: Path,
     ) -> tuple[int, int]:
@@ -88,6 +71,7 @@ class Beside(Protocol):
 class ReleaseResult:
     """Where the files are, the tables in them, and what the ledger adds up to (confidential).
 
+    ``tables``: by statistic, and where there are several tables by "NAME/statistic";
     ``ledger_path``: the file of the ledger; ``ledger_hints``: what its sums may not know of.
     ``adequacy``: what a look beside the sample found, None where nobody looked; what only
     whoever ran it may read: ``confidential_warning``, empty where there is none.
@@ -102,6 +86,13 @@ class ReleaseResult:
     ledger_hints: tuple[str, ...] = ()
     adequacy: Adequacy | None = field(default=None, repr=False)
     confidential_warning: str = field(default="", repr=False)
+
+    def _repr_html_(self) -> str:
+        """Where everything is, for notebooks."""
+        ledger = [*self.ledger.sentences(), *self.ledger_hints]
+        return result_fragment(
+            self.out, self.confidential, self.adequacy, warnings=self.warnings, ledger=ledger
+        )
 
 
 def release(
@@ -160,13 +151,14 @@ def release(
         model_of,
         read_survey,
     )
+    from surveysynth.spec.file_labels import with_file_labels
     from surveysynth.spec.spec import load_spec
 
     say = progress or (lambda stage: None)
     plan = plan_bundle(
         Path(out), None if confidential is None else Path(confidential), overwrite=overwrite
     )
-    spec = load_spec(spec_path)
+    spec = with_file_labels(load_spec(spec_path))
     streams, test = Streams(seed, published=spec.privacy.strict), seed is not None
     chosen, mechanism = engine_of(spec, model_of(spec)), mechanism_of(spec)
     one_form = not (needs_general_form(spec.declared) or spec.synthesizer.grouping)
@@ -182,6 +174,7 @@ def release(
     refuse_clusters(survey.design, model)
     if model.compiled and not one_form:
         _compile(model, say)
+    check_formats(spec, survey.design)
     facts = facts_of(spec, survey.design, mechanism, model, test=test)
     drawn.entry = of_units(drawn.entry, spec, survey.design)
     with _told_of(drawn):
@@ -196,7 +189,7 @@ def release(
             entries = publish(plan, staging, drawn.ledger, drawn.entry)
     rare = rare_level_warnings(rare_levels(facts.spec, facts.design))
     return ReleaseResult(
-        plan.out, plan.confidential, tables, (*facts.warnings, *rare),
+        plan.out, plan.confidential, together(tables), (*facts.warnings, *rare),
         summarise(entries, drawn.ledger.survey), drawn.ledger.path,
         hints_of(drawn.ledger, drawn.entry, named=ledger is not None), adequacy,
         survey.population_warning(),
@@ -232,7 +225,7 @@ def _write(
     streams: "Streams",
     say: Progress,
     beside: Beside | None,
-) -> "tuple[ReleaseFacts, Mapping[str, Sequence[ReleaseTable]]]":
+) -> "tuple[ReleaseFacts, Mapping[str, Tables]]":
     """Synthesise, estimate each dataset as it streams by, and fill the temporary folders."""
     from surveysynth.release import files
 
@@ -241,11 +234,10 @@ def _write(
         None if beside is None else beside.see,
     )  # fmt: skip
     say(stages.DOCUMENTS)
-    tables = release_tables(facts.spec, facts.design, estimates)
+    tables = tables_of_each(facts.spec, facts.design, estimates)
     files.write_tables(facts, tables, staging.release)
-    files.write_documents(
-        facts, tables, model.title, staging.release, separate_pair=estimates.separate_pair
-    )
+    separate_pair = any(each.separate_pair for each in estimates.values())
+    files.write_documents(facts, tables, model.title, staging.release, separate_pair=separate_pair)
     files.write_published(facts, released.published, streams.entropy, staging.release)
     files.write_confidential(released, staging.confidential, facts.microdata_format)
     return facts, tables
@@ -255,7 +247,7 @@ def _adequacy(
     beside: Beside | None,
     facts: "ReleaseFacts",
     survey: "Survey",
-    tables: Mapping[str, Sequence[ReleaseTable]],
+    tables: Mapping[str, Tables],
     released: "Released",
     staging: Staging,
     plan: BundlePlan,
@@ -279,7 +271,7 @@ def private_estimates(
     say: Progress,
     folder: Path | None = None,
     see: "Callable[[SyntheticDataset], None] | None" = None,
-) -> "tuple[ReleaseFacts, Estimates]":
+) -> "tuple[ReleaseFacts, dict[str, Estimates]]":
     """What follows the mechanism: the facts, once it is known how data come from its draws, and
     the estimates of ``synthetic_estimates``. It sees nothing confidential."""
     from surveysynth.inference.published import published_draws
@@ -301,8 +293,9 @@ def synthetic_estimates(
     rng: np.random.Generator,
     folder: Path | None,
     see: "Callable[[SyntheticDataset], None] | None" = None,
-) -> Estimates:
-    """What all synthetic datasets, rounded as they are published, say of the tables; those that are
+) -> dict[str, Estimates]:
+    """What all synthetic datasets, rounded as they are published, say of every table, by its name;
+    those that are
     published are written to ``microdata`` in the folder of the release, if one is given. ``see``:
     called with each."""
     from surveysynth.inference.published import datasets_of
@@ -310,17 +303,20 @@ def synthetic_estimates(
 
     spec, design, mechanism = facts.spec, facts.design, facts.mechanism
     digits = facts.digits
-    estimates = estimates_for(spec, design, mechanism)
+    estimates = estimates_of_each(spec, design, mechanism)
     writer = None
     if folder is not None:
-        writer = MicrodataWriter(design, folder / "microdata", facts.microdata_format)
+        writer = MicrodataWriter(
+            design, folder / "microdata", facts.microdata_format, facts.labels, facts.title
+        )
     for dataset in datasets_of(
         model, design, draws, rng,
         inference=spec.synthesizer.inference if mechanism.down_weights else "paper",
         replicates_per_draw=spec.privacy.replicates_per_draw,
     ):  # fmt: skip
         published = digits.rounded(dataset)
-        estimates.add(published)
+        for of_table in estimates.values():
+            of_table.add(published)
         if see is not None:
             see(published)
         if writer is not None and dataset.replicate <= facts.published_replicates:
@@ -336,10 +332,14 @@ def facts_of(
     *,
     test: bool,
 ) -> "ReleaseFacts":
-    """What the files of a release say about it."""
+    """What the files of a release say about it.
+
+    Raises ``InputError`` for the condition of a table that the public columns do not allow."""
     from surveysynth.estimation.taylor import SampleDesign
     from surveysynth.release.facts import ReleaseFacts, labels_of
 
+    for each in spec.each_table:
+        subpopulation_of(each, design)
     return ReleaseFacts(
         spec=spec.for_records(design.n),
         design=design,
@@ -351,6 +351,15 @@ def facts_of(
         clusters=clusters_of(design, model),
         engine=model.versions(),
     )
+
+
+def together(tables: Mapping[str, Tables]) -> Tables:
+    """The tables of a release by statistic, or of several by "NAME/statistic"."""
+    return {
+        f"{name}/{statistic}" if name else statistic: of_outcomes
+        for name, table in tables.items()
+        for statistic, of_outcomes in table.items()
+    }
 
 
 class Streams:

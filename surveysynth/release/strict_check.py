@@ -3,6 +3,7 @@
 Nothing confidential is read: the file's outcomes and weights stay where they are (strict 5).
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,13 +74,15 @@ def check_strict(
         if out is not None:
             raise InputError(f"--out: {_NOT_TOLD} Leave it out.")
         return [*preview_lines(spec, design, model), *_general_promise(spec, design, model)]
-    expected = Expectation(spec, design, model)
+    first, *rest = spec.each_table
+    expected = [Expectation(first, design, model)]
+    expected += [Expectation(each, design, model, expected[0]) for each in rest]
     lines = [
         *preview_lines(spec, design, model),
-        *_promise(expected),
+        *_promise(expected[0]),
         "",
-        *_units(expected),
-        *_errors(expected),
+        *_units(expected[0]),
+        *(line for each in expected for line in _errors(each)),
     ]
     return lines if target is None else [*lines, "", *_written(expected, target)]
 
@@ -118,13 +121,15 @@ def _general_promise(
     ]
 
 
-def _written(expected: Expectation, target: Path) -> list[str]:
+def _written(expected: Sequence[Expectation], target: Path) -> list[str]:
+    import pandas as pd
+
     from surveysynth.release.writers.csv import write_records
     from surveysynth.release.writers.expected import expected_png
 
-    if expected.not_told is not None:
-        raise InputError(f"--out: {expected.not_told} Leave it out.")
-    frame = expected.frame()
+    if expected[0].not_told is not None:
+        raise InputError(f"--out: {expected[0].not_told} Leave it out.")
+    frame = pd.concat([each.frame() for each in expected], ignore_index=True)
     with staged_folder(target, _WHAT) as folder:
         write_records(frame, folder / TABLE_NAME, "csv")
         (folder / FIGURE_NAME).write_bytes(expected_png(expected))
@@ -208,7 +213,9 @@ def _errors(expected: Expectation) -> list[str]:
     labels = labels_of(expected.spec)
     labels = without_rare(labels, rare_levels(expected.spec, expected.design))
     heads = [f"{'*' if b is own else ''}{b.epsilon:.4g}" for b in budgets]
+    name = expected.spec.tables.name
     lines = [
+        *([f"Table {name}."] if name else []),
         "Expected standard errors over those of the sample without privacy, by epsilon at delta = "
         f"{own.delta:.3g} (* this specification; - no error, or no estimate).",
         "Taken at the declared centres and spreads; within 15 to 20% where these are right, the "
@@ -220,8 +227,9 @@ def _errors(expected: Expectation) -> list[str]:
         lines += ["", f"{_name(expected, key).capitalize()}:", _line("n", heads, "")]
         for row in shown:
             numbers = [_number(each) for each in ratios[:, row]]
-            label = row_label(expected.domains, labels, row)
-            lines.append(_line(f"{expected.domains.n[row]:,}", numbers, label))
+            place = int(expected.shown[row])
+            label = row_label(expected.domains, labels, place)
+            lines.append(_line(f"{expected.domains.n[place]:,}", numbers, label))
         medians = [_number(each) for each in _medians(ratios)]
         lines.append(_line("", medians, f"median of all {ratios.shape[1]:,} rows"))
         if left:
@@ -239,7 +247,7 @@ def _shown_rows(expected: Expectation, ratio: FloatArray) -> tuple[IntArray, int
     rows = ratio.size
     if rows <= _SHOWN_ROWS:
         return np.arange(rows), 0
-    margin = expected.domains.table["is_margin"].to_numpy(dtype=bool)
+    margin = expected.domains.table["is_margin"].to_numpy(dtype=bool)[expected.shown]
     order = np.argsort(np.where(np.isfinite(ratio), -ratio, np.inf), kind="stable")
     cells = order[~margin[order]][:_SHOWN_OF_A_KIND]
     shown = np.concatenate([np.flatnonzero(margin)[:_SHOWN_OF_A_KIND], np.sort(cells)])

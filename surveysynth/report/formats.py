@@ -27,7 +27,8 @@ class Format:
     ending: of its files; meaning: for readers of a release; writer: "module:function", called as
     function(shown, folder, format) with the tables as ``release.tables.layout.Shown``; one_file:
     of all tables, if it has such a file; file_each: whether each statistic has a file; folder: of
-    a release, which is also the key of [tables] where it is asked for ("formats" for tables).
+    a release, which is also the key of [tables] where it is asked for ("formats" for tables);
+    needs: a library of an extra that the writer cannot do without.
     """
 
     ending: str
@@ -36,6 +37,7 @@ class Format:
     one_file: str | None = None
     file_each: bool = True
     folder: Folder = TABLES_FOLDER
+    needs: str = ""
 
     def file_of(self, statistic: str) -> str:
         """Name of the file of a statistic."""
@@ -83,6 +85,14 @@ FORMATS: dict[str, Format] = {
         one_file="tables.xlsx",
         file_each=False,
     ),
+    "ods": Format(
+        "ods",
+        "the same workbook as an OpenDocument spreadsheet",
+        f"{_WRITERS}.ods:write",
+        one_file="tables.ods",
+        file_each=False,
+        needs="odf",
+    ),
     "markdown": Format("md", "the same as Markdown", f"{_WRITERS}.markdown:write"),
     "png": _figure("png"),
     "svg": _figure("svg"),
@@ -97,9 +107,15 @@ def format_names(folder: Folder) -> tuple[str, ...]:
 
 
 def table_files(
-    statistics: Sequence[str], formats: Sequence[str]
+    statistics: Sequence[str], formats: Sequence[str], table: str = ""
 ) -> Iterator[tuple[str, str, Format]]:
-    """Folder, file name and format of every file of these tables and figures."""
+    """Folder, file name and format of every file of these tables and figures; ``table``: the name
+    of one among several, whose files are in a folder of theirs."""
     for name in formats:
         for file in FORMATS[name].files(statistics):
-            yield FORMATS[name].folder, file, FORMATS[name]
+            yield folder_of(FORMATS[name], table), file, FORMATS[name]
+
+
+def folder_of(made: Format, table: str = "") -> str:
+    """The folder of a release where a format of a table belongs."""
+    return f"{made.folder}/{table}" if table else made.folder

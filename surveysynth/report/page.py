@@ -1,6 +1,7 @@
 """What HTML reports share: their style sheet, and figures inside the page."""
 
 import base64
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -19,7 +20,16 @@ h2 { font-size: 19px; margin: 36px 0 6px; }
 p { max-width: 46rem; margin: 6px 0; }
 .note, caption { color: var(--faint); font-size: 13px; }
 caption { text-align: left; padding: 0 0 4px; }
-.scroll { overflow-x: auto; margin: 8px 0 14px; }
+/* Stays in view while a wide table scrolls under it. */
+.fit { display: block; position: sticky; left: 0; width: fit-content; max-width: 100%; }
+/* Shadows at the ends tell that there is more to the side. */
+.scroll { overflow-x: auto; margin: 8px 0 14px;
+  background: linear-gradient(to right, #fff 30%, transparent) left / 32px 100%,
+    linear-gradient(to left, #fff 30%, transparent) right / 32px 100%,
+    linear-gradient(to right, rgba(0, 0, 0, .22), transparent) left / 12px 100%,
+    linear-gradient(to left, rgba(0, 0, 0, .22), transparent) right / 12px 100%;
+  background-repeat: no-repeat; background-attachment: local, local, scroll, scroll; }
+.scroll:focus-visible { outline: 2px solid #0b4f8a; outline-offset: 2px; }
 table { border-collapse: separate; border-spacing: 0; font-size: 13.5px;
   font-variant-numeric: tabular-nums;
   border-top: 2px solid var(--ink); border-bottom: 1px solid var(--ink); }
@@ -45,10 +55,13 @@ img { display: block; max-width: 100%; height: auto; }
   .banner { padding: 6px 10px; font-size: 12px; }
   th, td { padding: 3px 6px; }
   table { font-size: 12px; }
-  thead th:first-child { white-space: normal; min-width: 5.5rem; }
+  thead th, tbody th { white-space: normal; }
+  thead th:first-child { min-width: 5.5rem; }
+  td span { display: block; padding-left: 0; font-size: 11px; }
+  .fit { max-width: calc(100vw - 24px); }
   table.summary th, table.summary td { padding: 3px 4px; }
   th.indent { padding-left: 16px; }
-  .figure img { width: 34rem; max-width: none; }
+  .figure img { width: 100%; }
 }
 @page { size: A4 landscape; margin: 12mm; }
 @media print {
@@ -58,7 +71,8 @@ img { display: block; max-width: 100%; height: auto; }
     color: var(--warning); background: none; }
   .banner.end { display: none; }
   main { display: table-row-group; }
-  .scroll { overflow: visible; }
+  .scroll { overflow: visible; background: none; }
+  .fit { position: static; }
   table { font-size: 10px; }
   th, td { padding: 2px 5px; }
   th:first-child { position: static; }
@@ -89,31 +103,42 @@ def figure_section(picture: Picture, alt: str) -> str:
     )
 
 
-def whole_page(title: str, mark: str, body: Sequence[str]) -> str:
-    """A page that needs nothing else, with ``mark`` at its top and end; body: HTML."""
+def whole_page(title: str, mark: str, body: Sequence[str], style: str = "") -> str:
+    """A page that needs nothing else, with ``mark``, where there is one, at its top and end; body:
+    HTML; style: after that of all pages."""
     inner = "\n".join(
         [
-            f'<p class="banner">{escape(mark)}</p>',
+            *([f'<header class="banner">{escape(mark)}</header>'] if mark else []),
             "<main>",
             *body,
             "</main>",
-            f'<p class="banner end">{escape(mark)}</p>',
+            *([f'<footer class="banner end">{escape(mark)}</footer>'] if mark else []),
         ]
     )
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n"
-        f"<style>{PAGE_CSS}</style>\n</head>\n<body>\n{inner}\n</body>\n</html>\n"
+        f"<style>{PAGE_CSS}{style}</style>\n</head>\n<body>\n{inner}\n</body>\n</html>\n"
     )
 
 
 def scrolled(caption: str, head: Iterable[str], body: Iterable[str], kind: str) -> str:
-    """A table that scrolls sideways under its first column where the screen is narrow."""
+    """A table that scrolls sideways under its first column where the screen is narrow, with the
+    keyboard too. Its headings say what they are of."""
+    name = f' aria-label="{escape(caption)}"' if caption else ""
+    title = f'<caption><span class="fit">{escape(caption)}</span></caption>' if caption else ""
     return (
-        f'<div class="scroll"><table class="{kind}"><caption>{escape(caption)}</caption>'
-        f"<thead>{''.join(head)}</thead><tbody>{''.join(body)}</tbody></table></div>"
+        f'<div class="scroll" role="group" tabindex="0"{name}><table class="{kind}">{title}'
+        f"<thead>{_scoped(head, 'col')}</thead><tbody>{_scoped(body, 'row')}</tbody></table></div>"
     )
+
+
+def _scoped(lines: Iterable[str], scope: str) -> str:
+    """Headings (``<th>``) with what they are of; those that span columns head a group of rows."""
+    text = "".join(lines)
+    text = re.sub(r"<th(?=[^>]* colspan=)(?![^>]* scope=)", '<th scope="rowgroup"', text)
+    return re.sub(r"<th(?=[ >])(?![^>]* scope=)", f'<th scope="{scope}"', text)
 
 
 def bullets(notes: Iterable[str]) -> str:

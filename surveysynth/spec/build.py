@@ -45,7 +45,7 @@ def read_survey(spec: "Spec") -> "Survey":
     from surveysynth.survey.survey import Survey
 
     table, roles = _open(spec)
-    section, synthesizer, tables = spec.survey, spec.synthesizer, spec.tables
+    section, synthesizer = spec.survey, spec.synthesizer
     return Survey.from_frame(
         table.read(roles.needed),
         outcomes=spec.declared,
@@ -62,7 +62,7 @@ def read_survey(spec: "Spec") -> "Survey":
         missing=section.missing,
         level_order=_level_order(spec),
         margin_labels=_margin_labels(spec),
-        statistics=tables.statistics,
+        statistics=spec.statistics,
         binary_for=spec.binary_statistics,
         weights=section.weights,
         stratum_sizes=section.stratum_sizes,
@@ -273,6 +273,7 @@ def settings_of(spec: "Spec") -> "MechanismSettings":
         pattern=privacy.pattern,
         truncate=privacy.truncate,
         small_strata=privacy.small_strata,
+        shared_weights=privacy.shared_weights,
         origin=privacy.origin or ("density" if of_papers else None),
         plan=SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws),
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth.errors import InputError
+from surveysynth.spec.several import TABLES
 from surveysynth.spec.spec import NO_FILE, Spec, validate_spec
 from surveysynth.survey.outcome import Outcome, needs_general_form
 from surveysynth.survey.transforms import Transform
@@ -27,8 +28,13 @@ _SETTLED = {
 }
 
 
-def spec_of_survey(design: "PublicDesign", sections: Sections) -> Spec:
-    """The specification of ``design`` with further sections, which the design does not settle.
+def spec_of_survey(
+    design: "PublicDesign",
+    sections: Sections,
+    several: Sequence[Mapping[str, Any]] | None = None,
+) -> Spec:
+    """The specification of ``design`` with further sections, which the design does not settle;
+    ``several``: one of [[tables]] each, which share the section all_tables.
 
     Raises ``InputError`` for what a file would be refused for, and for keys that the survey has
     settled.
@@ -42,7 +48,6 @@ def spec_of_survey(design: "PublicDesign", sections: Sections) -> Spec:
             "predictors": design.matrix.formula,
         },
         "privacy": {},
-        "tables": {},
     }
     if needs_general_form(design.outcomes):
         moments = given.get("outcomes", {})
@@ -54,7 +59,8 @@ def spec_of_survey(design: "PublicDesign", sections: Sections) -> Spec:
     else:
         own["synthesizer"].update(_transforms(design.transforms))
     content = {**given, **{name: {**keys, **given.get(name, {})} for name, keys in own.items()}}
-    return validate_spec({**content, "path": Path(NO_FILE)}, SOURCE)
+    tables = {} if several is None else {TABLES: [_plain(dict(each)) for each in several]}
+    return validate_spec({**content, **tables, "path": Path(NO_FILE)}, SOURCE)
 
 
 def _transforms(transforms: Sequence[Transform]) -> dict[str, Any]:

@@ -55,6 +55,7 @@ class PrivacySection(Section):
     truncate: Annotated[float, Field(gt=0, le=1)] = 1.0
     origin: Literal["density", "peak"] | None = None
     small_strata: Literal["pool", "refuse", "allow"] = "pool"
+    shared_weights: Literal["refuse", "allow"] = "refuse"
     replicates_per_draw: Annotated[int, Field(ge=1, le=1000)] = 4
     delta: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_DELTA
     rho: Annotated[float, Field(gt=0)] | None = None
@@ -65,7 +66,7 @@ class PrivacySection(Section):
     _linear_keys: ClassVar[tuple[str, ...]] = ("scale", "shift", "reweight")
     _pseudo_posterior_keys: ClassVar[tuple[str, ...]] = (
         "risk", "weights", *_linear_keys, "pattern", "truncate", "origin",
-        "small_strata",
+        "small_strata", "shared_weights",
     )  # fmt: skip
     _noisy_keys: ClassVar[tuple[str, ...]] = ("delta", "rho", "count_share")
 

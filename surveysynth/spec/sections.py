@@ -28,9 +28,10 @@ from surveysynth.models.options import Choice, ColumnNames, Option
 from surveysynth.report.formats import format_names
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.flags import FlagChoice, check_flags
+from surveysynth.spec.several import table_name, where_text
 from surveysynth.spec.statistic_names import known_name, own_files, statistic_name
 from surveysynth.survey.checks import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT
-from surveysynth.survey.files import SUFFIXES
+from surveysynth.survey.files import SUFFIX_WORDS, SUFFIXES
 from surveysynth.survey.public_weight import weight_problems
 from surveysynth.survey.transforms import TransformKind
 
@@ -139,8 +140,8 @@ class SurveySection(Section):
     def _known_suffix(cls, value: str) -> str:
         if not value.lower().endswith(SUFFIXES):
             raise ValueError(
-                f"expected a file ending in .csv or .parquet, got {value!r}; export the data as "
-                "one of them."
+                f"expected a file ending in {SUFFIX_WORDS}, got {value!r}; export the data as one "
+                "of them."
             )
         return value
 
@@ -303,11 +304,16 @@ class SynthesizerSection(_WithOptions):
 class TablesSection(Section):
     """``[tables]``: which tables are made and how they are written.
 
-    microdata_digits: significant digits of synthetic amounts and weights, which tables are made
-    from.
+    microdata: format of the synthetic datasets, csv unless the survey is a parquet file; dta
+    (Stata) and sav (SPSS) have labels and need the extra ``formats``. microdata_digits: significant
+    digits of synthetic amounts and weights, which tables are made from. name: of one among several
+    ``[[tables]]``, and of its folder. where: the subpopulation that the table is of, a condition on
+    columns such as ``age >= 18 and field in ("A", "B")``.
     """
 
+    name: Annotated[str, AfterValidator(table_name)] | None = None
     by: Names = ()
+    where: Annotated[str, AfterValidator(where_text)] | None = None
     statistics: Annotated[
         tuple[Annotated[str, BeforeValidator(statistic_name)], ...],
         BeforeValidator(_as_tuple),
@@ -320,9 +326,12 @@ class TablesSection(Section):
     interval: Literal["auto", "t"] = "auto"
     flags: FlagChoice = "none"
     flag_action: Literal["suppress", "mark"] = "suppress"
-    layout: Literal["columns", "compact"] = "columns"
+    layout: Literal["columns", "compact", "crosstab"] = "columns"
     round_counts: Annotated[int, Field(ge=1, le=10**9)] | None = None
     digits_mean: Annotated[int, Field(ge=0, le=15)] = 0
+    microdata: Annotated[
+        Literal["csv", "parquet", "dta", "sav"] | None, built(("none",), "csv, parquet, dta, sav")
+    ] = None
     microdata_digits: Annotated[int, Field(ge=3, le=9)] = 6
     title: str = ""
     source: str = ""

@@ -30,6 +30,7 @@ from surveysynth.spec.outcomes import (
     strict_problems,
 )
 from surveysynth.spec.privacy import PrivacySection
+from surveysynth.spec.problems import group_problems, pattern_problems, study_problems
 from surveysynth.spec.public_weights import public_weight_problems
 from surveysynth.spec.reading import read_text
 from surveysynth.spec.sections import (
@@ -38,6 +39,7 @@ from surveysynth.spec.sections import (
     SynthesizerSection,
     TablesSection,
 )
+from surveysynth.spec.several import SEVERAL, SHARED, as_written, folded, inherited, where_problems
 from surveysynth.spec.study import StudySection
 from surveysynth.spec.wording import (
     REQUIRED,
@@ -58,6 +60,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "synthesizer": SynthesizerSection,
     "privacy": PrivacySection,
     "tables": TablesSection,
+    SHARED: TablesSection,
     "study": StudySection,
 }
 
@@ -66,7 +69,10 @@ _BY_NAME: dict[str, type[BaseModel]] = {"labels": LabelSection, "outcomes": Outc
 
 
 class Spec(BaseModel):
-    """A whole specification; ``path`` is the file it came from and roots the relative paths."""
+    """A whole specification; ``path`` is the file it came from and roots the relative paths.
+
+    tables: of the one table; where there are several, these, and what they share.
+    """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=False
@@ -77,6 +83,7 @@ class Spec(BaseModel):
     synthesizer: SynthesizerSection
     privacy: PrivacySection = PrivacySection()
     tables: TablesSection = TablesSection()
+    several: tuple[TablesSection, ...] = ()
     labels: dict[str, LabelSection] = {}
     outcomes: dict[str, OutcomeSection] = {}
     study: StudySection | None = None
@@ -84,10 +91,12 @@ class Spec(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _outcomes_by_their_sections(cls, given: Any) -> Any:
-        """Where the synthesizer names no outcome, the sections of outcomes do, in their order."""
+    def _as_sections(cls, given: Any) -> Any:
+        """Several tables apart from what they share; and where the synthesizer names no outcome,
+        the sections of outcomes do, in their order."""
         if not isinstance(given, Mapping):
             return given
+        given = folded(given)
         sections, synthesizer = given.get("outcomes"), given.get("synthesizer", {})
         if not (isinstance(sections, Mapping) and isinstance(synthesizer, Mapping)):
             return given
@@ -116,16 +125,19 @@ class Spec(BaseModel):
                 f"privacy.m: {self.privacy.m} draws cannot be released out of chains x draws = "
                 f"{kept}; lower m or raise synthesizer.draws."
             )
-        problems += self._pattern_problems()
-        problems += self._group_problems()
+        weight = () if self.survey.public_weights else (self.survey.weight,)
+        confidential = (*synthesizer.outcome, *filter(None, weight))
+        problems += pattern_problems(self.privacy.pattern, confidential, self.public_names)
+        known = (*self.public_by, *self.formula_columns)
+        problems += group_problems(synthesizer.grouping, known)
         wrong = outcome_problems(
             self.survey, synthesizer, self.outcomes,
             known_model=not (synthesizer.is_program and self.path == Path(NO_FILE)),
         )  # fmt: skip
-        problems += wrong or (
-            by_problems(self.tables, self.declared, self.labels, study=self.study is not None)
-            or statistic_problems(self.tables, self.declared)
-        )
+        if not wrong:
+            for number in range(len(self.every_section)):
+                problems += self._table_problems(number)
+        problems += wrong
         if not wrong:
             levels = {name: tuple(label.levels) for name, label in self.labels.items()}
             problems += label_problems(self.declared, levels)
@@ -137,6 +149,32 @@ class Spec(BaseModel):
         if problems:
             raise ValueError("\n".join(problems))
         return self
+
+    def _study_problems(self) -> list[str]:
+        """What a study cannot take or would not look at."""
+        assert self.study is not None  # the caller has seen it
+        general = False
+        with suppress(InputError):  # what is wrong with an outcome is told by itself
+            general = needs_general_form(self.declared) or bool(self.synthesizer.grouping)
+        return study_problems(
+            self.survey, self.synthesizer, self.privacy, self.study, kept=self.plan.kept,
+            general=general, several=bool(self.several) or self.tables.where is not None,
+        )  # fmt: skip
+
+    def _table_problems(self, number: int) -> list[str]:
+        """What one table cannot be made of, with its place in the file."""
+        tables, declared = self.every_section[number], self.declared
+        place = f"tables[{number + 1}]" if self.several else "tables"
+        known = tuple(dict.fromkeys((*self.public_by, *self.formula_columns)))
+        problems = (
+            by_problems(tables, declared, self.labels, study=self.study is not None)
+            or statistic_problems(tables, declared)
+        ) + [f"tables.{each}" for each in where_problems(tables.where, declared, known)]
+        if tables.name is not None and not self.several:
+            problems.append("tables.name: this is of one among several [[tables]]; leave it out.")
+        if tables.layout == "crosstab" and not tables.by:
+            problems.append("tables.layout: 'crosstab' needs a column in by, which goes across.")
+        return [f"{place}{each.removeprefix('tables')}" for each in problems]
 
     def _survey_problems(self) -> list[str]:
         """What tables of a survey need."""
@@ -160,76 +198,6 @@ class Spec(BaseModel):
             )
         return problems
 
-    def _study_problems(self) -> list[str]:
-        """What a study, whose data are a population, cannot take or would not look at."""
-        survey, synthesizer, study = self.survey, self.synthesizer, self.study
-        assert study is not None  # the caller has seen it
-        problems = []
-        for key in ("weight", "stratum_sizes", "fpc", "public_columns"):
-            if getattr(survey, key):
-                problems.append(
-                    f"survey.{key}: with [study] the data are a population, which has none; "
-                    "leave it out."
-                )
-        if survey.public_weights:
-            problems.append(
-                "survey.weights: studies draw samples with confidential weights and do not know "
-                "of public ones; leave it out."
-            )
-        if survey.lonely_psu != "fail":
-            problems.append(
-                "survey.lonely_psu: the samples of a study have no lonely PSU; leave it out."
-            )
-        with suppress(InputError):  # what is wrong with an outcome is told by itself
-            if needs_general_form(self.declared) or synthesizer.grouping:
-                problems.append(
-                    "outcomes: studies take continuous outcomes without bounds and one residual "
-                    "covariance; other kinds are not built yet."
-                )
-        if synthesizer.is_program or synthesizer.engine == "cmdstan":
-            problems.append(
-                "synthesizer: studies run on the embedded samplers; name a model that has one, "
-                "and leave engine out."
-            )
-        if self.privacy.risk == "none":
-            problems.append(
-                "privacy.risk: a study compares methods at one epsilon, and 'none' has none."
-            )
-        kept = self.plan.kept
-        if max(study.draws, default=1) > kept:
-            problems.append(
-                f"study.draws: {max(study.draws)} draws cannot be released out of chains x draws "
-                f"= {kept}; lower them or raise synthesizer.draws."
-            )
-        return problems
-
-    def _pattern_problems(self) -> list[str]:
-        """Columns of the pattern that are not public, or not known to be."""
-        if not self.privacy.pattern:
-            return []
-        public = dict.fromkeys(self.public_names)
-        weight = () if self.survey.public_weights else (self.survey.weight,)
-        confidential = (*self.synthesizer.outcome, *weight)
-        return [
-            f"privacy.pattern: {name!r} is confidential; a pattern is of public columns."
-            if name in confidential
-            else f"privacy.pattern: {name!r} is not among the public columns of this file "
-            f"({listing(tuple(public)) or 'none'}).{nearest(name, public)} Name it in "
-            "survey.public_columns too."
-            for name in self.privacy.pattern
-            if name not in public
-        ]
-
-    def _group_problems(self) -> list[str]:
-        """Columns that a spread by groups may not be by."""
-        allowed = dict.fromkeys((*self.public_by, *self._predictors))
-        return [
-            f"synthesizer.covariance_by: {name!r} is not among the columns of the tables and the "
-            f"predictors ({listing(tuple(allowed)) or 'none'}).{nearest(name, allowed)}"
-            for name in self.synthesizer.grouping or ()
-            if name not in allowed
-        ]
-
     @property
     def declared(self) -> tuple[Outcome, ...]:
         """What is publicly known of each outcome."""
@@ -244,7 +212,7 @@ class Spec(BaseModel):
         return tuple(outcome.transform for outcome in self.declared)
 
     @property
-    def _predictors(self) -> tuple[str, ...]:
+    def formula_columns(self) -> tuple[str, ...]:
         """Raw columns of the formula, or where none is given, the strata; by columns apart."""
         formula, strata = self.synthesizer.predictors, self.survey.strata
         if formula is None:
@@ -260,13 +228,37 @@ class Spec(BaseModel):
         """Columns that are public by their part: by, strata, psu, predictors, public_columns."""
         design = [name for name in (self.survey.strata, self.survey.psu) if name is not None]
         weight = (self.survey.weight,) if self.survey.public_weights else ()
-        named = (*design, *self._predictors, *filter(None, weight), *self.survey.public_columns)
+        named = (*design, *self.formula_columns, *filter(None, weight), *self.survey.public_columns)
         return (*self.public_by, *named)
 
     @property
     def public_by(self) -> tuple[str, ...]:
-        """The by columns that are public; the others are outcomes."""
-        return tuple(name for name in self.tables.by if name not in self.synthesizer.outcome)
+        """The by columns of all tables that are public; the others are outcomes."""
+        return tuple(name for name in self.by if name not in self.synthesizer.outcome)
+
+    @property
+    def every_section(self) -> tuple[TablesSection, ...]:
+        """The section of each table."""
+        return self.several or (self.tables,)
+
+    @property
+    def each_table(self) -> "tuple[Spec, ...]":
+        """The specification of each table by itself, as if the release had no other."""
+        if not self.several:
+            return (self,)
+        return tuple(
+            self.model_copy(update={"tables": each, "several": ()}) for each in self.several
+        )
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The by columns of all tables."""
+        return tuple(dict.fromkeys(name for each in self.every_section for name in each.by))
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """The statistics of all tables."""
+        return tuple(dict.fromkeys(n for each in self.every_section for n in each.statistics))
 
     @property
     def data_path(self) -> Path:
@@ -276,7 +268,7 @@ class Spec(BaseModel):
     @property
     def binary_statistics(self) -> tuple[str, ...]:
         """The statistics asked for that need an outcome of 0 and 1."""
-        return tuple(name for name in self.tables.statistics if statistic_of(name).binary)
+        return tuple(name for name in self.statistics if statistic_of(name).binary)
 
     @property
     def linearisation(self) -> Literal["ratio", "plain"]:
@@ -352,15 +344,18 @@ def validate_spec(content: Mapping[str, Any], source: str) -> Spec:
         return Spec.model_validate(content)
     except ValidationError as error:
         problems = [
-            line for details in error.errors(include_url=False) for line in _describe(details)
+            line
+            for details in error.errors(include_url=False)
+            if not inherited(details["loc"], content)
+            for line in _describe(details, as_written(details["loc"], content))
         ]
     raise_problems(source, problems)
     raise InputError(f"{source} is not valid.")
 
 
-def _describe(details: ErrorDetails) -> list[str]:
-    """One line per mistake, in the reader's words."""
-    kind, location = details["type"], details["loc"]
+def _describe(details: ErrorDetails, location: tuple[int | str, ...]) -> list[str]:
+    """One line per mistake, in the reader's words; location: its place in the file."""
+    kind = details["type"]
     where = where_of(location)
     context: Mapping[str, Any] = details.get("ctx", {})
     if kind == "value_error":
@@ -382,7 +377,8 @@ def _describe(details: ErrorDetails) -> list[str]:
 def _known_keys(location: tuple[int | str, ...]) -> str:
     name = str(location[-1])
     if len(location) == 1:
-        sections = [key for key in Spec.model_fields if key != "path"]
+        names = {"path": None, SEVERAL: SHARED}
+        sections = [found for key in Spec.model_fields if (found := names.get(key, key))]
         owners = [s for s, model in _SECTIONS.items() if name in model.model_fields]
         hint = f" It belongs in [{owners[0]}]." if owners else nearest(name, sections)
         return f"{hint} Known: {listing(sections)}."

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth.errors import InputError
+from surveysynth.report.fragment import fragment
 from surveysynth.studies.coverage import CoverageStudy, Task
 from surveysynth.studies.work import TaskResult
 
@@ -30,6 +31,16 @@ class StudyResult:
     summary: "pd.DataFrame"
     refusals: "pd.DataFrame"
     failed: dict[str, str]
+
+    def _repr_html_(self) -> str:
+        """Measures by method, for notebooks."""
+        failed = f"Batches that failed: {len(self.failed):,}." if self.failed else ""
+        return fragment(
+            "Study",
+            mark=failed,
+            lines=[f"Report: {self.out / REPORT_NAME}."],
+            frames=[("Medians over cells and margins", self.summary)],
+        )
 
 
 def fingerprint(study: CoverageStudy) -> dict[str, Any]:

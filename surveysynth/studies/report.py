@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.report.page import PAGE_CSS, Picture, figure_section
+from surveysynth.report.page import Picture, bullets, figure_section, scrolled, whole_page
 from surveysynth.report.style import draw, png_bytes
 from surveysynth.studies import figures as plots
 from surveysynth.studies.coverage import CoverageStudy
@@ -105,13 +105,7 @@ def render_page(
         *(_cells(study, result.cells, m, bound) for m, bound in _shown_settings(study)),
         _notes(study),
     ]
-    title = f"Coverage study of {_outcomes(study)}"
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{PAGE_CSS}</style>\n</head>\n"
-        "<body>\n<main>\n" + "\n".join(body) + "\n</main>\n</body>\n</html>\n"
-    )
+    return whole_page(f"Coverage study of {_outcomes(study)}", "", body)
 
 
 def _outcomes(study: CoverageStudy) -> str:
@@ -179,7 +173,7 @@ def _summary(summary: "pd.DataFrame") -> str:
                 f"</td><td>{_number(row['length_ratio'], 2)}</td><td>{row['replicates']}</td></tr>"
             )
         words = plots.table_title(str(statistic), "", [])
-        parts.append(_table(words, [head], rows))
+        parts.append(scrolled(words, [head], rows, "summary"))
     return "\n".join(parts)
 
 
@@ -232,7 +226,7 @@ def _cell_table(study: CoverageStudy, cells: "pd.DataFrame", digits: int) -> str
             )
         rows.append(f"<tr>{cells_of_row}</tr>")
     caption = "Coverage with its Monte Carlo standard error, mean length of the intervals"
-    return _table(caption, [f"<tr>{head}</tr>"], rows)
+    return scrolled(caption, [f"<tr>{head}</tr>"], rows, "cells")
 
 
 def _notes(study: CoverageStudy) -> str:
@@ -253,15 +247,7 @@ def _notes(study: CoverageStudy) -> str:
             "As published: 1.96 standard errors on either side; for a model of the population "
             "variances without strata and means with equal weights in a cell of X."
         )
-    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
-    return f"<h2>How to read this</h2><ul>{items}</ul>"
-
-
-def _table(caption: str, head: Iterable[str], body: Iterable[str]) -> str:
-    return (
-        f'<div class="scroll"><table><caption>{escape(caption)}</caption>'
-        f"<thead>{''.join(head)}</thead><tbody>{''.join(body)}</tbody></table></div>"
-    )
+    return f"<h2>How to read this</h2>{bullets(notes)}"
 
 
 def _listed(values: Iterable[float]) -> str:

@@ -83,14 +83,14 @@ def text_column(series: "pd.Series[Any]", name: str) -> TextColumn:
         raw, found = pd.factorize(series)
     except TypeError:
         raise InputError(f"column {name!r}: expected text or numbers in its cells.") from None
-    texts = [_as_text(value, name) for value in found]
+    texts = [as_text(value, name) for value in found]
     levels = natural_order({text for text in texts if text})
     position = {level: index for index, level in enumerate(levels)}
     renumber = np.array([*(position.get(text, -1) for text in texts), -1], dtype=np.int64)
     return TextColumn(renumber[raw], levels)
 
 
-def _as_text(value: Any, name: str) -> str:
+def as_text(value: Any, name: str) -> str:
     """A cell as text; blank cells and missing values as an empty one."""
     if isinstance(value, str):
         return value if value.strip() else ""
@@ -203,12 +203,21 @@ def _position(text: str, outcome: Outcome) -> float | None:
     return number if number in (0.0, 1.0) else None
 
 
+def has_text_categories(series: "pd.Series[Any]") -> bool:
+    """Whether the type of a column is of categories that are text."""
+    dtype = series.dtype
+    return isinstance(dtype, pd.CategoricalDtype) and not pd.api.types.is_numeric_dtype(
+        dtype.categories.dtype
+    )
+
+
 def looks_numeric(series: "pd.Series[Any]") -> bool:
     """Whether a predictor is a number: a numeric type, or text of which every filled cell is one.
 
-    Text with leading zeros ("01") is a code, not a number; true and false are categories.
+    Text with leading zeros ("01") is a code, not a number; true and false are categories, and so is
+    what the file itself keeps as categories with names.
     """
-    if pd.api.types.is_bool_dtype(series.dtype):
+    if pd.api.types.is_bool_dtype(series.dtype) or has_text_categories(series):
         return False
     if pd.api.types.is_numeric_dtype(series.dtype):
         return True

@@ -1,4 +1,4 @@
-"""Reading csv and parquet files whole and without repair.
+"""Reading data files whole and without repair: csv and parquet here, others in ``labelled_files``.
 
 What a lenient reader mends in silence (short rows filled with blanks, repeated column names
 renamed, codes turned into numbers) is an error here or left as it stands in the file: every cell of
@@ -23,8 +23,10 @@ from surveysynth._support.messages import nearest_file, records
 from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError
 from surveysynth.survey.header import repeated_positions
+from surveysynth.survey.labelled_files import LABELLED_SUFFIXES, LabelledTable, open_labelled
 
-SUFFIXES = (".csv", ".parquet")
+SUFFIXES = (".csv", ".parquet", *LABELLED_SUFFIXES)
+SUFFIX_WORDS = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _CHUNK = 1 << 24
 
@@ -41,13 +43,14 @@ class Table(Protocol):
 
 
 def open_table(path: Path) -> Table:
-    """Open a csv or parquet file and check its header.
+    """Open a data file and check its header.
 
     Raises ``InputError`` for a file that is missing, empty, not readable, not UTF-8, or has no or
-    repeated column names.
+    repeated column names, and where what reads it is not installed.
     """
-    if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{path}: expected a data file ending in .csv or .parquet.")
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(f"{path}: expected a data file ending in {SUFFIX_WORDS}.")
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -57,13 +60,15 @@ def open_table(path: Path) -> Table:
             "folder."
         ) from None
     except IsADirectoryError:
-        raise InputError(f"{path} is a folder; expected a data file (csv or parquet).") from None
+        raise InputError(f"{path} is a folder; expected a data file ({SUFFIX_WORDS}).") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a usable path"
         raise InputError(f"the data file {path} cannot be read: {reason}.") from None
     if not content:
         raise InputError(f"the data file {path} is empty; expected a header and records.")
-    open_as = _open_parquet if path.suffix.lower() == ".parquet" else _open_csv
+    if suffix in LABELLED_SUFFIXES:
+        return _open_labelled(content, suffix, str(path))
+    open_as = _open_parquet if suffix == ".parquet" else _open_csv
     return open_as(content, str(path))
 
 
@@ -240,3 +245,9 @@ def _open_parquet(content: bytes, name: str) -> _Parquet:
         raise InputError(f"{name} is not a parquet file, or it is damaged.") from None
     _check_names(columns, name)
     return _Parquet(name, content, columns)
+
+
+def _open_labelled(content: bytes, suffix: str, name: str) -> LabelledTable:
+    table = open_labelled(content, suffix, name)
+    _check_names(table.columns, name)
+    return table

@@ -129,6 +129,8 @@ def run(name: str, releases: int) -> tuple[pd.DataFrame, dict[str, object]]:
         survey = survey_of(seed)
         truth = rows(survey)
         z = distances(survey, truth, METHODS[name], seed)
+        told = (truth["sample_se"] > 0).to_numpy()  # but for the total count, which is public
+        truth, z = truth[told], z[told]
         few = (truth["n"] == FEW).to_numpy()
         print(name, seed, np.median(np.abs(z)).round(2), np.abs(z[~few]).max().round(2),
               np.abs(z[few]).round(2), flush=True)  # fmt: skip

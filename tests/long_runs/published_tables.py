@@ -47,7 +47,7 @@ def differences(table: pd.DataFrame, setting: str) -> "pd.Series[float]":
 def render() -> str:
     """The page."""
     table = comparison()
-    parts = [_HEAD, _overview(table), _where_we_differ(table)]
+    parts = [_HEAD, overview(table), _where_we_differ(table)]
     for statistic, title in STATISTICS.items():
         for model, label in MODELS.items():
             part = table[(table["statistic"] == statistic) & (table["model"] == model)]
@@ -116,7 +116,7 @@ def _where_we_differ(table: pd.DataFrame) -> str:
     return "## Where we differ, and why\n\n" + "\n\n".join(filled) + "\n"
 
 
-def _overview(table: pd.DataFrame) -> str:
+def overview(table: pd.DataFrame) -> str:
     lines = [
         "| | coverage: paper | as published | ours | length: as published / paper | ours / paper |",
         "|---|---|---|---|---|---|",

@@ -35,6 +35,7 @@ warmup = 20
 epsilon = 0.01
 m = 2
 weights = "linear"
+shared_weights = "allow"
 scale = 1.0
 [tables]
 by = ["field", "gender"]
@@ -56,7 +57,8 @@ VALUES = (
 KEYS = (
     "data", "weight", "strata", "psu", "fpc", "population_size", "missing", "public_columns",
     "outcome", "predictors", "transform", "transform_scale", "transform_shift", "epsilon", "m",
-    "risk", "by", "statistics", "weights", "stratum_sizes", "lonely_psu", "engine", "priors",
+    "risk", "shared_weights",
+    "by", "statistics", "weights", "stratum_sizes", "lonely_psu", "engine", "priors",
     "covariance_by", "mechanism", "protect", "rho", "flags", "formats", "level", "design_effect",
 )  # fmt: skip
 

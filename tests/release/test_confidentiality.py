@@ -35,9 +35,12 @@ CELLS = {
     ".html": (re.compile(r'(<td [^>]*headers="[^>]*>)[^\n]*(</td>)'), r"\1\2"),
     ".tex": (re.compile(r"( & (\\textbf\{)?[\d<,]|\\tnote)[^\n]*\\\\"), ""),
     ".md": (re.compile(r"(\| )(\*\*|<sup>.</sup> )*[\d<,][^\n]*\|"), r"\1"),
+    ".ods": (
+        re.compile(r'<table:table-cell [^>]*value-type="float"[^>]*>.*?</table:table-cell>'), ""
+    ),
     ".xlsx": (re.compile(r'(<c r="[C-F]\d+"[^>]*>)<v>[^<]*</v>(</c>)'), r"\1\2"),
 }
-EVERY_FORMAT = 'formats = ["csv", "html", "latex", "xlsx", "markdown"]\nfigures = ["svg"]'
+EVERY_FORMAT = 'formats = ["csv", "html", "latex", "xlsx", "ods", "markdown"]\nfigures = ["svg"]'
 
 SETTINGS = {
     "survey": "population_size = 30000",
@@ -97,7 +100,7 @@ def text_of(path: Path) -> str:
     if path.suffix == ".pdf":
         streams = re.findall(rb"stream\r?\n(.*?)endstream", path.read_bytes(), re.DOTALL)
         return "\n".join(_inflated(each).decode("latin-1") for each in streams)
-    if path.suffix != ".xlsx":
+    if path.suffix not in (".xlsx", ".ods"):
         return path.read_text(encoding="utf-8")
     with zipfile.ZipFile(path) as parts:
         return "\n".join(parts.read(name).decode() for name in sorted(parts.namelist()))
@@ -154,10 +157,10 @@ def test_planted_values_and_realised_values_reach_no_public_byte(
     assert forbidden.size > 60
     assert_nothing_leaks(out / "release", forbidden)
     files = [p for p in (out / "release").rglob("*") if p.is_file()]
-    endings = {".csv", ".html", ".tex", ".xlsx", ".md", ".json", ".svg", ".png", ".pdf"}
+    endings = {".csv", ".html", ".tex", ".xlsx", ".ods", ".md", ".json", ".svg", ".png", ".pdf"}
     assert endings <= {p.suffix for p in files}
     public = [p.read_bytes() for p in files]
-    public += [text_of(p).encode() for p in files if p.suffix in (".xlsx", ".pdf")]
+    public += [text_of(p).encode() for p in files if p.suffix in (".xlsx", ".ods", ".pdf")]
     for value in [*CANARY_OUTCOMES, *CANARY_WEIGHTS]:
         needles = [repr(value).encode(), f"{value:.6f}".encode(), f"{value:,.5f}".encode()]
         needles += [struct.pack("<d", value), struct.pack(">d", value)]
@@ -173,7 +176,10 @@ def test_the_search_finds_a_leak(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "protection",
-    ['risk = "none"', "epsilon = 24.0\nm = 2", 'epsilon = 24.0\nm = 2\nrisk = "count"'],
+    [
+        'risk = "none"', "epsilon = 24.0\nm = 2",
+        'epsilon = 24.0\nm = 2\nrisk = "count"\nshared_weights = "allow"',
+    ],
 )
 def test_two_databases_one_record_apart_differ_in_synthetic_fields_alone(
     make_spec: MakeSpec, tmp_path: Path, protection: str

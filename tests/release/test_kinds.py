@@ -2,8 +2,11 @@
 they were made from, their weighted means worked out here, and the programs of the README."""
 
 import json
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +231,28 @@ def test_programs_recompute_shares_of_levels(
     assert_recomputes(folder, r=not data.endswith("parquet"))
     for language in ("python", "r"):
         assert ("LEVEL" in program_of(folder, language)) == (statistic == "proportion")
+
+
+@pytest.mark.parametrize(
+    ("file_format", "lines"),
+    [("dta", 'statistics = ["proportion"]'), ("sav", 'statistics = ["share"]'),
+     ("dta", 'statistics = ["mean"]\nby = ["works", "employed"]')],
+)  # fmt: skip
+def test_programs_know_levels_that_are_numbers_in_the_files(
+    make_spec: MakeSpec, tmp_path: Path, by_hand: Callable[..., Any], file_format: str, lines: str
+) -> None:
+    by_hand(pair=True)
+    spec = spec_of(make_spec, tables=f'microdata = "{file_format}"\n{lines}')
+    release(spec, tmp_path / "out")
+    assert_recomputes(tmp_path / "out" / "release", r=has_haven())
+
+
+@cache
+def has_haven() -> bool:
+    """Whether R is there, with what reads such files."""
+    asked = ["Rscript", "-e", "quit(status = !requireNamespace('haven', quietly = TRUE))"]
+    there = shutil.which("Rscript") is not None
+    return there and subprocess.run(asked, capture_output=True, check=False).returncode == 0
 
 
 def test_a_program_that_took_the_other_level_would_not_agree(

@@ -129,6 +129,28 @@ def test_a_budget_refuses_before_anything_is_looked_at(
                  str(tmp_path / "three")]) == 3  # fmt: skip
 
 
+def test_check_tells_what_a_budget_leaves_and_writes_nothing(
+    make_spec: MakeSpec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = make_spec(privacy='budget = 21.6\nsmall_strata = "allow"')
+    ledger = tmp_path / "ledger.jsonl"
+    asked = ["check", str(spec), "--ledger", str(ledger)]
+    main(asked)
+    assert "the budget has room for this release" in told(capsys)
+    assert not ledger.exists()
+    for name in ("one", "two"):
+        assert main(["release", str(spec), "--out", str(tmp_path / name),
+                     "--ledger", str(ledger)]) == 0  # fmt: skip
+    before = ledger.read_bytes()
+    told(capsys)
+    assert main(asked) == 3
+    said = told(capsys)
+    assert "so far: 21.6 in 2 runs" in said
+    assert "REFUSED" in said
+    assert "together 32.4, budget 21.6" in said
+    assert ledger.read_bytes() == before
+
+
 def test_who_publishes_meanwhile_leaves_no_room(
     make_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     tmp_path_factory: pytest.TempPathFactory,

@@ -33,7 +33,9 @@ def test_files_are_the_contract(make_spec: MakeSpec, tmp_path: Path) -> None:
     names = {str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*")}
     microdata = {f"draw_{d:02d}_rep_{r:02d}.csv" for d in (1, 2, 3) for r in (1, 2, 3, 4)}
     assert names == {
-        "release", "release/README.md", "release/codebook.json", "release/privacy.json",
+        "release", "release/README.md", "release/codebook.json", "release/codebook.xml",
+        "release/privacy.json",
+        "release/dossier.html", "release/dossier.md", "release/registry.json",
         "release/tables", "release/microdata", *(f"release/microdata/{name}" for name in microdata),
         "release/tables/counts.csv", "release/tables/counts.html",
         "release/tables/means.csv", "release/tables/means.html",
@@ -86,13 +88,18 @@ def test_privacy_record_states_targets(make_spec: MakeSpec, tmp_path: Path) -> N
     ("privacy", "settings", "told"),
     [
         (
-            'risk = "pairwise"\nradius = 0.1\npattern = ["gender"]\nreweight = true',
+            'risk = "pairwise"\nradius = 0.1\npattern = ["gender"]\nreweight = true\n'
+            'shared_weights = "allow"',
             {"radius": 0.1, "radius_kind": "relative", "pattern": ["gender"], "weights": "linear",
              "scale": None, "shift": 0.0, "reweight": True},
             "the records with the same gender",
         ),
-        ('risk = "count"\nshift = -0.05', {"pattern": [], "shift": -0.05}, "Count-based risks"),
-        ('risk = "scalar"', {"weights": "linear"}, "sets the weight of every record"),
+        ('risk = "count"\nshift = -0.05\nshared_weights = "allow"', {"shift": -0.05},
+         "Count-based risks"),
+        (
+            'risk = "scalar"\nshared_weights = "allow"',
+            {"weights": "linear", "shared_weights": "allow"}, "DOES NOT KEEP WHAT IS STATED",
+        ),
     ],
 )  # fmt: skip
 def test_privacy_json_has_the_settings_of_the_risk_measure(

@@ -155,6 +155,17 @@ def test_what_is_said_before_anything_is_read(make_spec: MakeSpec) -> None:
     assert all(len(re.findall(r"\d+\.\d\d\b", line)) == 6 for line in rows)
 
 
+def test_blank_outcomes_are_counted_by_a_release_alone(make_spec: MakeSpec) -> None:
+    """They are not looked at before; who drops them is told so."""
+    frame = small_survey()
+    frame["salary"] = frame["salary"].where(frame.index >= 5)
+    population = "population_size = 30000"
+    dropping = text_of(strict_spec(make_spec, frame, survey=f'{population}\nmissing = "drop"'))
+    assert "240 records, 0 dropped" in dropping
+    assert "a release drops records where one is blank as well" in dropping
+    assert "drops records" not in text_of(strict_spec(make_spec, survey=population))
+
+
 def test_the_numbers_are_those_of_the_formulas(make_spec: MakeSpec) -> None:
     made = expectation(
         strict_spec(

@@ -83,6 +83,7 @@ radius = 0.2
 pattern = []
 truncate = 1.0
 small_strata = "pool"
+shared_weights = "refuse"
 replicates_per_draw = 4
 [tables]
 by = ["field", "gender"]

@@ -25,8 +25,8 @@ class ConfidentialFit(Unpickled):
     risk_weights
         alpha (n,) in [0, 1]: the share of each record's likelihood that was kept.
     lipschitz_by_record, oscillation_by_record
-        Largest |log-likelihood| of each record over the kept draws, measured from the origin in
-        force, and its range, both weighted.
+        Largest absolute log-likelihood of each record over the kept draws, measured from the origin
+        in force, and its range, both weighted.
     unweighted_lipschitz_by_record
         The same before weighting.
     unweighted_bound, realised_bound

@@ -99,6 +99,7 @@ class PseudoPosterior:
             "truncate": settings.truncate,
             "origin": settings.origin,
             "small_strata": settings.small_strata,
+            "shared_weights": settings.shared_weights,
             "least_records_per_coefficient": settings.least_records,
             "records_per_coefficient": smallest_records(design),
             "pooled": None if design.pooling is None else design.pooling.as_dict(),

@@ -58,7 +58,7 @@ class RiskMeasure(Protocol):
 
 @dataclass(frozen=True)
 class Lipschitz:
-    """f_i = max_s |log_lik[s, i]| of the unweighted fit, from 0 for the smallest to 1 for the
+    """f_i = max_s abs(log_lik[s, i]) of the unweighted fit, from 0 for the smallest to 1 for the
     largest ([R] Alg. 2). Its default weights are those of the fixed point, not of this map.
 
     Parameters

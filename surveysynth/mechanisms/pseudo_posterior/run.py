@@ -33,8 +33,7 @@ from surveysynth.mechanisms.pseudo_posterior.risk import require_pattern
 from surveysynth.mechanisms.pseudo_posterior.search import (
     AVERAGED_TOLERANCE,
     FIXED_POINT_TOLERANCE,
-    SAFE_SIDE_SHARE,
-    TOLERANCE_BOUND,
+    PATIENCE,
     Search,
     search_target,
 )
@@ -55,19 +54,16 @@ MAX_FITS = 60
 #: In its first fits a far outlier may bring that about in passing.
 MIN_EFFECTIVE_RECORDS = 30.0
 PASSING_FITS = 15
-#: A sampler without common random numbers (NUTS) moves the bound by some percent from fit to fit,
-#: whatever the weights. For such a one closeness to the fixed point is a root mean square instead
-#: of a maximum, and after this many fits a bound somewhat below the window is taken: the safe side.
+#: A sampler without common random numbers (NUTS) moves risks by a tenth and more from fit to fit,
+#: whatever the weights: closeness to the fixed point says less then, the cap begins to fall sooner,
+#: and linear weights take a bound somewhat below the window, the safe side, after as many fits.
 NOISY_FITS = 10
+NOISY_TOLERANCE = 0.3
 NOISY_LEAST_SHARE = 0.8
-#: From the peak few records may bind, and the bound can go back and forth across the window with
-#: them: after this many fits one somewhat below it is taken.
-FEW_BIND_FITS = 20
-#: Simulated databases protect nobody: fixed-point weights need be exact in root mean square only,
-#: and a bound near the target will do, on either side. Each full step leaves about half of the
-#: distance to the fixed point, in the same direction, since wider posteriors raise the risks:
-#: longer steps leave a quarter. They amplify noise in single records, which counts where a
-#: database is to be protected.
+#: Simulated databases protect nobody: weights need not be close to the fixed point, nor all bounds
+#: below the target. Each full step leaves about half of the distance to the fixed
+#: point, in the same direction, since wider posteriors raise the risks: longer steps leave a
+#: quarter. They amplify noise in single records, which counts where a database is to be protected.
 SIMULATED_TOLERANCE = 0.05
 SIMULATED_WINDOW = (0.9, 1.1)
 SIMULATED_STRIDE = 1.5
@@ -108,11 +104,15 @@ class _Run(Unpickled):
         self.start = start
         self.smooth = model.common_random_numbers
         self.protects = protects
-        self.by_record = self.smooth and protects
-        finer = min(1.0, settings.target_bound / TOLERANCE_BOUND) if self.by_record else 1.0
-        self.tolerance = finer * FIXED_POINT_TOLERANCE if protects else SIMULATED_TOLERANCE
-        self.averaged_tolerance = finer * AVERAGED_TOLERANCE
-        self.stride = 1.0 if protects else SIMULATED_STRIDE
+        if not protects:
+            self.tolerances, self.limit = (SIMULATED_TOLERANCE, SIMULATED_TOLERANCE), np.inf
+            self.patience, self.stride = MAX_FITS, SIMULATED_STRIDE
+        elif self.smooth:
+            self.tolerances, self.limit = (FIXED_POINT_TOLERANCE, AVERAGED_TOLERANCE), 1.0
+            self.patience, self.stride = PATIENCE, 1.0
+        else:
+            self.tolerances, self.limit = (NOISY_TOLERANCE, NOISY_TOLERANCE), 1.0
+            self.patience, self.stride = NOISY_FITS, 1.0
         self.history: list[dict[str, float]] = []
         self.unweighted: _Fit | None = None
         self.fit: _Fit | None = None
@@ -176,11 +176,8 @@ class _Run(Unpickled):
         if not self.protects:
             low, high = SIMULATED_WINDOW
             return low * target <= realised <= high * target
-        least, fits = LEAST_SHARE, len(self.history)
-        if not self.smooth and fits >= NOISY_FITS:
-            least = NOISY_LEAST_SHARE
-        elif self.settings.origin == "peak" and fits >= FEW_BIND_FITS:
-            least = SAFE_SIDE_SHARE
+        noisy = not self.smooth and len(self.history) >= NOISY_FITS
+        least = NOISY_LEAST_SHARE if noisy else LEAST_SHARE
         return least * target <= realised <= target
 
     def _truncate(self, flat: Theta) -> BoolArray:

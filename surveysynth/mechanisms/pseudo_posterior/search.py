@@ -5,6 +5,7 @@ returns the one that reached the target. Who drives it can run many searches sid
 that one batched sampler serves the fits of all.
 """
 
+from collections import deque
 from collections.abc import Callable, Generator
 from itertools import count
 from typing import Protocol, TypeAlias, TypeVar
@@ -17,21 +18,22 @@ from surveysynth.mechanisms.pseudo_posterior import weights as risk_weight_maps
 from surveysynth.mechanisms.pseudo_posterior.lipschitz import LikelihoodExtremes, RecordBounds
 from surveysynth.mechanisms.pseudo_posterior.settings import LEAST_SHARE, MechanismSettings
 
-#: The search aims at the middle of [0.97, 1] x target; it stops inside, when every weight is
-#: this close, on the log scale, to its fixed point. A looser stop is one that a single record can
-#: bring forward, and with it the weights of all.
+#: The search aims at the middle of [0.97, 1] x target.
 AIM = 0.5 * (LEAST_SHARE + 1.0)
-FIXED_POINT_TOLERANCE = 0.1
-#: What is left of the way to the fixed point changes a log ratio of posteriors in proportion to it,
-#: and counts beside the bound: below this bound tolerances shrink with the target.
-TOLERANCE_BOUND = 1.8
+#: Fixed-point weights stop when they are this close, on the log scale in root mean square, to what
+#: their own fit asks for, and no record passes the target. What is left of the way is a difference
+#: in the weights of all that one record can make, and counts beside the bound.
+FIXED_POINT_TOLERANCE = 0.005
 #: Extremes over draws are not quite smooth in the weights: with few records single risks move by
-#: a fifth from fit to fit. After this many fits, and within NEAR of the fixed point, the weights
-#: follow a running mean over MEMORY fits instead, to the second tolerance.
+#: some percent from fit to fit. After this many fits weights follow a running mean over MEMORY
+#: fits, to the second tolerance.
 FULL_STEPS = 8
-NEAR = 0.5
 MEMORY = 4
-AVERAGED_TOLERANCE = 0.3
+AVERAGED_TOLERANCE = 0.02
+#: After so many fits without an end the cap falls by this factor a fit: a public schedule, where a
+#: cap that followed the largest bound would let one record move the weights of all.
+PATIENCE = 16
+FALL = 0.99
 #: One number sets linear weights, and the bound can jump across the window as it moves. Once the
 #: bracket is this narrow the fit below the jump is taken, if it uses this share of the target.
 NARROW_BRACKET = 1.001
@@ -69,23 +71,24 @@ class Judge(Protocol):
         """Whether the bound moves smoothly with the weights (common random numbers)."""
 
     @property
-    def tolerance(self) -> float:
-        """How close, on the log scale, weights must come to their fixed point."""
+    def tolerances(self) -> tuple[float, float]:
+        """How close, on the log scale in root mean square, weights must come to their fixed point:
+        in full steps, and once they follow a running mean."""
 
     @property
-    def averaged_tolerance(self) -> float:
-        """The same once weights follow a running mean."""
+    def limit(self) -> float:
+        """What share of the target a record's bound may reach at the fixed point."""
 
     @property
-    def by_record(self) -> bool:
-        """Whether ``tolerance`` is for every single weight, not for their root mean square."""
+    def patience(self) -> int:
+        """Fits at a fixed cap."""
 
     @property
     def stride(self) -> float:
         """Steps towards the fixed point in multiples of a full step, on the log scale."""
 
     def on_target(self, realised: float, target: float) -> bool:
-        """Whether a realised bound counts as having reached the target; never above it."""
+        """Whether linear weights with a realised bound have reached the target; never above it."""
 
 
 #: Risks (n,) in [0, 1] from f_i (n,) of the unweighted fit.
@@ -116,34 +119,34 @@ def search_target(
 def _fixed_point(judge: Judge, unweighted: FitT, target: float) -> Search[FitT]:
     """alpha_i = min(1, c / r_i), r_i = max(f_i, oscillation) of the weighted fit, iterated.
 
-    At the fixed point every record's bound is min(r_i, c), so c is the aim itself. With f_i alone
-    (methods 2) an oscillation above Delta could only be met by a smaller c for all records.
-    Steps are full and c stays while the weights lag: the bound then says how far they lag, not
-    that c is too large. Near the end c follows the bound, and noise is averaged out.
+    At the fixed point every record's bound is min(r_i, c), so c is the aim itself, and what one
+    record needs is its own affair: weights of the others do not follow it. With f_i alone (methods
+    2) an oscillation above Delta could only be met by a smaller c for all records. A record that
+    passes the target near the end, by the noise of its extremes, is held at the largest it had.
     """
-    aim = AIM * target
-    cap, tolerance, averaged = aim, judge.tolerance, 0
+    cap, held = AIM * target, np.zeros_like(unweighted.extremes.risk)
     alpha = risk_weight_maps.capped(unweighted.extremes.risk, cap)
-    per_unit = alpha / cap
-    for step in count():
+    recent: deque[FloatArray] = deque(maxlen=MEMORY)
+    for step in count(1):
         fit = yield alpha
-        realised, risks = fit.bounds.realised, fit.extremes.risk
+        risks = np.maximum(fit.extremes.risk, held)
         gaps = _log_gaps(alpha, risk_weight_maps.capped(risks, cap))
-        gap = gaps.max(initial=0.0) if judge.by_record else np.sqrt(np.mean(gaps**2))
-        if gap <= tolerance and judge.on_target(realised, target):
+        averaging = step > FULL_STEPS
+        near = bool(np.sqrt(np.mean(gaps**2)) <= judge.tolerances[averaging])
+        at_one = bool(np.all(alpha == 1.0))
+        if fit.bounds.realised <= judge.limit * target and (near or at_one):
             return fit
-        if realised <= target and bool(np.all(alpha == 1.0)):
-            return fit
-        averaging = step >= FULL_STEPS and gap <= NEAR
-        if averaging or gap <= tolerance:
-            cap = min(aim, cap * np.sqrt(aim / realised))
-        tolerance = judge.averaged_tolerance if averaging else judge.tolerance
-        averaged = min(averaged + 1, MEMORY) if averaging else 1
+        if near or averaging:
+            passing = np.maximum(fit.bounds.lipschitz, fit.bounds.oscillation) > target
+            held = np.where(passing, risks, held)
+        if step >= judge.patience:
+            cap *= FALL
         # Means of 1/r: a risk that is infinite once counts as a weight of zero in that fit.
-        recent = 1.0 / np.maximum(risks, 1e-300)
-        per_unit = per_unit + (recent - per_unit) / averaged if averaged > 1 else recent
-        goal = np.minimum(1.0, cap * per_unit)
-        alpha = goal if averaging or gap <= judge.tolerance else _stepped(alpha, goal, judge.stride)
+        recent.append(1.0 / np.maximum(fit.extremes.risk, 1e-300))
+        per_unit = np.mean(recent, axis=0) if averaging else recent[-1]
+        with np.errstate(divide="ignore"):
+            goal = np.minimum(1.0, cap * np.minimum(per_unit, 1.0 / held))
+        alpha = goal if near or averaging else _stepped(alpha, goal, judge.stride)
     raise AssertionError("unreachable: who drives a search limits the number of fits")
 
 

@@ -7,10 +7,12 @@ from surveysynth.release.folder.microdata import (
     VARIANCE_SUFFIX,
     file_name,
     fraction_name,
+    labelled_columns,
     public_column_names,
     synthetic_column_names,
     weight_column,
 )
+from surveysynth.release.writers.labelled import PROGRAMS, LabelledColumn
 from surveysynth.survey.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -21,16 +23,20 @@ def make_codebook(facts: ReleaseFacts, *, replicates: int, separate_pair: bool) 
     """The codebook as JSON-ready values; ``replicates`` is the number of datasets a draw."""
     design = facts.design
     synthetic = synthetic_column_names(design, separate_pair=separate_pair)
+    columns = [
+        *(_public_column(facts, name) for name in public_column_names(design)),
+        *(_synthetic_column(facts, name) for name in synthetic),
+    ]
+    if facts.microdata_format in PROGRAMS:
+        written = labelled_columns(design, facts.labels, separate_pair=separate_pair)
+        columns = [_numbered(column, written[column["name"]]) for column in columns]
     return {
         "warnings": list(facts.warnings),
         "title": facts.title,
         "records_per_file": design.n,
         "population_size": design.population_size,
         "row_order": "sorted by the public columns; the order carries no information",
-        "columns": [
-            *(_public_column(facts, name) for name in public_column_names(design)),
-            *(_synthetic_column(facts, name) for name in synthetic),
-        ],
+        "columns": columns,
         "synthetic_columns": list(synthetic),
         "variance_pair": _variance_pair(facts, separate_pair=separate_pair),
         "files": [
@@ -45,8 +51,19 @@ def make_codebook(facts: ReleaseFacts, *, replicates: int, separate_pair: bool) 
     }
 
 
-def _public_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
-    design, labels = facts.design, facts.labels
+def _numbered(column: dict[str, Any], written: LabelledColumn) -> dict[str, Any]:
+    """The entry of a column of codes, with the number that stands for each level in the files."""
+    if not written.values:
+        return column
+    column = {**column, "type_in_files": "number"}
+    if "levels" in column:
+        levels = [{**each, "value": written.values[each["code"]]} for each in column["levels"]]
+        column["levels"] = levels
+    return column
+
+
+def public_roles(design: "PublicDesign", name: str) -> dict[str, str]:
+    """What a public column is for: a word for programs, and its meaning."""
     roles = {
         "table": name in design.by,
         "stratum": name == design.strata_name,
@@ -65,13 +82,18 @@ def _public_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
         "predictor": "predictor of the synthesizer",
         "public": "public column",
     }
-    held = [role for role, applies in roles.items() if applies]
+    return {role: meanings[role] for role, applies in roles.items() if applies}
+
+
+def _public_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
+    design, labels = facts.design, facts.labels
+    held = public_roles(design, name)
     column: dict[str, Any] = {
         "name": name,
         "title": labels.title(name),
-        "meaning": "; ".join(meanings[role] for role in held),
+        "meaning": "; ".join(held.values()),
         "source": "public",
-        "roles": held,
+        "roles": list(held),
         "type": _type_of(design, name),
         "unit": labels.of(name).unit,
     }
@@ -114,7 +136,7 @@ def _synthetic_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
     if is_weight:
         return {**column, "rounded_to": facts.digits.weight_words}
     column = {**column, **_of_kind(facts, base)}
-    return _classifying(facts, column) if name in facts.spec.tables.by else column
+    return _classifying(facts, column) if name in facts.spec.by else column
 
 
 def _classifying(facts: ReleaseFacts, column: dict[str, Any]) -> dict[str, Any]:

@@ -2,11 +2,15 @@
 
 import platform
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.doctor import version_of
 from surveysynth.release.documents.inference_words import debias_facts
 from surveysynth.release.facts import ReleaseFacts
+
+if TYPE_CHECKING:
+    from surveysynth.spec.sections import TablesSection
+    from surveysynth.spec.spec import Spec
 
 _LIBRARIES = ("surveysynth", "numpy", "scipy", "pandas")
 
@@ -55,14 +59,11 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
         "smoothing": synthesizer.options.get("smoothing", "default"),
         "inference": synthesizer.inference,
         "priors": dict(synthesizer.priors),
-        "by": list(spec.tables.by),
-        "statistics": list(spec.tables.statistics),
+        "by": list(spec.by),
+        "statistics": list(spec.statistics),
         "linearisation": spec.linearisation,
-        "interval": spec.tables.interval,
-        "flags": spec.tables.flags,
-        "flag_action": spec.tables.flag_action,
-        "round_counts": spec.tables.round_counts,
-        "digits_mean": spec.tables.digits_mean,
+        **_of_tables(spec),
+        "microdata": facts.microdata_format,
         "microdata_digits": spec.tables.microdata_digits,
         "lonely_psu": spec.survey.lonely_psu,
         "clusters": None if facts.clusters is None else facts.clusters.as_dict(),
@@ -71,4 +72,32 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
         "stratum_sizes": spec.survey.stratum_sizes,
         "records": facts.design.n,
         "records_dropped": facts.design.dropped,
+    }
+
+
+def _of_tables(spec: "Spec") -> dict[str, Any]:
+    """What each table says of itself, where there are several under its name."""
+    if not spec.several:
+        return _of_table(spec.tables)
+    return {
+        "tables": [
+            {
+                "name": each.name,
+                "by": list(each.by),
+                "statistics": list(each.statistics),
+                **_of_table(each),
+            }
+            for each in spec.several
+        ]
+    }
+
+
+def _of_table(section: "TablesSection") -> dict[str, Any]:
+    return {
+        **({} if section.where is None else {"where": section.where}),
+        "interval": section.interval,
+        "flags": section.flags,
+        "flag_action": section.flag_action,
+        "round_counts": section.round_counts,
+        "digits_mean": section.digits_mean,
     }

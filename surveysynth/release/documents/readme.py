@@ -1,32 +1,27 @@
 """README.md of a release: for the person who uses the tables and the microdata."""
 
-from collections.abc import Sequence
-
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.total_variance import public_row_columns
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
+from surveysynth.release.documents.readme_files import (
+    files_section,
+    named,
+    plain,
+    subpopulations,
+    without_tags,
+)
 from surveysynth.release.documents.readme_words import digits_section, in_short
-from surveysynth.release.documents.recompute_python import Example, has_lonely_stratum
 from surveysynth.release.documents.recompute_r import r_program
+from surveysynth.release.documents.worked_example import Example, has_lonely_stratum
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import (
     VARIANCE_SUFFIX,
-    file_name,
     public_column_names,
     synthetic_column_names,
     weight_column,
 )
-from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import listed
-from surveysynth.release.tables.making import by_korn_graubard
-from surveysynth.release.tables.table import (
-    EMPTY_DATASET_FLAG,
-    NO_SAMPLE_FLAG,
-    POOLED_FLAG,
-    SMALL_DATASET_FLAG,
-    SMALL_SAMPLE_FLAG,
-)
-from surveysynth.report.formats import TABLES_FOLDER, table_files
+from surveysynth.report.formats import FORMATS, folder_of
 from surveysynth.survey.survey import PublicDesign
 
 
@@ -37,35 +32,20 @@ def make_readme(
     sections = [
         [f"# {plain(facts.title)}", *(f"**{warning}**" for warning in facts.warnings)],
         _what_this_is(facts, replicates),
-        _files(facts),
+        files_section(facts),
         _columns(facts, separate_pair=separate_pair),
         _weighting(facts, separate_pair=separate_pair),
         _combining(facts, replicates),
+        subpopulations(facts),
         _example(facts, example, replicates),
         digits_section(facts),
         [
             "## The privacy guarantee",
             *in_short(facts),
-            *map(_without_tags, facts.statement.paragraphs),
+            *map(without_tags, facts.statement.paragraphs),
         ],
     ]
     return "\n\n".join(paragraph for section in sections for paragraph in section) + "\n"
-
-
-def plain(text: str) -> str:
-    """Text in Markdown that is shown as it stands, on one line."""
-    special = "\\`*_[]<>#|&"
-    escaped = "".join(f"\\{char}" if char in special else char for char in text)
-    return " ".join(escaped.split())
-
-
-def _without_tags(markdown: str) -> str:
-    """Markdown in which column names cannot open an HTML tag."""
-    return markdown.replace("<", "\\<")
-
-
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(f"**{plain(name)}**" for name in names)
 
 
 def _what_this_is(facts: ReleaseFacts, replicates: int) -> list[str]:
@@ -102,8 +82,8 @@ def _particulars(facts: ReleaseFacts) -> list[str]:
     design = facts.design
     synthetic = synthetic_column_names(design, separate_pair=False)
     paragraphs = [
-        f"Synthetic {'are' if len(synthetic) > 1 else 'is'} {_named(synthetic)}. Classifying "
-        f"and design columns ({_named(public_column_names(design)) or 'none'}) and the numbers of "
+        f"Synthetic {'are' if len(synthetic) > 1 else 'is'} {named(synthetic)}. Classifying "
+        f"and design columns ({named(public_column_names(design)) or 'none'}) and the numbers of "
         "sample records are public and published as they are.",
     ]
     if facts.spec.tables.source:
@@ -113,94 +93,6 @@ def _particulars(facts: ReleaseFacts) -> list[str]:
             f"{design.dropped:,} survey records with missing values were left out beforehand."
         )
     return paragraphs
-
-
-def _files(facts: ReleaseFacts) -> list[str]:
-    tables = facts.spec.tables
-    last = file_name(facts.settings.m, facts.published_replicates, facts.microdata_format)
-    first = file_name(1, 1, facts.microdata_format)
-    rows = [
-        *(
-            f"- `{folder}/{name}`: {made.meaning}"
-            for folder, name, made in table_files(
-                tables.statistics, (*tables.formats, *tables.figures)
-            )
-        ),
-        f"- `microdata/{first}` to `{last}`: one synthetic dataset each",
-        "- `codebook.json`: every column of the microdata",
-        "- `privacy.json`: the privacy guarantee and its settings, for programs",
-    ]
-    if facts.spec.privacy.strict:
-        rows.append(
-            f"- `{STATISTICS_NAME}`: the noisy sums that everything else was computed from, with "
-            "all public constants; `surveysynth rebuild` makes every table again from this folder"
-        )
-    return [
-        "## Files",
-        "\n".join(rows),
-        "Columns of the csv tables: the classifying columns (a margin has its own code), "
-        "`is_margin`, `estimate`, `se` (standard error), `df` (degrees of freedom of the "
-        "interval), `df_design` (those of the design), `ci_lower` and `ci_upper` "
-        f"({100 * tables.level:.4g}% interval), `n` (sample records), `flag`. {_lines(facts)}"
-        f"The flag `{SMALL_SAMPLE_FLAG}` marks few sample records, `{NO_SAMPLE_FLAG}` a cell "
-        "without any, which has no estimate. The mean of one record has no standard error."
-        f"{_rules(facts)}",
-        "In csv files a text that begins with = + - or @, and is not a number, has an apostrophe "
-        "before it, so that no spreadsheet takes it for a formula.",
-    ]
-
-
-def _lines(facts: ReleaseFacts) -> str:
-    """What else there is to say of rows: levels, intervals of shares, rows by an outcome."""
-    tables, spec = [statistic_of(name) for name in facts.spec.tables.statistics], facts.spec
-    sentences = []
-    if any(each.by_level for each in tables):
-        sentences.append("Tables of shares have a line for each `level` of an outcome in each row.")
-    auto = spec.tables.interval == "auto"
-    if exact := [each.plural for each in tables if by_korn_graubard(spec, each)]:
-        sentences.append(
-            f"Intervals of {' and '.join(exact)} are Korn and Graubard's: Clopper and Pearson's "
-            "for as many records as n_e = q (1 - q) / se^2 · (t_(n-1) / t_df)^2, at most n, and "
-            "n_e = n at 0 and 1."
-        )
-    elif logit := [each.plural for each in tables if each.interval == "logit" and auto]:
-        sentences.append(
-            f"Intervals of {' and '.join(logit)} are made on the logit scale, expit(logit q ± t · "
-            "se / (q (1 - q))), and stay between 0 and 1; at 0 and 1 there is none."
-        )
-    if positive := [each.plural for each in tables if each.interval == "positive" and auto]:
-        sentences.append(
-            f"Where the interval of {' and '.join(positive)} would reach below 0 it is "
-            "exp(log q ± t · se / q), with at most 4 for t · se / q."
-        )
-    if (pooling := facts.design.pooling) is not None and pooling.levels:
-        sentences.append(
-            f"The flag `{POOLED_FLAG}` marks rows of which at least half of the sample records are "
-            "of levels that the model pools, because few records tell of them (see the privacy "
-            "guarantee): they are modelled as the average of other levels and show little of "
-            "their own."
-        )
-    if synthetic := [name for name in spec.tables.by if name not in spec.public_by]:
-        sentences.append(
-            f"Rows by {_named(synthetic)} hold other synthetic records in every dataset. Their `n` "
-            "is empty: the true one is confidential, and nothing here depends on it. Flags go by "
-            f"the dataset with the fewest records there: `{SMALL_DATASET_FLAG}`, and "
-            f"`{EMPTY_DATASET_FLAG}` where it has none, so that a count of it is zero and a mean "
-            "of the row cannot be told."
-        )
-    return "".join(f"{sentence} " for sentence in sentences)
-
-
-def _rules(facts: ReleaseFacts) -> str:
-    """What the reliability flags do, where there are any."""
-    policy = policy_of(facts.spec.tables.flags, facts.spec.tables.flag_action)
-    legend = "".join(f" {plain(sentence)}" for sentence in policy.legend())
-    if not policy.withholding:
-        return legend
-    return (
-        f"{legend} Withheld numbers are empty in the csv files. Withholding spares readers numbers "
-        "that say little; it protects nobody, and the microdata allow to recompute them."
-    )
 
 
 def _columns(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
@@ -276,7 +168,7 @@ def _weighting(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
         f"u = w d (y - mean) / N_d for a mean.{clusters}{pair if separate_pair else ''}"
         f"{lonely if has_lonely_stratum(design) else ''}",
         *_indicators(facts),
-        *filter(None, (statistic_of(each).explanation for each in facts.spec.tables.statistics)),
+        *filter(None, (statistic_of(each).explanation for each in facts.spec.statistics)),
         *_clusters(facts),
     ]
 
@@ -336,7 +228,7 @@ def _total_variance(facts: ReleaseFacts, replicates: int) -> list[str]:
     m, r = facts.settings.m, replicates
     clusters = facts.clusters
     by_unit = ", within each primary sampling unit" if clusters is not None else ""
-    columns = _named(public_row_columns(facts.design)) or "none"
+    columns = named(public_row_columns(facts.design)) or "none"
     averaged = f"Average estimates over the {r} datasets of a draw to q_l" if r > 1 else "q_l is"
     limited = (
         " All variances are without finite population corrections; what these would take off u is "
@@ -363,7 +255,8 @@ def _total_variance(facts: ReleaseFacts, replicates: int) -> list[str]:
 
 
 def _example(facts: ReleaseFacts, example: Example, replicates: int) -> list[str]:
-    table = f"{TABLES_FOLDER}/{statistic_of(example.statistic).stem}"
+    folder = folder_of(FORMATS["csv"], example.table)
+    table = f"{folder}/{statistic_of(example.statistic).stem}"
     withheld = "" if example.published else " (there they are withheld as unreliable)"
     place = f"`{table}` (data row {example.row + 1})"
     if replicates > facts.published_replicates:
@@ -383,12 +276,14 @@ def _example(facts: ReleaseFacts, example: Example, replicates: int) -> list[str
             f"{close if strict and calibrated else ''}."
         )
     libraries = ["pandas", "NumPy", *["SciPy"] * example.setting.of_share]
-    libraries += ["pyarrow"] * example.setting.parquet
+    file_format = example.setting.file_format
+    libraries += {"parquet": ["pyarrow"], "sav": ["pyreadstat"]}.get(file_format, [])
+    package = {"parquet": "arrow", "dta": "haven", "sav": "haven"}.get(file_format)
     return [
         "## A worked example",
         f"Run in the folder of this file, either program prints an estimate and {what} The first "
         f"needs {listed(libraries)}:",
         f"```python\n{example.code}\n```",
-        "The second needs R" + (" and its package arrow" if example.setting.parquet else "") + ":",
+        "The second needs R" + (f" and its package {package}" if package else "") + ":",
         f"```r\n{r_program(example.setting)}\n```",
     ]

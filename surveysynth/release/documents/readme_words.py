@@ -1,4 +1,4 @@
-"""Two explanations in a release's README: digits that mean something, and the guarantee in short.
+"""Explanations in a release's README: digits that mean something, files, the guarantee in short.
 
 They depend on the settings of a release alone, never on its numbers: a README is the same whatever
 the survey said.
@@ -8,13 +8,12 @@ import math
 
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.release.facts import ReleaseFacts
+from surveysynth.release.writers.labelled import PROGRAMS
 
 
 def digits_section(facts: ReleaseFacts) -> list[str]:
     """How far a published number can be read."""
-    tables = facts.spec.tables
     noise = " and the noise" if facts.spec.privacy.strict else ""
-    base = _base(tables.round_counts)
     return [
         "## How many digits mean something",
         f"Synthetic values have a public number of digits: {_microdata(facts)}. Tables come from "
@@ -23,14 +22,24 @@ def digits_section(facts: ReleaseFacts) -> list[str]:
         "to two significant digits and its estimate to the same place: an estimate of 73512.384 "
         "with a standard error of 1234.5 reads 73,500 (standard error 1,200). Differences that are "
         "small beside their standard errors mean nothing, however many digits they have.",
-        f"The tables for reading show counts {base} and means with {tables.digits_mean} "
-        "decimals unless a variable has its own; a standard error is rounded as its estimate is, "
-        "and one that is not zero never reads as zero. Because each number is rounded by itself, "
-        "rounded parts need not add up to their rounded sum.",
+        f"The tables for reading show {_shown(facts)} unless a variable has its own; a standard "
+        "error is rounded as its estimate is, and one that is not zero never reads as zero. "
+        "Because each number is rounded by itself, rounded parts need not add up to their rounded "
+        "sum.",
         f"The standard errors cover sampling and, with two or more draws, synthesis{noise}. They "
         "do not cover what the model or the privacy protection leave systematically wrong, nor "
         "errors of the survey itself.",
     ]
+
+
+def _shown(facts: ReleaseFacts) -> str:
+    """Digits of counts and means; of several tables those that they agree in."""
+    sections = facts.spec.every_section
+    bases = {_base(each.round_counts) for each in sections}
+    digits = {each.digits_mean for each in sections}
+    if len(bases) > 1 or len(digits) > 1:
+        return "counts and means with digits of their own in each table,"
+    return f"counts {bases.pop()} and means with {digits.pop()} decimals"
 
 
 def _base(multiple: int | None) -> str:
@@ -58,7 +67,7 @@ def in_short(facts: ReleaseFacts) -> list[str]:
     protect = facts.spec.privacy.protect
     units = "records" if protect == RECORD else f"units of {protect!r}"
     epsilon = settings.epsilon
-    factor = f"about {_round_number(epsilon)}" if epsilon < 100 else f"e to the power {epsilon:g}"
+    factor = f"about {round_factor(epsilon)}" if epsilon < 100 else f"e to the power {epsilon:g}"
     promise = _strict_promise(facts) if facts.spec.privacy.strict else _asymptotic_promise(facts)
     return [
         promise.format(factor=f"exp(epsilon) = {factor}"),
@@ -104,10 +113,26 @@ def _asymptotic_promise(facts: ReleaseFacts) -> str:
     )
 
 
-def _round_number(epsilon: float) -> str:
+def round_factor(epsilon: float) -> str:
     """exp(epsilon) with two significant digits."""
     value = math.exp(epsilon)
     if value >= 1e15:
         return f"{value:.1e}"
     places = 1 - math.floor(math.log10(value))
     return f"{round(value, places):,.{max(places, 0)}f}"
+
+
+def file_words(facts: ReleaseFacts) -> list[str]:
+    """What is to be known of texts and codes in the files."""
+    words = [
+        "In csv files a text that begins with = + - or @, and is not a number, has an apostrophe "
+        "before it, so that no spreadsheet takes it for a formula.",
+    ]
+    program = PROGRAMS.get(facts.microdata_format)
+    if program is not None:
+        words.append(
+            f"The microdata are files of {program} with labels of columns and of values. Levels "
+            "are numbers there: their codes where these are whole numbers, else positions from 1 "
+            "on; `codebook.json` has the code, the number (`value`) and the label of each."
+        )
+    return words

@@ -38,11 +38,11 @@ def cells_of(
     record: "pd.Series[Any]",
     written: Callable[[str], str],
     *,
-    parquet: bool,
+    typed: bool,
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """The codes of a row, and of a contrast those of the row that it is compared with."""
-    # What is a whole number in the file is one in parquet alone: csv is read as text.
-    numbers = [o.name for o in facts.design.outcomes if parquet and not o.is_labelled]
+    # What is a whole number in the file is none in csv alone, which is read as text.
+    numbers = [o.name for o in facts.design.outcomes if typed and not o.is_labelled]
     cell: dict[str, Any] = {
         written(each): int(record[each]) if each in numbers else written(str(record[each]))
         for each in table.by

@@ -1,181 +1,20 @@
-"""The worked example of a release's README: one published number recomputed from the microdata.
+"""The program in Python of a release's README: one published number recomputed from the microdata.
 
 The programs are text for the data user, who needs pandas and NumPy, or R alone. Tests run them and
 compare the results with the published table.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from surveysynth.estimation.statistics import LEVEL, statistic_of
-from surveysynth.estimation.total_variance import public_row_columns
-from surveysynth.release.documents.recompute_contrasts import cells_of, python_contrast
+from surveysynth.estimation.statistics import statistic_of
+from surveysynth.release.documents.recompute_contrasts import python_contrast
+from surveysynth.release.documents.recompute_labelled import python_reading
 from surveysynth.release.documents.recompute_quantiles import (
     python_df,
     python_distribution,
     python_end,
 )
-from surveysynth.release.documents.recompute_setting import ExampleSetting, LonelyRule
-from surveysynth.release.facts import ReleaseFacts
-from surveysynth.release.folder.microdata import VARIANCE_SUFFIX, fraction_name, weight_column
-from surveysynth.release.tables.table import ReleaseTable, well_filled
-from surveysynth.release.writers.csv import safe_text
-from surveysynth.survey.outcome import BELOW
-
-if TYPE_CHECKING:
-
-    from surveysynth.survey.survey import PublicDesign
-
-
-@dataclass(frozen=True)
-class Example:
-    """The setting, the program in Python, and the row of the published table it recomputes."""
-
-    setting: ExampleSetting
-    code: str
-    outcome: str | None
-    row: int
-    published: bool
-
-    @property
-    def statistic(self) -> str:
-        """The table's statistic."""
-        return self.setting.statistic
-
-
-def make_example(
-    facts: ReleaseFacts, tables: list[ReleaseTable], *, separate_pair: bool
-) -> Example:
-    """Choose a published number (a mean of an interior cell where there is one) and write it.
-
-    Only where every number is withheld does it choose one of those.
-    """
-    ordered = sorted(tables, key=lambda each: _hardness(each.statistic))
-    table = next((t for t in ordered if t.frame["se"].notna().any()), ordered[0])
-    row = _example_row(table, facts.design)
-    setting = _setting(facts, table, row, separate_pair=separate_pair)
-    published = bool(table.frame["se"].notna().iloc[row])
-    return Example(setting, python_program(setting), table.outcome, row, published)
-
-
-def _hardness(statistic: str) -> tuple[bool, ...]:
-    """What is first in order is the easiest to follow: no sums, and in the outcome's own units."""
-    kind = statistic_of(statistic)
-    return (
-        kind.additive, kind.is_count, kind.percent, kind.share_below is not None,
-        kind.contrast is not None,
-    )  # fmt: skip
-
-
-def _units_by_stratum(design: "PublicDesign") -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Numbers of records of each stratum, or of PSUs where variances are by PSU."""
-    strata = np.zeros(design.n, dtype=np.int64) if design.strata is None else design.strata
-    if design.psu is not None and design.design_effect is None:
-        strata = np.unique(np.stack([strata, design.psu]), axis=1)[0]
-    return np.bincount(strata)
-
-
-def has_lonely_stratum(design: "PublicDesign") -> bool:
-    """Whether some stratum has a single record (or primary sampling unit)."""
-    return bool(np.any(_units_by_stratum(design) == 1))
-
-
-def _example_row(table: ReleaseTable, design: "PublicDesign") -> int:
-    frame = table.frame
-    shown, first = frame["se"].notna(), 0
-    if table.categories:  # a level or a spike, which a program can compare with, and not of none
-        outcome = design.outcomes[design.outcome_names.index(str(table.outcome))]
-        if outcome.spikes:
-            points = ~frame[LEVEL].isin(outcome.category_names[: len(outcome.sides)])
-            shown, first = shown & points, int(np.flatnonzero(points)[0])
-        shown &= frame["ci_lower"].notna()
-    if statistic_of(table.statistic).share_below is not None:  # with an interval to both sides
-        shown &= frame["ci_lower"].notna() & frame["ci_upper"].notna()
-    # The average rule counts strata by the row's own records: show it where it is simplest.
-    if not (has_lonely_stratum(design) and design.lonely_psu == "average"):
-        for wanted in (~frame["is_margin"] & shown, shown):
-            rows = np.flatnonzero(wanted & well_filled(frame))
-            if rows.size:
-                return int(rows[0])
-    return first
-
-
-def _setting(
-    facts: ReleaseFacts, table: ReleaseTable, row: int, *, separate_pair: bool
-) -> ExampleSetting:
-    design, record = facts.design, table.frame.iloc[row]
-    parquet = facts.microdata_format == "parquet"
-
-    def written(text: str) -> str:
-        return text if parquet else safe_text(text)
-
-    def column(name: str | None) -> str | None:
-        return None if name is None else written(name)
-
-    others = [name for name in design.outcome_names if name not in table.by]
-    outcome = table.outcome or (others or design.outcome_names)[0]
-    kind = statistic_of(table.statistic)
-    cell, other = cells_of(facts, table, record, written, parquet=parquet)
-    synthetic = {written(name): written(name + VARIANCE_SUFFIX) for name in design.outcome_names}
-    own_cells = separate_pair and not synthetic.keys().isdisjoint({**cell, **(other or {})})
-
-    def of_pair(given: dict[str, Any]) -> dict[str, Any]:
-        return {synthetic.get(name, name): code for name, code in given.items()}
-
-    weight = weight_column(design)
-    level, compared = _level_of(table, row, design)
-    lonely: dict[str, LonelyRule] = {"adjust": "adjust", "average": "average"}
-    return ExampleSetting(
-        statistic=table.statistic,
-        rule=facts.spec.linearisation,
-        cell=cell,
-        outcome=written(outcome),
-        weight=written(weight),
-        variance_pair=(written(outcome + VARIANCE_SUFFIX), written(weight + VARIANCE_SUFFIX))
-        if separate_pair
-        else None,
-        strata=column(design.strata_name),
-        psu=column(design.psu_name) if design.design_effect is None else None,
-        fraction=column(fraction_name(design)),
-        population=design.population_size,
-        lonely=lonely.get(design.lonely_psu, "skip") if has_lonely_stratum(design) else "none",
-        parquet=parquet,
-        design_effect=design.design_effect,
-        public=tuple(written(name) for name in public_row_columns(design))
-        if facts.mechanism.combining == "total_variance"
-        else None,
-        level=written(level) if isinstance(level, str) else level,
-        compared=compared,
-        variance_cell=of_pair(cell) if own_cells else None,
-        df_design=float(facts.df_design),
-        denominator=(written(kind.of[1]), written(kind.of[1] + VARIANCE_SUFFIX))
-        if kind.of
-        else None,
-        other_cell=other,
-        variance_other_cell=of_pair(other) if own_cells and other is not None else None,
-    )
-
-
-def _level_of(
-    table: ReleaseTable, row: int, design: "PublicDesign"
-) -> tuple[str | float | None, str]:
-    """Of a statistic by level that of the row, of numbers of a binary outcome with names the last;
-    None for an outcome that is a number itself. With it how values compare: a side of a split
-    without spikes is all that lies from the split on, or below it."""
-    if table.outcome is None:
-        return None, "=="
-    outcome = design.outcomes[design.outcome_names.index(table.outcome)]
-    if table.categories:
-        level = str(table.frame[LEVEL].iloc[row])
-    elif outcome.is_labelled:
-        level = outcome.levels[-1]
-    else:
-        return None, "=="
-    if outcome.split is not None and not outcome.spikes:
-        return outcome.split, "<" if level == outcome.side_name(BELOW) else ">="
-    return level if outcome.is_labelled else float(level), "=="
+from surveysynth.release.documents.recompute_setting import ExampleSetting
 
 
 def literal(value: Any) -> str:
@@ -188,9 +27,10 @@ def python_program(setting: ExampleSetting) -> str:
     lines = [
         *_header(setting),
         *_reading(setting),
+        *_subsets(setting),
         *_variance(setting),
         *(
-            python_distribution(setting, _y(setting, "OUTCOME"), _inside("CELL"))
+            python_distribution(setting, _y(setting, "OUTCOME"), _inside(setting, "CELL"))
             if setting.of_share
             else ()
         ),
@@ -234,8 +74,8 @@ def _header(setting: ExampleSetting) -> list[str]:
 
 
 def _reading(setting: ExampleSetting) -> list[str]:
-    if setting.parquet:
-        read = ["    return pd.read_parquet(path)"]
+    if setting.file_format != "csv":
+        read = python_reading(setting)
     else:
         read = [
             "    return pd.read_csv(",
@@ -260,6 +100,17 @@ def _reading(setting: ExampleSetting) -> list[str]:
         *read,
         "",
         "",
+    ]
+
+
+def _subsets(setting: ExampleSetting) -> list[str]:
+    """Who is in the subpopulation of the table."""
+    if setting.subset is None:
+        return []
+    return [
+        line
+        for name, code in setting.subset.functions("python")
+        for line in (f"def {name}(data):", f"    return {code}", "", "")
     ]
 
 
@@ -303,11 +154,11 @@ def _y(setting: ExampleSetting, column: str) -> str:
 def _estimate(setting: ExampleSetting) -> list[str]:
     kind = statistic_of(setting.statistic)
     if kind.contrast is not None:
-        return python_contrast(setting, _y(setting, "outcome"), _inside("cell"))
+        return python_contrast(setting, _y(setting, "outcome"), _inside(setting, "cell"))
     program, divided = kind.python, setting.denominator is not None
     lines = [
         "def estimate(data):",
-        *_inside("CELL"),
+        *_inside(setting, "CELL"),
         f"    y, w = {_y(setting, 'OUTCOME')}, data[WEIGHT]",
         *(["    x = data[DENOMINATOR]"] if divided else []),
         *(f"    {line}" for line in program.estimate),
@@ -315,7 +166,7 @@ def _estimate(setting: ExampleSetting) -> list[str]:
     if setting.variance_pair:
         lines += [
             "    published = value",
-            *(_inside("VARIANCE_CELL") if setting.variance_cell is not None else ()),
+            *_inside_of_pair(setting),
             f"    y, w = {_y(setting, 'VARIANCE_OUTCOME')}, data[VARIANCE_WEIGHT]",
             *(["    x = data[VARIANCE_DENOMINATOR]"] if divided else []),
             *(f"    {line}" for line in program.estimate),
@@ -331,9 +182,22 @@ def _estimate(setting: ExampleSetting) -> list[str]:
     ]
 
 
-def _inside(cell: str) -> list[str]:
+def _inside_of_pair(setting: ExampleSetting) -> list[str]:
+    """Where the pair for variances has records of its own in the cell."""
+    if setting.variance_cell is None and not setting.own_pair:
+        return []
+    cell = "CELL" if setting.variance_cell is None else "VARIANCE_CELL"
+    return _inside(setting, cell, pair=setting.own_pair)
+
+
+def _inside(setting: ExampleSetting, cell: str, *, pair: bool = False) -> list[str]:
+    start = "pd.Series(True, index=data.index)"
+    if setting.subset is not None:
+        start = "variance_subset(data)" if pair else "subset(data)"
+        if cell == "cell" and setting.own_pair:
+            start = "(variance_subset if outcome == VARIANCE_OUTCOME else subset)(data)"
     return [
-        "    inside = pd.Series(True, index=data.index)",
+        f"    inside = {start}",
         f"    for column, code in {cell}.items():",
         "        inside &= data[column] == code",
     ]

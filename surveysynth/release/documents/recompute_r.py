@@ -1,10 +1,12 @@
-"""The worked example of a release's README in R, without packages (parquet files need arrow)."""
+"""The worked example of a release's README in R; of packages it needs those that read files other
+than csv."""
 
 import json
 from typing import Any
 
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.documents.recompute_contrasts import r_contrast
+from surveysynth.release.documents.recompute_labelled import r_reading
 from surveysynth.release.documents.recompute_quantiles import r_df, r_distribution, r_end
 from surveysynth.release.documents.recompute_setting import ExampleSetting
 
@@ -19,9 +21,10 @@ def r_program(setting: ExampleSetting) -> str:
     lines = [
         *_header(setting),
         *_reading(setting),
+        *_subsets(setting),
         *_variance(setting),
         *(
-            r_distribution(setting, _y(setting, "OUTCOME"), _inside("CELL"))
+            r_distribution(setting, _y(setting, "OUTCOME"), _inside(setting, "CELL"))
             if setting.of_share
             else ()
         ),
@@ -67,8 +70,8 @@ def _cell_line(name: str, cell: dict[str, Any]) -> str:
 
 
 def _reading(setting: ExampleSetting) -> list[str]:
-    if setting.parquet:
-        return ["read <- function(path) as.data.frame(arrow::read_parquet(path))", ""]
+    if setting.file_format != "csv":
+        return r_reading(setting)
     return [
         "read <- function(path) {",
         '  text <- setNames(rep("character", length(CODES)), CODES)',
@@ -77,6 +80,14 @@ def _reading(setting: ExampleSetting) -> list[str]:
         "}",
         "",
     ]
+
+
+def _subsets(setting: ExampleSetting) -> list[str]:
+    """Who is in the subpopulation of the table."""
+    if setting.subset is None:
+        return []
+    functions = setting.subset.functions("r")
+    return [*(f"{name} <- function(data) {code}" for name, code in functions), ""]
 
 
 def _variance(setting: ExampleSetting) -> list[str]:
@@ -118,11 +129,11 @@ def _y(setting: ExampleSetting, column: str) -> str:
 def _estimate(setting: ExampleSetting) -> list[str]:
     kind = statistic_of(setting.statistic)
     if kind.contrast is not None:
-        return r_contrast(setting, _y(setting, "outcome"), _inside("cell"))
+        return r_contrast(setting, _y(setting, "outcome"), _inside(setting, "cell"))
     program, divided = kind.r, setting.denominator is not None
     lines = [
         "estimate <- function(data) {",
-        *_inside("CELL"),
+        *_inside(setting, "CELL"),
         f"  y <- {_y(setting, 'OUTCOME')}",
         *(["  x <- data[[DENOMINATOR]]"] if divided else []),
         "  w <- data[[WEIGHT]]",
@@ -131,7 +142,7 @@ def _estimate(setting: ExampleSetting) -> list[str]:
     if setting.variance_pair:
         lines += [
             "  published <- value",
-            *(_inside("VARIANCE_CELL") if setting.variance_cell is not None else ()),
+            *_inside_of_pair(setting),
             f"  y <- {_y(setting, 'VARIANCE_OUTCOME')}",
             *(["  x <- data[[VARIANCE_DENOMINATOR]]"] if divided else []),
             "  w <- data[[VARIANCE_WEIGHT]]",
@@ -148,9 +159,22 @@ def _estimate(setting: ExampleSetting) -> list[str]:
     ]
 
 
-def _inside(cell: str) -> list[str]:
+def _inside_of_pair(setting: ExampleSetting) -> list[str]:
+    """Where the pair for variances has records of its own in the cell."""
+    if setting.variance_cell is None and not setting.own_pair:
+        return []
+    cell = "CELL" if setting.variance_cell is None else "VARIANCE_CELL"
+    return _inside(setting, cell, pair=setting.own_pair)
+
+
+def _inside(setting: ExampleSetting, cell: str, *, pair: bool = False) -> list[str]:
+    start = "rep(TRUE, nrow(data))"
+    if setting.subset is not None:
+        start = "variance_subset(data)" if pair else "subset(data)"
+        if cell == "cell" and setting.own_pair:
+            start = "(if (outcome == VARIANCE_OUTCOME) variance_subset else subset)(data)"
     return [
-        "  inside <- rep(TRUE, nrow(data))",
+        f"  inside <- {start}",
         f"  for (column in names({cell})) inside <- inside & data[[column]] == {cell}[[column]]",
     ]
 

@@ -1,12 +1,35 @@
 """What the programs of a release's README are made from."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from surveysynth.estimation.statistics import statistic_of
+from surveysynth.release.writers.csv import MicrodataFormat
 
+Language = Literal["python", "r"]
 LonelyRule = Literal["none", "skip", "adjust", "average"]
 """How the program treats strata with one unit; none where there is no such stratum."""
+
+
+@dataclass(frozen=True)
+class Subset:
+    """Who is in the subpopulation of a table.
+
+    inside: the expression that tells, by language; of_pair: that of the pair for variances, None
+    where it is the same; codes: its columns that are read as text.
+    """
+
+    inside: dict[Language, str]
+    of_pair: dict[Language, str] | None
+    codes: tuple[str, ...]
+
+    def functions(self, language: Language) -> list[tuple[str, str]]:
+        """Name and expression of every function of the program that is needed for it."""
+        found = [("subset", self.inside[language])]
+        if self.of_pair is not None:
+            found.append(("variance_subset", self.of_pair[language]))
+        return found
 
 
 @dataclass(frozen=True)
@@ -21,7 +44,9 @@ class ExampleSetting:
     number; compared: how values are compared with it; variance_cell: cell, where an outcome in it
     has a pair for variances; df_design: degrees of freedom of the design; denominator: the second
     outcome of a ratio, and its column in the pair; other_cell: of a contrast the second row, with
-    ``variance_other_cell`` where cell has one.
+    ``variance_other_cell`` where cell has one; subset: the subpopulation of the table;
+    whole: columns whose codes are numbers in the files; places: of columns with numbers in the
+    place of codes, the code of each.
     """
 
     statistic: str
@@ -35,7 +60,7 @@ class ExampleSetting:
     fraction: str | None
     population: float | None
     lonely: LonelyRule
-    parquet: bool
+    file_format: MicrodataFormat
     design_effect: float | None = None
     public: tuple[str, ...] | None = None
     level: str | float | None = None
@@ -45,6 +70,14 @@ class ExampleSetting:
     denominator: tuple[str, str] | None = None
     other_cell: dict[str, Any] | None = None
     variance_other_cell: dict[str, Any] | None = None
+    subset: Subset | None = None
+    whole: tuple[str, ...] = ()
+    places: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+
+    @property
+    def own_pair(self) -> bool:
+        """Whether the pair for variances has a subpopulation of its own."""
+        return self.subset is not None and self.subset.of_pair is not None
 
     @property
     def of_share(self) -> bool:
@@ -59,6 +92,7 @@ class ExampleSetting:
         of_levels = []
         if isinstance(self.level, str):
             of_levels = [self.outcome, *(self.variance_pair or ())[:1]]
+        subset = () if self.subset is None else self.subset.codes
         others = (self.variance_cell, self.other_cell, self.variance_other_cell)
         cells = [*self.cell, *(name for each in others for name in each or ())]
-        return list(dict.fromkeys([*cells, *design, *public, *of_levels]))
+        return list(dict.fromkeys([*cells, *design, *public, *of_levels, *subset]))

@@ -37,6 +37,8 @@ ADEQUACY_PAGE, ADEQUACY_ROWS, ADEQUACY_SHARES = (
     "adequacy.html", "adequacy.csv", "adequacy_shares.csv",
 )  # fmt: skip
 PRIVACY_NAME = "privacy.json"
+#: For a review board, as a page and as text, and for the registry of deployments.
+DOSSIER_NAMES = ("dossier.html", "dossier.md", "registry.json")
 
 _OF_UNRELEASED = frozenset({LEDGER_NAME, PARTIAL_LEDGER, DRAWN})
 _OWN_NAMES = _OF_UNRELEASED | {

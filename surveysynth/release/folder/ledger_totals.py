@@ -9,6 +9,7 @@ from fractions import Fraction
 from surveysynth.mechanisms.noisy_statistics.accounting import epsilon_of, rho_of
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.release.folder.ledger import LedgerEntry
+from surveysynth.report.fragment import fragment
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,10 @@ class LedgerSummary:
 
     def __str__(self) -> str:
         return "\n".join(self.sentences())
+
+    def _repr_html_(self) -> str:
+        """The sentences, for notebooks."""
+        return fragment(f"Ledger of {self.survey}", lines=self.sentences())
 
     def sentences(self) -> list[str]:
         """For the person who ran the command: public settings only, nothing realised."""

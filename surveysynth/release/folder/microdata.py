@@ -7,17 +7,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.release.tables.labels import Labels
 from surveysynth.release.writers.csv import MicrodataFormat, write_records
+from surveysynth.release.writers.labelled import (
+    PROGRAMS,
+    LabelledColumn,
+    values_of,
+    write_labelled,
+)
+from surveysynth.survey.formula import natural_order
 from surveysynth.survey.outcome import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from surveysynth.inference.synthesis import SyntheticDataset
+    from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import PublicDesign
 
 DEFAULT_WEIGHT_NAME = "weight"
 VARIANCE_SUFFIX = "_for_variance"
+
+
+def format_of(spec: "Spec") -> MicrodataFormat:
+    """The format of the microdata: as asked for, or parquet where the survey is, and else csv."""
+    if spec.tables.microdata is not None:
+        return spec.tables.microdata
+    return "parquet" if spec.survey.data.lower().endswith(".parquet") else "csv"
 
 
 def public_column_names(design: "PublicDesign") -> tuple[str, ...]:
@@ -77,6 +93,48 @@ def as_known(outcome: Outcome, values: FloatArray) -> "np.ndarray[Any, np.dtype[
     return values + 0.0 if outcome.is_amount else values.astype(np.int64)
 
 
+def labelled_columns(
+    design: "PublicDesign", labels: Labels, *, separate_pair: bool
+) -> dict[str, LabelledColumn]:
+    """What files of Stata and SPSS say of every column, by name and in their order."""
+    synthetic = synthetic_column_names(design, separate_pair=separate_pair)
+    return {
+        **{name: _public_labelled(design, labels, name) for name in public_column_names(design)},
+        **{name: _synthetic_labelled(design, labels, name) for name in synthetic},
+    }
+
+
+def _public_labelled(design: "PublicDesign", labels: Labels, name: str) -> LabelledColumn:
+    title = labels.titled_with_unit(name)
+    if name == fraction_name(design) or design.frame[name].dtype.kind in "iufb":
+        return LabelledColumn(title)
+    if name in design.levels:
+        return _of_levels(labels, name, title, design.levels[name], positions=True)
+    found = natural_order({text for text in design.frame[name].astype("str") if text})
+    return _of_levels(labels, name, title, found, positions=False)
+
+
+def _synthetic_labelled(design: "PublicDesign", labels: Labels, name: str) -> LabelledColumn:
+    base = name.removesuffix(VARIANCE_SUFFIX)
+    title = labels.titled_with_unit(base) + (", for variances" if name != base else "")
+    declared = {outcome.name: outcome for outcome in design.outcomes}.get(base)
+    if declared is None or declared.is_amount:
+        return LabelledColumn(title)
+    if not declared.is_labelled:
+        return LabelledColumn(title, nominal=True)
+    return _of_levels(labels, base, title, declared.levels, positions=True)
+
+
+def _of_levels(
+    labels: Labels, name: str, title: str, codes: Sequence[str], *, positions: bool
+) -> LabelledColumn:
+    """A column of codes; labels that say no more than the number are left out."""
+    values = values_of(codes, positions=positions)
+    shown = {value: labels.level(name, code) for code, value in values.items()}
+    shown = {value: label for value, label in shown.items() if label != str(value)}
+    return LabelledColumn(title, values, shown, nominal=True)
+
+
 def file_name(draw: int, replicate: int, file_format: MicrodataFormat) -> str:
     """``draw_01_rep_01.csv``; both numbers count from 1."""
     return f"draw_{draw:02d}_rep_{replicate:02d}.{file_format}"
@@ -89,8 +147,16 @@ class MicrodataWriter:
     values (sorted by income, say), and the sequence of public values would tell it.
     """
 
-    def __init__(self, design: "PublicDesign", folder: Path, file_format: MicrodataFormat) -> None:
+    def __init__(
+        self,
+        design: "PublicDesign",
+        folder: Path,
+        file_format: MicrodataFormat,
+        labels: Labels,
+        title: str,
+    ) -> None:
         self._design, self._folder, self._format = design, folder, file_format
+        self._labels, self._title = labels, title
         public = public_frame(design)
         self._order = _order_of(public)
         self._public = public.iloc[self._order].reset_index(drop=True)
@@ -107,7 +173,11 @@ class MicrodataWriter:
         for name, column in zip(names, columns, strict=True):
             frame[name] = column
         path = self._folder / file_name(dataset.draw, dataset.replicate, self._format)
-        write_records(frame, path, self._format)
+        if self._format in PROGRAMS:
+            described = labelled_columns(self._design, self._labels, separate_pair=separate)
+            write_labelled(frame, path, self._format, described, self._title)
+        else:
+            write_records(frame, path, "parquet" if self._format == "parquet" else "csv")
         return path
 
     def _columns(

@@ -9,16 +9,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surveysynth.errors import InputError
+from surveysynth.errors import InputError, SurveySynthError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.folder.bundle import PRIVACY_NAME, RELEASE
 from surveysynth.release.writers.csv import plain_text
-from surveysynth.report.formats import FORMATS, TABLES_FOLDER
+from surveysynth.release.writers.labelled import PROGRAMS, read_labelled
+from surveysynth.report.formats import FORMATS, folder_of
+from surveysynth.report.fragment import fragment
+from surveysynth.survey.columns import text_column
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _CODEBOOK_NAME = "codebook.json"
+_LABELLED = tuple(f".{each}" for each in PROGRAMS)
+#: Columns of tables that a first look does without.
+_DETAILS = ["is_margin", "df", "df_design"]
 _TABLE_NUMBERS = ("estimate", "se", "df", "df_design", "ci_lower", "ci_upper")
 
 
@@ -31,8 +37,9 @@ class Release:
     folder
         Of the published files.
     tables
-        Unrounded, by file name without its ending ("counts", "means"), where the release has csv
-        files; by-columns are codes as text, ``outcome`` comes first where there are several.
+        Unrounded, by file name without its ending ("counts", "means"; of several tables
+        "NAME/counts"), where the release has csv files; by-columns are codes as text, ``outcome``
+        comes first where there are several.
     codebook, privacy
         The JSON files. Datasets are read when they are asked for.
 
@@ -55,6 +62,30 @@ class Release:
             f"Release({str(self.folder)!r}: tables {', '.join(self.tables) or 'none'}; "
             f"{len(self._files)} datasets)"
         )
+
+    def _repr_html_(self) -> str:
+        """The tables as they are in the folder, for notebooks."""
+        epsilon = self.privacy.get("epsilon")
+        guarantee = str(self.privacy.get("guarantee", "no guarantee"))
+        if epsilon is not None:
+            guarantee += f", epsilon {epsilon:.4g}"
+        return fragment(
+            str(self.codebook.get("title", "Release")),
+            mark=self.codebook.get("warnings", ()),
+            lines=[f"{self.folder}: {len(self._files):,} synthetic datasets; {guarantee}."],
+            frames=[(stem, self._labelled(frame)) for stem, frame in self.tables.items()],
+        )
+
+    def _labelled(self, frame: "pd.DataFrame") -> "pd.DataFrame":
+        """A table with titles and labels in the place of names and codes, for a first look."""
+        shown, titles = frame.drop(columns=_DETAILS), {}
+        for column in self.codebook.get("columns", ()):
+            name, levels = column["name"], column.get("levels", ())
+            if name in shown:
+                label_of = {level["code"]: level["label"] for level in levels}
+                shown[name] = shown[name].map(lambda code, of=label_of: of.get(code, code))
+                titles[name] = column["title"]
+        return shown.rename(columns=titles)
 
     @property
     def private(self) -> bool:
@@ -86,6 +117,8 @@ class Release:
         path = self.folder / self._files[draw, replicate]
         text = [c["name"] for c in self.codebook["columns"] if "levels" in c or c["type"] == "text"]
         frame = _read_records(path, text)
+        if path.suffix in _LABELLED:
+            frame = _with_codes(frame, self.codebook, path)
         if not positions:
             return frame
         for column in self.codebook["columns"]:
@@ -142,21 +175,29 @@ def read_release(folder: str | Path) -> Release:
     codebook, privacy = _read_json(root / _CODEBOOK_NAME), _read_json(root / PRIVACY_NAME)
     try:
         files = {(each["draw"], each["replicate"]): each["file"] for each in codebook["files"]}
-        by = [c["name"] for c in codebook["columns"] if "table" in c["roles"]]
-        _, statistics = privacy["private"], [
-            statistic_of(name) for name in privacy["settings"]["statistics"]
-        ]
+        _, paths = privacy["private"], _table_paths(root, codebook, privacy["settings"])
     except (KeyError, TypeError, InputError):
         raise _damaged(root / _CODEBOOK_NAME) from None
-    paths = {
-        each.stem: (root / TABLES_FOLDER / FORMATS["csv"].file_of(each.name), each.columns_of(by))
-        for each in statistics
-    }
     tables = {
         stem: _read_table(path, columns) for stem, (path, columns) in paths.items()
         if path.is_file()
     }  # fmt: skip
     return Release(root, tables, codebook, privacy, files)
+
+
+def _table_paths(
+    root: Path, codebook: Mapping[str, Any], settings: Mapping[str, Any]
+) -> dict[str, tuple[Path, list[str]]]:
+    """The csv file and the by columns of every statistic, under the names of ``Release.tables``."""
+    by = [c["name"] for c in codebook["columns"] if "table" in c["roles"]]
+    one = {"name": "", "by": by, "statistics": settings["statistics"]}
+    made, paths = FORMATS["csv"], {}
+    for table in settings.get("tables", [one]):
+        folder = root / folder_of(made, table["name"])
+        for kind in map(statistic_of, table["statistics"]):
+            name = f"{table['name']}/{kind.stem}" if table["name"] else kind.stem
+            paths[name] = (folder / made.file_of(kind.name), kind.columns_of(table["by"]))
+    return paths
 
 
 def _damaged(path: Path) -> InputError:
@@ -194,6 +235,15 @@ def _read_table(path: Path, by: list[str]) -> "pd.DataFrame":
 def _read_records(path: Path, text: list[str]) -> "pd.DataFrame":
     import pandas as pd
 
+    if path.suffix in _LABELLED:
+        if not path.is_file():
+            raise InputError(f"{path} is missing from the release.")
+        try:
+            return read_labelled(path, path.suffix[1:])
+        except SurveySynthError:
+            raise
+        except Exception:  # of pyreadstat, which has several
+            raise _damaged(path) from None
     if path.suffix == ".parquet":
         try:
             frame = pd.read_parquet(path)
@@ -206,6 +256,24 @@ def _read_records(path: Path, text: list[str]) -> "pd.DataFrame":
     except ValueError:
         raise _damaged(path) from None
     return frame.assign(**{str(name): values for name, values in numbers.items()})
+
+
+def _with_codes(
+    frame: "pd.DataFrame", codebook: Mapping[str, Any], path: Path
+) -> "pd.DataFrame":
+    """A dataset of Stata or SPSS with the codes of the codebook in the place of its numbers."""
+    for column in codebook["columns"]:
+        name = column["name"]
+        if name not in frame:
+            raise _damaged(path)
+        code_of = {
+            str(level["value"]): level["code"] for level in column.get("levels", ())
+            if "value" in level
+        }  # fmt: skip
+        if code_of or column["type"] == "text":
+            text = text_column(frame[name], name).values()
+            frame[name] = text.map(lambda value, codes=code_of: codes.get(value, value))
+    return frame
 
 
 def _positions(column: "pd.Series[str]", codes: list[str], path: Path) -> "pd.Series[float]":

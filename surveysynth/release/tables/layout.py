@@ -6,11 +6,12 @@ and chooses no words of its own.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from surveysynth.estimation.statistics import LEVEL, statistic_of
+from surveysynth.release.tables.crosstab import Record, crossed, levels_across, records_of
 from surveysynth.release.tables.labels import Labels, listed
 from surveysynth.release.tables.rounding import ABSENT, AnyRounding, Rounding, rounding_of_line
 from surveysynth.release.tables.stub import (
@@ -31,7 +32,7 @@ from surveysynth.release.tables.table import (
     ReleaseTable,
 )
 
-LayoutKind = Literal["columns", "compact"]
+LayoutKind = Literal["columns", "compact", "crosstab", "sheet_crosstab"]
 
 _FOOTNOTES = {
     NO_SAMPLE_FLAG: "No sample records in this cell, hence no estimate.",
@@ -45,6 +46,9 @@ _FOOTNOTES = {
 _EMPTY_MEAN = "No records in some synthetic dataset, hence no estimate."
 _EMPTY = "No records in any synthetic dataset: a standard error cannot be estimated."
 _WITHHELD = "Withheld as too unreliable; the flag says by which rule."
+_FLAGGED = "Flag {}; the notes say what it means."
+_IN_BRACKETS = "Standard errors are in brackets."
+_ELSEWHERE = "Intervals and numbers of sample records are in the csv file."
 _ONE_RECORD = "One sample record: a standard error cannot be estimated."
 _NO_INTERVAL = "At 0% and 100% an interval cannot be computed from a standard error."
 
@@ -53,12 +57,15 @@ _NO_END = "Too few records for this end of the interval."
 
 @dataclass(frozen=True)
 class Presentation:
-    """What the tables of one release share.
+    """What the statistics of one table of a release share.
 
     title, source: the caller's, may be empty; privacy_note: one sentence with the epsilon;
     banner: a warning set above and below the table, empty for a private release;
     rounding: by statistic and outcome (None for counts); kind: estimate, standard error and
-    interval in columns, or "compact": estimate (standard error) in one.
+    interval in columns, "compact": estimate (standard error) in one, or "crosstab": one such for
+    each level of the last by-column, which goes across ("sheet_crosstab": with both apart, for
+    worksheets); name: of one table among several; subpopulation: what it is of, in words; csv:
+    whether there is a csv file of it.
     """
 
     title: str
@@ -68,6 +75,15 @@ class Presentation:
     labels: Labels
     rounding: dict[tuple[str, str | None], AnyRounding]
     kind: LayoutKind = "columns"
+    name: str = ""
+    subpopulation: str = ""
+    csv: bool = False
+
+    @property
+    def for_sheets(self) -> "Presentation":
+        """The same for worksheets: every number has a column of its own."""
+        crosstab = self.kind == "crosstab"
+        return replace(self, kind="sheet_crosstab" if crosstab else "columns")
 
 
 @dataclass(frozen=True)
@@ -105,9 +121,10 @@ class Row:
 class Layout:
     """One table for readers; a writer shows every part of it.
 
-    stem names the file; title and subtitle (may be empty) stand above; by_titles head the
-    by-columns and stub_heading those that share the stub; footnotes are (mark, text) in the order
-    of their marks; notes end with the privacy note; banner as in ``Presentation``.
+    stem tells it from the other tables of a release; title and subtitle (may be empty) stand above;
+    by_titles head the by-columns and stub_heading those that share the stub; footnotes are (mark,
+    text) in the order of their marks; notes end with the privacy note; banner as in
+    ``Presentation``.
     """
 
     stem: str
@@ -122,40 +139,66 @@ class Layout:
     banner: str
 
     @property
+    def summary(self) -> str:
+        """How the table is arranged, for those who hear it and do not see it."""
+        headings = [
+            f"{column.spanner}: {column.heading}" if column.spanner else column.heading
+            for column in self.columns
+        ]
+        parts = [
+            f"{len(self.rows):,} rows by {self.stub_heading}, {len(self.columns)} columns: "
+            f"{'; '.join(headings)}.",
+            "Rows stand under group headings." if self.grouped else "",
+            "A row in bold is the margin over the rows below it." if any(
+                row.stub.strong for row in self.rows
+            ) else "",
+            f"Footnotes ({len(self.footnotes)}) and notes ({len(self.notes)}) follow.",
+        ]  # fmt: skip
+        return " ".join(filter(None, parts))
+
+    @property
     def grouped(self) -> bool:
         """Whether rows stand under group headings."""
         return any(row.stub.group for row in self.rows)
 
 
-def describe(tables: Sequence[ReleaseTable], labels: Labels) -> str:
-    """What the table shows, as a phrase: the statistic, the outcomes, the by-columns."""
+def describe(tables: Sequence[ReleaseTable], presentation: Presentation) -> str:
+    """What the table shows, as a phrase: the statistic, the outcomes, the by-columns, and of which
+    subpopulation."""
+    labels = presentation.labels
     outcomes = [labels.titled_with_unit(t.outcome) for t in tables if t.outcome is not None]
     heading = statistic_of(tables[0].statistic).heading
     if outcomes:
         heading = f"{heading}: {', '.join(outcomes)}"
     by = [labels.title(column) for column in tables[0].by]
-    return f"{heading}, by {listed(by)}" if by else heading
+    shown = f"{heading}, by {listed(by)}" if by else heading
+    return f"{shown}; {presentation.subpopulation}" if presentation.subpopulation else shown
 
 
 def lay_out(tables: Sequence[ReleaseTable], presentation: Presentation) -> Layout:
     """The tables of one statistic, one an outcome, as one table."""
     labels, first = presentation.labels, tables[0]
-    shown = describe(tables, labels)
+    shown = describe(tables, presentation)
     flagged = any(table.flag_codes for table in tables)
-    columns = _columns(first, presentation.kind, flagged=flagged)
+    across = "crosstab" in presentation.kind and bool(first.by)
+    columns = (
+        _across(first, presentation) if across
+        else _columns(first, presentation.kind, flagged=flagged)
+    )  # fmt: skip
     marks = _Marks()
     rows = [
         row
         for table in tables
         for row in _rows(table, presentation, columns, marks, several=len(tables) > 1)
     ]
-    by_titles = tuple(labels.title(column) for column in first.by)
-    heading = stub_heading(first.by, labels)
+    by = first.by[:-1] if across else first.by
+    by_titles = tuple(labels.title(column) for column in by)
+    heading = stub_heading(by, labels)
     if first.categories:
         heading = level_heading([table.outcome or "" for table in tables], labels)
         by_titles = (*by_titles, heading)
     return Layout(
-        stem=statistic_of(first.statistic).stem,
+        stem="-".join(filter(None, [statistic_of(first.statistic).stem, presentation.name])),
         title=presentation.title or shown,
         subtitle=shown if presentation.title else "",
         stub_heading=heading,
@@ -163,7 +206,7 @@ def lay_out(tables: Sequence[ReleaseTable], presentation: Presentation) -> Layou
         columns=columns,
         rows=tuple(rows),
         footnotes=tuple(marks.footnotes),
-        notes=tuple(_notes(tables, presentation)),
+        notes=tuple(_notes(tables, presentation, across=across)),
         banner=presentation.banner,
     )
 
@@ -204,7 +247,7 @@ def _columns(table: ReleaseTable, kind: LayoutKind, *, flagged: bool) -> tuple[C
     interval = f"{100 * table.level:.4g}% confidence interval"
     numbers = (
         (Column("paired", f"{heading} (standard error)"),)
-        if kind == "compact"
+        if kind in ("compact", "crosstab")
         else (
             Column("estimate", heading),
             Column("se", "Standard error"),
@@ -214,6 +257,18 @@ def _columns(table: ReleaseTable, kind: LayoutKind, *, flagged: bool) -> tuple[C
     )
     flag = (Column("flag", "Flag"),) if flagged else ()
     return (*numbers, Column("n", "Sample records"), *flag)
+
+
+def _across(table: ReleaseTable, presentation: Presentation) -> tuple[Column, ...]:
+    """The columns of a cross table: one for each level of the last by-column, or two."""
+    levels = enumerate(levels_across(table, presentation.labels), start=1)
+    title, heading = presentation.labels.title(table.by[-1]), statistic_of(table.statistic).heading
+    if presentation.kind == "crosstab":
+        return tuple(Column(f"paired-{number}", level, title) for number, level in levels)
+    parts = (("estimate", heading), ("se", "Standard error"))
+    return tuple(
+        Column(f"{key}-{number}", words, level) for number, level in levels for key, words in parts
+    )
 
 
 def _rows(
@@ -227,19 +282,18 @@ def _rows(
     labels = presentation.labels
     rounding = presentation.rounding[table.statistic, table.outcome]
     prefix = labels.titled_with_unit(table.outcome) if several and table.outcome else ""
-    stubs = stubs_of(table, labels, prefix=prefix)
-    records = table.frame.to_dict("records")
-    for stub, each in zip(stubs, records, strict=True):
-        record = {str(name): value for name, value in each.items()}
-        codes = [(column, str(record[column])) for column in table.by]
+    across = bool(table.by) and "-" in columns[0].key
+    head, lines = crossed(table) if across else (table, [(each,) for each in records_of(table)])
+    keys = [column.key.partition("-")[0] for column in columns[: len(columns) // len(lines[0])]]
+    for stub, records in zip(stubs_of(head, labels, prefix=prefix), lines, strict=True):
+        codes = [(column, str(records[0][column])) for column in head.by]
         if table.categories:
-            codes.append((table.outcome or "", str(record[LEVEL])))
-        in_line = rounding_of_line(rounding, record["se"], record["estimate"])
-        yield Row(
-            stub,
-            tuple(labels.level(column, code) for column, code in codes),
-            tuple(_cell(column.key, record, in_line, table, marks) for column in columns),
-        )
+            codes.append((table.outcome or "", str(records[0][LEVEL])))
+        cells: list[Cell] = []
+        for record in records:
+            in_line = rounding_of_line(rounding, record["se"], record["estimate"])
+            cells += (_cell(key, record, in_line, table, marks, across=across) for key in keys)
+        yield Row(stub, tuple(labels.level(column, code) for column, code in codes), tuple(cells))
 
 
 def stubs_of(table: ReleaseTable, labels: Labels, *, prefix: str = "") -> list[StubRow]:
@@ -250,8 +304,15 @@ def stubs_of(table: ReleaseTable, labels: Labels, *, prefix: str = "") -> list[S
 
 
 def _cell(
-    key: str, record: dict[str, Any], rounding: Rounding, table: ReleaseTable, marks: _Marks
+    key: str,
+    record: Record,
+    rounding: Rounding,
+    table: ReleaseTable,
+    marks: _Marks,
+    *,
+    across: bool,
 ) -> Cell:
+    """``across``: of a cross table, which has no column of flags."""
     if key == "n":
         if not isinstance(record["n"], int):  # not published of rows by an outcome
             return Cell(ABSENT)
@@ -260,7 +321,11 @@ def _cell(
         codes = [c for c in record["flag"].split(FLAG_SEPARATOR) if c in table.flag_codes]
         return Cell(FLAG_SEPARATOR.join(codes))
     estimate, se = record["estimate"], record["se"]
-    found = tuple(marks.of(text) for text in _cell_footnotes(key, record, table))
+    texts = _cell_footnotes(key, record, table)
+    if across and key in ("estimate", "paired"):
+        flags = record["flag"].split(FLAG_SEPARATOR)
+        texts += [_FLAGGED.format(code) for code in flags if code in table.flag_codes]
+    found = tuple(marks.of(text) for text in texts)
     if key == "paired":
         error = f" ({rounding.show(se, size=estimate)})" if not math.isnan(estimate) else ""
         return Cell(rounding.show(estimate) + error, marks=found)
@@ -270,7 +335,7 @@ def _cell(
     return Cell(text, number, found, rounding.decimals)
 
 
-def _cell_footnotes(key: str, record: dict[str, Any], table: ReleaseTable) -> list[str]:
+def _cell_footnotes(key: str, record: Record, table: ReleaseTable) -> list[str]:
     """What stands below the table about one cell, in order."""
     flags = record["flag"].split(FLAG_SEPARATOR)
     texts: list[str] = []
@@ -291,8 +356,13 @@ def _cell_footnotes(key: str, record: dict[str, Any], table: ReleaseTable) -> li
     return texts
 
 
-def _notes(tables: Sequence[ReleaseTable], presentation: Presentation) -> list[str]:
+def _notes(
+    tables: Sequence[ReleaseTable], presentation: Presentation, *, across: bool
+) -> list[str]:
     notes = [presentation.banner] if presentation.banner else []
+    if across:
+        told = [_IN_BRACKETS] * (presentation.kind == "crosstab")
+        notes += filter(None, [" ".join([*told, *[_ELSEWHERE] * presentation.csv])])
     if presentation.source:
         notes.append(f"Source: {presentation.source}")
     notes.extend(dict.fromkeys(note for table in tables for note in table.notes))

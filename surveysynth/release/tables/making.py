@@ -1,11 +1,13 @@
 """From a specification to the tables of its release: what is estimated, in which words."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth.errors import InputError
+from surveysynth.estimation.classes import ByOutcome
 from surveysynth.estimation.clusters import clusters_of
 from surveysynth.estimation.combining import (
     Combined,
@@ -16,47 +18,76 @@ from surveysynth.estimation.combining import (
 )
 from surveysynth.estimation.contrasts import Contrast
 from surveysynth.estimation.domains import (
-    ByOutcome,
     Domains,
     RowsByOutcome,
     TableRows,
-    build_domains,
     build_rows,
 )
 from surveysynth.estimation.estimates import Estimates, Key, TableLines
 from surveysynth.estimation.korn_graubard import korn_graubard_interval
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import Statistic, statistic_of, table_keys
+from surveysynth.estimation.subpopulation import Subpopulation, build_subpopulation
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
 from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import listed
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
+from surveysynth.survey.where import columns_of, parse_where
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.base import Mechanism
     from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import PublicDesign
 
+Tables: TypeAlias = Mapping[str, Sequence[ReleaseTable]]
+"""One table of a release: by statistic, one ``ReleaseTable`` an outcome."""
+
 
 def rows_of(spec: "Spec", design: "PublicDesign") -> Domains | RowsByOutcome:
-    """The rows of the tables, with the margins as they are labelled."""
-    by = spec.tables.by
+    """The rows of one table, with the margins as they are labelled; of a subpopulation also those
+    outside, which ``shown_rows`` tells apart.
+
+    Raises ``InputError`` for a condition that the columns do not allow."""
+    return _rows(spec, design, spec.tables.by, subpopulation_of(spec, design))
+
+
+def _rows(
+    spec: "Spec", design: "PublicDesign", by: Sequence[str], inside: Subpopulation | None
+) -> Domains | RowsByOutcome:
     outcomes = {
         outcome.name: ByOutcome(column, outcome)
         for column, outcome in enumerate(design.outcomes)
         if outcome.name in by
     }
     margins = {column: spec.margin_label(column) for column in by}
-    return build_rows(design.frame, by, design.levels, outcomes, margins)
+    if inside is None:
+        return build_rows(design.frame, by, design.levels, outcomes, margins)
+    return build_subpopulation(inside, by, design.levels, outcomes, margins)
+
+
+def subpopulation_of(spec: "Spec", design: "PublicDesign") -> Subpopulation | None:
+    """What one table is of, or None where it is of all records.
+
+    Raises ``InputError`` for a condition that the columns do not allow."""
+    tables = spec.tables
+    if tables.where is None:
+        return None
+    try:
+        return Subpopulation(parse_where(tables.where), design.frame, design.outcomes)
+    except InputError as error:
+        name = f" of table {tables.name!r}" if tables.name else ""
+        raise InputError(f"tables.where{name}: {error}") from None
 
 
 def public_domains(spec: "Spec", design: "PublicDesign") -> Domains:
-    """The rows over all levels of outcomes, which are public with the numbers of their records."""
-    made = rows_of(spec, design)
-    if isinstance(made, Domains):
-        return made
-    margins = {column: spec.margin_label(column) for column in spec.public_by}
-    return build_domains(design.frame, spec.public_by, design.levels, margins)
+    """The rows of one table over all levels of outcomes, which are public with the numbers of their
+    records."""
+    inside = subpopulation_of(spec, design)
+    if inside is not None and not inside.is_public:
+        inside = None
+    made = _rows(spec, design, spec.public_by, inside)
+    assert isinstance(made, Domains)  # no outcome is among what they are by
+    return made
 
 
 def keys_of(spec: "Spec") -> tuple[Key, ...]:
@@ -64,10 +95,30 @@ def keys_of(spec: "Spec") -> tuple[Key, ...]:
     return table_keys(spec.tables.statistics, spec.declared, spec.tables.by)
 
 
+def estimates_of_each(
+    spec: "Spec", design: "PublicDesign", mechanism: "Mechanism | None" = None
+) -> dict[str, Estimates]:
+    """``estimates_for`` every table of a release, by name; empty for one that has none."""
+    return {
+        each.tables.name or "": estimates_for(each, design, mechanism) for each in spec.each_table
+    }
+
+
+def tables_of_each(
+    spec: "Spec", design: "PublicDesign", estimates: Mapping[str, Estimates]
+) -> dict[str, Tables]:
+    """``release_tables`` of every table of a release, by name."""
+    return {
+        each.tables.name or "": release_tables(each, design, estimates[each.tables.name or ""])
+        for each in spec.each_table
+    }
+
+
 def estimates_for(
     spec: "Spec", design: "PublicDesign", mechanism: "Mechanism | None" = None
 ) -> Estimates:
-    """What collects the datasets of a release by ``mechanism``, or one dataset alone."""
+    """What collects the datasets of a release by ``mechanism``, or one dataset alone, for one
+    table."""
     alone = mechanism is None
     return Estimates(
         rows_of(spec, design),
@@ -89,10 +140,8 @@ def rule_of(mechanism: "Mechanism", design: "PublicDesign") -> CombiningRule:
     return TotalVariance(public_rows_of(design))
 
 
-def release_tables(
-    spec: "Spec", design: "PublicDesign", estimates: Estimates
-) -> Mapping[str, Sequence[ReleaseTable]]:
-    """The combined tables, by statistic in the order of the specification."""
+def release_tables(spec: "Spec", design: "PublicDesign", estimates: Estimates) -> Tables:
+    """One table, combined, by statistic in the order of the specification."""
     tables: dict[str, list[ReleaseTable]] = {}
     for key in estimates.keys:
         made = _table(spec, design, key, estimates.combined(key), estimates)
@@ -206,7 +255,9 @@ def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
         )
     elif kind.interval == "logit":
         notes.append("Intervals are made on the logit scale, which keeps them from 0% to 100%.")
-    if synthetic := [name for name in design.outcome_names if name in spec.tables.by]:
+    if spec.tables.where is not None:
+        notes.append(_DOMAIN)
+    if synthetic := synthetic_columns(spec):
         titles = listed([_title(spec, name) for name in synthetic])
         notes.append(
             f"Rows by {titles} hold other synthetic records in every dataset, so that no number of "
@@ -240,6 +291,18 @@ def _contrasted(spec: "Spec", contrast: Contrast) -> str:
     return f"{named(contrast.first)} {_BETWEEN[contrast.kind]} {second}"
 
 
+def synthetic_columns(spec: "Spec") -> tuple[str, ...]:
+    """The outcomes that decide which row of a table a record is in: those that it is by, or that
+    its subpopulation is of."""
+    where = spec.tables.where
+    named = spec.tables.by if where is None else (*spec.tables.by, *columns_of(parse_where(where)))
+    return tuple(name for name in spec.synthesizer.outcome if name in named)
+
+
+_DOMAIN = (
+    "Of a subpopulation: its standard errors are those of a domain, in which all records of the "
+    "sample take part, inside or not."
+)
 _BETWEEN = {"difference": "less", "ratio": "over"}
 
 

@@ -16,7 +16,9 @@ from surveysynth.report.formats import Format
 if TYPE_CHECKING:
     import pandas as pd
 
-MicrodataFormat = Literal["csv", "parquet"]
+RecordsFormat = Literal["csv", "parquet"]
+#: Stata and SPSS have a writer of their own (``labelled``).
+MicrodataFormat = Literal["csv", "parquet", "dta", "sav"]
 
 #: The second half are the full-width forms, which spreadsheets treat alike.
 _FORMULA = re.compile("'*[=+\\-@\t\r\uff1d\uff0b\uff0d\uff20]")
@@ -47,7 +49,7 @@ def write_table(tables: Sequence[ReleaseTable], path: Path) -> None:
     frame.to_csv(path, index=False, encoding="utf-8", lineterminator="\n")
 
 
-def write_records(frame: "pd.DataFrame", path: Path, file_format: MicrodataFormat) -> None:
+def write_records(frame: "pd.DataFrame", path: Path, file_format: RecordsFormat) -> None:
     """Write a frame without its index.
 
     Arrow writes doubles in the fewest digits that read back exactly, ten times as fast as pandas.

@@ -1,5 +1,6 @@
 """The figure of expected standard errors: public, made before any confidential value is read."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,26 +17,29 @@ _CELLS, _MARGINS = "#0072B2", style.INK
 _TITLE = "Expected before any confidential value is read: public"
 
 
-def expected_png(expected: Expectation) -> bytes:
-    """The figure as PNG; equal inputs give equal bytes."""
+def expected_png(expected: Sequence[Expectation]) -> bytes:
+    """The figure of every table as PNG; equal inputs give equal bytes."""
     return style.png_bytes(style.draw(expected_figure, expected))
 
 
-def expected_figure(expected: Expectation) -> "Figure":
-    """A panel for each table: SE over the sample's against epsilon, on log scales."""
-    keys, budgets = expected.tables, expected.budgets
+def expected_figure(every: Sequence[Expectation]) -> "Figure":
+    """A panel for each statistic of each table: SE over the sample's against epsilon, on log
+    scales."""
+    keys = [(expected, key) for expected in every for key in expected.tables]
+    budgets = every[0].budgets
     height = 0.9 + 2.7 * len(keys)
     figure = style.new_figure(7.2, height, _TITLE, style.INK)
     panels = figure.subplots(len(keys), 1, squeeze=False, sharex=True)[:, 0]
     epsilon = np.array([budget.epsilon for budget in budgets])
-    margin = expected.domains.table["is_margin"].to_numpy(dtype=bool)
-    for panel, (statistic, column) in zip(panels, keys, strict=True):
+    for panel, (expected, (statistic, column)) in zip(panels, keys, strict=True):
+        margin = expected.domains.table["is_margin"].to_numpy(dtype=bool)[expected.shown]
         ratios = expected.ratios((statistic, column), budgets)
         _panel(panel, epsilon, ratios, margin, expected.settings.epsilon)
         name = "" if column is None else f" of {expected.design.outcome_names[column]}"
-        panel.set_title(f"{statistic_of(statistic).title}{name}", parse_math=False)
+        table = f"{expected.spec.tables.name}: " if expected.spec.tables.name else ""
+        panel.set_title(f"{table}{statistic_of(statistic).title}{name}", parse_math=False)
     panels[0].legend(fontsize=8.5, loc="upper right", framealpha=1.0, edgecolor="none")
-    panels[-1].set_xlabel(f"epsilon, at delta = {expected.settings.budget.delta:.3g}")
+    panels[-1].set_xlabel(f"epsilon, at delta = {every[0].settings.budget.delta:.3g}")
     return figure
 
 

@@ -87,7 +87,7 @@ def estimates_with_intervals(
     panels = figure.subplots(len(tables), 1, squeeze=False, height_ratios=shown)[:, 0]
     for panel, table in zip(panels, tables, strict=True):
         _panel(panel, table, presentation)
-    title = describe(tables, presentation.labels)
+    title = describe(tables, presentation)
     figure.suptitle(
         _wrapped("\n".join(filter(None, [presentation.title, title])), 88),
         x=0.01,

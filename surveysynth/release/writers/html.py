@@ -53,6 +53,9 @@ body { margin: 0; padding: 24px 16px; background: #fff; color: #1b1b1b; }
   font-variant-numeric: tabular-nums; }
 #TABLE caption { text-align: left; padding: 0 12px 8px; }
 #TABLE .title { font-size: 19px; font-weight: 600; }
+#TABLE .summary { position: absolute; width: 1px; height: 1px; overflow: hidden;
+  clip-path: inset(50%); white-space: nowrap; }
+#TABLE:focus-visible { outline: 2px solid #0b4f8a; }
 #TABLE .subtitle { color: #444; padding-top: 4px; }
 #TABLE .gt_stub { border-right: none; padding-right: 24px; }
 #TABLE .gt_indent_1 { padding-left: 26px; text-indent: 0; }
@@ -93,14 +96,16 @@ def write(shown: Shown, folder: Path, made: Format) -> None:
 
 def render_page(layout: Layout) -> str:
     """The page as text; every label is escaped."""
-    table = _with_caption(_great_table(layout).as_raw_html(), layout)
-    table = _with_parent_headings(table, layout)
+    table = _with_caption(_great_table(layout).as_raw_html(), layout, heading=True)
+    table = _in_region(_with_parent_headings(table, layout), layout)
     banner = f'<p class="banner">{escape(layout.banner)}</p>\n' if layout.banner else ""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(layout.title)}</title>\n</head>\n<body>\n{banner}{table}\n"
-        f"<style>{_PAGE_CSS.replace('#TABLE', '#' + layout.stem)}</style>\n</body>\n</html>\n"
+        f"<title>{escape(layout.title)}</title>\n</head>\n<body>\n<main>\n{banner}{table}\n"
+        # After the table's own style, which it changes.
+        f"<style>{_PAGE_CSS.replace('#TABLE', '#' + layout.stem)}</style>\n</main>\n</body>\n"
+        "</html>\n"
     )
 
 
@@ -111,8 +116,8 @@ def render_fragment(layout: Layout) -> str:
     """
     digest = hashlib.sha256(repr(layout).encode()).hexdigest()[:8]
     layout = replace(layout, stem=f"{layout.stem}-{digest}")
-    table = _with_caption(_great_table(layout).as_raw_html(), layout)
-    table = _with_parent_headings(table, layout)
+    table = _with_caption(_great_table(layout).as_raw_html(), layout, heading=False)
+    table = _in_region(_with_parent_headings(table, layout), layout)
     # The warning stands below the table too, among the notes.
     banner = f'<p id="{layout.stem}-banner">{escape(layout.banner)}</p>\n' if layout.banner else ""
     css = _BODY_RULE.sub("", _PAGE_CSS).replace(".banner", "#TABLE-banner")
@@ -183,16 +188,29 @@ def _plain(text: str, mark: str = "") -> Any:
     return html(f'<div class="fit">{f"<sup>{mark}</sup> " if mark else ""}{escape(text)}</div>')
 
 
-def _with_caption(table: str, layout: Layout) -> str:
-    """The title as the table's caption, which is what a screen reader announces it by."""
+def _with_caption(table: str, layout: Layout, *, heading: bool) -> str:
+    """The title as the table's caption, which is what a screen reader announces it by, and a
+    summary of how it is arranged; ``heading``: whether the title is that of the page."""
     subtitle = (
         f'<div class="subtitle">{escape(layout.subtitle)}</div>' if layout.subtitle else ""
     )
+    level = ' role="heading" aria-level="1"' if heading else ""
     caption = (
-        f'<caption><div class="fit"><div class="title">{escape(layout.title)}</div>'
-        f"{subtitle}</div></caption>"
+        f'<caption><div class="fit"><div class="title"{level}>{escape(layout.title)}</div>'
+        f'{subtitle}</div><div class="summary" id="{layout.stem}-summary">'
+        f"{escape(layout.summary)}</div></caption>"
     )
-    return re.sub(r"<table\b[^>]*>", lambda found: f"{found[0]}\n{caption}", table, count=1)
+    described = f'<table aria-describedby="{layout.stem}-summary"'
+    return re.sub(
+        r"<table\b([^>]*>)", lambda found: f"{described}{found[1]}\n{caption}", table, count=1
+    )
+
+
+def _in_region(table: str, layout: Layout) -> str:
+    """What scrolls sideways where the screen is narrow can be scrolled with the keyboard too."""
+    start = f'<div id="{layout.stem}"'
+    named = f'{start} role="group" tabindex="0" aria-label="{escape(layout.title)}"'
+    return table.replace(start, named, 1)
 
 
 def _with_parent_headings(table: str, layout: Layout) -> str:

@@ -10,7 +10,6 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -49,13 +48,13 @@ _NOTES_START = 3
 def write(shown: Shown, folder: Path, made: Format) -> None:
     """Write every table, one sheet for each outcome of each statistic, into one workbook."""
     presentation = shown.presentation
-    columns = replace(presentation, kind="columns")
+    for_sheets = presentation.for_sheets
     layouts: dict[str, Layout] = {}
     for statistic, of_outcomes in shown.tables.items():
         for number, table in enumerate(of_outcomes, start=1):
             suffix = f" {number}" if len(of_outcomes) > 1 else ""
             name = sheet_name(statistic_of(statistic).title, suffix, layouts)
-            layouts[name] = lay_out([table], columns)
+            layouts[name] = lay_out([table], for_sheets)
     with _own_warnings_of_gptables():
         workbook = _workbook(layouts, presentation, folder / str(made.one_file))
     workbook.set_properties({"title": presentation.title, "created": _CREATED})

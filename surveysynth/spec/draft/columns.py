@@ -1,7 +1,7 @@
 """A data file as far as it may be looked at: names of columns, types, levels of public ones."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from surveysynth.survey.columns import text_column
 from surveysynth.survey.files import Table, open_table
 from surveysynth.survey.formula import quote
 from surveysynth.survey.header import looks_like_value
+from surveysynth.survey.labelled_files import LabelledTable
 
 #: Names of the row over all levels, of which one that is no level is taken.
 _MARGINS = ("All", "Total", "Overall", "All levels", "Sum of all levels")
@@ -33,16 +34,19 @@ class PublicLevels:
     """Levels of a public column in natural order, and a name for its margin that is none.
 
     ``rare``: how many levels have so few records that they may be values of another column; no
-    level is written then."""
+    level is written then. ``title`` and ``labels``: what the file calls the column and its levels,
+    where it does."""
 
     levels: tuple[str, ...]
     margin: str
     rare: int = 0
+    title: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """``names`` of all columns; ``types`` of those of a parquet file, none of a csv."""
+    """``names`` of all columns; ``types`` of those of a file that tells them, none of a csv."""
 
     path: Path
     names: tuple[str, ...]
@@ -55,16 +59,26 @@ class DataFile:
         Raises ``InputError`` where they cannot make a table."""
         column = text_column(self.table.read([name])[name], name)
         quote(name)
-        free = [margin for margin in _MARGINS if margin not in column.levels]
+        title, labels = self._called(name, column.levels)
+        taken = {*column.levels, *labels.values()}
+        free = [margin for margin in _MARGINS if margin not in taken]
         margin = free[0] if free else _MARGINS[0]
         check_by_levels({name: column}, (name,), {}, {name: margin}, str(self.path))
         counts = np.bincount(column.codes[~column.missing], minlength=len(column.levels))
         rare = int(np.count_nonzero(counts < LEAST_RECORDS))
-        return PublicLevels(() if rare else column.levels, margin, rare)
+        return PublicLevels(() if rare else column.levels, margin, rare, title, labels)
+
+    def _called(self, name: str, levels: tuple[str, ...]) -> tuple[str, Mapping[str, str]]:
+        """Title and labels of the levels in the file; none where two have the same."""
+        if not isinstance(self.table, LabelledTable):
+            return "", {}
+        found = self.table.described[name]
+        labels = {level: found.labels.get(level, level) for level in levels}
+        return found.title, labels if len(set(labels.values())) == len(labels) else {}
 
 
 def open_data(path: Path) -> DataFile:
-    """The names of the columns of a file, and of a parquet file their types.
+    """The names of the columns of a file, and where it tells them their types.
 
     Raises ``InputError`` as ``open_table`` does, and where the first line looks like a record: its
     values would be taken for names, shown and written into a specification.
@@ -81,7 +95,12 @@ def open_data(path: Path) -> DataFile:
         if values
         else [],
     )
-    return DataFile(path, table.columns, _types(path), table)
+    types = (
+        {name: "categories" if each.labels else each.kind for name, each in table.described.items()}
+        if isinstance(table, LabelledTable)
+        else _types(path)
+    )
+    return DataFile(path, table.columns, types, table)
 
 
 def _types(path: Path) -> dict[str, str]:

@@ -133,12 +133,13 @@ def _heading(choices: Choices, columns: int, spec: str) -> str:
         "#",
         f"# Next:  surveysynth check {value(spec)}",
         f"#        surveysynth release {value(spec)} --out out",
+        "# What a key does, and what is public by it:  surveysynth keys privacy.epsilon",
         "spec_version = 1",
     ])  # fmt: skip
 
 
 def _survey(choices: Choices, data: str, columns: Sequence[str]) -> list[str]:
-    lines = [line("data", data, "csv or parquet, relative to this file")]
+    lines = [line("data", data, "relative to this file")]
     if choices.public_weights:
         lines += [
             "# Weights that are constants of the sample design, which anyone can compute: they are",
@@ -291,7 +292,7 @@ def _tables(choices: Choices) -> list[str]:
     return [
         line("by", list(by), "public; all cells and all margins are made"),
         line("statistics", statistics, "also total, proportion, median, quantile(0.9)"),
-        line("formats", ["csv", "html"], "also xlsx, latex, markdown"),
+        line("formats", ["csv", "html"], "also xlsx, ods, latex, markdown"),
         '# flags = "nchs"                # or "statcan": mark or withhold unreliable numbers',
         '# title = ".."',
     ]
@@ -302,7 +303,7 @@ def _labels(levels: Mapping[str, PublicLevels]) -> dict[str, list[str]]:
     sections: dict[str, list[str]] = {}
     for name, found in levels.items():
         shown = sections[f"labels.{key(name)}"] = [
-            line("title", name, "as tables show the column"),
+            line("title", found.title or name, "as tables show the column"),
             line("margin", found.margin, "the row over all levels"),
         ]
         if found.rare:
@@ -315,6 +316,6 @@ def _labels(levels: Mapping[str, PublicLevels]) -> dict[str, list[str]]:
             continue
         sections[f"labels.{key(name)}.levels"] = [
             "# Code = label, in the order of the tables. Read from the data: is each a code?",
-            *(f"{key(level)} = {value(level)}" for level in found.levels),
+            *(f"{key(level)} = {value(found.labels.get(level, level))}" for level in found.levels),
         ]
     return sections

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from surveysynth.errors import InputError
+from surveysynth.report.fragment import fragment
 from surveysynth.spec.draft.choices import Choices, check_choices
 from surveysynth.spec.draft.columns import DataFile
 from surveysynth.spec.draft.text import draft_text
@@ -37,6 +38,13 @@ class Drafted:
     path: Path
     open: tuple[str, ...]
     read: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        """What is left open, for notebooks."""
+        lines = [f"Written: {self.path}."]
+        if self.open:
+            lines.append(f'Still to be filled in, where it says "?": {", ".join(self.open)}.')
+        return fragment("Specification", lines=lines)
 
 
 def check_free(out: Path, *, overwrite: bool) -> None:

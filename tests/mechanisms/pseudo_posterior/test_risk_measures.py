@@ -22,6 +22,7 @@ from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Survey
 from tests.mechanisms.pseudo_posterior.mechanism_cases import run_on_records, sample_frame
+from tests.surveys import make_survey
 
 pytestmark = pytest.mark.xdist_group("mechanism")  # what its tests share is made once
 
@@ -133,6 +134,17 @@ def test_a_larger_epsilon_never_keeps_less_of_the_likelihood(settings):
     ]
     assert means == sorted(means)
     assert means[0] < 0.9 * means[-1]
+
+
+@pytest.mark.parametrize("risk", ["lipschitz", "count", "pairwise", "scalar"])
+def test_linear_weights_are_refused_unless_allowed(risk):
+    design = make_survey(by=["gender"]).design
+    settings = {"epsilon": 10.8, "risk": risk, "weights": "linear", "small_strata": "allow"}
+    with pytest.raises(RefusedError, match="one record can set the weights of all others"):
+        MechanismSettings(**settings).prepared(design)
+    assert MechanismSettings(**settings, shared_weights="allow").prepared(design) is design
+    with pytest.raises(InputError, match="shared_weights must be one of refuse, allow"):
+        MechanismSettings(**settings, shared_weights="perhaps")
 
 
 @pytest.mark.parametrize("settings", [{"risk": "count", "pattern": ("field",)}, {"risk": "scalar"}])

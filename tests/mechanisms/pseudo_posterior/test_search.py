@@ -15,6 +15,7 @@ from surveysynth.mechanisms.pseudo_posterior.lipschitz import (
 from surveysynth.mechanisms.pseudo_posterior.search import (
     AVERAGED_TOLERANCE,
     FIXED_POINT_TOLERANCE,
+    PATIENCE,
     search_target,
 )
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
@@ -33,8 +34,8 @@ class Fit:
 class Fitter:
     """f_i as ``risks`` of the weights gives them, the oscillation a share of them."""
 
-    smooth = by_record = True
-    tolerance, averaged_tolerance, stride = FIXED_POINT_TOLERANCE, AVERAGED_TOLERANCE, 1.0
+    smooth, limit, stride, patience = True, 1.0, 1.0, PATIENCE
+    tolerances = FIXED_POINT_TOLERANCE, AVERAGED_TOLERANCE
 
     def __init__(self, risks, oscillation=0.5):
         self.risks, self.oscillation, self.fits = risks, oscillation, 0
@@ -74,7 +75,7 @@ def test_the_fixed_point_is_found(oscillation):
     cap, alpha = 0.985 * TARGET, np.ones(BASE.size)
     for _ in range(200):
         alpha = np.minimum(1.0, cap / (wider(alpha) * max(1.0, oscillation)))
-    np.testing.assert_allclose(fit.risk_weights, alpha, rtol=0.1)
+    np.testing.assert_allclose(fit.risk_weights, alpha, rtol=0.02)
     assert fit.bounds.realised <= TARGET
 
 
@@ -83,7 +84,7 @@ def test_longer_steps_find_the_same_fixed_point_in_fewer_fits():
     fits = {}
     for stride in (1.0, 1.5):
         fitter = Fitter(lambda alpha: BASE * (1.0 + 4.0 * (1.0 - alpha.mean())))
-        fitter.stride, fitter.tolerance = stride, 0.01
+        fitter.stride, fitter.tolerances = stride, (0.001, 0.001)
         fits[stride] = fitter, search(fitter).risk_weights
     (full, alpha), (longer, again) = fits.values()
     np.testing.assert_allclose(again, alpha, rtol=0.03)
@@ -96,10 +97,30 @@ def test_noise_in_the_risks_is_averaged_out():
     for _ in range(20):
         fitter = Fitter(lambda alpha: wider(alpha) * np.exp(0.05 * rng.standard_normal(400)))
         fit = search(fitter)
-        assert 0.97 * TARGET <= fit.bounds.realised <= TARGET
+        assert 0.9 * TARGET <= fit.bounds.realised <= TARGET
         fits.append(fitter.fits)
     assert max(fits) < 60
     assert np.median(fits) < 25
+
+
+def test_a_record_whose_risk_is_noisy_moves_no_other():
+    """The cap stays, whatever the largest bound does: one that followed it would hand the noise, or
+    the outcome, of a single record on to the weights of all."""
+    rng, steady = np.random.default_rng(5), Fitter(lambda alpha: BASE)
+    loud = int(np.argmax(BASE))
+
+    def noisy(alpha):
+        risks = BASE.copy()
+        risks[loud] *= np.exp(0.05 * rng.standard_normal())
+        return risks
+
+    expected = np.delete(search(steady).risk_weights, loud)
+    for _ in range(20):
+        fitter = Fitter(noisy)
+        fit = search(fitter)
+        np.testing.assert_allclose(np.delete(fit.risk_weights, loud), expected, rtol=1e-12)
+        assert fit.bounds.realised <= TARGET
+        assert fitter.fits <= PATIENCE + 1  # the unweighted fit, and those at one cap
 
 
 def test_an_outlier_falls_by_many_orders_of_magnitude():

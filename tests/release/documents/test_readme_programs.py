@@ -110,8 +110,12 @@ def separate_pair(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"survey": RATIO, "tables": 'statistics = ["difference(total, gender: margin)"]'}, None),
         ({"tables": 'statistics = ["ratio(median, field: each / a)"]'}, None),
         ({"survey": 'fpc = "fraction"', "tables": 'statistics = ["quantile(0.25)"]'}, None),
+        ({"tables": "where = \"gender == 'f' and field in ('a', 'c')\""}, None),
+        ({"survey": RATIO,
+          "tables": "where = \"not (field == 'b')\"\nstatistics = ['total']"}, None),
         ({"privacy": "m = 1\nreplicates_per_draw = 1"}, None),
         ({"data": "survey.parquet"}, None),
+        ({"data": "survey.parquet", "tables": "where = \"field != 'b'\""}, None),
         ({"survey": f'{RATIO}\nlonely_psu = "remove"'}, "lonely"),
         ({"survey": f'{RATIO}\nlonely_psu = "adjust"'}, "lonely"),
         ({"survey": 'lonely_psu = "average"', "tables": 'statistics = ["total"]'}, "lonely"),
@@ -151,6 +155,48 @@ def test_programs_take_variances_from_a_pair_of_their_own(
     for numbers in (run_python(folder), run_r(folder)):
         assert numbers[0] == pytest.approx(expected[0], rel=1e-9)
         assert numbers[1] != pytest.approx(expected[1], rel=1e-3)
+
+
+@pytest.fixture
+def other_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variances from records that are in other rows than those of the estimates."""
+    ordinary = published_module.synthesise
+
+    def with_pair(*arguments: Any, **named: Any) -> Iterator[SyntheticDataset]:
+        for dataset in ordinary(*arguments, **named):
+            turned = dataset.outcome[::-1].copy()
+            yield replace(dataset, variance_outcome=turned, variance_weight=dataset.weight)
+
+    monkeypatch.setattr(published_module, "synthesise", with_pair)
+
+
+@pytest.mark.parametrize("statistic", ["mean", "count", "median", "difference(mean, field: a - b)"])
+@pytest.mark.parametrize("labelled", [True, False])
+def test_programs_know_a_synthetic_subpopulation(
+    make_spec: MakeSpec, tmp_path: Path, other_pair: None, labelled: bool, statistic: str
+) -> None:
+    """Who is in it differs between the datasets, and between the pairs of one."""
+    frame, kind = small_survey(), 'kind = "binary"\n'
+    where = "employed == 1 or field == 'c'"
+    if labelled:
+        frame["employed"] = np.where(frame["employed"] == 1, "01", "00")
+        kind, where = kind + 'levels = ["00", "01"]\n', "employed == '01' or field == 'c'"
+    kinds = f'outcome = ["salary", "employed"]\ninference = "paper"\n[outcomes.employed]\n{kind}'
+    tables = f'where = "{where}"\nstatistics = ["{statistic}"]'
+    release(make_spec(frame, synthesizer=kinds, tables=tables), tmp_path / "out")
+    folder = tmp_path / "out" / "release"
+    assert_recomputes(folder, r=True)
+    for language in ("python", "r"):
+        assert "variance_subset" in program_of(folder, language)
+    readme = (folder / "README.md").read_text()
+    for before, after in (("= ", "("), ("<- ", "("), ("(", " if"), (") ", " else")):
+        readme = readme.replace(f"{before}variance_subset{after}", f"{before}subset{after}")
+    (folder / "README.md").write_text(readme)
+    # A program that took those in the other pair would not agree.
+    for numbers in (run_python(folder), run_r(folder)):
+        assert numbers[0] == pytest.approx(published(folder)[0], rel=1e-9)
+        if statistic != "median":  # whose error is the distance of two values, often the same two
+            assert numbers[1] != pytest.approx(published(folder)[1], rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -253,7 +253,8 @@ def test_group_headings_are_text_and_headers_of_their_cells(text: str) -> None:
     read = _Table(html.render_page(lay_out([made], presentation())))
     ours = {each for each in read.attributes if not each.startswith("data-quarto")}
     assert ours <= {"class", "colspan", "headers", "id", "lang", "charset", "name",
-                               "content", "rowspan", "scope", "style"}  # fmt: skip
+                    "content", "rowspan", "scope", "style", "aria-label", "aria-describedby",
+                    "aria-level", "role", "tabindex"}  # fmt: skip
     for headers in read.cells:
         assert set(headers) <= set(read.ids), "a header that does not exist"
     last = [read.ids[each].strip() for each in read.cells[-1]]

@@ -1,0 +1,10 @@
+"""Text that an XML file can hold."""
+
+import re
+
+_NONE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def xml_text(text: str) -> str:
+    """The text on one line, without signs that XML has no way to write."""
+    return " ".join(_NONE.sub("", text).split())

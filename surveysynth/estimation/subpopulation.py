@@ -1,0 +1,210 @@
+"""Tables of a subpopulation, by domain estimation: every record stays in the sample, and those
+outside have a linearised variable of zero.
+
+Whether a record is inside is one more by variable of the rows, with the levels "inside" and
+"outside", of which a table shows the first. Contrasts, quantiles, both combining rules and
+calibration then need to know nothing of subpopulations, and a variance has the design of the whole
+sample, as R's ``subset`` of a design has it: leaving records out of the file would not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from surveysynth._support.messages import records
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
+from surveysynth.errors import InputError
+from surveysynth.estimation.classes import ByOutcome, Classes
+from surveysynth.estimation.domains import (
+    Domains,
+    RowsByOutcome,
+    TableRows,
+    build_rows,
+)
+from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.where import COMPARE, Condition, Relation, columns_of, folded, relations
+
+#: The by variable of a subpopulation; no column of a file is called so.
+WHERE = "\0where"
+INSIDE, OUTSIDE = "inside", "outside"
+
+
+@dataclass(frozen=True, eq=False)
+class Subpopulation(Classes):
+    """Which records of a dataset a condition holds for.
+
+    condition: on columns of ``frame`` (n rows, public) and on outcomes with levels. Raises
+    ``InputError`` for a comparison that a column does not allow, and where no record is inside
+    whatever the outcomes.
+    """
+
+    condition: Condition
+    frame: pd.DataFrame
+    outcomes: Sequence[Outcome]
+    names: tuple[str, ...] = (INSIDE, OUTSIDE)
+    _public: Mapping[Relation, BoolArray] = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = [outcome.name for outcome in self.outcomes]
+        public = {
+            each: _of_column(each, self.frame[each.column])
+            for each in relations(self.condition)
+            if each.column not in names
+        }
+        object.__setattr__(self, "_public", public)
+        for each in relations(self.condition):
+            if each.column in names:
+                self._of_levels(each)
+        if self.is_public and not self.inside().any():
+            raise InputError("no record of the survey is in the subpopulation; mend the condition.")
+
+    @property
+    def is_public(self) -> bool:
+        """Whether public columns alone tell who is inside."""
+        names = [outcome.name for outcome in self.outcomes]
+        return not any(column in names for column in columns_of(self.condition))
+
+    def inside(self, outcomes: FloatArray | None = None) -> BoolArray:
+        """The records (n,) that the condition holds for; outcomes (n, p) of a dataset, which may be
+        left out where it is of public columns alone."""
+
+        def holds(relation: Relation) -> BoolArray:
+            if relation in self._public:
+                return self._public[relation]
+            assert outcomes is not None  # it is not of public columns alone
+            column = [outcome.name for outcome in self.outcomes].index(relation.column)
+            category = self.outcomes[column].category(outcomes[:, column])
+            return np.asarray(self._of_levels(relation)[category], dtype=bool)
+
+        def joined(word: str, parts: list[BoolArray]) -> BoolArray:
+            together = np.logical_and if word == "and" else np.logical_or
+            return np.asarray(together.reduce(parts), dtype=bool)
+
+        return folded(self.condition, holds, np.logical_not, joined)
+
+    def of(self, outcomes: FloatArray) -> IntArray:
+        """0 for the records (n,) of a dataset inside, 1 for those outside."""
+        return (~self.inside(outcomes)).astype(np.int64)
+
+    def _of_levels(self, relation: Relation) -> BoolArray:
+        """Which levels (L,) of an outcome a relation holds for."""
+        outcome = next(each for each in self.outcomes if each.name == relation.column)
+        return levels_held(relation, outcome.category_names)
+
+
+def levels_held(relation: Relation, levels: Sequence[str]) -> BoolArray:
+    """Which of the levels (L,) a relation holds for; as numbers where its literals are.
+
+    Raises ``InputError`` for a level that is not a number and one that is not there.
+    """
+    if not relation.of_numbers:
+        unknown = [value for value in relation.values if value not in levels]
+        if unknown:
+            raise InputError(_unknown(relation, len(unknown)))
+        return _texts_held(relation, np.asarray(levels, dtype=object))
+    numbers = pd.to_numeric(pd.Series(levels, dtype=object), errors="coerce")
+    wrong = int(numbers.isna().sum())
+    if wrong:
+        raise InputError(
+            f"character {relation.place}: {relation.column!r} is compared with a number, but "
+            f"{wrong:,} of its {len(levels):,} levels are not numbers; put the literal in quotes."
+        )
+    return _numbers_held(relation, numbers.to_numpy(dtype=np.float64))
+
+
+def _of_column(relation: Relation, column: pd.Series) -> BoolArray:
+    """The records (n,) of a public column for which a relation holds."""
+    if not pd.api.types.is_numeric_dtype(column):
+        codes, levels = column.astype("str").factorize()
+        return np.asarray(levels_held(relation, [str(each) for each in levels])[codes], dtype=bool)
+    if not relation.of_numbers:
+        raise InputError(
+            f"character {relation.place}: {relation.column!r} is a column of numbers; write its "
+            "values without quotes."
+        )
+    values = column.to_numpy(dtype=np.float64)
+    missing = int(np.isnan(values).sum())
+    if missing:
+        raise InputError(
+            f"character {relation.place}: {records(missing)} without a value of "
+            f"{relation.column!r}; complete them, or leave them out (survey.missing = 'drop')."
+        )
+    return _numbers_held(relation, values)
+
+
+def _numbers_held(relation: Relation, values: FloatArray) -> BoolArray:
+    if relation.operator in COMPARE:
+        return np.asarray(COMPARE[relation.operator](values, relation.values[0]), dtype=bool)
+    found = np.isin(values, np.array(relation.values, dtype=np.float64))
+    return found if relation.operator == "in" else ~found
+
+
+def _texts_held(relation: Relation, levels: "np.ndarray[tuple[int], np.dtype[np.object_]]") -> (
+    BoolArray
+):
+    found = np.array([level in relation.values for level in levels], dtype=bool)
+    return found if relation.operator in ("==", "in") else ~found
+
+
+def _unknown(relation: Relation, count: int) -> str:
+    what = "the value" if len(relation.values) == 1 else f"{count:,} of the values"
+    return (
+        f"character {relation.place}: no record has {what} that {relation.column!r} is compared "
+        "with; write it as in the file (codes, not labels, and with its capital letters)."
+    )
+
+
+def build_subpopulation(
+    subpopulation: Subpopulation,
+    by: Sequence[str],
+    levels: Mapping[str, Sequence[str]],
+    outcomes: Mapping[str, ByOutcome],
+    margin_labels: Mapping[str, str] | None = None,
+) -> Domains | RowsByOutcome:
+    """The rows of ``build_rows`` inside a subpopulation, and those outside, which nobody sees.
+
+    Raises ``InputError`` as it does."""
+    own, frame, public = dict(levels), subpopulation.frame, subpopulation.is_public
+    classes: dict[str, Classes] = dict(outcomes)
+    if public:
+        inside = np.where(subpopulation.inside(), INSIDE, OUTSIDE)
+        frame = frame.assign(**{WHERE: inside})
+        own[WHERE] = subpopulation.names
+    else:
+        classes[WHERE] = subpopulation
+    return build_rows(frame, (WHERE, *by), own, classes, margin_labels)
+
+
+def inside_rows(rows: TableRows) -> BoolArray:
+    """Which rows (D,) are of the subpopulation; all where there is none."""
+    if WHERE not in rows.by:
+        return np.ones(len(rows.table), dtype=bool)
+    return np.asarray(rows.table[WHERE] == INSIDE, dtype=bool)
+
+
+def shown_rows(rows: TableRows) -> BoolArray:
+    """Which rows (D,) a table shows: those inside, but for levels of which the condition leaves no
+    record (``field == "A"`` in a table by field)."""
+    shown = inside_rows(rows)
+    if shown.all():
+        return shown
+    inside = shown
+    outside = np.asarray(rows.table[WHERE] == OUTSIDE, dtype=bool)
+    for name in (name for name in rows.by if name != WHERE):
+        column = rows.table[name]
+        empty = [
+            level
+            for level in column.unique()
+            if not rows.n_public[inside & (column == level)].any()
+            and rows.n_public[outside & (column == level)].any()
+        ]
+        shown = shown & ~column.isin(empty).to_numpy(dtype=bool)
+    return shown
+
+
+def shown_table(rows: TableRows) -> pd.DataFrame:
+    """The by columns and is_margin of the rows that a table shows, numbered from 0."""
+    table = rows.table[shown_rows(rows)].reset_index(drop=True)
+    return table.drop(columns=WHERE) if WHERE in rows.by else table

@@ -1,0 +1,1 @@
+"""What a review board reads of a release before it is published: public facts alone."""

@@ -1,0 +1,101 @@
+"""The condition of a subpopulation as an expression of the README's programs, in both languages."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from surveysynth.release.documents.recompute_setting import Language, Subset
+from surveysynth.release.writers.csv import safe_text
+from surveysynth.survey.where import Relation, Value, columns_of, folded, parse_where
+
+if TYPE_CHECKING:
+    from surveysynth.release.facts import ReleaseFacts
+
+Renamed = Mapping[str, str]
+"""Columns that are called otherwise in a pair for variances."""
+
+
+def python_where(facts: "ReleaseFacts", where: str, renamed: Renamed | None = None) -> str:
+    """An expression of pandas: a Series of true and false."""
+
+    def relation(each: Relation) -> str:
+        column = f"data[{_python(_column(facts, each, renamed))}]"
+        column += ".astype(float)" if each.of_numbers else ".astype(str)"
+        values = [_python(value) for value in _values(facts, each)]
+        if "in" in each.operator:
+            found = f"{column}.isin([{', '.join(values)}])"
+            return found if each.operator == "in" else f"~{found}"
+        return f"({column} {each.operator} {values[0]})"
+
+    return folded(parse_where(where), relation, lambda part: f"~({part})", _joined)
+
+
+def r_where(facts: "ReleaseFacts", where: str, renamed: Renamed | None = None) -> str:
+    """An expression of R: a vector of true and false."""
+
+    def relation(each: Relation) -> str:
+        column = f"data[[{_r(_column(facts, each, renamed))}]]"
+        column = f"as.{'numeric' if each.of_numbers else 'character'}({column})"
+        values = [_r(value) for value in _values(facts, each)]
+        if "in" in each.operator:
+            found = f"({column} %in% c({', '.join(values)}))"
+            return found if each.operator == "in" else f"!{found}"
+        return f"({column} {each.operator} {values[0]})"
+
+    return folded(parse_where(where), relation, lambda part: f"!({part})", _joined)
+
+
+def where_columns(where: str | None) -> tuple[str, ...]:
+    """The columns of a condition, if there is one."""
+    return () if where is None else columns_of(parse_where(where))
+
+
+def subset_of(
+    facts: "ReleaseFacts", where: str | None, of_pair: Renamed, numbers: Sequence[str]
+) -> Subset | None:
+    """The subpopulation of a table in the programs; ``of_pair``: synthetic columns and those of
+    their pair for variances; ``numbers``: outcomes that the programs read as numbers."""
+    if where is None:
+        return None
+    written, columns = _written(facts), where_columns(where)
+    labelled = [each.name for each in facts.design.outcomes if each.is_labelled]
+    texts = [written(name) for name in columns if name in labelled or name not in numbers]
+    own = any(written(name) in of_pair for name in columns)
+
+    def code(renamed: Renamed | None) -> dict[Language, str]:
+        return {"python": python_where(facts, where, renamed), "r": r_where(facts, where, renamed)}
+
+    others = [of_pair[name] for name in texts if name in of_pair]
+    return Subset(code(None), code(of_pair) if own else None, (*texts, *others))
+
+
+def _joined(word: str, parts: list[str]) -> str:
+    sign = {"and": " & ", "or": " | "}[word]
+    return f"({sign.join(parts)})"
+
+
+def _column(facts: "ReleaseFacts", relation: Relation, renamed: Renamed | None) -> str:
+    column = _written(facts)(relation.column)
+    return (renamed or {}).get(column, column)
+
+
+def _values(facts: "ReleaseFacts", relation: Relation) -> list[Value]:
+    """Literals as the files have them."""
+    written = _written(facts)
+    return [written(each) if isinstance(each, str) else each for each in relation.values]
+
+
+def _written(facts: "ReleaseFacts") -> Callable[[str], str]:
+    """Texts and headings in the files: csv files have no formulas."""
+    return safe_text if facts.microdata_format == "csv" else str
+
+
+def _python(value: Any) -> str:
+    """A literal that cannot end the surrounding Markdown block."""
+    return repr(value).replace("`", "\\x60")
+
+
+def _r(value: Any) -> str:
+    if not isinstance(value, str):
+        return repr(value)
+    return json.dumps(value, ensure_ascii=False).replace("`", "\\x60")

@@ -1,0 +1,86 @@
+"""What a data file of Stata, SPSS or SAS says of its columns, as labels of the specification.
+
+A specification goes first. Titles of columns and labels of values are the survey's data dictionary,
+and taken for public; of labels of values, those of public columns alone are used.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import ValidationError
+
+from surveysynth.errors import InputError
+from surveysynth.spec.sections import LabelSection
+from surveysynth.survey.checks import LEAST_RECORDS, MAX_LEVELS
+from surveysynth.survey.columns import text_column
+from surveysynth.survey.files import open_table
+from surveysynth.survey.labelled_files import LABELLED_SUFFIXES, LabelledTable
+
+if TYPE_CHECKING:
+    from surveysynth.spec.spec import Spec
+
+
+def with_file_labels(spec: "Spec") -> "Spec":
+    """The specification with titles of all columns that have a part, and with the labels of levels
+    of public ones, where it has none of its own and the data file has them.
+
+    Of the records, those of public columns with labels are read, and no others. Raises
+    ``InputError`` as ``open_table`` does, and for labels that cannot be told apart.
+    """
+    if not spec.data_path.name.lower().endswith(LABELLED_SUFFIXES) or spec.study is not None:
+        return spec
+    table = open_table(spec.data_path)
+    assert isinstance(table, LabelledTable)  # by its ending
+    weight = () if spec.survey.weight is None else (spec.survey.weight,)
+    amounts = (*spec.synthesizer.outcome, *weight)
+    public = [name for name in spec.public_names if name not in amounts]
+    labels = dict(spec.labels)
+    for name in dict.fromkeys((*public, *amounts)):
+        if name in table.described:
+            section = _section(spec, table, name, public=name in public)
+            if section is not None:
+                labels[name] = section
+    return spec.model_copy(update={"labels": labels}) if labels != spec.labels else spec
+
+
+def _section(
+    spec: "Spec", table: LabelledTable, name: str, *, public: bool
+) -> LabelSection | None:
+    """What is to stand in ``[labels.name]``, None for nothing."""
+    given = spec.labels.get(name)
+    found: dict[str, object] = {} if given is None else given.model_dump(exclude_unset=True)
+    title = table.described[name].title
+    if title:
+        found.setdefault("title", title)
+    if public and not found.get("levels") and (levels := _levels(table, name)):
+        found["levels"] = levels
+    if not found:
+        return given
+    try:
+        return LabelSection(**found)  # type: ignore[arg-type]
+    except ValidationError as error:
+        reasons = [str(each["ctx"]["error"]) for each in error.errors() if "ctx" in each]
+        raise InputError(
+            f"{spec.data_path}: labels of the values of {name!r}: {' '.join(reasons)} Give this "
+            f"column labels of its own in the specification: [labels.{name}] levels."
+        ) from None
+
+
+def _levels(table: LabelledTable, name: str) -> dict[str, str]:
+    """Labels of the levels that occur, in natural order; a level without one keeps its code.
+
+    None where such a level is so rare that it may have slipped in: to be listed here would make it
+    a declared one, and no warning would tell.
+    """
+    labels = table.described[name].labels
+    if not labels:
+        return {}
+    column = text_column(table.read([name])[name], name)
+    counts = np.bincount(column.codes[~column.missing], minlength=len(column.levels))
+    known = [
+        level in labels or count >= LEAST_RECORDS
+        for level, count in zip(column.levels, counts, strict=True)
+    ]
+    if not all(known) or len(column.levels) > MAX_LEVELS:
+        return {}
+    return {level: labels.get(level, level) for level in column.levels}

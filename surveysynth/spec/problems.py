@@ -1,0 +1,91 @@
+"""What a specification cannot ask for across its sections, one function a matter."""
+
+from collections.abc import Sequence
+
+from surveysynth._support.messages import listing, nearest
+from surveysynth.spec.privacy import PrivacySection
+from surveysynth.spec.sections import SurveySection, SynthesizerSection
+from surveysynth.spec.study import StudySection
+
+
+def study_problems(
+    survey: SurveySection,
+    synthesizer: SynthesizerSection,
+    privacy: PrivacySection,
+    study: StudySection,
+    *,
+    kept: int,
+    general: bool,
+    several: bool,
+) -> list[str]:
+    """What a study, whose data are a population, cannot take or would not look at; ``kept``: draws
+    of a fit; ``general``: whether the model is of outcomes of several kinds; ``several``: whether
+    there is more than one table of all records."""
+    problems = []
+    for key in ("weight", "stratum_sizes", "fpc", "public_columns"):
+        if getattr(survey, key):
+            problems.append(
+                f"survey.{key}: with [study] the data are a population, which has none; "
+                "leave it out."
+            )
+    if survey.public_weights:
+        problems.append(
+            "survey.weights: studies draw samples with confidential weights and do not know "
+            "of public ones; leave it out."
+        )
+    if survey.lonely_psu != "fail":
+        problems.append(
+            "survey.lonely_psu: the samples of a study have no lonely PSU; leave it out."
+        )
+    if general:
+        problems.append(
+            "outcomes: studies take continuous outcomes without bounds and one residual "
+            "covariance; other kinds are not built yet."
+        )
+    if several:
+        problems.append(
+            "tables: a study takes one [tables] of all records; leave out where and further "
+            "tables."
+        )
+    if synthesizer.is_program or synthesizer.engine == "cmdstan":
+        problems.append(
+            "synthesizer: studies run on the embedded samplers; name a model that has one, "
+            "and leave engine out."
+        )
+    if privacy.risk == "none":
+        problems.append(
+            "privacy.risk: a study compares methods at one epsilon, and 'none' has none."
+        )
+    if max(study.draws, default=1) > kept:
+        problems.append(
+            f"study.draws: {max(study.draws)} draws cannot be released out of chains x draws "
+            f"= {kept}; lower them or raise synthesizer.draws."
+        )
+    return problems
+
+
+def pattern_problems(
+    pattern: Sequence[str], confidential: Sequence[str], public: Sequence[str]
+) -> list[str]:
+    """Columns of the pattern that are not public, or not known to be."""
+    known = tuple(dict.fromkeys(public))
+    return [
+        f"privacy.pattern: {name!r} is confidential; a pattern is of public columns."
+        if name in confidential
+        else f"privacy.pattern: {name!r} is not among the public columns of this file "
+        f"({listing(known) or 'none'}).{nearest(name, known)} Name it in "
+        "survey.public_columns too."
+        for name in pattern
+        if name not in known
+    ]
+
+
+def group_problems(grouping: Sequence[str] | None, known: Sequence[str]) -> list[str]:
+    """Columns that a spread by groups may not be by."""
+    allowed = tuple(dict.fromkeys(known))
+    return [
+        f"synthesizer.covariance_by: {name!r} is not among the columns of the tables and the "
+        f"predictors ({listing(allowed) or 'none'}).{nearest(name, allowed)}"
+        for name in grouping or ()
+        if name not in allowed
+    ]

@@ -1,0 +1,185 @@
+"""Several tables in one release: ``[[tables]]``, with ``[all_tables]`` for what they share.
+
+    [all_tables]            # optional; any key of [tables] but name and where, as default of each
+    title = "..."           # of the release
+    statistics = ["count", "mean"]
+    [[tables]]
+    name = "by_field"       # its folder: tables/by_field/
+    by = ["field"]
+    [[tables]]
+    name = "adults"
+    by = ["field", "gender"]
+    where = "age >= 18"
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from surveysynth._support.messages import listing, nearest
+from surveysynth.errors import InputError
+from surveysynth.estimation.subpopulation import levels_held
+from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.where import Relation, columns_of, parse_where, relations
+
+SHARED, SEVERAL, TABLES = "all_tables", "several", "tables"
+#: Keys of one table among several.
+OWN = ("name", "where")
+#: Keys of all tables of a release together.
+OF_RELEASE = ("linearisation", "microdata", "microdata_digits")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+
+
+def table_name(name: str) -> str:
+    """A name that a folder can have; raises ``ValueError`` for another."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            "expected a name of 1 to 63 letters, digits, _ and -, which its folder is called by, "
+            f"such as 'income_by_region', got {name!r}."
+        )
+    return name
+
+
+def where_text(text: str) -> str:
+    """A condition that can be read; raises ``ValueError`` for another."""
+    try:
+        parse_where(text)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+def folded(given: Any) -> Any:
+    """Sections as a file writes them, with ``tables`` as what several share and ``several`` as a
+    list of whole sections; as they are where there is one [tables].
+
+    Raises ``ValueError`` for keys that are in the wrong of both places.
+    """
+    if not isinstance(given, Mapping):
+        return given
+    if SEVERAL in given:
+        raise ValueError(f"{SEVERAL}: unknown section. Several tables are written as [[tables]].")
+    tables = given.get(TABLES)
+    if not isinstance(tables, list | tuple):
+        if SHARED in given:
+            raise ValueError(
+                f"{SHARED}: this is what several [[tables]] share; with one [tables], put its keys "
+                "there."
+            )
+        return given
+    shared = given.get(SHARED, {})
+    problems = _misplaced(shared, tables)
+    if problems:
+        raise ValueError("\n".join(problems))
+    default = shared if isinstance(shared, Mapping) else {}
+    default = {key: value for key, value in default.items() if key != "title"}
+    several = tuple({**default, **own} if isinstance(own, Mapping) else own for own in tables)
+    rest = {key: value for key, value in given.items() if key != SHARED}
+    return {**rest, TABLES: shared, SEVERAL: several}
+
+
+def _misplaced(shared: Any, tables: Sequence[Any]) -> list[str]:
+    if not tables:
+        return [f"{TABLES}: expected at least one table."]
+    problems = [
+        f"{SHARED}.{key}: this is of one table; put it into one of [[tables]]."
+        for key in OWN
+        if isinstance(shared, Mapping) and key in shared
+    ]
+    problems += [
+        f"{TABLES}[{number}].{key}: this is of all tables of a release; put it into [{SHARED}]."
+        for number, own in enumerate(tables, start=1)
+        for key in OF_RELEASE
+        if isinstance(own, Mapping) and key in own
+    ]
+    names = [own.get("name") for own in tables if isinstance(own, Mapping)]
+    lower = [name.casefold() if isinstance(name, str) else None for name in names]
+    for number, name in enumerate(names, start=1):
+        if name is None:
+            problems.append(
+                f"{TABLES}[{number}].name: missing; each of several tables has a name, which its "
+                'folder is called by, such as name = "income_by_region".'
+            )
+        elif isinstance(name, str) and lower.index(name.casefold()) < number - 1:
+            problems.append(f"{TABLES}[{number}].name: {name!r} is the name of another table too.")
+    return problems
+
+
+def unfolded(content: dict[str, Any]) -> dict[str, Any]:
+    """The sections of a file from those of ``folded``: each table with its own keys alone."""
+    if SEVERAL not in content:
+        return content
+    shared = content[TABLES]
+    own = [
+        {key: value for key, value in each.items() if key == "title" or shared.get(key) != value}
+        for each in content[SEVERAL]
+    ]
+    rest = {key: value for key, value in content.items() if key not in (SEVERAL, TABLES)}
+    return {**rest, SHARED: shared, TABLES: own}
+
+
+def inherited(location: Sequence[int | str], content: Mapping[str, Any]) -> bool:
+    """Whether a mistake is of a key that a table has from ``all_tables``, where it is told."""
+    if len(location) < 3 or location[0] != SEVERAL or not isinstance(location[1], int):
+        return False
+    own = content[TABLES][location[1]]
+    return isinstance(own, Mapping) and location[2] not in own
+
+
+def as_written(location: tuple[int | str, ...], content: Mapping[str, Any]) -> (
+    tuple[int | str, ...]
+):
+    """The place of a mistake in the file, from its place after ``folded``."""
+    if not isinstance(content.get(TABLES), list | tuple):
+        return location
+    first = {SEVERAL: TABLES, TABLES: SHARED}.get(str(location[0])) if location else None
+    return location if first is None else (first, *location[1:])
+
+
+def where_problems(
+    text: str | None, declared: Sequence[Outcome], public: Sequence[str]
+) -> list[str]:
+    """Columns that the condition of a table cannot be of, and levels that an outcome does not have;
+    ``public``: columns that are public and in the model."""
+    if text is None:
+        return []
+    condition = parse_where(text)
+    outcomes = {outcome.name: outcome for outcome in declared}
+    known = (*public, *(each.name for each in declared if not each.is_amount))
+    problems = []
+    for name in columns_of(condition):
+        place = next(each.place for each in relations(condition) if each.column == name)
+        if name in outcomes and outcomes[name].is_amount:
+            problems.append(
+                f"where: character {place}: {name!r} is an amount; a subpopulation is of public "
+                "columns, and of binary or categorical outcomes. Declare classes of it as an "
+                "outcome of their own."
+            )
+        elif name not in known:
+            problems.append(
+                f"where: character {place}: {name!r} is not among the columns that the model knows "
+                f"({listing(known) or 'none'}).{nearest(name, known)} Synthetic records do not "
+                "differ by another one: name it in tables.by or synthesizer.predictors."
+            )
+    return problems or [
+        f"where: {problem}"
+        for each in relations(condition)
+        if each.column in outcomes
+        for problem in _of_outcome(each, outcomes[each.column])
+    ]
+
+
+def _of_outcome(relation: Relation, outcome: Outcome) -> list[str]:
+    """A level that an outcome does not have; its levels are declared, and may be told."""
+    levels = outcome.category_names
+    unknown = [str(value) for value in relation.values if str(value) not in levels]
+    if unknown and not relation.of_numbers:
+        return [
+            f"character {relation.place}: {unknown[0]!r} is not among the levels of "
+            f"{outcome.name!r}, {listing(levels)}.{nearest(unknown[0], levels)}"
+        ]
+    try:
+        levels_held(relation, levels)
+    except InputError as error:
+        return [str(error)]
+    return []

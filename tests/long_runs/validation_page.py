@@ -1,0 +1,478 @@
+"""``vignettes/validation.md``, made of committed results:
+``python -m tests.long_runs.validation_page``.
+
+Every number on the page comes from ``tests/golden`` and ``tests/benchmarks``, or from comparing
+ours
+with what another program left there. Whoever makes one of these again runs this command after it;
+``tests/test_validation_page.py`` holds the page to them.
+"""
+
+import json
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from scipy.stats import binom
+
+from tests.long_runs import other_programs, published_tables
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden"
+PAGE = ROOT / "vignettes" / "validation.md"
+#: Relative differences below this are those of rounding.
+ROUNDING = 1e-9
+SBC = {
+    "sbc": "full data, alpha = 1 (`sbc`)",
+    "general_sbc": "kinds of outcome (`general_sbc`)",
+    "noisy_sbc": "noisy statistics (`noisy_sbc`)",
+    "location_sbc": "noisy statistics, kinds (`location_sbc`)",
+}
+METHODS = {
+    "sample": "confidential sample",
+    "fbs": "FBS, pseudo-posterior",
+    "fbp": "FBP, pseudo-posterior",
+    "fbs_noisy": "FBS, noisy statistics",
+    "fbp_noisy": "FBP, noisy statistics",
+    "gaussian": "Gaussian noise on totals",
+    "laplace": "Laplace noise, the papers' comparator",
+}
+
+
+def golden(name: str) -> Any:
+    """A committed JSON result."""
+    return json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def frame(name: str) -> pd.DataFrame:
+    """A committed table."""
+    return pd.read_csv(GOLDEN / f"{name}.csv")
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; numbers to the right of the first column."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in lines)
+
+
+def filled(*paragraphs: str) -> str:
+    """Paragraphs in lines of the length of the other pages."""
+    return "\n\n".join(
+        textwrap.fill(" ".join(each.split()), 104, break_on_hyphens=False, break_long_words=False)
+        for each in paragraphs
+    )
+
+
+def render() -> str:
+    """The whole page."""
+    from tests.long_runs.validation_questions import questions
+
+    parts = [
+        _HEAD,
+        same_numbers(),
+        tables_again(),
+        calibration(),
+        coverage(),
+        audits(),
+        changes(),
+        timings(),
+        questions(),
+    ]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+_HEAD = "# Validation\n\n" + filled(
+    """What was checked, against what, and what came of it, the bad news included. Every number on
+    this page is computed from results that are committed beside the tests (`tests/golden`), by
+    `python -m tests.long_runs.validation_page`; a test holds the page to them. What each file of
+    tests compares with is listed in [tests/README.md](../tests/README.md). The last section answers
+    the questions that a sceptic would ask."""
+)
+
+
+def same_numbers() -> str:
+    """Other programs on the same records."""
+    found = other_programs.differences()
+    content = golden("other_programs")
+    r = golden("taylor_survey")
+    rows = []
+    for program, part in found.groupby("program", sort=False):
+        designs = part.groupby("design")["se"].max()
+        agree = designs[designs < ROUNDING]
+        own = part[part["design"].isin(agree.index)]
+        rows.append((
+            str(program), f"{len(agree)} of {len(designs)}", f"{own['rows'].sum():,}",
+            _shown(own["estimate"].max()), _shown(own["se"].max()),
+        ))  # fmt: skip
+    apart = found[found["se"] >= ROUNDING]
+    versions = content["versions"]
+    return f"""\
+## The same numbers from other programs
+
+{filled(
+    f'''Counts, totals, means and proportions of all cells and margins, with Taylor standard errors,
+    for {len(r['cases'])} designs of one survey of {len(other_programs.records()):,} records: with
+    and
+    without strata, PSUs and finite populations, and with lonely PSUs under R's four rules. "R
+    survey,
+    calibrated" is ratio linearisation, the default here. Versions: {r['r'].split(' Patched')[0]},
+    survey {r['survey']}, svy {versions['svy']}, samplics {versions['samplics']}.'''
+)}
+
+{markdown(
+    ("program", "designs that agree", "rows", "largest relative difference of an estimate",
+     "of a standard error"), rows)}
+
+{filled(*_apart(apart), _further())}"""
+
+
+def _shown(difference: float) -> str:
+    return f"{difference:.0e}" if difference else "0"
+
+
+def _apart(apart: pd.DataFrame) -> list[str]:
+    """Where programs differ, named."""
+    sentences = []
+    for program, part in apart.groupby("program"):
+        named = "; ".join(
+            f"{design} ({', '.join(rows['statistic'])}: up to {rows['se'].max():.0%})"
+            for design, rows in part.groupby("design", sort=False)
+        )
+        sentences.append(
+            f"{program} has other standard errors in these designs: {named}. All have lonely PSUs, "
+            "for which programs have rules of their own under similar names; ours are R's, which "
+            "agrees in every design."
+        )
+    content = golden("other_programs")["cases"]
+    refused = [each["name"] for each in content if "refused" in each.get("svy", {})]
+    if refused:
+        sentences.append(f"svy refuses: {'; '.join(refused)}.")
+    sentences.append(
+        "samplics was asked for designs without lonely PSUs and finite populations only, and for "
+        "no selection of samples: its `pps_wr` and its bootstrap were found to be wrong, and it "
+        "is no longer maintained."
+    )
+    return sentences
+
+
+def _further() -> str:
+    names = {
+        "replication_survey": "jackknife and bootstrap replicates",
+        "shares_survey": "shares with intervals by `svyciprop`",
+        "statistics_survey": "quantiles with Woodruff's intervals, ratios and contrasts",
+        "public_weights": "R's `apistrat` with public weights",
+    }
+    counted = ", ".join(f"{words} ({_numbers(golden(name)):,})" for name, words in names.items())
+    return (
+        f"Further figures from R's survey that tests compare with to 1e-8 or better: {counted}. "
+        "R-hat and effective sample sizes are compared with ArviZ, densities with SciPy record by "
+        "record, and their gradients and draws with Stan."
+    )
+
+
+def _numbers(value: Any) -> int:
+    """How many numbers a JSON value holds."""
+    if isinstance(value, dict):
+        return sum(map(_numbers, value.values()))
+    if isinstance(value, list):
+        return sum(map(_numbers, value))
+    return int(isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def tables_again() -> str:
+    """Published tables, and the catalogue."""
+    table = published_tables.comparison()
+    apart = published_tables.differences(table, "published").abs()
+    ratio = table["published_ci_length"] / table["ci_length"]
+    return f"""\
+## Published tables
+
+{filled(
+    f'''Hu, Savitsky and Williams (2022) publish what intervals of {len(table)} cells cover over 100
+    simulated samples (their Tables 4 and 5). With their settings, and conventions that their
+    interval
+    lengths give away, ours are {ratio.min():.2f} to {ratio.max():.2f} times as long, and coverage
+    differs by less than two Monte Carlo standard errors in {int((apart < 2).sum())} cells and by
+    more
+    than three in {int((apart > 3).sum())}. Where and why is on
+    [a page of its own](coverage/README.md).'''
+)}
+
+{published_tables.overview(table).strip()}
+
+{filled(
+    '''Not recovered: their application to the 2017 Survey of Doctorate Recipients (Tables 2 and 3),
+    whose records we do not have. What the other papers found on risk weights is held against ours
+    on the page on [risk measures](risk_measures.md).''',
+    '''The catalogue in `tables/` has four releases with all their tables; `surveysynth tables
+    check`
+    makes them again and compares every number, on every change of the code.'''
+)}"""
+
+
+def calibration() -> str:
+    """Simulation-based calibration of the samplers."""
+    rows, every = [], []
+    for name, words in SBC.items():
+        cases = golden(name)["cases"]
+        tests = sum(each["tests"] for each in cases.values())
+        smallest = min(each["smallest_p"] for each in cases.values())
+        wrong = [p for each in cases.values() for p in _wrong(each)]
+        replications = [each["settings"]["replications"] for each in cases.values()]
+        every.append((tests, smallest))
+        rows.append((
+            words, f"{len(cases)}", _range(replications),
+            f"{tests:,}", f"{smallest:.1e}", f"{len(wrong)}", _tiny(max(wrong)),
+        ))  # fmt: skip
+    tests, smallest = sum(each[0] for each in every), min(each[1] for each in every)
+    expected = smallest * tests
+    return f"""\
+## Do the samplers draw from the posteriors?
+
+{filled(
+    '''Simulation-based calibration (Talts et al. 2018): parameters from the prior, data from the
+    parameters, draws from the posterior; then ranks of the true values are uniform if the sampler
+    is
+    right, whatever the model. Every parameter is tested twice (chi-square and Kolmogorov-Smirnov).
+    Wrong samplers run beside the right ones (a scale times 1.1, noise ignored, counts taken as
+    known,
+    zeros kept in a regression of amounts) and have to be found out.'''
+)}
+
+{markdown(("samplers", "models and settings", "replications", "tests", "smallest p",
+           "wrong samplers", "largest p of a wrong one"), rows)}
+
+{filled(
+    f'''Of {tests:,} tests the smallest p is {smallest:.1e}; uniform ranks would give one as small
+    in
+    {_chance(expected)} of such collections if tests were independent, which those of one posterior
+    are
+    not. The pseudo-posterior's own weights are not in these tests beyond fractional weights that
+    are
+    given; that they reach their target is tested by recomputing every bound from all draws.'''
+)}"""
+
+
+def _range(numbers: list[int]) -> str:
+    least, most = min(numbers), max(numbers)
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
+def _tiny(p: float) -> str:
+    """A p-value that may be zero as far as numbers go."""
+    return f"{p:.0e}" if p > 1e-300 else "below 1e-300"
+
+
+def _wrong(case: dict[str, Any]) -> list[float]:
+    """p-values of the wrong samplers of a case."""
+    found = [value for key, value in case.items()
+             if key.startswith("smallest_p_of") and not isinstance(value, dict)]  # fmt: skip
+    return found + list(case.get("smallest_p_of_wrong_posteriors", {}).values())
+
+
+def _chance(expected: float) -> str:
+    """1 - exp(-expected) in percent."""
+    from math import exp
+
+    return f"{1.0 - exp(-expected):.0%}"
+
+
+def summaries() -> pd.DataFrame:
+    """Coverage of releases: the default study, and the one of noisy statistics."""
+    usual = frame("coverage_default_summary").assign(n=1000, setting="main effects")
+    strict = frame("strict_study_summary")
+    usual = usual[usual["method"].isin(["sample", "laplace", "fbs", "fbp"])]
+    strict = strict[~strict["method"].isin(["sample", "fbs", "fbp"])]
+    return pd.concat([usual, strict], ignore_index=True)
+
+
+def coverage() -> str:
+    """What intervals cover."""
+    table = summaries()
+    rows = []
+    keys = ["setting", "n", "epsilon", "method"]
+    for (setting, n, epsilon, method), part in table.groupby(keys, sort=False):
+        if setting == "two stages":
+            continue
+        by = part.set_index("statistic")
+        cells = []
+        for statistic in ("count", "mean"):
+            row = by.loc[statistic]
+            cells += [
+                f"{row['coverage']:.2f}", f"{row['coverage_min']:.2f}",
+                f"{row['rmse_ratio']:.2f}", f"{row['length_ratio']:.2f}",
+            ]  # fmt: skip
+        shown = "" if epsilon == float("inf") else f"{epsilon:g}"
+        formula = {"main effects": "main", "default formula": "default"}[str(setting)]
+        rows.append((
+            METHODS[str(method)], f"{n:,}", shown, formula, *cells,
+            f"{by['replicates'].max():.0f}",
+        ))  # fmt: skip
+    rows.sort(key=lambda row: (int(row[1].replace(",", "")), row[3] != "main"))
+    return f"""\
+## Do intervals cover?
+
+{filled(
+    '''Samples from the population of the papers' simulation (100,000 persons in 8 fields by 2
+    genders;
+    log-normal salaries, selection that depends on them), a whole release from each, 27 cells and
+    margins. Coverage of nominal 95% intervals, on average over cells and in the worst cell; root
+    mean
+    squared error against the population and interval length in the median cell, over those of the
+    confidential sample's direct estimates. "main": a model of main effects only, which the
+    population
+    does not follow exactly; "default": the default formula.'''
+)}
+
+{markdown(("method", "records", "epsilon", "formula", "counts: coverage", "worst cell", "RMSE",
+           "length", "means: coverage", "worst cell", "RMSE", "length", "samples"), rows)}
+
+{filled(
+    f'''With 100 samples a cell's coverage has a Monte Carlo standard error of 0.02, with 20 one of
+    0.05. Of 27 cells that are right the worst shows about {lucky(100):.2f} with 100 samples,
+    {lucky(40):.2f} with 40 and {lucky(20):.2f} with 20. Epsilon of noisy statistics
+    is at delta = 1e-6 and proved, that of the pseudo-posterior is asymptotic: the same number means
+    more in the first. The details are on the pages on [both mechanisms](two_mechanisms.md) and on
+    [coverage](coverage/README.md).'''
+)}"""
+
+
+def lucky(samples: int, cells: int = 27) -> float:
+    """Median of the smallest coverage of so many independent cells that are right."""
+    shares = range(samples + 1)
+    below = (1.0 - (1.0 - binom.cdf(each, samples, 0.95)) ** cells for each in shares)
+    return next(each for each, p in zip(shares, below, strict=True) if p >= 0.5) / samples
+
+
+def audits() -> str:
+    """One record replaced, and attacks."""
+    table = frame("audit_replacements")
+    facts = golden("audit")
+    rows = []
+    for mechanism, part in table.groupby("mechanism", sort=False):
+        largest = part.groupby("case")["ratio"].max()
+        rows.append((
+            str(mechanism).replace("_", " "), f"{part['case'].nunique()}", f"{len(part):,}",
+            f"{int((largest <= 1.0).sum())}", f"{int((largest > 1.0).sum())}",
+            f"{int(part.groupby('case')['ratio'].count().eq(0).sum())}",
+        ))  # fmt: skip
+    attacks = [
+        (
+            row["mechanism"].replace("_", " ") or "none", row["control"] or "as released",
+            f"{row['runs']:,}", f"{row['stated']:g}", f"{row['proven']:.2f}",
+            f"{row['most_provable']:.2f}",
+        )
+        for row in facts["attacks"]
+    ]  # fmt: skip
+    return f"""\
+## Does one record move more than is stated?
+
+{filled(
+    '''A record of a simulated survey is replaced (typical, in the smallest cell or stratum, of
+    highest
+    leverage; outcomes 2, 4 and 8 standard deviations off, weights times and over 50), and what that
+    moves is divided by what is stated. Noisy statistics: exact sums, whose bound is proved and
+    should
+    be reached and not passed. Pseudo-posterior: the whole search on either side.'''
+)}
+
+{markdown(("mechanism", "settings", "replacements", "settings within the bound", "beyond it",
+           "refused or not measured"), rows)}
+
+{filled(_beyond(table))}
+
+{filled('''An attacker who knows all other records guesses which of two databases was used, over
+    many
+    runs; what is proven of epsilon from the guesses may not pass what is stated, and has to where
+    protection is taken away.''')}
+
+{markdown(("mechanism", "protection", "runs a side", "stated epsilon", "proven",
+           "provable at most"), attacks)}
+
+{filled('''These attacks are on small surveys at a small epsilon: they would find a mechanism that
+    is
+    grossly wrong, not one that is a little worse than stated. More on [audits](audit.md).''')}"""
+
+
+def beyond(table: pd.DataFrame) -> "pd.Series[float]":
+    """Settings in which one record moved more than is stated, with their largest ratio."""
+    largest = table.groupby("case", sort=False)["ratio"].max()
+    return largest[largest > 1.0]
+
+
+def _beyond(table: pd.DataFrame) -> str:
+    found = beyond(table)
+    if found.empty:
+        return "In no setting that was measured did one record move more than is stated."
+    named = ", ".join(f"{case} ({ratio:.3g} times)" for case, ratio in found.items())
+    return (
+        f"Beyond the stated bound: {named}. These are failures of what is stated, not of the test; "
+        "the page on audits says why. Noisy statistics have no weights that could do so."
+    )
+
+
+def changes() -> str:
+    """Tests that test the tests."""
+    mutation, kills = golden("mutation"), golden("kill_fits")
+    files = {each["file"] for each in mutation["results"]}
+    survivors = mutation["mutations"] - mutation["killed"]
+    published = sum(bool(each["published"]) for each in kills["each"])
+    return f"""\
+## Would the tests notice?
+
+{filled(
+    f'''{mutation['mutations']} deliberate mistakes were put into {len(files)} files of the
+    package, one
+    at a time: signs, factors, constants, boundaries, forgotten terms, mostly in what privacy and
+    variances rest on. The tests find {mutation['killed']}, and
+    {mutation['killed_by_an_independent_truth']}
+    of them by comparing with something that does not share the code; {survivors or 'none'}
+    survive{'s' if survivors == 1 else ''}. The list was written by those who wrote the code, after
+    earlier lists had survivors that led to tests: a mistake of a kind that nobody thought of is
+    not on
+    it.''',
+    f'''Of {kills['runs']} releases that were killed while a fit was under way {published or 'none'}
+    left a published file. Planted values are searched for, as
+    numbers and as bytes, in every published file of every format, in messages and in errors.'''
+)}"""
+
+
+def timings() -> str:
+    """Ratios of one sitting."""
+    found = golden("other_programs")["timings"]
+    ratios = ", ".join(f"{name} {value:g}" for name, value in found["ratios"].items())
+    runs = json.loads((ROOT / "tests/benchmarks/releases.json").read_text(encoding="utf-8"))
+    seconds = pd.DataFrame(runs).pivot_table(
+        index="n", columns="mechanism", values="processor_seconds"
+    )
+    first = seconds.iloc[0]
+    rows = [
+        (f"{n:,}", *("" if pd.isna(row[name]) else f"{row[name] / first[name]:.1f}"
+                     for name in ("noisy_statistics", "pseudo_posterior")))
+        for n, row in seconds.iterrows()
+    ]  # fmt: skip
+    return f"""\
+## Timings
+
+{filled(
+    f'''Seconds depend on the machine; these are ratios, each of one sitting. Counts and means of
+    {found['rows']} rows of {found['records']:,} records with standard errors took, as multiples of
+    ours:
+    {ratios}; ours goes over the records once for all rows of a margin. A whole
+    release, imports and files included, in processor seconds over those of 1,000 records
+    (noisy statistics with {int(pd.DataFrame(runs)['datasets'].max())} datasets at first and fewer
+    for
+    the largest surveys):'''
+)}
+
+{markdown(("records", "noisy statistics", "pseudo-posterior"), rows)}"""
+
+
+def main() -> None:
+    """Writes the page."""
+    PAGE.write_text(render(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,334 @@
+"""The dossier of a release. Truth: Bayes' rule by hand, pandas on the public columns, the schema of
+the public registry copied out field by field, another survey with the same public columns."""
+
+import html as markup
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from surveysynth.release import files
+from surveysynth.release.documents.dossier import blocks
+from surveysynth.release.documents.dossier.making import make_dossier
+from surveysynth.release.documents.dossier.registry import TO_COMPLETE, registry_entry
+from surveysynth.release.documents.dossier.terms import percent
+from surveysynth.release.facts import ReleaseFacts
+from surveysynth.release.run import facts_of
+from surveysynth.spec.build import mechanism_of, model_of, read_survey
+from surveysynth.spec.spec import load_spec
+from tests.surveys import clustered_survey, small_survey
+
+MakeSpec = Callable[..., Path]
+SIZE = "population_size = 30000"
+STRICT = 'mechanism = "noisy_statistics"\nepsilon = 3.6\nm = 10'
+SALARY = "[outcomes.salary]\ncentre = 22000\nspread = 0.45"
+HOSTILE = "<b>f|ield</b> & [x](y) *z*"
+
+
+def facts(spec_path: Path, *, test: bool = False) -> ReleaseFacts:
+    """What a release would say, without one."""
+    spec = load_spec(spec_path)
+    mechanism, survey = mechanism_of(spec), read_survey(spec)
+    design = mechanism.prepared(survey.design)
+    return facts_of(spec, design, mechanism, model_of(spec).of(design), test=test)
+
+
+@pytest.fixture
+def strict(make_spec: MakeSpec) -> Callable[..., ReleaseFacts]:
+    def make(frame: pd.DataFrame | None = None, **lines: str) -> ReleaseFacts:
+        given = {"survey": SIZE, "privacy": STRICT, "labels": SALARY, **lines}
+        given["synthesizer"] = f"{given.get('synthesizer', '')}\ninference = 'debiased'"
+        return facts(make_spec(frame, **given))
+
+    return make
+
+
+class Page(HTMLParser):
+    """Texts of a page by element, and the attributes of its table cells."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.cells: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.counts: dict[str, int] = {}
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.counts[tag] = self.counts.get(tag, 0) + 1
+        self.open.append(tag)
+        if tag in ("th", "td"):
+            self.cells.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.open and self.open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if data.strip() and "style" not in self.open and "title" not in self.open:
+            self.texts.append(data.strip())
+
+
+def rows_of(text: str, caption: str) -> list[list[str]]:
+    """Rows of the table below its caption in Markdown."""
+    below = text.split(f"*{caption}", 1)[1].split("\n\n")[1]
+    lines = [line.strip("| ").split(" | ") for line in below.splitlines()]
+    return [[cell.strip() for cell in line] for line in lines[2:]]
+
+
+def number(text: str) -> float:
+    return float(text.rstrip("%")) / 100.0
+
+
+def test_examples_of_noisy_statistics_are_bayes_rule(strict: Callable[..., ReleaseFacts]) -> None:
+    made = strict()
+    text = blocks.markdown(make_dossier(made))
+    rho = json.loads(json.dumps(made.mechanism.guarantee()))["rho"]
+    average, most = 2.718281828**rho, 2.718281828 ** (rho + 2.0 * (rho * 13.815510558) ** 0.5)
+    for prior, row in zip((0.01, 0.1, 0.5), rows_of(text, "What an adversary"), strict=True):
+        assert number(row[0]) == prior
+        for factor, cell in ((average, row[1]), (most, row[2])):
+            after = prior * factor / (prior * factor + 1.0 - prior)
+            assert after <= number(cell) + 1e-9
+            assert number(cell) == pytest.approx(after, rel=0.06)
+    assert "87% (but for a chance of 1e-06)" in text
+    several = rows_of(text, "Several records of one person")
+    assert [float(row[1]) for row in several] == pytest.approx(
+        [rho, 4 * rho, 9 * rho, 25 * rho], rel=1e-3
+    )
+
+
+def test_examples_of_the_pseudo_posterior_are_bayes_rule(make_spec: MakeSpec) -> None:
+    text = blocks.markdown(make_dossier(facts(make_spec(privacy="epsilon = 2.0\nm = 1"))))
+    for prior, row in zip((0.01, 0.1, 0.5), rows_of(text, "What an adversary"), strict=True):
+        after = prior * 7.389056099 / (prior * 7.389056099 + 1.0 - prior)
+        assert after <= number(row[1]) + 1e-9
+        assert number(row[1]) == pytest.approx(after, rel=0.06)
+    assert "as far as the guarantee holds" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.0512, "5.2%"), (0.05, "5.0%"), (0.123, "13%"), (0.9812, "98.2%"), (0.999985, "99.9985%"),
+     (1.0 - 1e-9, "nearly 100%")],
+)  # fmt: skip
+def test_limits_are_rounded_up(value: float, shown: str) -> None:
+    assert percent(value) == shown
+
+
+def test_nobody_is_told_that_an_asymptotic_guarantee_is_proved(
+    make_spec: MakeSpec, strict: Callable[..., ReleaseFacts]
+) -> None:
+    weak = blocks.markdown(make_dossier(facts(make_spec(survey=SIZE))))
+    strong = blocks.markdown(make_dossier(strict()))
+    for audience in ("lawyer", "statistician", "respondent"):
+        assert f"### For a {audience}" in weak
+        assert f"### For a {audience}" in strong
+    lawyer = weak.split("### For a lawyer")[1].split("### For a statistician")[0]
+    assert "This is asymptotic" in lawyer
+    assert "it is not proved" in lawyer
+    assert "must not call it differential privacy without the word asymptotic" in lawyer
+    respondent = weak.split("### For a respondent")[1].split("## ")[0]
+    assert "which is not proved for a survey of this size" in respondent
+    assert "accepts an asymptotic guarantee" in weak
+    assert "This is proved" not in weak.replace("it is not proved", "")
+    assert "This is proved, for every valid survey file" in strong
+    assert "accepts an asymptotic guarantee" not in strong
+    assert "is not proved" not in strong
+
+
+def test_every_column_is_public_or_confidential(strict: Callable[..., ReleaseFacts]) -> None:
+    frame = clustered_survey().assign(fraction=0.1)
+    made = strict(frame, survey=f'{SIZE}\npsu = "school"\nfpc = "fraction"', data="survey.csv")
+    text = blocks.markdown(make_dossier(made))
+    rows = {row[0].split(" ")[0]: row for row in rows_of(text, "Columns, and what")}
+    assert {name: row[2] for name, row in rows.items()} == {
+        "field": "public", "gender": "public", "school": "public", "fraction": "public",
+        "salary": "confidential", "weight": "confidential",
+    }  # fmt: skip
+    for level, size in frame["field"].value_counts().items():
+        assert f"{level} ({size:,})" in rows["field"][3]
+    assert f"{frame['school'].nunique()} different ones" in rows["school"][3]
+    assert "centre 9.9988 and spread 0.45" in rows["salary"][3]
+    assert "log(salary)" in rows["salary"][3]
+    assert "30,000" in rows["weight"][3]
+    cells = rows_of(text, "Sample records by field and gender")
+    sizes = {tuple(row[0].split(", ")): int(row[1]) for row in cells}
+    assert sizes == frame.groupby(["field", "gender"]).size().to_dict()
+    assert [int(row[1]) for row in cells] == sorted(sizes.values())
+
+
+def test_kinds_levels_and_bounds_are_listed(make_spec: MakeSpec) -> None:
+    """What is declared of outcomes that are not plain amounts."""
+    declared = (
+        "[outcomes.salary]\nlower = 10\nupper = 2000000\n"
+        '[outcomes.employed]\nkind = "binary"\nlevels = ["0", "1"]'
+    )
+    spec = make_spec(survey=SIZE, labels=declared)
+    spec.write_text(spec.read_text().replace('"salary"', '["salary", "employed"]', 1))
+    rows = {
+        row[0]: row[3]
+        for row in rows_of(blocks.markdown(make_dossier(facts(spec))), "Columns, and what")
+    }
+    assert "from 10 to 2,000,000" in rows["salary"]
+    assert "binary: 0, 1" in rows["employed"]
+
+
+def test_it_knows_nothing_confidential(make_spec: MakeSpec, tmp_path: Path) -> None:
+    """Other confidential values, and another order of the records, give the same bytes."""
+    frame = small_survey()
+    other = frame.assign(salary=frame["salary"] ** 1.1, weight=frame["weight"].to_numpy()[::-1])
+    other = other.sample(frac=1.0, random_state=1)  # a file sorted by income tells of it
+    written = []
+    for name, each in (("one", frame), ("other", other)):
+        folder = tmp_path / name
+        folder.mkdir()
+        files.write_dossier(facts(make_spec(each, survey=SIZE)), folder)
+        written.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert written[0] == written[1]
+    assert set(written[0]) == {"dossier.html", "dossier.md", "registry.json"}
+    third = facts(make_spec(frame.iloc[:200], survey=SIZE))
+    assert blocks.markdown(make_dossier(third)).encode() != written[0]["dossier.md"]
+
+
+def test_both_files_say_the_same_and_nothing_opens_a_tag(
+    strict: Callable[..., ReleaseFacts],
+) -> None:
+    labels = (
+        f"{SALARY}\n[labels.field]\ntitle = '{HOSTILE}'\n"
+        "levels = { a = '<script>', b = 'B', c = 'C' }"
+    )
+    dossier = make_dossier(strict(labels=labels, tables=f"title = '{HOSTILE}'"))
+    page, text = Page(blocks.html(dossier)), blocks.markdown(dossier)
+    read = re.sub(r"\\(.)", r"\1", text)
+    shown = {markup.unescape(each) for each in page.texts}
+    for each in shown:
+        assert " ".join(each.split()) in read, each
+    assert "script" not in page.counts
+    assert "b" not in page.counts
+    assert "<script>" in "".join(page.texts)
+    assert "<script>" not in text.replace("\\<script\\>", "")
+    # Tables are tables for those who hear them: every heading has its scope, every table a caption.
+    assert page.counts["table"] == page.counts["caption"] == 6
+    assert all("scope" in attributes for tag, attributes in page.cells if tag == "th")
+
+
+def test_units_of_protection_are_named(strict: Callable[..., ReleaseFacts]) -> None:
+    frame = clustered_survey()
+    made = strict(
+        frame, survey=f'{SIZE}\npsu = "school"', privacy=f'{STRICT}\nprotect = "school"'
+    )
+    text = blocks.markdown(make_dossier(made))
+    assert "all records of one unit of 'school'" in text
+    assert "*Several units of one person*" in text
+    assert "its units are protected as a whole" in text
+    assert registry_entry(made)["deployment"]["privacy_loss"]["privacy_unit"] == "Unit of school"
+
+
+def test_without_a_guarantee_there_is_nothing_to_sign(make_spec: MakeSpec) -> None:
+    made = facts(make_spec(privacy='risk = "none"'))
+    text = blocks.markdown(make_dossier(made))
+    assert "**NOT PRIVATE" in text
+    assert "Checklist" not in text
+    assert "worked examples" not in text
+    entry = registry_entry(made)["deployment"]
+    assert "privacy_loss" not in entry
+    assert entry["administrative"]["notes"].startswith("NOT PRIVATE")
+    seeded = registry_entry(facts(make_spec(), test=True))["deployment"]
+    assert "privacy_loss" not in seeded
+
+
+#: The registry's schema (opendp/deployments-registry-data, schemas/deployments-schema.yaml at
+#: 3e9c812a): required and further fields; nothing else is allowed. A set: one of these texts.
+TEXT, TEXTS, NUMBER = "text", "texts", "number"
+SCHEMA: dict[str, Any] = {
+    "url_slug!": TEXT,
+    "status!": {"Converted", "Draft", "Pending", "Changes Required", "Approved",
+                "Approved (Update Requested)", "Approved (Pending)"},
+    "tier!": {1, 2, 3},
+    "deployment!": {
+        "basic!": {
+            "name!": TEXT, "data_curators!": TEXTS, "intended_use!": TEXT,
+            "data_product_type!": {"Summary statistics", "Machine learning model", "Dataset",
+                                   "Synthetic data", "Interactive API", "SQL queries"},
+            "data_product_region!": TEXT, "description!": TEXT, "publication_date!": TEXT,
+            "data_product_sector": {"Technology", "Healthcare", "Education", "Government",
+                                    "Energy", "Finance"},
+        },
+        "dp_variant": {
+            "variant_name": {"Pure DP", "Approximate DP", "Zero-concentrated DP", "Renyi DP",
+                             "Custom"},
+            "data_domain": TEXT, "unprotected_quantities": TEXT,
+        },
+        "privacy_loss": {
+            "privacy_unit": TEXT, "privacy_unit_details": TEXT,
+            "privacy_parameters": {"epsilon": NUMBER, "delta": NUMBER, "rho": NUMBER},
+            "privacy_parameters_details": TEXT,
+        },
+        "deployment_model": {
+            "model_name": {"Local", "Central", "Shuffle", "Federated", "Varies"},
+            "model_name_details": TEXT, "actors": TEXT,
+            "release_type": {"One release", "Many releases"}, "release_type_details": TEXT,
+            "data_source_type": {"Static", "Dynamic"}, "data_source_type_details": TEXT,
+            "access_type": {"Interactive", "Non-interactive"}, "access_type_details": TEXT,
+        },
+        "accounting": {"post_processing": TEXT, "composition": TEXT},
+        "implementation": {
+            "preprocessing_and_hyperparameter_tuning": TEXT, "mechanisms": TEXT,
+            "justification": TEXT,
+        },
+        "administrative": {"sources": TEXT, "notes": TEXT, "registry_authors!": TEXTS},
+    },
+}  # fmt: skip
+
+
+def problems(value: Any, schema: Any, where: str = "") -> list[str]:
+    """Where a value is not as the schema has it."""
+    if isinstance(schema, dict):
+        known = {key.rstrip("!"): part for key, part in schema.items()}
+        missing = [key for key in schema if key.endswith("!") and key[:-1] not in value]
+        found = [f"{where}: {key} is missing" for key in missing]
+        found += [f"{where}: {key} is unknown" for key in value if key not in known]
+        return found + [
+            text
+            for key in value
+            if key in known
+            for text in problems(value[key], known[key], f"{where}/{key}")
+        ]
+    holds = {
+        TEXT: lambda: isinstance(value, str) and bool(value),
+        TEXTS: lambda: bool(value) and all(isinstance(each, str) for each in value),
+        NUMBER: lambda: isinstance(value, int | float) and not isinstance(value, bool),
+    }
+    good = value in schema if isinstance(schema, set) else holds[schema]()
+    return [] if good else [f"{where}: {value!r}"]
+
+
+def test_the_registry_takes_the_entry(
+    make_spec: MakeSpec, strict: Callable[..., ReleaseFacts]
+) -> None:
+    made = strict()
+    for each in (made, facts(make_spec()), facts(make_spec(privacy='risk = "none"'))):
+        entry = registry_entry(each)
+        assert problems(entry, SCHEMA) == []
+        assert json.loads(json.dumps(entry)) == entry
+    entry = registry_entry(made)["deployment"]
+    assert entry["dp_variant"]["variant_name"] == "Zero-concentrated DP"
+    loss = entry["privacy_loss"]["privacy_parameters"]
+    assert loss == {name: made.mechanism.guarantee()[name] for name in ("epsilon", "delta", "rho")}
+    assert TO_COMPLETE in entry["basic"]["data_curators"]
+    # The check finds what the registry would refuse.
+    assert problems({**registry_entry(made), "surprise": 1}, SCHEMA) == [": surprise is unknown"]
+    assert problems({**registry_entry(made), "tier": 0}, SCHEMA) == ["/tier: 0"]
+
+
+def test_an_asymptotic_entry_says_so(make_spec: MakeSpec) -> None:
+    entry = registry_entry(facts(make_spec()))["deployment"]
+    assert entry["dp_variant"]["variant_name"] == "Custom"
+    assert entry["privacy_loss"]["privacy_parameters"] == {"epsilon": 10.8}
+    assert "Asymptotic" in entry["privacy_loss"]["privacy_parameters_details"]

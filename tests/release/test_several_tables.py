@@ -1,0 +1,319 @@
+"""Several tables in one release, at one epsilon.
+
+Truth: each table released alone with the same seed, to the last bit; runs of the mechanism and
+lines of the ledger counted; links of the contents page against the folder; the microdata by pandas.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import surveysynth as ss
+from surveysynth.errors import InputError
+from surveysynth.evaluate.comparison import compare
+from surveysynth.evaluate.noise import Noise
+from surveysynth.evaluate.report import render_report
+from surveysynth.mechanisms.pseudo_posterior import run as mechanism_module
+from surveysynth.release.folder.bundle import DOSSIER_NAMES
+from surveysynth.release.folder.reading import read_release
+from surveysynth.release.preview import preview_lines
+from surveysynth.release.rebuild import rebuild
+from surveysynth.release.run import release
+from surveysynth.spec.build import model_of, read_survey
+from surveysynth.spec.spec import load_spec
+from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.survey import Survey
+from surveysynth.survey.transforms import Transform
+from tests.surveys import small_survey, spec_text, write_survey
+
+MakeSpec = Callable[..., Path]
+SEVERAL = """
+[all_tables]
+title = "Salaries"
+statistics = ["count", "mean"]
+digits_mean = 1
+[[tables]]
+name = "by_field"
+by = ["field"]
+title = "Salaries by field"
+statistics = ["mean", "median"]
+formats = ["csv", "html", "xlsx", "latex", "markdown"]
+figures = ["svg"]
+[[tables]]
+name = "women"
+by = ["field"]
+where = "gender == 'f' and field in ('a', 'b')"
+flags = "nchs"
+[[tables]]
+name = "cross"
+by = ["gender", "field"]
+layout = "crosstab"
+[[tables]]
+name = "employed"
+by = ["gender"]
+where = "employed == 1"
+level = 0.9
+[labels.gender]
+title = "Gender <b>"
+levels = { f = "Women", m = "Men" }
+"""
+KINDS = """outcome = ["salary", "employed"]
+inference = "paper"
+[outcomes.employed]
+kind = "binary"
+"""
+
+
+def spec_of(folder: Path, tables: str, **lines: str) -> Path:
+    text = spec_text(**{"synthesizer": KINDS, "privacy": "m = 2\nreplicates_per_draw = 2", **lines})
+    return write_survey(folder, small_survey(), text[: text.index("[tables]")] + tables)
+
+
+@pytest.fixture
+def specification(tmp_path: Path) -> Path:
+    return spec_of(tmp_path / "survey", SEVERAL)
+
+
+@pytest.fixture
+def released(specification: Path, tmp_path: Path, stand_in_mechanism: None) -> Path:
+    release(specification, tmp_path / "out", seed=5)
+    return tmp_path / "out" / "release"
+
+
+def alone(folder: Path, table: str) -> dict[str, pd.DataFrame]:
+    """One table with the settings that it has among several, released by itself.
+
+    The columns of the others stay in the model through the formula."""
+    text = table.replace("[tables]", "[tables]\ndigits_mean = 1")
+    kinds = KINDS.replace("inference", 'predictors = "field + gender"\ninference')
+    spec = spec_of(folder, text, synthesizer=kinds)
+    release(spec, folder / "out", seed=5)
+    return dict(read_release(folder / "out").tables)
+
+
+def test_every_table_is_what_it_is_alone(
+    tmp_path: Path, stand_in_mechanism: None
+) -> None:
+    kinds = KINDS.replace("inference", 'predictors = "field + gender"\ninference')
+    spec = spec_of(tmp_path / "survey", SEVERAL, synthesizer=kinds)
+    release(spec, tmp_path / "out", seed=5)
+    together = read_release(tmp_path / "out").tables
+    single = {
+        "by_field": '[tables]\nby = ["field"]\nstatistics = ["mean", "median"]',
+        "women": "[tables]\nby = ['field']\nwhere = \"gender == 'f' and field in ('a', 'b')\"\n"
+        "flags = 'nchs'",
+        "cross": "[tables]\nby = ['gender', 'field']\nlayout = 'crosstab'",
+        "employed": "[tables]\nby = ['gender']\nwhere = 'employed == 1'\nlevel = 0.9",
+    }
+    for name, table in single.items():
+        for stem, frame in alone(tmp_path / name, table).items():
+            pd.testing.assert_frame_equal(together[f"{name}/{stem}"], frame)
+
+
+def test_a_subpopulation_is_that_of_the_microdata(released: Path) -> None:
+    tables, release_ = read_release(released).tables, read_release(released)
+    inside = {
+        "women": lambda data: (data["gender"] == "f") & data["field"].isin(["a", "b"]),
+        "employed": lambda data: data["employed"] == 1,
+    }
+    for name, chosen in inside.items():
+        counts, means = [], []
+        for _, _, data in release_.datasets():
+            part = data[chosen(data)]
+            counts.append(part["weight"].sum())
+            means.append(np.average(part["salary"], weights=part["weight"]))
+        first = tables[f"{name}/counts"].iloc[0]
+        np.testing.assert_allclose(first["estimate"], np.mean(counts), rtol=1e-9)
+        np.testing.assert_allclose(
+            tables[f"{name}/means"].iloc[0]["estimate"], np.mean(means), rtol=1e-9
+        )
+    assert list(tables["women/counts"]["field"]) == ["All", "a", "b"]
+    assert tables["employed/counts"]["n"].isna().all()  # who is employed is confidential
+    assert tables["women/counts"]["n"].notna().all()
+
+
+def test_the_contents_page_leads_to_every_file(released: Path) -> None:
+    page = (released / "index.html").read_text(encoding="utf-8")
+    links = set(re.findall(r'href="([^"]*)"', page))
+    made = {
+        str(path.relative_to(released))
+        for folder in ("tables", "figures")
+        for path in (released / folder).rglob("*.*")
+    }
+    assert made <= links
+    assert all((released / link).is_file() for link in links)
+    assert len(re.findall(r'<th scope="row">', page)) == 4
+    for words in ("Salaries by field", "Gender &lt;b&gt; is Women and field is a or b"):
+        assert words in page
+    assert "<script" not in page
+    assert "Gender <b>" not in page
+
+
+def test_documents_speak_of_every_table(released: Path) -> None:
+    readme = (released / "README.md").read_text(encoding="utf-8")
+    privacy = json.loads((released / "privacy.json").read_text(encoding="utf-8"))
+    codebook = json.loads((released / "codebook.json").read_text(encoding="utf-8"))
+    for name in ("by\\_field", "women", "cross", "employed"):
+        assert f"**{name}**" in readme
+    assert '`inside = (data[\'employed\'].astype(float) == 1)`' in readme
+    assert '`inside <- ((as.character(data[["gender"]]) == "f") & ' in readme
+    assert "95% or 90% interval" in readme
+    settings = privacy["settings"]
+    assert settings["by"] == ["field", "gender"]
+    assert [each["name"] for each in settings["tables"]] == [
+        "by_field", "women", "cross", "employed"
+    ]  # fmt: skip
+    assert settings["tables"][3]["where"] == "employed == 1"
+    assert "by" in settings["tables"][0]
+    roles = {column["name"]: column["roles"] for column in codebook["columns"]}
+    assert "table" in roles["field"]
+    assert "table" in roles["gender"]
+
+
+def test_thirty_tables_are_one_fit_one_epsilon_and_one_line_of_the_ledger(
+    tmp_path: Path, stand_in_mechanism: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, ordinary = [], mechanism_module.run
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        runs.append(arguments)
+        return ordinary(*arguments, **named)
+
+    monkeypatch.setattr(mechanism_module, "run", counted)
+    tables = "[all_tables]\ntitle = 'Thirty tables'\n"
+    for number in range(30):
+        where = f"where = \"field != '{'abc'[number % 3]}'\"\n" if number % 2 else ""
+        tables += f"[[tables]]\nname = 'table_{number:02d}'\nby = ['field', 'gender']\n{where}"
+    ledger = tmp_path / "ledger.jsonl"
+    result = release(spec_of(tmp_path / "survey", tables), tmp_path / "out", ledger=ledger)
+    assert len(runs) == 1
+    assert len(ledger.read_text().splitlines()) == 1
+    assert result.ledger.epsilon == 10.8  # type: ignore[attr-defined]
+    folder = tmp_path / "out" / "release"
+    assert len(list((folder / "tables").iterdir())) == 30
+    page = (folder / "index.html").read_text()
+    assert page.count('<th scope="row">') == 30
+    assert "30 tables of one release" in page
+    assert len(result.tables) == 60
+    first, last = (pd.read_csv(folder / f"tables/table_{k}/counts.csv") for k in ("00", "28"))
+    pd.testing.assert_frame_equal(first, last)
+
+
+def test_what_will_be_published_is_told_table_by_table(specification: Path) -> None:
+    spec = load_spec(specification)
+    design = read_survey(spec).design
+    lines = "\n".join(preview_lines(spec, design, model_of(spec)))
+    assert "Table women, by field:" in lines
+    assert "Of a subpopulation: Gender <b> is Women and field is a or b." in lines
+    assert "Cells: 2 and 1 margins" in lines
+    assert "Each is divided further by employed" in lines
+    assert "index.html: all 4 tables" in lines
+    assert "tables/cross/means.html (12 rows each)" in lines
+
+
+def test_a_comparison_looks_at_the_rows_of_all_tables(
+    specification: Path, stand_in_mechanism: None
+) -> None:
+    spec = load_spec(specification)
+    made = compare(spec, read_survey(spec), methods=["laplace", "fbs"], seed=1)
+    counts = made.tables["count", None]
+    rows = counts["sample"].groupby("table", sort=False).size()
+    assert dict(rows) == {"women": 3, "cross": 12, "employed": 3}
+    # Noise is made in rows of all records by public columns.
+    noisy = counts["laplace"].groupby("table")["estimate"].count()
+    assert dict(noisy) == {"cross": 12, "employed": 0, "women": 0}
+    page = render_report(made, [], test=True)
+    for words in ("(table women); Gender &lt;b&gt; is Women", "(table cross)", "(table by_field)"):
+        assert words in page
+    assert made.frame()["table"].notna().all()
+
+
+def test_a_notebook_makes_the_tables_of_the_file(
+    released: Path, stand_in_mechanism: None
+) -> None:
+    sample = Survey.from_frame(
+        small_survey(), weight="weight", by=["field", "gender"], strata="field",
+        outcomes=[Outcome("salary", transform=Transform("log")), Outcome("employed", "binary")],
+    )  # fmt: skip
+    made = ss.tables(
+        sample, epsilon=10.8, m=2, replicates_per_draw=2, inference="paper", seed=5, several=[
+            {"name": "by_field", "by": "field", "statistics": ["mean", "median"]},
+            {"name": "women", "by": "field", "flags": "nchs",
+             "where": "gender == 'f' and field in ('a', 'b')"},
+            {"name": "cross", "by": ["gender", "field"], "layout": "crosstab"},
+            {"name": "employed", "by": "gender", "where": "employed == 1", "level": 0.9},
+        ],
+    )  # fmt: skip
+    assert list(made.several) == ["by_field", "women", "cross", "employed"]
+    files = read_release(released).tables
+    for name, frame in files.items():
+        table, stem = name.split("/")
+        statistic = {"counts": "count", "means": "mean", "medians": "median"}[stem]
+        (own,) = made[table].tables[statistic]
+        np.testing.assert_allclose(own.frame["estimate"], frame["estimate"], rtol=1e-12)
+        np.testing.assert_allclose(own.frame["se"], frame["se"], rtol=1e-12)
+    assert set(made.frame["table"]) == set(made.several)
+    assert "4 tables of 240 records: by_field, women, cross and employed" in repr(made)
+    shown = made._repr_html_()
+    assert shown.count("<table") == sum(len(each.tables) for each in made.several.values())
+    assert made["cross"]["mean"].statistics == ("mean",)
+    with pytest.raises(InputError, match=r"private_tables\['by_field'\].plot"):
+        made.plot()
+    with pytest.raises(InputError, match="Did you mean 'women'"):
+        made["womens"]
+
+
+def test_noise_of_several_tables_shares_one_budget(tmp_path: Path) -> None:
+    one = "[tables]\nby = ['field']\nstatistics = ['count']\n"
+    two = "[[tables]]\nname = 'x'\n" + one[9:] + "[[tables]]\nname = 'y'\n" + one[9:]
+    sizes = []
+    for name, text in (("one", one), ("two", two)):
+        spec = load_spec(spec_of(tmp_path / name, text))
+        noise = Noise(spec, read_survey(spec))
+        own = noise.laplace("honest", np.random.default_rng(1))["laplace"]["count", None]
+        off = own["estimate"] - noise.sample["count", None]["estimate"]
+        sizes.append(float(np.abs(off[:4]).mean()))
+    np.testing.assert_allclose(2 * sizes[0], sizes[1], rtol=1e-9)
+
+
+def test_noisy_statistics_are_rebuilt_with_every_table(tmp_path: Path) -> None:
+    tables = (
+        "[all_tables]\nformats = ['csv']\n[[tables]]\nname = 'a'\nby = ['field']\n"
+        "[[tables]]\nname = 'b'\nby = ['gender']\nwhere = \"field != 'c'\"\n"
+    )
+    spec = spec_of(
+        tmp_path / "survey", tables, synthesizer="chains = 2\ndraws = 100\nwarmup = 100",
+        survey="population_size = 30000",
+        privacy="mechanism = 'noisy_statistics'\ndelta = 1e-6\nm = 10\nreplicates_per_draw = 1\n"
+        "[outcomes.salary]\ncentre = 22000\nspread = 0.6",
+    )  # fmt: skip
+    release(spec, tmp_path / "out", seed=2)
+    again = rebuild(tmp_path / "out", tmp_path / "again")
+    assert again.different == ()
+    assert set(again.same) == {
+        *DOSSIER_NAMES, "index.html", "tables/a/counts.csv", "tables/a/means.csv",
+        "tables/b/counts.csv", "tables/b/means.csv",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("gender == 'F'", "tables.where of table 'x': character 1: no record has the value that"),
+        ("field == 1", "'field' is compared with a number, but 3 of its 3 levels are not numbers"),
+    ],
+)
+def test_a_condition_that_the_survey_does_not_allow_stops_before_the_mechanism(
+    tmp_path: Path, where: str, words: str
+) -> None:
+    tables = f"[[tables]]\nname = 'x'\nby = ['field', 'gender']\nwhere = \"{where}\"\n"
+    with pytest.raises(InputError) as caught:
+        release(spec_of(tmp_path / "survey", tables), tmp_path / "out")
+    assert words in str(caught.value)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,201 @@
+"""The reference of a specification has every key of the typed settings, and says what they say."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from surveysynth.errors import InputError
+from surveysynth.models import get_model, model_names
+from surveysynth.spec.outcome_section import OutcomeSection
+from surveysynth.spec.privacy import PrivacySection
+from surveysynth.spec.reference import keys as reference
+from surveysynth.spec.reference.keys import WORDS, Key, sections
+from surveysynth.spec.reference.page import markdown, terminal
+from surveysynth.spec.sections import (
+    LabelSection,
+    SurveySection,
+    SynthesizerSection,
+    TablesSection,
+)
+from surveysynth.spec.spec import Spec, parse_spec
+from surveysynth.spec.study import StudySection
+from surveysynth.studies import designs
+from surveysynth.survey.files import SUFFIXES
+
+PAGE = Path(__file__).parents[2] / "vignettes" / "reference" / "specification.md"
+SECTIONS: dict[str, type[BaseModel]] = {
+    "survey": SurveySection,
+    "synthesizer": SynthesizerSection,
+    "outcomes": OutcomeSection,
+    "privacy": PrivacySection,
+    "tables": TablesSection,
+    "labels": LabelSection,
+    "study": StudySection,
+}
+KEYS = [key for section in sections() for key in section.keys if section.name in SECTIONS]
+#: What a section, or a key, asks for beside the key under test.
+BESIDE: dict[str, dict[str, Any]] = {
+    "privacy.shift": {"weights": "linear"},
+    "privacy.reweight": {"weights": "linear"},
+    "tables.flag_action": {"flags": "nchs"},
+    "survey": {"data": "survey.csv"},
+    "synthesizer": {"outcome": "y"},
+    "privacy": {"epsilon": 1.0},
+}
+
+
+def test_every_key_of_every_section_is_on_the_page() -> None:
+    headings = re.findall(r"^### `([a-z_.]+)`$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    fields = [f"{name}.{key}" for name, model in SECTIONS.items() for key in model.model_fields]
+    assert len(fields) > 80
+    assert sorted(headings) == sorted(["spec_version", *fields])
+    # And there is no section that this test does not know.
+    assert set(Spec.model_fields) - set(SECTIONS) == {"spec_version", "path", "several"}
+
+
+def test_the_page_is_the_one_that_the_settings_give() -> None:
+    remedy = "surveysynth keys --markdown > vignettes/reference/specification.md"
+    assert PAGE.read_text(encoding="utf-8") == markdown(), remedy
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.path)
+def test_a_key_is_described(key: Key) -> None:
+    for words in (key.does, key.public):
+        assert re.fullmatch(r"[A-Z\"`].*\.", words, re.DOTALL), words
+    assert len(key.does) > 15
+    assert key.kind
+    assert key.default
+
+
+def _given(key: Key, **given: Any) -> BaseModel:
+    beside = {**BESIDE.get(key.section, {}), **BESIDE.get(key.path, {})}
+    return SECTIONS[key.section].model_validate({**beside, **given})
+
+
+def _settled(key: Key) -> Any:
+    """The default as it is written, or None where it is words."""
+    try:
+        return tomllib.loads(f"v = {key.default.partition('; ')[0]}")["v"]
+    except tomllib.TOMLDecodeError:
+        return None
+
+
+@pytest.mark.parametrize(
+    "key", [key for key in KEYS if _settled(key) is not None], ids=lambda key: key.path
+)
+def test_a_default_that_is_a_value_is_that_of_the_settings(key: Key) -> None:
+    """Written out, it gives the same section as when it is left out."""
+    written = _given(key, **{key.name: _settled(key)})
+    assert getattr(written, key.name) == getattr(_given(key), key.name)
+
+
+def test_defaults_of_noisy_statistics_are_those_of_a_specification() -> None:
+    spec = parse_spec(
+        "spec_version = 1\n[survey]\ndata = 'a.csv'\nweight = 'w'\npopulation_size = 10\n"
+        "[synthesizer]\noutcome = 'y'\n[outcomes.y]\ncentre = 1\nspread = 1\n"
+        "[privacy]\nepsilon = 1\nmechanism = 'noisy_statistics'\n"
+    )
+    told = {
+        key.name: key.default.partition("noisy statistics: ")[2]
+        for key in KEYS
+        if "noisy statistics: " in key.default
+    }
+    assert set(told) == {"m", "radius", "replicates_per_draw", "chains", "draws", "warmup"}
+    assert int(told["m"]) == spec.privacy.m
+    for name in ("chains", "draws", "warmup"):
+        assert int(told[name]) == getattr(spec.plan, name)
+    of_few = spec.for_records(100).privacy.replicates_per_draw
+    assert told["replicates_per_draw"].startswith(f"{of_few}, ")
+
+
+def _is_unknown(key: Key, word: str) -> bool:
+    """Whether a word is refused for being none of those that are known; that it does not go with
+    other keys is another matter."""
+    try:
+        _given(key, **{key.name: [word] if key.kind.startswith("list") else word})
+    except ValidationError as error:
+        return any(
+            each["type"] == "literal_error" or "expected one of" in each["msg"]
+            for each in error.errors()
+        )
+    return False
+
+
+@pytest.mark.parametrize(
+    "key",
+    [key for key in KEYS if key.values and key.section != "study"],
+    ids=lambda key: key.path,
+)
+def test_values_are_taken_and_others_are_not(key: Key) -> None:
+    assert [value for value in key.values if _is_unknown(key, value.strip('"'))] == []
+    assert _is_unknown(key, "certainly none")
+
+
+def test_words_of_studies_are_those_that_studies_know() -> None:
+    known = {
+        "design": designs.DesignKind,
+        "allocation": designs.Allocation,
+        "clusters": designs.ClusterRule,
+        "within": designs.WithinRule,
+    }
+    told = {key.name: key.values for key in KEYS if key.section == "study" and key.values}
+    assert told == {name: tuple(f'"{word}"' for word in get_args(kind))
+                    for name, kind in known.items()}  # fmt: skip
+
+
+def test_endings_of_data_files_are_those_that_are_read() -> None:
+    (data,) = [key for key in KEYS if key.path == "survey.data"]
+    assert sorted(re.findall(r"\.[a-z0-9]+", data.kind)) == sorted(SUFFIXES)
+
+
+def test_priors_are_those_of_the_models() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    for name in model_names():
+        (row,) = re.findall(rf"^\| `{name}` \| (.*) \|$", page, re.MULTILINE)
+        told = {prior: float(value) for prior, value in re.findall(r"`(\w+)` ([\d.e+-]+)", row)}
+        assert told == dict(get_model(name).priors)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda text: text.replace("[privacy.m]", "[privacy.n]"),
+         r"without words: \['privacy.m'\]; without a key: \['privacy.n'\]"),
+        (lambda text: text.replace('default = "the place of the data file"\n', ""),
+         "a default of None needs words"),
+    ],
+)  # fmt: skip
+def test_a_key_without_words_is_found(
+    change: Any, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = WORDS.read_text(encoding="utf-8")
+    changed = change(text)
+    assert changed != text
+    path = tmp_path / "keys.toml"
+    path.write_text(changed, encoding="utf-8")
+    monkeypatch.setattr(reference, "WORDS", path)
+    with pytest.raises(LookupError, match=told):
+        reference.sections.__wrapped__()
+
+
+def test_one_key_on_a_terminal() -> None:
+    lines = terminal("privacy.m")
+    assert lines[0] == "privacy.m"
+    assert "Default: 3; noisy statistics: 20." in " ".join(lines)
+    # As a message writes the place of a mistake, and by the key alone.
+    assert terminal("outcomes.income.scale")[0] == "outcomes.scale"
+    assert terminal("tables.by[2]")[0] == "tables.by"
+    assert [line for line in terminal("scale") if line and line[0] != " "] == [
+        "outcomes.scale", "privacy.scale"
+    ]  # fmt: skip
+    assert {line for line in terminal("[labels]") if line.startswith("labels.")} == {
+        f"labels.{key}" for key in LabelSection.model_fields
+    }
+    everything = " ".join(terminal(None))
+    assert all(key.name in everything for key in KEYS)
+    with pytest.raises(InputError, match=r"Did you mean 'privacy.epsilon'"):
+        terminal("privacy.epsilom")

@@ -1,0 +1,163 @@
+"""Sections of several tables.
+
+Truth: the settings of each table written out whole as a specification of its own; every mistake
+with its place in the file, told once; hypothesis: any names make folders or are refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surveysynth.errors import InputError
+from surveysynth.spec.several import folded, table_name, unfolded
+from surveysynth.spec.spec import Spec, parse_spec, validate_spec
+
+HEAD = """
+[survey]
+data = "survey.csv"
+weight = "weight"
+strata = "field"
+[synthesizer]
+outcome = ["salary", "status"]
+predictors = "field + gender + age"
+[outcomes.salary]
+kind = "continuous"
+[outcomes.status]
+kind = "categorical"
+levels = ["works", "seeks", "rests"]
+[privacy]
+epsilon = 3
+"""
+SEVERAL = """
+[all_tables]
+title = "All of it"
+statistics = ["count", "share"]
+linearisation = "plain"
+level = 0.9
+[[tables]]
+name = "one"
+by = ["field"]
+[[tables]]
+name = "Two-2"
+by = ["gender", "status"]
+where = "age >= 18 and status in ('works', 'seeks')"
+statistics = ["mean"]
+title = "Of two"
+"""
+
+
+def test_each_table_has_its_own_keys_and_what_all_share() -> None:
+    spec = parse_spec(HEAD + SEVERAL)
+    one, two = spec.each_table
+    whole = parse_spec(
+        HEAD + "[tables]\nby = ['field']\nstatistics = ['count', 'share']\n"
+        "linearisation = 'plain'\nlevel = 0.9\n"
+    )
+    assert one.tables == whole.tables.model_copy(update={"name": "one"})
+    assert (one.public_by, one.several, one.linearisation) == (("field",), (), "plain")
+    assert two.tables.title == "Of two"
+    assert one.tables.title == ""
+    assert two.tables.statistics == ("mean",)
+    assert two.tables.level == 0.9
+    assert spec.tables.title == "All of it"
+    assert spec.by == ("field", "gender", "status")
+    assert spec.public_by == ("field", "gender")
+    assert spec.statistics == ("count", "share", "mean")
+    assert whole.each_table == (whole,)
+    assert whole.by == ("field",)
+
+
+def test_what_is_published_of_it_reads_back_the_same() -> None:
+    spec = parse_spec(HEAD + SEVERAL)
+    content = unfolded(spec.model_dump(mode="json", exclude={"path": True}, exclude_unset=True))
+    again = validate_spec({**json.loads(json.dumps(content)), "path": spec.path}, "again")
+    assert again == spec
+    assert "linearisation" not in content["tables"][0]
+    alone = {"tables": {"by": ["field"]}, "x": 1}
+    assert unfolded(alone) == folded(alone) == alone
+
+
+MISTAKES: list[tuple[str, str]] = [
+    ("[[tables]]\nby = ['field']", "tables[1].name: missing; each of several tables has a name"),
+    ("[[tables]]\nname = 'a'\n[[tables]]\nname = 'A'",
+     "tables[2].name: 'A' is the name of another"),
+    ("[[tables]]\nname = 'a b'", "tables[1].name: expected a name of 1 to 63 letters"),
+    ("[[tables]]\nname = '../x'", "tables[1].name: expected a name"),
+    ("[tables]\nname = 'a'", "tables.name: this is of one among several [[tables]]; leave it out"),
+    ("[[tables]]\nname = 'a'\nstatistic = ['mean']",
+     "tables[1].statistic: unknown key. Did you mean 'statistics'?"),
+    ("[[tables]]\nname = 'a'\nlinearisation = 'plain'",
+     "tables[1].linearisation: this is of all tables of a release; put it into [all_tables]"),
+    ("[all_tables]\nwhere = 'age > 3'\n[[tables]]\nname = 'a'",
+     "all_tables.where: this is of one table; put it into one of [[tables]]"),
+    ("[all_tables]\nlevel = 0.9\n[tables]\nby = ['field']",
+     "all_tables: this is what several [[tables]] share; with one [tables], put its keys there"),
+    ("[all_tables]\nlevel = 2\n[[tables]]\nname = 'a'\n[[tables]]\nname = 'b'",
+     "all_tables.level: expected a number less than 1, got 2"),
+    ("[[tables]]\nname = 'a'\nlevel = 'x'", "tables[1].level: expected a number, got 'x'"),
+    ("[[tables]]\nname = 'a'\nby = ['salary']", "tables[1].by: 'salary' is an amount"),
+    ("[several]\nx = 1", "several: unknown section. Several tables are written as [[tables]]"),
+    ("[[tables]]\nname = 'a'\n[[tables]]\nname = 'b'\nby = ['field']\nlayout = 'crosstab'\n"
+     "where = 'age > '", "tables[2].where: character 7: expected a column, a number or a text"),
+    ("[tables]\nby = ['field']\nwhere = 'salary > 3'",
+     "tables.where: character 1: 'salary' is an amount; a subpopulation is of public columns"),
+    ("[tables]\nby = ['field']\nwhere = 'feild == \"a\"'",
+     "tables.where: character 1: 'feild' is not among the columns that the model knows ('field', "
+     "'gender', 'age', 'status'). Did you mean 'field'?"),
+    ("[tables]\nby = ['field']\nwhere = 'age > 1 and status == \"work\"'",
+     "tables.where: character 13: 'work' is not among the levels of 'status', 'works', 'seeks', "
+     "'rests'. Did you mean 'works'?"),
+    ("[tables]\nby = ['field']\nwhere = 'status < 3'",
+     "tables.where: character 1: 'status' is compared with a number, but 3 of its 3 levels"),
+    ("[tables]\nlayout = 'crosstab'", "tables.layout: 'crosstab' needs a column in by"),
+    ("[study]\nn = 100\n[[tables]]\nname = 'a'\nby = ['field']",
+     "tables: a study takes one [tables] of all records"),
+    ("tables = []", "tables: expected at least one table"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "words"), MISTAKES, ids=[words for _, words in MISTAKES])
+def test_a_mistake_is_told_once_at_its_place(text: str, words: str) -> None:
+    content = f"{text}\n{HEAD}" if text.startswith("tables") else f"{HEAD}{text}\n"
+    with pytest.raises(InputError) as caught:
+        parse_spec(content)
+    message = str(caught.value)
+    assert words in message
+    assert message.count(words) == 1
+    if words.startswith("all_tables.level"):
+        assert "tables[" not in message
+
+
+@given(st.text(max_size=70))
+def test_a_name_is_a_folder_that_every_system_has_or_is_refused(name: str) -> None:
+    try:
+        made = table_name(name)
+    except ValueError:
+        return
+    assert made == name
+    assert Path("tables", name).name == name
+    assert name.isascii()
+    assert "." not in name
+    assert 1 <= len(name) <= 63
+
+
+@given(st.recursive(
+    st.none() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2)
+    | st.dictionaries(st.sampled_from(["tables", "all_tables", "name", "by", "x"]), inner,
+                      max_size=3),
+    max_leaves=8,
+))  # fmt: skip
+def test_any_sections_are_folded_or_refused(given_: Any) -> None:
+    try:
+        made = folded(given_)
+    except ValueError:
+        return
+    if isinstance(given_, dict) and isinstance(given_.get("tables"), list):
+        assert len(made["several"]) == len(given_["tables"])
+    else:
+        assert made == given_
+    assert Spec.model_fields.keys() >= {"tables", "several"}

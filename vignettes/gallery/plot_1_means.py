@@ -1,0 +1,13 @@
+"""
+A published table as a figure
+=============================
+
+Estimates with their intervals, from a private release of a simulated survey. Nothing but what is
+published is drawn.
+"""
+
+import surveysynth as ss
+
+survey = ss.datasets.example(n=300).survey
+tables = ss.tables(survey, epsilon=10.8, m=2, inference="paper")
+figure = tables["mean"].plot()
