@@ -187,7 +187,7 @@ def test_sides_of_a_split_are_fitted_apart_and_alike(tmp_path: Path) -> None:
     numbers = ["log_lik", "skewness", "kurtosis", "median", "largest", "median_by_cell"]
     np.testing.assert_allclose(sides[0][numbers], sides[1][numbers], rtol=1e-8)
     assert abs(sides[0]["log_lik"].idxmax() - 4) <= 1
-    assert "below 50</caption>" in power_section(table, Labels()).replace("</strong>", "")
+    assert "below 50</span></caption>" in power_section(table, Labels()).replace("</strong>", "")
 
 
 def test_every_power_is_tried_with_the_declared_scale() -> None:

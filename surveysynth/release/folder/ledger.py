@@ -142,9 +142,10 @@ def read_ledger(path: Path) -> list[LedgerEntry]:
 
 
 def merge(*ledgers: Sequence[LedgerEntry]) -> list[LedgerEntry]:
-    """Entries of several ledgers, each run once, in the order in which they were made."""
+    """Entries of several ledgers, each run once, in the order in which they were made; those of one
+    second as they come."""
     by_run = {entry.run: entry for ledger in ledgers for entry in ledger}
-    return sorted(by_run.values(), key=lambda entry: (entry.date, entry.run))
+    return sorted(by_run.values(), key=lambda entry: entry.date)
 
 
 def write_copy(folder: Path, entries: Sequence[LedgerEntry]) -> None:

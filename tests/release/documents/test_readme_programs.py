@@ -154,7 +154,7 @@ def test_programs_take_variances_from_a_pair_of_their_own(
     expected = published(folder)
     for numbers in (run_python(folder), run_r(folder)):
         assert numbers[0] == pytest.approx(expected[0], rel=1e-9)
-        assert numbers[1] != pytest.approx(expected[1], rel=1e-3)
+        assert numbers[1] != pytest.approx(expected[1], rel=1e-6)
 
 
 @pytest.fixture
