@@ -412,7 +412,8 @@ def test_a_comparison_has_shares_and_rows_by_an_outcome(
     row = sample[(sample["field"] == "All") & (sample["sector"] == "1") & (sample["level"] == "1")]
     assert row["estimate"].item() == pytest.approx(expected, rel=1e-12)
     assert made.methods == ("sample",)
-    assert set(made.left_out.values()) == {"noise is made in rows of all records by public columns."}
+    why = "noise is made in rows of all records by public columns."
+    assert set(made.left_out.values()) == {why}
     page = render_report(made, (), test=True)
     assert "Shares (%): employed" in page
 

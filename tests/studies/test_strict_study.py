@@ -44,7 +44,7 @@ def test_the_numbers_of_the_readme_are_the_results() -> None:
         f"| error of counts, means: epsilon 10.8 | {errors[10.8]} |",
         f"| error of counts, means: epsilon 3.6 | {errors[3.6]} |",
         f"| coverage of 95% intervals, means: 10.8, 3.6 | {covered} |",
-        f"With Gaussian noise on totals and no model they are {noise[0]} at 10.8, {noise[1]} at 3.6.",
+        f"no model they are {noise[0]} at 10.8, {noise[1]} at 3.6.",
     ):
         assert line in text
 
