@@ -269,6 +269,18 @@ def check_rank(matrix: DesignMatrix, terms: Sequence[str]) -> None:
         )
 
 
+def independent_columns(rows: FloatArray) -> list[int]:
+    """Those of the columns of (G, K) that are no combination of columns before them."""
+    triangle = _triangle([_unit_columns(rows)])
+    kept: list[int] = []
+    for k in range(rows.shape[1]):
+        others = triangle[:, kept]
+        share = np.linalg.lstsq(others, triangle[:, k], rcond=None)[0] if kept else np.zeros(0)
+        if float(np.linalg.norm(triangle[:, k] - others @ share)) > TOLERANCE:
+            kept.append(k)
+    return kept
+
+
 def _check_contains(matrix: DesignMatrix, codes: dict[str, IntArray], strata: str | None) -> None:
     """Raise ``InputError`` unless the columns of X span the main effect of every variable."""
     missing = [name for name, code in codes.items() if not _contains(matrix, code)]

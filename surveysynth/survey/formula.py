@@ -19,8 +19,10 @@ from surveysynth._support.messages import listing, nearest
 from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
 
-#: A default interaction enters where every cell has at least this many records (methods 3).
-MIN_CELL = 20
+#: A default interaction enters where every cell has at least this many records, but for cells that
+#: together hold at most this share of them: a few records do not cost all others what differs
+#: between cells (methods 3).
+MIN_CELL, SMALL_SHARE = 20, 0.01
 
 #: Functions whose value at a record does not depend on the other records.
 _ROW_FUNCTIONS = frozenset({"C", "I", "log", "log2", "log10", "exp", "exp2", "exp10"})
@@ -184,13 +186,14 @@ def quote(name: str) -> str:
 
 
 def default_formula(codes: Mapping[str, IntArray]) -> str:
-    """Strata and by main effects with their interactions where every cell has 20 records.
+    """Strata and by main effects with their interactions where cells have 20 records.
 
     ``codes``: integer codes 0.. of each variable, (n,), in the order in which terms are written.
     A variable with one level is left out, and so is one that another determines (a region beside
     its states): its main effect lies in the other's. An interaction enters when every combination
-    of its levels has at least ``MIN_CELL`` records; its lower-order terms are then in too, since
-    their cells are sums of these, and looking for them first only saves work (methods 3).
+    of its levels has at least ``MIN_CELL`` records, or when those with fewer, of which none is
+    empty, hold ``SMALL_SHARE`` of the records at most; its lower-order terms are then in too,
+    since their cells are sums of these, and looking for them first only saves work (methods 3).
     """
     kept: list[str] = []
     for name, code in codes.items():
@@ -201,7 +204,7 @@ def default_formula(codes: Mapping[str, IntArray]) -> str:
     for order in range(2, len(kept) + 1):
         for term in itertools.combinations(kept, order):
             lower = itertools.combinations(term, order - 1)
-            if all(t in included for t in lower) and _smallest_cell(codes, term) >= MIN_CELL:
+            if all(t in included for t in lower) and _has_cells(codes, term):
                 included.add(term)
     ordered = sorted(included, key=lambda t: (len(t), [kept.index(v) for v in t]))
     return " + ".join(":".join(quote(v) for v in term) for term in ordered) or "1"
@@ -213,12 +216,14 @@ def _determines(finer: IntArray, coarser: IntArray) -> bool:
     return pairs == np.unique(finer).size
 
 
-def _smallest_cell(codes: Mapping[str, IntArray], term: Sequence[str]) -> int:
-    shape = tuple(int(codes[name].max()) + 1 for name in term)
-    if np.prod(shape, dtype=float) > codes[term[0]].size:
-        return 0
+def _has_cells(codes: Mapping[str, IntArray], term: Sequence[str]) -> bool:
+    """Whether the cells of an interaction have the records that the default asks for."""
+    n, shape = codes[term[0]].size, tuple(int(codes[name].max()) + 1 for name in term)
+    if np.prod(shape, dtype=float) > n:
+        return False
     cell = np.ravel_multi_index([codes[name] for name in term], shape)
-    return int(np.bincount(cell, minlength=int(np.prod(shape))).min())
+    size = np.bincount(cell, minlength=int(np.prod(shape)))
+    return bool(size.min() > 0 and size[size < MIN_CELL].sum() <= SMALL_SHARE * n)
 
 
 def natural_order(levels: Iterable[str]) -> tuple[str, ...]:

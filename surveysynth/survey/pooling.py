@@ -6,8 +6,9 @@ takes coefficients away until every row rests on enough:
 
 1. A level with fewer records loses its coefficients: its records have the mean row of X over the
    other levels, as often as these occur, with the rest of their own columns.
-2. An interaction with a cell of fewer records gives way to its main effects, or a higher one to
-   those of the next order.
+2. A cell of an interaction with fewer records loses what is its own: its columns of that
+   interaction are what the terms within it tell of them, by least squares over the larger cells. An
+   interaction without the terms within it gives way to these.
 3. Rows that are still short lose the smallest interaction or level that they lie in.
 
 Nothing depends on the order of records or levels, nor on what levels are called.
@@ -15,7 +16,6 @@ Nothing depends on the order of records or levels, nor on what levels are called
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,11 @@ from surveysynth.survey.design_matrix import (
     check_rank,
     distinct_rows,
     evaluate,
+    independent_columns,
     records_per_coefficient,
 )
-from surveysynth.survey.formula import ParsedFormula, parse_formula, quote
+from surveysynth.survey.formula import parse_formula
+from surveysynth.survey.small_cells import interactions, without_small_cells, without_term
 
 #: Relative: a cell of just enough records has a leverage that is one over them but for rounding.
 ROUNDING = 1e-9
@@ -48,13 +50,15 @@ class Pooling:
     """What a model pools so that every row of X rests on ``least`` records.
 
     levels: those without coefficients of their own, by column, with the number of their records;
-    interactions: the terms that were left out of the formula; record: (n,) whether a record has a
-    pooled level.
+    interactions: the terms that were left out of the formula; cells: of those that were kept, the
+    numbers of small cells and of their records; record: (n,) whether a record has a
+    pooled level or lies in such a cell.
     """
 
     least: float
     levels: Mapping[str, Mapping[str, int]]
     interactions: tuple[str, ...]
+    cells: Mapping[str, tuple[int, int]]
     record: BoolArray
 
     @property
@@ -69,6 +73,9 @@ class Pooling:
         if self.interactions:
             plural = "s" if len(self.interactions) > 1 else ""
             parts.append(f"the interaction{plural} {', '.join(self.interactions)}")
+        for term, (cells, n) in self.cells.items():
+            many = f"{cells:,} cells" if cells > 1 else "one cell"
+            parts.append(f"{many} ({records(n)}) of {term}, modelled by the terms within it")
         return "; ".join(parts)
 
     def as_dict(self) -> dict[str, object]:
@@ -76,6 +83,9 @@ class Pooling:
         return {
             "levels": {name: dict(small) for name, small in self.levels.items()},
             "interactions": list(self.interactions),
+            "cells": {
+                term: {"cells": cells, "records": n} for term, (cells, n) in self.cells.items()
+            },
         }
 
 
@@ -116,10 +126,12 @@ class _Pool:
         self.factors = {name: _Factor(self.base[name], self.count) for name in self._classes()}
         self.groups = {name: self._groups(name, design) for name in self.factors}
         self.left_out: list[str] = []
+        self.small_cells: Mapping[str, tuple[int, int]] = {}
+        self.in_small_cell: BoolArray = np.zeros(len(self.base), dtype=bool)
         for factor in self.factors.values():
             factor.pool(factor.n < least)
-        while smallest := self._smallest_interaction(self._everywhere, least):
-            self._leave_out(smallest)
+        while alone := self._smallest_interaction(self._everywhere, least, alone=True):
+            self._leave_out(alone)
         self.matrix = self._build()
         while not enough(self.matrix, least):
             self._take_from(records_per_coefficient(self.matrix) < least * (1.0 - ROUNDING))
@@ -151,27 +163,26 @@ class _Pool:
     def _everywhere(self) -> BoolArray:
         return np.ones(len(self.base), dtype=bool)
 
-    def _smallest_interaction(self, rows: BoolArray, least: float) -> str:
+    def _smallest_interaction(self, rows: BoolArray, least: float, alone: bool = False) -> str:
         """Of the interactions of highest order with a cell of fewer records than ``least`` among
-        base rows (B,): that with the smallest such cell; "" for none. Pooled levels have none."""
+        base rows (B,): that with the smallest such cell; "" for none. Pooled levels have none.
+        ``alone``: of those without the terms within them."""
         found: list[tuple[int, int, str]] = []
-        for term, text in _terms(self.parsed):
-            names = [name for name in term if name in self.factors]
-            if len(names) < 2:
+        for term in interactions(self.parsed, self.factors):
+            if alone and term.has_all_within:
                 continue
-            own = ~np.any([self.factors[name].pooled_rows for name in names], axis=0)
-            codes = np.stack([self.factors[name].code for name in names])
-            cell = np.unique(codes, axis=1, return_inverse=True)[1].reshape(-1)
-            size = np.bincount(cell[own], weights=self.count[own], minlength=cell.max() + 1)
-            seen = size[cell[own & rows]]
+            own = ~np.any([self.factors[name].pooled_rows for name in term.names], axis=0)
+            code = {name: self.factors[name].code for name in term.names}
+            size = term.cell_sizes(code, np.where(own, self.count, 0), code)
+            seen = size[own & rows]
             if seen.size and seen.min() < least:
-                found.append((-len(names), int(seen.min()), text))
+                found.append((-len(term.names), int(seen.min()), term.text))
         return min(found)[2] if found else ""
 
     def _leave_out(self, text: str) -> None:
         """Puts the terms of the next lower order in place of an interaction."""
         self.left_out.append(text)
-        self.parsed = parse_formula(_without(self.parsed, text))
+        self.parsed = parse_formula(without_term(self.parsed, text))
 
     def _take_from(self, short: BoolArray) -> None:
         """Pools the smallest interaction or level that the cells (G,) that are short lie in."""
@@ -206,6 +217,10 @@ class _Pool:
                     "what is stated."
                 )
         columns, terms, rows = self._averaged()
+        if self.small_cells:
+            kept = independent_columns(distinct_rows(rows)[0])
+            columns, terms = (tuple(of[k] for k in kept) for of in (columns, terms))
+            rows = rows[:, kept]
         distinct, position = distinct_rows(np.hstack([rows, self.cell[:, None]]))
         made = DesignMatrix(
             self.parsed.text, columns, distinct[:, :-1], position[self.index].astype(np.int64)
@@ -220,6 +235,7 @@ class _Pool:
         """Columns, their terms, and rows (B, K) of X for the base rows."""
         stand_in, at = self.base.copy(), self.base.copy()
         origin, share = np.arange(len(at)), np.ones(len(at))
+        codes_at: dict[str, IntArray] = {}
         for name, factor in self.factors.items():
             others = [factor.others(level, self.groups[name]) for level in range(factor.n.size)]
             chosen = np.array([each[int(np.argmax(factor.n[each]))] for each in others])
@@ -230,9 +246,16 @@ class _Pool:
             shares = [factor.n[each] / factor.n[each].sum() for each in others]
             weight = np.concatenate([shares[code] for code in codes])
             origin, share = np.repeat(origin, copies), np.repeat(share, copies) * weight
+            codes_at = {known: np.repeat(old, copies) for known, old in codes_at.items()}
+            codes_at[name] = code
             at = at.iloc[np.repeat(np.arange(len(at)), copies)].reset_index(drop=True)
             at[name] = factor.column(code)
         columns, terms, rows = evaluate(self.parsed, stand_in, self.plain.n, at)
+        pooled = np.any([each.pooled_rows for each in self.factors.values()], axis=0)[origin]
+        rows, self.small_cells, small = without_small_cells(
+            self.parsed, terms, rows, codes_at, np.where(pooled, 0, self.count[origin]), self.least
+        )
+        self.in_small_cell = np.bincount(origin, weights=small, minlength=len(self.base)) > 0
         first = np.flatnonzero(np.diff(origin, prepend=-1))
         # Differences from one of the levels: what all have in common stays what it is.
         made = rows[first].copy()
@@ -246,8 +269,10 @@ class _Pool:
             for name, factor in self.factors.items() if factor.small.any()
         }  # fmt: skip
         pooled = np.any([each.pooled_rows for each in self.factors.values()], axis=0)
-        record = np.broadcast_to(pooled, len(self.base))[self.index]
-        return Pooling(self.least, levels, tuple(self.left_out), record)
+        record = (self.in_small_cell | pooled)[self.index]
+        return Pooling(
+            self.least, levels, tuple(self.left_out), dict(self.small_cells), record
+        )
 
 
 class _Factor:
@@ -288,37 +313,3 @@ class _Factor:
         position = np.zeros(self.levels.size, dtype=np.int64)
         position[kept] = np.arange(kept.size)
         return pd.Categorical.from_codes(position[code], categories=pd.Index(self.levels[kept]))
-
-
-def _terms(parsed: ParsedFormula) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Columns that alone are a factor of a term, and its text, for every term."""
-    for term, factors in zip(parsed.formula, parsed.terms, strict=True):
-        yield tuple(names[0] for names, _ in factors if len(names) == 1), _text(term)
-
-
-def _text(term: object) -> str:
-    factors = [
-        quote(each.expr) if each.eval_method.value == "lookup" else each.expr
-        for each in term.factors  # type: ignore[attr-defined]
-    ]
-    return ":".join(factors)
-
-
-def _without(parsed: ParsedFormula, text: str) -> str:
-    """The formula with a term's own parts of one factor less in place of it."""
-    kept: dict[str, None] = {}
-    for term in parsed.formula:
-        if _text(term) != text:
-            kept[_text(term)] = None
-            continue
-        texts = [_text(_Part(each)) for each in combinations(term.factors, len(term.factors) - 1)]
-        kept.update(dict.fromkeys(texts))
-    terms = sorted((each for each in kept if each != "1"), key=lambda each: each.count(":"))
-    return " + ".join([*([] if "1" in kept else ["0"]), *terms])
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A term of these factors."""
-
-    factors: tuple[object, ...]

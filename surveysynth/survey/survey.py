@@ -189,7 +189,8 @@ class Survey:
             The public N, from a frame or a published source.
         predictors
             Formula over public columns; None for the default of methods 3: strata, by columns,
-            and their interactions where every cell has 20 records.
+            and their interactions where cells have 20 records, but for cells that together
+            hold a hundredth of the records at most.
         transforms
             What is modelled of each outcome; one stands for all, the log if none is given.
         public_columns

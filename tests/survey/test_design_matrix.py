@@ -109,6 +109,17 @@ def test_default_boundary_of_the_cell_size(size: int, enters: bool) -> None:
     assert build(frame, None).formula == "field + gender" + (" + field:gender" if enters else "")
 
 
+@pytest.mark.parametrize(
+    ("few", "others", "enters"), [(11, 1100, True), (11, 1000, False), (0, 1100, False)]
+)
+def test_a_cell_with_a_hundredth_of_the_records_does_not_cost_an_interaction(
+    few: int, others: int, enters: bool
+) -> None:
+    rows = [("a", "M")] * (others - 80) + [("a", "F")] * 50 + [("b", "M")] * 30 + [("b", "F")] * few
+    frame = pd.DataFrame(rows, columns=["field", "gender"])
+    assert build(frame, None).formula == "field + gender" + (" + field:gender" if enters else "")
+
+
 def test_default_is_hierarchical() -> None:
     rng = np.random.default_rng(1)
     n = 4000

@@ -92,19 +92,67 @@ def test_cells_stay_apart_where_their_rows_have_become_the_same() -> None:
     np.testing.assert_array_equal(made.x_cells[0], made.x_cells[1])
 
 
-def test_an_interaction_with_a_small_cell_gives_way_to_main_effects() -> None:
+def test_a_small_cell_loses_what_is_its_own_and_no_other_does() -> None:
+    """By hand: the fit in the small cell is that of main effects over the other cells, and these
+    have their means."""
+    rng = np.random.default_rng(7)
+    sizes = {("a", "f"): 60, ("a", "m"): 40, ("b", "f"): 30, ("b", "m"): 55, ("c", "f"): 70,
+             ("c", "m"): 11}  # fmt: skip
+    rows = [cell for cell, n in sizes.items() for _ in range(n)]
+    frame = pd.DataFrame(rows, columns=["stratum", "sex"]).sample(frac=1.0, random_state=3)
+    frame = frame.reset_index(drop=True)
+    plain, made, pooling = pooled(frame, "stratum * sex", 20)
+    assert (made.formula, pooling.interactions, pooling.levels) == ("stratum * sex", (), {})
+    assert pooling.cells == {"stratum:sex": (1, 11)}
+    assert "one cell (11 records) of stratum:sex, modelled by the terms within it" in pooling.words
+    cell = (frame["stratum"] == "c") & (frame["sex"] == "m")
+    np.testing.assert_array_equal(pooling.record, cell)
+    assert made.n_columns == plain.n_columns - 1
+    # Without its 11 records every cell has its mean, and theirs is what main effects then say.
+    z = rng.normal(size=len(frame))
+    small = ((frame["stratum"] == "c") & (frame["sex"] == "m")).to_numpy()
+    row = made.x_cells[made.cell]
+    beta = np.linalg.lstsq(row[~small], z[~small], rcond=None)[0]
+    means = pd.Series(z[~small]).groupby(
+        [frame.loc[~small, "stratum"].to_numpy(), frame.loc[~small, "sex"].to_numpy()]).mean()
+    for cell, mean in means.items():
+        own = (frame["stratum"] == cell[0]) & (frame["sex"] == cell[1])
+        np.testing.assert_allclose(row[own] @ beta, mean, atol=1e-12)
+    additive = build_design_matrix(frame, "stratum + sex", by=["stratum", "sex"], strata=None)
+    plain_row = additive.x_cells[additive.cell]
+    of_others = np.linalg.lstsq(plain_row[~small], z[~small], rcond=None)[0]
+    np.testing.assert_allclose(row[small] @ beta, plain_row[small] @ of_others, atol=1e-12)
+    assert records_per_coefficient(made).min() >= 20
+
+
+def test_a_level_with_small_cells_alone_keeps_its_main_effect() -> None:
     frame = frame_of([60, 30, 80])  # 15 records in each cell of b
     _, made, pooling = pooled(frame, "stratum * sex", 20)
-    assert pooling.interactions == ("stratum:sex",)
-    assert not pooling.levels
-    assert made.formula == "stratum + sex"
+    assert (pooling.interactions, pooling.cells) == ((), {"stratum:sex": (2, 30)})
+    z = np.random.default_rng(2).normal(size=len(frame))
+    residual = z - fitted(made, z)
+    for level in "abc":
+        assert abs(residual[frame["stratum"] == level].sum()) < 1e-10
+
+
+def test_an_interaction_without_its_main_effects_gives_way_to_them() -> None:
+    frame = frame_of([60, 30, 80])
     _, made, pooling = pooled(frame, "stratum:sex", 20)
-    assert made.formula == "stratum + sex"
+    assert (made.formula, pooling.interactions) == ("stratum + sex", ("stratum:sex",))
+    assert pooling.cells == {}
+
+
+def test_small_cells_of_a_higher_interaction_have_those_of_lower_ones() -> None:
     frame = frame_of([200, 30, 200])
     frame["half"] = np.where(np.arange(len(frame)) // 2 % 2, "x", "y")
     _, made, pooling = pooled(frame, "stratum * sex * half", 8, ("stratum", "sex", "half"))
-    assert pooling.interactions == ("stratum:sex:half",)
-    assert made.formula == "stratum + sex + half + stratum:sex + stratum:half + sex:half"
+    assert pooling.interactions == ()
+    assert pooling.cells == {"stratum:sex:half": (2, 14)}
+    z = np.random.default_rng(2).normal(size=len(frame))
+    assert made.n_columns == 12 - 1  # the third-order contrast of b
+    residual = pd.Series(z - fitted(made, z))
+    for pair in (["stratum", "sex"], ["stratum", "half"], ["sex", "half"]):
+        assert residual.groupby([frame[name] for name in pair]).sum().abs().max() < 1e-9
 
 
 def test_a_small_level_alone_does_not_cost_an_interaction() -> None:
@@ -182,7 +230,7 @@ def test_neither_the_order_of_records_nor_names_of_levels_matter(sizes, formula,
         return
     renamed = {names[level]: n for level, n in one.levels.get("stratum", {}).items()}
     assert two.levels.get("stratum", {}) == renamed
-    assert two.interactions == one.interactions
+    assert (two.interactions, two.cells) == (one.interactions, one.cells)
     z = rng.normal(size=len(frame))
     np.testing.assert_allclose(fitted(again, z[order]), fitted(made, z)[order], atol=1e-8)
 

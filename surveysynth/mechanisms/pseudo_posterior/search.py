@@ -120,9 +120,9 @@ def _fixed_point(judge: Judge, unweighted: FitT, target: float) -> Search[FitT]:
     """alpha_i = min(1, c / r_i), r_i = max(f_i, oscillation) of the weighted fit, iterated.
 
     At the fixed point every record's bound is min(r_i, c), so c is the aim itself, and what one
-    record needs is its own affair: weights of the others do not follow it. With f_i alone (methods
-    2) an oscillation above Delta could only be met by a smaller c for all records. A record that
-    passes the target near the end, by the noise of its extremes, is held at the largest it had.
+    record needs does not move the weights of the others. With f_i alone (methods 2) an oscillation
+    above Delta could only be met by a smaller c for all records. A record that passes the target
+    near the end, by the noise of its extremes, is held at the largest it had.
     """
     cap, held = AIM * target, np.zeros_like(unweighted.extremes.risk)
     alpha = risk_weight_maps.capped(unweighted.extremes.risk, cap)
@@ -146,6 +146,11 @@ def _fixed_point(judge: Judge, unweighted: FitT, target: float) -> Search[FitT]:
         per_unit = np.mean(recent, axis=0) if averaging else recent[-1]
         with np.errstate(divide="ignore"):
             goal = np.minimum(1.0, cap * np.minimum(per_unit, 1.0 / held))
+        if near and judge.smooth and step < judge.patience:
+            # Who passes gives way alone: a step of all would be one that a single record can ask
+            # for, and the half percent that it moves all weights by counts as sqrt(n) does.
+            alpha = np.where(passing, np.minimum(alpha, goal), alpha)
+            continue
         alpha = goal if near or averaging else _stepped(alpha, goal, judge.stride)
     raise AssertionError("unreachable: who drives a search limits the number of fits")
 

@@ -173,8 +173,9 @@ def _few(design: PublicDesign, settings: MechanismSettings) -> bool:
 
 
 POOLED_MEANS = (
-    "Records of a pooled level are modelled as the average of the other levels, and what is "
-    "published of them shows nothing of their own."
+    "Records of a pooled level are modelled as the average of the other levels, those of a pooled "
+    "cell by what the terms within its interaction say, and what is published of them shows "
+    "nothing that is theirs alone."
 )
 _BEYOND = (
     "replacing one record where fewer tell of a row was measured to move the log posterior ratio "

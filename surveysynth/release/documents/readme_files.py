@@ -96,12 +96,12 @@ def _tables(facts: ReleaseFacts) -> list[str]:
 def _lines(facts: ReleaseFacts) -> str:
     """What else there is to say of rows: levels, intervals of shares, rows by an outcome."""
     sentences = [*_intervals(facts)]
-    if (pooling := facts.design.pooling) is not None and pooling.levels:
+    if (pooling := facts.design.pooling) is not None and pooling.record.any():
         sentences.append(
             f"The flag `{POOLED_FLAG}` marks rows of which at least half of the sample records are "
-            "of levels that the model pools, because few records tell of them (see the privacy "
-            "guarantee): they are modelled as the average of other levels and show little of "
-            "their own."
+            "of levels or cells that the model pools, because few records tell of them (see the "
+            "privacy guarantee): they are modelled as the average of other levels, or by what the "
+            "terms within an interaction say, and show little of their own."
         )
     synthetic = dict.fromkeys(
         name for each in facts.spec.each_table for name in synthetic_columns(each)

@@ -203,7 +203,8 @@ def _synthesizer(choices: Choices) -> list[str]:
         model,
         line("outcome", outcomes, "confidential: what is synthesised"),
         "# A formula over public columns. Left out: strata and by columns, and their interactions",
-        f"# where every cell has 20 records. predictors = {value(formula or '1')}",
+        "# where cells have 20 records, but for cells that hold a hundredth of them at most.",
+        f"# predictors = {value(formula or '1')}",
     ]
 
 

@@ -123,6 +123,25 @@ def test_a_record_whose_risk_is_noisy_moves_no_other():
         assert fitter.fits <= PATIENCE + 1  # the unweighted fit, and those at one cap
 
 
+def test_a_record_that_passes_at_the_end_gives_way_alone():
+    """The step that it asks for would take all others the rest of their way."""
+    plain = Fitter(wider)
+    before = search(plain).risk_weights
+    record = int(np.argmin(np.abs(before - np.median(before[before < 1.0]))))
+
+    def bumped(alpha):
+        late = fitter.fits >= plain.fits
+        return wider(alpha) * np.where(late & (np.arange(BASE.size) == record), 1.05, 1.0)
+
+    fitter = Fitter(bumped)
+    fit = search(fitter)
+    others = np.arange(BASE.size) != record
+    assert fitter.fits > plain.fits
+    assert fit.bounds.realised <= TARGET
+    assert fit.risk_weights[record] < before[record] / 1.03
+    np.testing.assert_array_equal(fit.risk_weights[others], before[others])
+
+
 def test_an_outlier_falls_by_many_orders_of_magnitude():
     """A record that dominates the fit until its weight is next to nothing."""
 

@@ -113,7 +113,7 @@ def test_the_statement_says_what_rests_on_how_many_records(survey) -> None:
     assert "SHORT" not in said(allowed, plain)
     described = PseudoPosterior(settings).described(pooled)
     assert described["records_per_coefficient"] == smallest
-    assert described["pooled"] == {"levels": {"field": {"05": 3}}, "interactions": []}
+    assert described["pooled"] == {"levels": {"field": {"05": 3}}, "interactions": [], "cells": {}}
     assert PseudoPosterior(settings).described(plain)["pooled"] is None
 
 

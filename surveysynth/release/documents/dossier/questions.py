@@ -212,7 +212,7 @@ def _bias(terms: Terms) -> tuple[str, ...]:
     pooling = facts.design.pooling
     pooled = () if pooling is None else (
         f"Pooled because few records tell of them: {pooling.words}. What is published of them "
-        "shows nothing of their own, and is flagged.",
+        "shows nothing that is theirs alone, and is flagged.",
     )  # fmt: skip
     return (
         first,
