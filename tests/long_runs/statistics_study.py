@@ -2,8 +2,8 @@
 mechanisms: ``python -m tests.long_runs.statistics_study DIR``.
 
 Samples of 1,000 from the published population at epsilon 10.8, X main effects (and with
-interactions by noisy statistics): the confidential sample, FBS by noisy statistics, and FBS by the debiased pseudo-posterior, which takes most of the
-time. A run that was broken off goes on; every part that is finished goes to
+interactions by noisy statistics): the confidential sample, FBS by noisy statistics, and FBS by the
+debiased pseudo-posterior. A run that was broken off goes on; every part that is finished goes to
 ``tests/golden/statistics_study.csv`` and ``.json``.
 """
 
