@@ -50,7 +50,9 @@ def _of_mechanism(terms: Terms) -> tuple[str, ...]:
     return (
         "The guarantee is asymptotic: attacks that use this may exist and are not excluded by any "
         "proof. What replacing one record moves on simulated surveys was measured (the software's "
-        "page on audits), mostly within the stated bound, not always.",
+        "page on audits): within the stated bound wherever it was measured with settings that are "
+        "not refused, far beyond it with some that are; and with some replacements the one record "
+        f"decided whether a fit converged and a release was made.{terms.outside}",
         "A mistake in the software: what was done to find mistakes is on its validation page.",
     )
 
@@ -113,6 +115,11 @@ def _points(terms: Terms) -> list[str]:
     if not terms.strict and privacy.small_strata == "allow":
         points.append(
             "Rows with few records per coefficient were left as they are (small_strata = allow), "
+            "outside of what is stated, and the reason is written down."
+        )
+    if terms.facts.settings.private and not terms.strict and privacy.shared_weights == "allow":
+        points.append(
+            "Weights that one record can set for all others were allowed (shared_weights = allow), "
             "outside of what is stated, and the reason is written down."
         )
     return [
