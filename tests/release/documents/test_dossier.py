@@ -230,6 +230,8 @@ def test_no_headline_claims_what_settings_gave_up(
     """Wherever epsilon is named it is said that this release is not held to it."""
     usual = facts(make_spec())
     assert "outside of what is stated" not in blocks.markdown(make_dossier(usual))
+    unused = facts(make_spec(privacy='shared_weights = "allow"\nsmall_strata = "allow"'))
+    assert "outside of what is stated" not in blocks.markdown(make_dossier(unused))
     made = facts(make_spec(small_survey().iloc[:records], privacy=privacy))
     outside = f"outside of what is stated ({key} = allow)"
     text = blocks.markdown(make_dossier(made)).replace("\\", "")
@@ -238,7 +240,7 @@ def test_no_headline_claims_what_settings_gave_up(
         assert outside in text.split(part, 1)[1][:3000], part
     respondent = text.split("### For a respondent")[1]
     assert "which this release was not made to keep" in respondent
-    assert f"{point}" in text.split("## Checklist")[1]
+    assert point in text.split("## Checklist")[1]
     assert any(f"THIS RELEASE {word}" in " ".join(made.statement.guarantee)
                for word in ("DOES NOT KEEP", "FALLS SHORT"))  # fmt: skip
     assert outside in made.privacy_note
