@@ -56,6 +56,27 @@ def test_settings_beyond_the_bound_are_named_with_how_far() -> None:
         assert (f"{case} ({ratio:.3g} times)" in FLAT) == (ratio > 1.0)
 
 
+def test_what_no_ratio_shows_is_told() -> None:
+    """Releases that the replaced record decided on are no measured replacements, and settings that
+    were not run are named."""
+    rows = [row for row in rows_of("audit_replacements.csv") if row["change"]]
+    rows = [row for row in rows if row["change"] != "none, fitted twice"]
+    for mechanism in ("noisy_statistics", "pseudo_posterior"):
+        own = [row for row in rows if row["mechanism"] == mechanism]
+        refused = sum(row["verdict"] == "refused" for row in own)
+        measured = sum(bool(row["ratio"]) for row in own)
+        assert refused + measured == len(own)
+        cells = f"| {measured} | {refused} |"
+        assert any(
+            line.startswith(f"| {mechanism.replace('_', ' ')} | ") and cells in line
+            for line in TEXT.splitlines()
+        )
+    assert "one record decided whether a release exists" in FLAT
+    assert "Not run: `normal_mixture`." in FLAT
+    against = FLAT.split("What speaks against it:")[1]
+    assert not against.startswith(" replacing one record passed the bound in none")
+
+
 def test_all_tests_of_calibration_are_counted() -> None:
     """Two tests a parameter, over all files; the smallest p of all."""
     parameters = [

@@ -145,7 +145,7 @@ def risk_utility_map(
         raise InputError("a risk-utility map needs at least one (scale, shift), got none.")
     base = MechanismSettings(
         epsilon=_NO_TARGET, m=m, risk=measure or Lipschitz(), weights="linear", reweight=reweight,
-        plan=plan or SamplingPlan(),
+        plan=plan or SamplingPlan(), shared_weights="allow",
     )  # fmt: skip
     seeds = rng.integers(0, 2**63, size=2)
 

@@ -13,11 +13,15 @@ SEEDED = (
 
 @dataclass(frozen=True)
 class Statement:
-    """The guarantee in paragraphs, what is public by assumption, what epsilon does not cover."""
+    """The guarantee in paragraphs, what is public by assumption, what epsilon does not cover.
+
+    ``outside``: the settings that take the release out of what is stated, as a clause that has to
+    follow epsilon wherever it is named; empty for all others."""
 
     guarantee: tuple[str, ...]
     assumptions: tuple[str, ...]
     not_covered: tuple[str, ...]
+    outside: str = ""
 
     @property
     def paragraphs(self) -> tuple[str, ...]:

@@ -100,8 +100,9 @@ class ReleaseFacts:
 
     @property
     def privacy_note(self) -> str:
-        """One sentence below every table."""
-        return self.mechanism.note
+        """One sentence below every table; a second where settings take the release out of it."""
+        outside = self.statement.outside
+        return f"{self.mechanism.note} It is {outside}." if outside else self.mechanism.note
 
 
 def files_of(spec: "Spec") -> list[tuple[str, str, Format]]:

@@ -87,3 +87,19 @@ def test_the_page_shows_the_results(table, facts):
     assert with_tables(page, table, facts) == page
     for name in REFUSED & set(table["case"]):
         assert f"| {name} |" in page
+
+
+def test_a_release_that_one_record_decides_on_is_shown_beside_the_ratio(table, facts):
+    """A refusal with the record replaced has no ratio; without a mark the cell would hide it."""
+    refused = table[(table["verdict"] == "refused") & table["change"].notna()]
+    counted = refused.groupby(["case", "n"]).size()
+    assert len(counted)
+    page = PAGE.read_text(encoding="utf-8")
+    for (case, n), number in counted.items():
+        (line,) = [each for each in page.splitlines() if each.startswith(f"| {case} |")]
+        assert line.split(" | ")[1 + sorted(SIZES).index(n)].endswith(f" ({number} refused)")
+    assert page.count(" refused) |") == len(counted)
+    unmarked = with_tables(page, table.drop(index=refused.index), facts)
+    assert " refused) |" not in unmarked
+    absent = {each.name for each in EXAMPLES} - set(table["case"])
+    assert absent == {"normal_mixture"}, "the page says what was not run"

@@ -16,6 +16,8 @@ from tests.long_runs.audit_runs import ATTACKS, REPLACEMENTS
 PAGE = Path(__file__).parents[2] / "vignettes" / "audit.md"
 SIZES = (300, 1000, 10_355)
 NOT_RUN = "not run"
+#: Changes of lines that replace no record.
+NO_CHANGE = "none, fitted twice"
 
 
 def replacements_table(table: pd.DataFrame) -> str:
@@ -34,6 +36,18 @@ def replacements_table(table: pd.DataFrame) -> str:
             "" if pd.isna(beyond) else f"{beyond:.3f}",
         ])  # fmt: skip
     return _markdown(rows)
+
+
+def replaced(table: pd.DataFrame) -> pd.DataFrame:
+    """The lines of one record that was replaced, measured or refused: not those of a setting that
+    is refused as a whole, nor of surveys of extreme values."""
+    return table[table["change"].notna() & (table["change"] != NO_CHANGE)]
+
+
+def decided(table: pd.DataFrame) -> pd.DataFrame:
+    """Those of them where the one record decided whether there is a release."""
+    own = replaced(table)
+    return own[own["verdict"] == "refused"]
 
 
 def attacks_table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -68,7 +82,9 @@ def _largest(part: pd.DataFrame) -> str:
     if part.empty:
         return NOT_RUN
     if part["ratio"].notna().any():
-        return _words(float(part["ratio"].max()))
+        refused = len(decided(part))
+        beside = f" ({refused} refused)" if refused else ""
+        return _words(float(part["ratio"].max())) + beside
     return str(part["verdict"].iloc[0])
 
 

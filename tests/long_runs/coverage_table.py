@@ -45,7 +45,9 @@ def paper_setting(replicates: int = 100) -> CoverageStudy:
         seed=SEED,
         replicates=replicates,
         methods=("sample", "laplace", *models),
-        settings=MechanismSettings(epsilon=10.8, weights="linear"),
+        settings=MechanismSettings(
+            epsilon=10.8, weights="linear", small_strata="allow", shared_weights="allow"
+        ),
         replicates_per_draw=1,
         linearisation="plain",
         options={"fbp": {"smoothing": "outcome"}},

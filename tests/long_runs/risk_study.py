@@ -69,7 +69,14 @@ class Runs:
 
     def __call__(self, **settings: Any) -> tuple[Any, list[np.ndarray]]:
         options = MechanismSettings(
-            **{"epsilon": FREE, "m": self.m, "plan": self.plan, "origin": "density", **settings}
+            **{
+                "epsilon": FREE,
+                "m": self.m,
+                "plan": self.plan,
+                "origin": "density",
+                "shared_weights": "allow",
+                **settings,
+            }
         )
         survey = self.survey
         private, fit = run(

@@ -66,6 +66,7 @@ def filled(*paragraphs: str) -> str:
 
 def render() -> str:
     """The whole page."""
+    from tests.long_runs.validation_audits import audits
     from tests.long_runs.validation_questions import questions
 
     parts = [
@@ -343,73 +344,6 @@ def lucky(samples: int, cells: int = 27) -> float:
     shares = range(samples + 1)
     below = (1.0 - (1.0 - binom.cdf(each, samples, 0.95)) ** cells for each in shares)
     return next(each for each, p in zip(shares, below, strict=True) if p >= 0.5) / samples
-
-
-def audits() -> str:
-    """One record replaced, and attacks."""
-    table = frame("audit_replacements")
-    facts = golden("audit")
-    rows = []
-    for mechanism, part in table.groupby("mechanism", sort=False):
-        largest = part.groupby("case")["ratio"].max()
-        rows.append((
-            str(mechanism).replace("_", " "), f"{part['case'].nunique()}", f"{len(part):,}",
-            f"{int((largest <= 1.0).sum())}", f"{int((largest > 1.0).sum())}",
-            f"{int(part.groupby('case')['ratio'].count().eq(0).sum())}",
-        ))  # fmt: skip
-    attacks = [
-        (
-            row["mechanism"].replace("_", " ") or "none", row["control"] or "as released",
-            f"{row['runs']:,}", f"{row['stated']:g}", f"{row['proven']:.2f}",
-            f"{row['most_provable']:.2f}",
-        )
-        for row in facts["attacks"]
-    ]  # fmt: skip
-    return f"""\
-## Does one record move more than is stated?
-
-{filled(
-    '''A record of a simulated survey is replaced (typical, in the smallest cell or stratum, of
-    highest
-    leverage; outcomes 2, 4 and 8 standard deviations off, weights times and over 50), and what that
-    moves is divided by what is stated. Noisy statistics: exact sums, whose bound is proved and
-    should
-    be reached and not passed. Pseudo-posterior: the whole search on either side.'''
-)}
-
-{markdown(("mechanism", "settings", "replacements", "settings within the bound", "beyond it",
-           "refused or not measured"), rows)}
-
-{filled(_beyond(table))}
-
-{filled('''An attacker who knows all other records guesses which of two databases was used, over
-    many
-    runs; what is proven of epsilon from the guesses may not pass what is stated, and has to where
-    protection is taken away.''')}
-
-{markdown(("mechanism", "protection", "runs a side", "stated epsilon", "proven",
-           "provable at most"), attacks)}
-
-{filled('''These attacks are on small surveys at a small epsilon: they would find a mechanism that
-    is
-    grossly wrong, not one that is a little worse than stated. More on [audits](audit.md).''')}"""
-
-
-def beyond(table: pd.DataFrame) -> "pd.Series[float]":
-    """Settings in which one record moved more than is stated, with their largest ratio."""
-    largest = table.groupby("case", sort=False)["ratio"].max()
-    return largest[largest > 1.0]
-
-
-def _beyond(table: pd.DataFrame) -> str:
-    found = beyond(table)
-    if found.empty:
-        return "In no setting that was measured did one record move more than is stated."
-    named = ", ".join(f"{case} ({ratio:.3g} times)" for case, ratio in found.items())
-    return (
-        f"Beyond the stated bound: {named}. These are failures of what is stated, not of the test; "
-        "the page on audits says why. Noisy statistics have no weights that could do so."
-    )
 
 
 def changes() -> str:

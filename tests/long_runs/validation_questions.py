@@ -3,7 +3,9 @@ of the committed results; a part of ``python -m tests.long_runs.validation_page`
 
 import pandas as pd
 
-from tests.long_runs.validation_page import beyond, filled, frame, golden, summaries
+from tests.long_runs.audit_page import decided
+from tests.long_runs.validation_audits import beyond
+from tests.long_runs.validation_page import filled, frame, golden, summaries
 
 
 def questions() -> str:
@@ -154,11 +156,23 @@ def _worst_of_totals() -> float:
 
 def _asymptotic() -> tuple[str, ...]:
     found = beyond(frame("audit_replacements"))
-    failures = (
-        f"Replacing one record passed the bound in {len(found)} of the settings that were audited "
-        f"({'; '.join(map(str, found.index))})"
+    passed = (
+        f"replacing one record passed the bound in {len(found)} of the settings that were audited "
+        f"({'; '.join(map(str, found.index))}); "
         if len(found)
-        else "Replacing one record passed the bound in none of the settings that were audited"
+        else ""
+    )
+    within = (
+        ""
+        if len(found)
+        else "; and replacing one record passed the bound in none of the settings that were "
+        "measured, which is no proof"
+    )
+    decisions = len(decided(frame("audit_replacements")))
+    decides = (
+        f"with {decisions} replacements the one record decided whether there was a release; "
+        if decisions
+        else ""
     )
     contraction = frame("contraction")
     survey = contraction[contraction["source"].str.startswith("survey")]
@@ -167,8 +181,8 @@ def _asymptotic() -> tuple[str, ...]:
     return (
         "Not as a guarantee for your survey: it is not one, and every statement says so. What "
         "supports it: bounds found on one database hold over others as records grow (spread of the "
-        f"bound over databases, relative to the smallest size: {contracts}). What speaks against "
-        f"it: {failures[0].lower()}{failures[1:]}; the risk weights depend on the data and are "
+        f"bound over databases, relative to the smallest size: {contracts}){within}. What speaks "
+        f"against it: {passed}{decides}the risk weights depend on the data and are "
         "treated as fixed; a refusal tells something. Where a guarantee is needed, take noisy "
         "statistics.",
     )

@@ -6,9 +6,11 @@ import itertools
 import pandas as pd
 import pytest
 
+from surveysynth import example_survey
 from surveysynth.errors import InputError
 from surveysynth.studies.published import beside_published, published_tables
 from tests.long_runs import coverage_pages
+from tests.long_runs.coverage_table import paper_setting
 from tests.long_runs.published_tables import PAGE, cells_of, comparison, differences, render
 
 
@@ -22,6 +24,12 @@ def test_the_figures_are_those_of_the_paper():
     assert len(found) == 96
     assert list(found.loc[("count", "7", "All", "fbp")]) == [0.51, 4725]
     assert list(found.loc[("mean", "8", "Female", "fbs")]) == [0.92, 43357]
+
+
+def test_the_study_of_the_paper_is_not_refused_for_its_weights():
+    """Linear weights and strata of few records as published: it could not be made again."""
+    design = example_survey(n=1000).design
+    assert paper_setting().settings.prepared(design) is design
 
 
 def test_lengths_as_published_are_met_and_need_their_conventions(table):

@@ -167,7 +167,10 @@ def test_the_study_can_be_repeated(study):
         pd.DataFrame({"y": y}), outcome="y", transforms=Transform("identity")
     )
     settings = MechanismSettings(
-        epsilon=6 * kept["schemes"]["LW"]["bound"], risk="scalar", plan=SamplingPlan(2, 100, 250)
+        epsilon=6 * kept["schemes"]["LW"]["bound"],
+        risk="scalar",
+        plan=SamplingPlan(2, 100, 250),
+        shared_weights="allow",
     )
     rng = np.random.default_rng(2)
     _, fit = run(get_model("poisson"), survey.design, survey.confidential, settings, rng)

@@ -228,7 +228,8 @@ def run(
     Raises
     ------
     RefusedError
-        Of a target not reached, no convergence, and rows of X that ``prepared(design)`` would pool.
+        Of a target not reached, no convergence, and what ``settings.prepared`` would pool or
+        refuse: rows of X with few records, and weights that one record sets for all.
     InputError
         For a risk measure that does not fit the survey.
 

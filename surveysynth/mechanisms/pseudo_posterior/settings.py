@@ -21,7 +21,8 @@ SharedWeights = Literal["refuse", "allow"]
 
 #: Where log-likelihoods are measured from unless a setting says so.
 DEFAULT_ORIGIN: Origin = "peak"
-#: A release must use at least this share of its target, and never more than all of it.
+#: The share of its target that linear weights must use at least, and fixed-point weights try to:
+#: theirs may end lower where the cap has to fall. None ever uses more than all of it.
 LEAST_SHARE = 0.97
 #: Records per coefficient of every row of X at a bound of 1.8: with half of it one record moves the
 #: posterior by more than is stated. Larger bounds take fewer in proportion; smaller ones take more
@@ -212,8 +213,7 @@ class MechanismSettings:
     @property
     def shares_weights(self) -> bool:
         """Whether one record can set the weights of all others: replacing it was measured to move
-        a log posterior ratio by 14 times what is stated (linear), 28 times (scalar) and 41 times
-        (count-based; methods 2.5)."""
+        a log posterior ratio by more than ten times what is stated (methods 2.5)."""
         return self.private and self.weights == "linear"
 
     @property
@@ -250,13 +250,7 @@ class MechanismSettings:
         >>> ss.MechanismSettings(epsilon=10.8).prepared(design).pooling.levels
         {'field': {'2': 6, '3': 8, '5': 22, '8': 10}}
         """
-        if self.shares_weights and self.shared_weights == "refuse":
-            raise RefusedError(
-                "with weights = 'linear' one record can set the weights of all others, and was "
-                "measured to move the result by more than ten times what is stated: take weights = "
-                "'fixed_point' with risk = 'lipschitz', the default, or set shared_weights = "
-                "'allow', which is outside of what is stated."
-            )
+        self._require_own_weights()
         if self._as_they_are:
             return design
         try:
@@ -280,8 +274,19 @@ class MechanismSettings:
         """Whether small strata stay: it is asked for, or nothing is claimed."""
         return self.small_strata == "allow" or not self.private
 
+    def _require_own_weights(self) -> None:
+        if self.shares_weights and self.shared_weights == "refuse":
+            raise RefusedError(
+                "with weights = 'linear' one record can set the weights of all others, and was "
+                "measured to move the result by more than ten times what is stated: take weights = "
+                "'fixed_point' with risk = 'lipschitz', the default, or set shared_weights = "
+                "'allow', which is outside of what is stated."
+            )
+
     def require_prepared(self, design: PublicDesign) -> None:
-        """Raises ``RefusedError`` for a design with a row that too few records tell of."""
+        """Raises ``RefusedError`` for a design with a row that too few records tell of, and for
+        weights that one record sets for all, unless each is allowed."""
+        self._require_own_weights()
         least, smallest = self.least_records, float(records_per_coefficient(design.matrix).min())
         if not self._as_they_are and smallest < least * (1.0 - ROUNDING):
             raise RefusedError(

@@ -42,11 +42,13 @@ def privacy_statement(
         guarantee=(
             *_warnings(settings, test),
             *_guarantee(design, settings, model),
+            *((_SHARED,) if settings.shares_weights else ()),
             *_records(design, settings),
             *_effects(design, model),
         ),
         assumptions=(*public_assumptions(design), *_of_computing(settings, model, test)),
         not_covered=_not_covered(design, settings, model),
+        outside=_outside(design, settings),
     )
 
 
@@ -172,6 +174,17 @@ def _few(design: PublicDesign, settings: MechanismSettings) -> bool:
     return smallest_records(design) < math.floor(10.0 * settings.least_records) / 10.0
 
 
+def _outside(design: PublicDesign, settings: MechanismSettings) -> str:
+    """Which settings take a release out of what is stated, where some do."""
+    few = settings.private and _few(design, settings)
+    given = ((settings.shares_weights, "shared_weights"), (few, "small_strata"))
+    keys = " and ".join(f"{key} = allow" for applies, key in given if applies)
+    return keys and (
+        f"outside of what is stated ({keys}): replacing one record was measured to move such "
+        "releases by many times as much"
+    )
+
+
 POOLED_MEANS = (
     "Records of a pooled level are modelled as the average of the other levels, those of a pooled "
     "cell by what the terms within its interaction say, and what is published of them shows "
@@ -238,7 +251,7 @@ def _not_covered(
         items.append(_STAN_SEEDS)
     if settings.weights == "linear":
         own = _OWN_DEPENDENCE.get(settings.measure.name, _OWN_MEASURE)
-        items.insert(1, f"{own} {_SHARED}" if settings.shares_weights else own)
+        items.insert(1, f"{own} {_MEASURED}" if settings.shares_weights else own)
     if settings.reweight:
         items.insert(
             2,
@@ -248,10 +261,13 @@ def _not_covered(
     return tuple(items)
 
 
+_MEASURED = (
+    "Replacing one record was measured to move the log posterior ratio by more than ten times the "
+    "stated bound."
+)
 _SHARED = (
-    "THIS RELEASE DOES NOT KEEP WHAT IS STATED (shared_weights = allow): replacing one record was "
-    "measured to move the log posterior ratio by 14 times epsilon/m under linear weights of "
-    "Lipschitz bounds, 28 times under a scalar one and 41 times under count-based ones."
+    "THIS RELEASE DOES NOT KEEP WHAT IS STATED (shared_weights = allow): one record can set the "
+    f"weights of all others. {_MEASURED}"
 )
 #: How one record reaches the weights of others, by measure: epsilon covers none of it.
 _OWN_DEPENDENCE = {
@@ -259,13 +275,13 @@ _OWN_DEPENDENCE = {
         "Linear weights in particular: one record can move the smallest or largest risk and "
         "with it the weight of every record. Replacing a single outlying record can change "
         "the log posterior ratio by far more than epsilon/m says. Weights of the kind "
-        "'fixed_point' do not have this weakness."
+        "'fixed_point' have far less of this weakness."
     ),
     "count": (
         "Count-based risks in particular: the weight of a record depends on its own outcome and "
         "on those of all others of its pattern, so replacing one record moves the weights of "
         "others too. Epsilon does not cover this dependence of the weights on a record. Weights "
-        "of the kind 'fixed_point' (risk = lipschitz) do not have this weakness."
+        "of the kind 'fixed_point' (risk = lipschitz) have far less of this weakness."
     ),
     "scalar": (
         "The scalar weight in particular: the record with the largest bound sets the weight of "

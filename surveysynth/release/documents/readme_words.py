@@ -101,6 +101,7 @@ def _strict_promise(facts: ReleaseFacts) -> str:
 
 def _asymptotic_promise(facts: ReleaseFacts) -> str:
     """What is claimed of the released draws, and where it is no proof."""
+    outside = facts.statement.outside
     return (
         f"In short, it says: had the confidential values of one record ({_values(facts)}) been "
         f"others, the probability density of the {facts.settings.m} draws that this folder was "
@@ -109,7 +110,7 @@ def _asymptotic_promise(facts: ReleaseFacts) -> str:
         "below; it is not proved for the survey at hand, where the bound behind it was found on "
         "its own data over a limited number of draws. As far as it holds, it limits what anyone "
         "can learn about a person because that person's answers were used. The larger epsilon is, "
-        "the weaker it is."
+        "the weaker it is." + (f" This release is {outside}." if outside else "")
     )
 
 

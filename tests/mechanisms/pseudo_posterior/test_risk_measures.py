@@ -53,7 +53,10 @@ def survey_of(order=None):
 
 
 def run_with(survey, model=None, **settings):
-    given = {"epsilon": 10.8, "plan": PLAN, "small_strata": "allow", **settings}
+    given = {
+        "epsilon": 10.8, "plan": PLAN, "small_strata": "allow", "shared_weights": "allow",
+        **settings,
+    }  # fmt: skip
     options = MechanismSettings(**given)
     model = model or get_model("normal")
     return run(model, survey.design, survey.confidential, options, np.random.default_rng(5))
@@ -142,6 +145,9 @@ def test_linear_weights_are_refused_unless_allowed(risk):
     settings = {"epsilon": 10.8, "risk": risk, "weights": "linear", "small_strata": "allow"}
     with pytest.raises(RefusedError, match="one record can set the weights of all others"):
         MechanismSettings(**settings).prepared(design)
+    survey = make_survey(by=["gender"])
+    with pytest.raises(RefusedError, match="one record can set the weights of all others"):
+        run_with(survey, shared_weights="refuse", risk=risk, weights="linear")
     assert MechanismSettings(**settings, shared_weights="allow").prepared(design) is design
     with pytest.raises(InputError, match="shared_weights must be one of refuse, allow"):
         MechanismSettings(**settings, shared_weights="perhaps")

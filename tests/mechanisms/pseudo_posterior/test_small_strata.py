@@ -111,6 +111,9 @@ def test_the_statement_says_what_rests_on_how_many_records(survey) -> None:
     assert "3 for the row that has fewest" in text
     assert text.count("many times the stated bound") == 2  # guarantee, not covered
     assert "SHORT" not in said(allowed, plain)
+    outside = [privacy_statement(each, allowed, model).outside for each in (design, plain)]
+    assert outside[0].startswith("outside of what is stated (small_strata = allow)")
+    assert outside[1] == ""
     described = PseudoPosterior(settings).described(pooled)
     assert described["records_per_coefficient"] == smallest
     assert described["pooled"] == {"levels": {"field": {"05": 3}}, "interactions": [], "cells": {}}

@@ -89,6 +89,23 @@ def test_statements_of_risk_measures(settings, words):
     assert "as fixed, though they were computed from the confidential data" in text(**settings)
 
 
+def test_weights_that_one_record_sets_are_the_headline():
+    """Not among what is left out alone; and in figures that are true of every measure."""
+    design, model = design_of(good()), get_model("fbs")
+
+    def said(**settings):
+        return privacy_statement(design, MechanismSettings(epsilon=10.8, **settings), model)
+
+    for settings in ({"weights": "linear"}, {"risk": "scalar"}, {"risk": OwnRisk(len, "mine")}):
+        statement = said(**settings, shared_weights="allow")
+        assert any("DOES NOT KEEP WHAT IS STATED" in each for each in statement.guarantee)
+        assert "by more than ten times the stated bound" in "".join(statement.not_covered)
+        assert statement.outside.startswith("outside of what is stated (shared_weights = allow):")
+        assert not any(f"{each} times" in "".join(statement.paragraphs) for each in (14, 28, 41))
+    assert said().outside == said(risk="none").outside == ""
+    assert not any("DOES NOT KEEP" in each for each in said().paragraphs)
+
+
 def test_the_statement_is_the_same_for_other_confidential_data():
     other = good()
     other["salary"] = other["salary"].sample(frac=1.0, random_state=1).to_numpy() * 1.5

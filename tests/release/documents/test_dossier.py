@@ -12,11 +12,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from surveysynth.inference.debias import DebiasRecord
 from surveysynth.release import files
 from surveysynth.release.documents.dossier import blocks
 from surveysynth.release.documents.dossier.making import make_dossier
 from surveysynth.release.documents.dossier.registry import TO_COMPLETE, registry_entry
 from surveysynth.release.documents.dossier.terms import percent
+from surveysynth.release.documents.readme_words import in_short
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.run import facts_of
 from surveysynth.spec.build import mechanism_of, model_of, read_survey
@@ -97,6 +99,8 @@ def test_examples_of_noisy_statistics_are_bayes_rule(strict: Callable[..., Relea
             assert after <= number(cell) + 1e-9
             assert number(cell) == pytest.approx(after, rel=0.06)
     assert "87% (but for a chance of 1e-06)" in text
+    more = (rho + 2.0 * (rho * 13.815510558) ** 0.5) / 3.6 - 1.0
+    assert f"That is {more:.0%} more than epsilon = 3.6" in text
     several = rows_of(text, "Several records of one person")
     assert [float(row[1]) for row in several] == pytest.approx(
         [rho, 4 * rho, 9 * rho, 25 * rho], rel=1e-3
@@ -109,7 +113,11 @@ def test_examples_of_the_pseudo_posterior_are_bayes_rule(make_spec: MakeSpec) ->
         after = prior * 7.389056099 / (prior * 7.389056099 + 1.0 - prior)
         assert after <= number(row[1]) + 1e-9
         assert number(row[1]) == pytest.approx(after, rel=0.06)
-    assert "as far as the guarantee holds" in text
+    assert "The table says, as far as the guarantee holds, which is asymptotic, how" in text
+    assert "if the guarantee held at this number of records, which is not proved" in text
+    assert "all surveys" not in text
+    for caption in ("come to believe", "can be tested", "records of one person"):
+        assert f"{caption} (asymptotic)*" in text
 
 
 @pytest.mark.parametrize(
@@ -196,6 +204,53 @@ def test_it_knows_nothing_confidential(make_spec: MakeSpec, tmp_path: Path) -> N
     assert blocks.markdown(make_dossier(third)).encode() != written[0]["dossier.md"]
 
 
+def test_what_it_says_of_debiasing_is_said_to_be_of_the_draws(make_spec: MakeSpec) -> None:
+    """Factors of debiasing, and whether it worked, cannot be known from the settings."""
+    made = facts(make_spec(survey=SIZE))
+    alone = "from the specification and the public columns alone"
+    assert alone in blocks.markdown(make_dossier(made))
+    worked = DebiasRecord("debiased", 20, 3, 300, ("scale",), (0.0363,), (0.001,))
+    for record in (worked, DebiasRecord("not converged", reason="the shift did not settle")):
+        text = blocks.markdown(make_dossier(made.with_inference(record)))
+        assert alone not in text
+        assert "where it speaks of debiasing, the released draws" in text
+    assert "multiplied by 1.037" in blocks.markdown(make_dossier(made.with_inference(worked)))
+
+
+@pytest.mark.parametrize(
+    ("privacy", "records", "key", "point"),
+    [
+        ('risk = "count"\nshared_weights = "allow"', 300, "shared_weights", "Weights that one"),
+        ('small_strata = "allow"\nepsilon = 2.0', 60, "small_strata", "Rows with few records"),
+    ],
+)
+def test_no_headline_claims_what_settings_gave_up(
+    make_spec: MakeSpec, privacy: str, records: int, key: str, point: str
+) -> None:
+    """Wherever epsilon is named it is said that this release is not held to it."""
+    usual = facts(make_spec())
+    assert "outside of what is stated" not in blocks.markdown(make_dossier(usual))
+    unused = facts(make_spec(privacy='shared_weights = "allow"\nsmall_strata = "allow"'))
+    assert "outside of what is stated" not in blocks.markdown(make_dossier(unused))
+    made = facts(make_spec(small_survey().iloc[:records], privacy=privacy))
+    outside = f"outside of what is stated ({key} = allow)"
+    text = blocks.markdown(make_dossier(made)).replace("\\", "")
+    for part in ("## In short", "### For a lawyer", "Which definition of privacy",
+                 "## What epsilon means", "## Residual risks"):  # fmt: skip
+        assert outside in text.split(part, 1)[1][:3000], part
+    respondent = text.split("### For a respondent")[1]
+    assert "which this release was not made to keep" in respondent
+    assert point in text.split("## Checklist")[1]
+    assert any(f"THIS RELEASE {word}" in " ".join(made.statement.guarantee)
+               for word in ("DOES NOT KEEP", "FALLS SHORT"))  # fmt: skip
+    assert outside in made.privacy_note
+    assert outside in " ".join(in_short(made))
+    entry = registry_entry(made)
+    assert entry["tier"] == 1
+    assert outside in entry["deployment"]["privacy_loss"]["privacy_parameters_details"]
+    assert problems(entry, SCHEMA) == []
+
+
 def test_both_files_say_the_same_and_nothing_opens_a_tag(
     strict: Callable[..., ReleaseFacts],
 ) -> None:
@@ -220,9 +275,7 @@ def test_both_files_say_the_same_and_nothing_opens_a_tag(
 
 def test_units_of_protection_are_named(strict: Callable[..., ReleaseFacts]) -> None:
     frame = clustered_survey()
-    made = strict(
-        frame, survey=f'{SIZE}\npsu = "school"', privacy=f'{STRICT}\nprotect = "school"'
-    )
+    made = strict(frame, survey=f'{SIZE}\npsu = "school"', privacy=f'{STRICT}\nprotect = "school"')
     text = blocks.markdown(make_dossier(made))
     assert "all records of one unit of 'school'" in text
     assert "*Several units of one person*" in text
@@ -332,3 +385,27 @@ def test_an_asymptotic_entry_says_so(make_spec: MakeSpec) -> None:
     assert entry["dp_variant"]["variant_name"] == "Custom"
     assert entry["privacy_loss"]["privacy_parameters"] == {"epsilon": 10.8}
     assert "Asymptotic" in entry["privacy_loss"]["privacy_parameters_details"]
+
+
+def test_the_entry_does_not_vouch_for_the_publisher(
+    make_spec: MakeSpec, strict: Callable[..., ReleaseFacts]
+) -> None:
+    """When settings were chosen is not known here; the search for weights is."""
+    name = "preprocessing_and_hyperparameter_tuning"
+    weak, strong = (
+        registry_entry(each)["deployment"]["implementation"][name]
+        for each in (facts(make_spec()), strict())
+    )
+    for words in (weak, strong):
+        assert "for the publisher to say" in words
+        assert "before the confidential values are read" not in words
+    assert "epsilon does not cover that search" in weak
+    assert "epsilon does not cover that search" not in strong
+
+
+def test_nothing_is_said_of_answers_that_are_published(make_spec: MakeSpec) -> None:
+    """Public columns may be answers too; a row of one record has no standard error."""
+    text = blocks.markdown(make_dossier(facts(make_spec())))
+    assert "None of these answers is published, neither yours nor anyone's" in text
+    assert "No answer is published" not in text
+    assert "Every published number has a standard error" not in text

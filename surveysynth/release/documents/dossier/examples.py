@@ -20,13 +20,19 @@ def examples(terms: Terms) -> Section:
 
 
 def _opening(terms: Terms) -> str:
-    far = "" if terms.strict else " as far as the guarantee holds, which is asymptotic,"
+    far, limits = "", "These are limits over all attacks and all surveys"
+    if not terms.strict:
+        far = ", as far as the guarantee holds, which is asymptotic,"
+        limits = (
+            "They would be limits over all attacks if the guarantee held at this number of "
+            f"records, which is not proved.{terms.outside} They are limits"
+        )
     return (
         "Suppose an adversary knows everything but the confidential values of "
         f"{terms.unit}, and suspects that these lie in a certain set. By Bayes' rule the release "
         "multiplies the odds of the suspicion by a likelihood ratio, and the guarantee limits that "
-        f"ratio. The table says{far} how strong the suspicion can become. These are limits over "
-        "all attacks and all surveys, not predictions; an attack on this survey may fall far short "
+        f"ratio. The table says{far} how strong the suspicion can become. {limits}"
+        ", not predictions; an attack on this survey may fall far short "
         "of them, and nobody can promise by how much. An adversary who is unsure of other records "
         "too, and to whom these tell of the one (relatives, colleagues), can also learn through "
         "them: that is what statistics of groups do, and no such limit covers it."
@@ -47,7 +53,12 @@ def _beliefs(terms: Terms) -> Grid:
             "After, where the odds move as on average",
             f"After, at most, but for a probability of {terms.delta:.3g}",
         )
-    return Grid("What an adversary can come to believe", head, tuple(rows))
+    return Grid(f"What an adversary can come to believe{_kind(terms)}", head, tuple(rows))
+
+
+def _kind(terms: Terms) -> str:
+    """In headings of tables, which are copied without the words about them."""
+    return "" if terms.strict else " (asymptotic)"
 
 
 def _average(terms: Terms) -> str:
@@ -55,8 +66,8 @@ def _average(terms: Terms) -> str:
         "The middle column is for a true suspicion whose log odds rise by their mean, which is at "
         f"most rho = {terms.rho:.4g}; the last for a rise of rho + 2 sqrt(rho log(1/delta)) = "
         f"{terms.log_factor:.4g}, which the noise exceeds with probability at most delta. That is "
-        f"a little more than epsilon = {terms.epsilon:.4g}, which limits probabilities of results; "
-        "a belief after one result takes a wider margin."
+        f"{terms.log_factor / terms.epsilon - 1.0:.0%} more than epsilon = {terms.epsilon:.4g}, "
+        "which limits probabilities of results; a belief after one result takes a wider margin."
     )
 
 
@@ -90,7 +101,7 @@ def _tests(terms: Terms) -> Grid:
         (f"{rate:.0%}", *map(percent, found))
         for rate, found in zip(FALSE_ALARMS, powers, strict=True)
     ]
-    return Grid("How well a suspicion can be tested", head, tuple(rows))
+    return Grid(f"How well a suspicion can be tested{_kind(terms)}", head, tuple(rows))
 
 
 def _sharing(terms: Terms) -> str:
@@ -116,5 +127,7 @@ def _several(terms: Terms) -> Grid:
     currency = "rho" if terms.strict else "epsilon"
     last = f"A belief of {TOLD_PRIOR:.0%} becomes at most"
     return Grid(
-        f"Several {named} of one person", (named.capitalize(), currency, last), tuple(rows)
+        f"Several {named} of one person{_kind(terms)}",
+        (named.capitalize(), currency, last),
+        tuple(rows),
     )

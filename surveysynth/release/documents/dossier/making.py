@@ -11,8 +11,9 @@ from surveysynth.release.facts import ReleaseFacts
 
 
 def make_dossier(facts: ReleaseFacts) -> Dossier:
-    """What a board reads: from public facts alone, the same for every survey file with the same
-    public columns. Without a guarantee there is nothing to work out, and nothing to sign."""
+    """What a board reads: from public facts alone, which before debiasing are the same for every
+    survey file with the same public columns. Without a guarantee there is nothing to work out, and
+    nothing to sign."""
     terms = Terms(facts)
     last = (questions(terms), examples(terms)) if terms.private else ()
     signed = (residual_risks(terms), checklist(terms)) if terms.private else ()
@@ -20,6 +21,16 @@ def make_dossier(facts: ReleaseFacts) -> Dossier:
         f"Dossier for review: {facts.title}",
         facts.warnings,
         (_summary(terms), in_words(terms), *last, public_by_assumption(terms), *signed),
+    )
+
+
+def _made_from(facts: ReleaseFacts) -> str:
+    """Whether debiasing worked, and its factors, follow from draws, not from settings."""
+    if facts.debias is None or facts.debias.status == "not asked for":
+        return "This dossier is made from the specification and the public columns alone."
+    return (
+        "This dossier is made from the specification, the public columns and, where it speaks of "
+        "debiasing, the released draws."
     )
 
 
@@ -37,9 +48,9 @@ def _summary(terms: Terms) -> Section:
                 "any guarantee. They must not be published."
             ),
             Text(
-                "This dossier is made from the specification and the public columns alone; it "
-                "holds nothing that was computed from confidential values and may be published "
-                "with the release. README.md says how to use the data, privacy.json has the same "
+                f"{_made_from(facts)} Nothing in it was computed from confidential values in any "
+                "other way than through the mechanism, and it may be published with the release. "
+                "README.md says how to use the data, privacy.json has the same "
                 "settings for programs, registry.json is a draft entry for the registry of "
                 "deployments of differential privacy."
             ),

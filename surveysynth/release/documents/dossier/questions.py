@@ -192,7 +192,8 @@ def _accuracy(terms: Terms) -> tuple[str, ...]:
     debiased = terms.facts.debias is not None and terms.facts.debias.debiased
     short = "" if terms.strict or debiased else " Not debiased, they cover less than they say."
     return (
-        f"Every published number has a standard error and an interval, which cover {covered}. They "
+        f"Published estimates have a standard error and an interval, which cover {covered}; a row "
+        "of one record has none, nor do the microdata. They "
         f"come from the published draws and cost nothing further.{short}",
         "How far the tables lie from those of the confidential sample is in the confidential "
         "folder, for the publisher alone.",
@@ -232,7 +233,9 @@ def _bias(terms: Terms) -> tuple[str, ...]:
 def _debiased(terms: Terms) -> str:
     record = terms.facts.debias
     if record is not None and record.debiased:
-        return "This was estimated and corrected from public inputs (debiasing); not all of it can."
+        return (
+            "This was estimated and corrected from public inputs (debiasing); not all of it can be."
+        )
     reason = "" if record is None or not record.reason else f" ({record.reason})"
     return f"In this release it was not corrected{reason}."
 

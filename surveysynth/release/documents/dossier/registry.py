@@ -20,13 +20,13 @@ NO_DATE = "1900-01-01"
 
 def registry_entry(facts: ReleaseFacts) -> dict[str, Any]:
     """The entry, JSON-ready: a draft of the third tier; without a guarantee one of the first, which
-    says that there is nothing to register."""
+    says that there is nothing to register, as does one outside of what is stated."""
     terms = Terms(facts)
     claimed = terms.private and not facts.test
     return {
         "url_slug": _slug(facts.title),
         "status": "Draft",
-        "tier": 3 if claimed else 1,
+        "tier": 3 if claimed and not terms.outside else 1,
         "deployment": {
             "basic": _basic(terms),
             **(_guarantee(terms) if claimed else {}),
@@ -83,13 +83,25 @@ def _guarantee(terms: Terms) -> dict[str, Any]:
         },
         "accounting": _accounting(terms),
         "implementation": {
-            "preprocessing_and_hyperparameter_tuning": "Settings are declared before the "
-            "confidential values are read; see dossier.md for what is declared.",
+            "preprocessing_and_hyperparameter_tuning": _tuning(terms),
             "mechanisms": f"surveysynth {version_of('surveysynth')}, mechanism "
             f"{terms.facts.mechanism.name}. {_protected_against(terms)}",
             "justification": TO_COMPLETE,
         },
     }
+
+
+def _tuning(terms: Terms) -> str:
+    found = (
+        ""
+        if terms.strict
+        else " Risk weights are found on the confidential data to reach the target; epsilon does "
+        "not cover that search."
+    )
+    return (
+        "Settings are in the specification; whether they were chosen without a look at the data "
+        f"is for the publisher to say. See dossier.md for what is declared.{found}"
+    )
 
 
 def _variant(terms: Terms) -> dict[str, str]:
@@ -113,7 +125,8 @@ def _loss(terms: Terms) -> dict[str, Any]:
         details = (
             "Asymptotic differential privacy of a risk-weighted pseudo-posterior: the bound was "
             "found on the confidential data over a limited number of draws and contracts onto a "
-            "global one as records per coefficient grow. Not a guarantee at any finite number."
+            "global one as records per coefficient grow. Not a guarantee at any finite "
+            f"number.{terms.outside}"
         )
     return {
         "privacy_unit": "Record" if terms.protected is None else f"Unit of {terms.protected}",

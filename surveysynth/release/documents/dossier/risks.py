@@ -50,7 +50,9 @@ def _of_mechanism(terms: Terms) -> tuple[str, ...]:
     return (
         "The guarantee is asymptotic: attacks that use this may exist and are not excluded by any "
         "proof. What replacing one record moves on simulated surveys was measured (the software's "
-        "page on audits), mostly within the stated bound, not always.",
+        "page on audits): within the stated bound wherever it was measured with settings that are "
+        "not refused, far beyond it with some that are; and with some replacements the one record "
+        f"decided whether a fit converged and a release was made.{terms.outside}",
         "A mistake in the software: what was done to find mistakes is on its validation page.",
     )
 
@@ -72,7 +74,7 @@ def checklist(terms: Terms) -> Section:
 
 def _points(terms: Terms) -> list[str]:
     facts = terms.facts
-    design, privacy = facts.design, facts.spec.privacy
+    design = facts.design
     currency = f"rho = {terms.rho:.4g}" if terms.strict else f"epsilon = {terms.epsilon:.4g}"
     columns = list(map(str, design.frame.columns))
     points = [
@@ -110,13 +112,9 @@ def _points(terms: Terms) -> list[str]:
         points.append(
             "The publisher accepts an asymptotic guarantee, and says so wherever it is mentioned."
         )
-    if not terms.strict and privacy.small_strata == "allow":
-        points.append(
-            "Rows with few records per coefficient were left as they are (small_strata = allow), "
-            "outside of what is stated, and the reason is written down."
-        )
     return [
         *points,
+        *_allowed(terms),
         "The release was made without --seed on a machine that only the publisher controls, and "
         "nothing but the folder release/ leaves it.",
         "Survey file, confidential folder, logs and backups are under access control, and it is "
@@ -125,4 +123,17 @@ def _points(terms: Terms) -> list[str]:
         "down that it was.",
         "registry.json was completed (curator, intended use, region, date) and checked, if the "
         "release is to be registered.",
+    ]
+
+
+def _allowed(terms: Terms) -> list[str]:
+    """What would have been refused or pooled and was let pass, where that had an effect."""
+    points = {
+        "small_strata": "Rows with few records per coefficient were left as they are",
+        "shared_weights": "Weights that one record can set for all others were taken",
+    }
+    return [
+        f"{point} ({key} = allow), outside of what is stated, and the reason is written down."
+        for key, point in points.items()
+        if key in terms.facts.statement.outside
     ]

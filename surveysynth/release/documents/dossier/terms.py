@@ -75,7 +75,15 @@ class Terms:
                 f"differential privacy with epsilon = {self.epsilon:.4g} at delta = "
                 f"{self.delta:.3g}"
             )
-        return f"asymptotic differential privacy with epsilon at most {self.epsilon:.4g}"
+        outside = self.facts.statement.outside
+        said = f"asymptotic differential privacy with epsilon at most {self.epsilon:.4g}"
+        return f"{said}, {outside}" if outside else said
+
+    @property
+    def outside(self) -> str:
+        """A sentence, after a space, where the settings take the release out of what is stated."""
+        outside = self.facts.statement.outside
+        return f" This release is {outside}; the limit does not hold for it." if outside else ""
 
     @property
     def factor(self) -> str:

@@ -64,6 +64,7 @@ def _aim(terms: Terms) -> str:
         "depend on the data too. A text that binds the publisher must not call it differential "
         "privacy without the word asymptotic and these conditions. Where a proved guarantee is "
         "needed, the mechanism noisy_statistics of the same software has one."
+        f"{terms.outside}"
     )
 
 
@@ -106,9 +107,10 @@ def _respondent(terms: Terms) -> tuple[str, ...]:
     )
     return (
         f"You were asked, among other things, for {outcomes}. Your answers were used together with "
-        f"those of {design.n - 1:,} other records. No answer is published, neither yours nor "
-        "anyone's: a computer drew made-up records from a statistical model of all answers, and "
-        "the tables are computed from those. If a made-up record looks like you, that is chance.",
+        f"those of {design.n - 1:,} other records. None of these answers is published, neither "
+        "yours nor anyone's: a computer drew made-up records from a statistical model of all "
+        "answers, and the tables are computed from those. If a made-up record looks like you, that "
+        "is chance.",
         known,
         _learned(terms),
         "What is published about a group you belong to can be used to guess about you; that is "
@@ -124,6 +126,7 @@ def _learned(terms: Terms) -> str:
         f" (but for a chance of {terms.delta:.3g})"
         if terms.strict
         else ", as far as the guarantee holds, which is not proved for a survey of this size"
+        + (" and which this release was not made to keep" if terms.outside else "")
     )
     return (
         "What others can learn because you answered: somebody who knows every other answer, and "

@@ -1,0 +1,39 @@
+"""What ``python -m tests.long_runs.statistics_study`` found of medians, quantiles, contrasts and
+shares of rows: coverage of the truth of the simulated population."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from tests.long_runs.statistics_study import EPSILON, GOLDEN, PARTS, STATISTICS, study_of
+
+SUMMARY = pd.read_csv(GOLDEN / "statistics_study.csv")
+FACTS = json.loads((GOLDEN / "statistics_study.json").read_text(encoding="utf-8"))
+
+
+def of(part: str, method: str) -> pd.DataFrame:
+    return SUMMARY[(SUMMARY["part"] == part) & (SUMMARY["method"] == method)].set_index("statistic")
+
+
+def test_the_results_are_of_the_parts_of_the_run() -> None:
+    assert set(SUMMARY["part"]) == set(PARTS)
+    for name, (methods, samples, _) in PARTS.items():
+        assert FACTS["parts"][name]["samples"] == samples == study_of(name).replicates
+        for method in methods:
+            assert set(of(name, method).index) == set(STATISTICS)
+    assert FACTS["epsilon"] == EPSILON
+
+
+@pytest.mark.parametrize("part", ["strict", "strict_interactions"])
+def test_intervals_by_noisy_statistics_cover_on_average(part: str) -> None:
+    coverage = of(part, "fbs_noisy")["coverage"]
+    assert 0.92 <= coverage.mean() <= 0.98
+
+
+def test_with_interactions_every_statistic_is_covered() -> None:
+    assert of("strict_interactions", "fbs_noisy")["coverage"].between(0.92, 0.98).all()
+
+
+def test_the_pseudo_posterior_covers_at_least() -> None:
+    assert (of("pseudo", "fbs")["coverage"] >= 0.92).all()
