@@ -14,6 +14,7 @@ import pandas as pd
 
 from surveysynth._support.extras import import_extra
 from surveysynth._support.unpickled import Unpickled
+from surveysynth._support.xml_text import xml_text
 from surveysynth.errors import InputError
 from surveysynth.survey.columns import as_text, text_column
 
@@ -120,7 +121,7 @@ def _described(name: str, found: Any) -> Described:
 
 
 def _one_line(text: Any) -> str:
-    return " ".join(str(text).split())
+    return xml_text(str(text))  # workbooks and figures are XML too
 
 
 def _is_missing(code: Any, ranges: Sequence[Mapping[str, Any]]) -> bool:
