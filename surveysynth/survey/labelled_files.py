@@ -14,7 +14,7 @@ import pandas as pd
 
 from surveysynth._support.extras import import_extra
 from surveysynth._support.unpickled import Unpickled
-from surveysynth._support.xml_text import xml_text
+from surveysynth._support.xml_text import visible, xml_text
 from surveysynth.errors import InputError
 from surveysynth.survey.columns import as_text, text_column
 
@@ -116,7 +116,7 @@ def _described(name: str, found: Any) -> Described:
         if not (numeric and isinstance(code, str)) and not _is_missing(code, missing)
     }
     title = _one_line(found.column_names_to_labels.get(name) or "")
-    known = {code: label or code for code, label in labels.items() if code}
+    known = {code: label or visible(code) for code, label in labels.items() if code}
     return Described(title, known, _kind(str(found.original_variable_types.get(name)), numeric))
 
 
