@@ -8,7 +8,7 @@ sample, as R's ``subset`` of a design has it: leaving records out of the file wo
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -86,11 +86,7 @@ class Subpopulation(Classes):
             category = self.outcomes[column].category(outcomes[:, column])
             return np.asarray(self._of_levels(relation)[category], dtype=bool)
 
-        def joined(word: str, parts: list[BoolArray]) -> BoolArray:
-            together = np.logical_and if word == "and" else np.logical_or
-            return np.asarray(together.reduce(parts), dtype=bool)
-
-        return folded(self.condition, holds, np.logical_not, joined)
+        return _whole(self.condition, holds)
 
     def _may_hold(self) -> bool:
         """Whether the condition holds for any record with any levels of its outcomes, as far as
@@ -108,10 +104,7 @@ class Subpopulation(Classes):
             axis = [each.name for each in named].index(relation.column)
             return self._of_levels(relation).reshape(-1, *(1,) * (len(named) - axis))
 
-        def joined(word: str, parts: list[BoolArray]) -> BoolArray:
-            return reduce(np.logical_and if word == "and" else np.logical_or, parts)
-
-        return bool(folded(self.condition, holds, np.logical_not, joined).any())
+        return bool(_whole(self.condition, holds).any())
 
     def of(self, outcomes: FloatArray) -> IntArray:
         """0 for the records (n,) of a dataset inside, 1 for those outside."""
@@ -121,6 +114,16 @@ class Subpopulation(Classes):
         """Which levels (L,) of an outcome a relation holds for."""
         outcome = next(each for each in self.outcomes if each.name == relation.column)
         return levels_held(relation, outcome.category_names)
+
+
+def _whole(condition: Condition, holds: Callable[[Relation], BoolArray]) -> BoolArray:
+    """What holds, where it is told of each relation; arrays of shapes that go together."""
+
+    def joined(word: str, parts: list[BoolArray]) -> BoolArray:
+        together = np.logical_and if word == "and" else np.logical_or
+        return np.asarray(reduce(together, parts), dtype=bool)
+
+    return folded(condition, holds, np.logical_not, joined)
 
 
 def levels_held(relation: Relation, levels: Sequence[str]) -> BoolArray:
