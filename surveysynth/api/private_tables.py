@@ -224,12 +224,32 @@ def _specification(
     if several is None:
         return spec_of_survey(design, merged)
     merged[SHARED] = merged.pop("tables", {})
+    return spec_of_survey(design, merged, _each_own(several))
+
+
+def _each_own(several: Any) -> list[dict[str, Any]]:
+    """What each of several tables has of its own, as a file writes it."""
+    from surveysynth.spec.wording import shown
+
+    listed = isinstance(several, list | tuple)
+    if not listed or not all(isinstance(each, Mapping) for each in several):
+        wrong = [each for each in several if not isinstance(each, Mapping)] if listed else [several]
+        raise InputError(
+            "several: expected a list of mappings, one a table, such as "
+            f"[{{'name': 'by_field', 'by': 'field'}}], got {shown(wrong[0])}"
+            f"{' in the list' if listed else ''}."
+        )
     lists = ("by", "statistics")
-    own = [
-        {key: _names(value) if key in lists else value for key, value in each.items()}
+    for number, key in ((n, key) for n, each in enumerate(several, start=1) for key in each):
+        if key in ("formats", "figures"):
+            raise InputError(
+                f"several[{number}].{key}: tables in memory are written to no files; leave it out."
+            )
+    return [
+        {key: [value] if key in lists and isinstance(value, str) else value
+         for key, value in each.items()}
         for each in several
-    ]
-    return spec_of_survey(design, merged, own)
+    ]  # fmt: skip
 
 
 def _survey_for(survey: Survey, spec: "Spec") -> Survey:

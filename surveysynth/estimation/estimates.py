@@ -12,12 +12,11 @@ import numpy as np
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.combining import Combined, CombiningRule, PartialSynthesis
-from surveysynth.estimation.contrasts import Pairs
 from surveysynth.estimation.domains import Domains, TableRows
 from surveysynth.estimation.quantiles import Weighted
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.estimation.subpopulation import WHERE, inside_rows, shown_rows, shown_table
+from surveysynth.estimation.subpopulation import WHERE, shown_pairs, shown_rows, shown_table
 from surveysynth.estimation.taylor import Linearisation, LinearisedTable, linearise_domains
 from surveysynth.estimation.woodruff import Quantiles
 from surveysynth.inference.synthesis import SyntheticDataset
@@ -109,7 +108,7 @@ class Estimates:
         self.separate_pair = False
         self._fewest: IntArray | None = None
         self._pairs = {
-            key: Pairs.of(contrast, rows)
+            key: shown_pairs(contrast, rows)
             for key in self.keys
             if (contrast := statistic_of(key[0]).contrast) is not None
         }
@@ -141,7 +140,7 @@ class Estimates:
             cells, shown = shown_table(self.rows), shown_rows(self.rows)
             return TableLines(cells, shown, self.fewest[shown], by_dataset[shown])
         pairs = self._pairs[key]
-        held, n = pairs.holds & inside_rows(self.rows), self._fewest_of[key]
+        held, n = pairs.holds & shown_rows(self.rows), self._fewest_of[key]
         by_dataset = by_dataset | by_dataset[pairs.second]
         cells = table[held].reset_index(drop=True).drop(columns=WHERE, errors="ignore")
         if kind.contrast.first is not None:  # it says nothing any more

@@ -34,6 +34,8 @@ __all__ = [
     "PROPORTION",
     "SHARE",
     "STATISTICS",
+    "TABLE",
+    "TABLE_COLUMNS",
     "TOTAL",
     "Interval",
     "Linearised",
@@ -174,6 +176,15 @@ SHARE = Statistic(
 
 LEVEL = "level"
 """Column of the levels, in tables of a statistic by level."""
+
+TABLE = "table"
+"""Column of the names of tables, where there are several."""
+
+TABLE_COLUMNS = (
+    "statistic", "outcome", "is_margin", "estimate", "se", "df", "df_design", "ci_lower",
+    "ci_upper", "n", "flag",
+)  # fmt: skip
+"""Columns that tables have besides those that they are by, below each other or alone."""
 
 STATISTICS: dict[str, Statistic] = {
     each.name: each for each in (COUNT, TOTAL, MEAN, MEDIAN, PROPORTION, SHARE)

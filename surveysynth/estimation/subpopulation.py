@@ -7,8 +7,10 @@ calibration then need to know nothing of subpopulations, and a variance has the 
 sample, as R's ``subset`` of a design has it: leaving records out of the file would not.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 import pandas as pd
@@ -17,6 +19,7 @@ from surveysynth._support.messages import records
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.classes import ByOutcome, Classes
+from surveysynth.estimation.contrasts import Contrast, Pairs
 from surveysynth.estimation.domains import (
     Domains,
     RowsByOutcome,
@@ -29,6 +32,8 @@ from surveysynth.survey.where import COMPARE, Condition, Relation, columns_of, f
 #: The by variable of a subpopulation; no column of a file is called so.
 WHERE = "\0where"
 INSIDE, OUTSIDE = "inside", "outside"
+#: Of levels and public columns together, that a condition is tried on beforehand.
+MOST_CASES = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +42,7 @@ class Subpopulation(Classes):
 
     condition: on columns of ``frame`` (n rows, public) and on outcomes with levels. Raises
     ``InputError`` for a comparison that a column does not allow, and where no record is inside
-    whatever the outcomes.
+    whatever the levels of the outcomes.
     """
 
     condition: Condition
@@ -57,8 +62,11 @@ class Subpopulation(Classes):
         for each in relations(self.condition):
             if each.column in names:
                 self._of_levels(each)
-        if self.is_public and not self.inside().any():
-            raise InputError("no record of the survey is in the subpopulation; mend the condition.")
+        if not self._may_hold():
+            ever = "is" if self.is_public else "can be"
+            raise InputError(
+                f"no record of the survey {ever} in the subpopulation; mend the condition."
+            )
 
     @property
     def is_public(self) -> bool:
@@ -78,11 +86,25 @@ class Subpopulation(Classes):
             category = self.outcomes[column].category(outcomes[:, column])
             return np.asarray(self._of_levels(relation)[category], dtype=bool)
 
-        def joined(word: str, parts: list[BoolArray]) -> BoolArray:
-            together = np.logical_and if word == "and" else np.logical_or
-            return np.asarray(together.reduce(parts), dtype=bool)
+        return _whole(self.condition, holds)
 
-        return folded(self.condition, holds, np.logical_not, joined)
+    def _may_hold(self) -> bool:
+        """Whether the condition holds for any record with any levels of its outcomes, as far as
+        these are not too many to try: an axis for each outcome, and one for the public columns."""
+        masks = pd.DataFrame(dict(enumerate(self._public.values())), index=self.frame.index)
+        kinds = masks.drop_duplicates().to_numpy(dtype=bool).T if self._public else np.ones((0, 1))
+        named = [each for each in self.outcomes if each.name in columns_of(self.condition)]
+        sizes = [len(each.category_names) for each in named]
+        if math.prod(sizes, start=kinds.shape[1]) > MOST_CASES:
+            return True
+
+        def holds(relation: Relation) -> BoolArray:
+            if relation in self._public:
+                return np.asarray(kinds[list(self._public).index(relation)], dtype=bool)
+            axis = [each.name for each in named].index(relation.column)
+            return self._of_levels(relation).reshape(-1, *(1,) * (len(named) - axis))
+
+        return bool(_whole(self.condition, holds).any())
 
     def of(self, outcomes: FloatArray) -> IntArray:
         """0 for the records (n,) of a dataset inside, 1 for those outside."""
@@ -92,6 +114,16 @@ class Subpopulation(Classes):
         """Which levels (L,) of an outcome a relation holds for."""
         outcome = next(each for each in self.outcomes if each.name == relation.column)
         return levels_held(relation, outcome.category_names)
+
+
+def _whole(condition: Condition, holds: Callable[[Relation], BoolArray]) -> BoolArray:
+    """What holds, where it is told of each relation; arrays of shapes that go together."""
+
+    def joined(word: str, parts: list[BoolArray]) -> BoolArray:
+        together = np.logical_and if word == "and" else np.logical_or
+        return np.asarray(reduce(together, parts), dtype=bool)
+
+    return folded(condition, holds, np.logical_not, joined)
 
 
 def levels_held(relation: Relation, levels: Sequence[str]) -> BoolArray:
@@ -202,6 +234,22 @@ def shown_rows(rows: TableRows) -> BoolArray:
         ]
         shown = shown & ~column.isin(empty).to_numpy(dtype=bool)
     return shown
+
+
+def shown_pairs(contrast: Contrast, rows: TableRows) -> Pairs:
+    """The rows of a table that a contrast compares.
+
+    Raises ``InputError`` for a by variable or a level that the table does not have, or that its
+    subpopulation leaves out: every number would be missing."""
+    pairs = Pairs.of(contrast, rows)
+    levels = [str(level) for level in rows.table[contrast.column][shown_rows(rows)].unique()]
+    for wanted in (contrast.first, contrast.second):
+        if wanted is not None and wanted not in levels[1:]:
+            raise InputError(
+                f"A contrast needs levels of {contrast.column!r} that the subpopulation (where) "
+                f"has, which are {', '.join(map(repr, levels[1:]))}, but names {wanted!r}."
+            )
+    return pairs
 
 
 def shown_table(rows: TableRows) -> pd.DataFrame:

@@ -14,7 +14,7 @@ import pandas as pd
 from surveysynth._support.types import FloatArray
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.sample_design import SampleDesign
-from surveysynth.estimation.statistics import LEVEL
+from surveysynth.estimation.statistics import LEVEL, TABLE
 from surveysynth.evaluate.parts import Part, PartShare, parts_of, parts_of_amount, share_of
 from surveysynth.evaluate.sample import (
     FAR,
@@ -23,7 +23,7 @@ from surveysynth.evaluate.sample import (
     sample_weight,
     without_flags,
 )
-from surveysynth.evaluate.several import TABLE, Key, by_table, stacked
+from surveysynth.evaluate.several import Key, by_table, stacked
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.tables.making import Tables
 

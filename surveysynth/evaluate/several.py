@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pandas as pd
 
+from surveysynth.estimation.statistics import TABLE
+
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
 
 Key: TypeAlias = tuple[str, str | None]
 """A statistic and an outcome by their names, None for counts."""
-
-TABLE = "table"
-"""The column with the name of a table among several; there is none where there is one."""
 
 
 def stacked(spec: "Spec", tables: Mapping[str, Mapping[Key, pd.DataFrame]]) -> (

@@ -10,7 +10,7 @@ import numpy as np
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.estimates import Key
-from surveysynth.estimation.statistics import MEAN, PROPORTION, TOTAL, statistic_of
+from surveysynth.estimation.statistics import MEAN, PROPORTION, TABLE, TOTAL, statistic_of
 from surveysynth.estimation.subpopulation import shown_rows, shown_table
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.design import Clipping, NoiseDesign
@@ -227,7 +227,7 @@ class Expectation:
                 table.insert(0, "outcome", outcome)
                 table.insert(0, "statistic", key[0])
                 if self.spec.tables.name is not None:
-                    table.insert(0, "table", self.spec.tables.name)
+                    table.insert(0, TABLE, self.spec.tables.name)
                 parts.append(table)
         return pd.concat(parts, ignore_index=True)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from surveysynth._support.messages import nearest
 from surveysynth.errors import InputError
-from surveysynth.estimation.statistics import LEVEL, statistic_of
+from surveysynth.estimation.statistics import LEVEL, TABLE, statistic_of
 from surveysynth.mechanisms.statement import Statement
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.files import presentation_of
@@ -136,9 +136,18 @@ class PrivateTables:
         return "\n".join(map(render_fragment, self._shown.layouts.values()))
 
     def __getitem__(self, statistic: str) -> "PrivateTables":
-        """The tables of one statistic, or one of several tables by its name."""
+        """The tables of one statistic, or one of several tables by its name; "NAME/statistic" is
+        one statistic of it."""
         if statistic in self.several:
             return self.several[statistic]
+        if self.several:
+            name, _, of_one = str(statistic).partition("/")
+            if name not in self.several:
+                raise InputError(
+                    f"there is no table {statistic!r}; there are {listed(tuple(self.several))}."
+                    f"{nearest(str(statistic), (*self.several, *self.tables))}"
+                )
+            return self.several[name][of_one]
         return replace(self, tables={statistic: self._of(statistic)})
 
     @property
@@ -168,7 +177,7 @@ class PrivateTables:
         if self.several:
             for name, each in self.several.items():
                 parts.append(each.frame.copy())
-                parts[-1].insert(0, "table", name)
+                parts[-1].insert(0, TABLE, name)
             return pd.concat(parts, ignore_index=True)
         levels = any(table.categories for several in self.tables.values() for table in several)
         for statistic, of_outcomes in self.tables.items():
@@ -219,6 +228,6 @@ class PrivateTables:
         if statistic not in self.tables:
             raise InputError(
                 f"there is no table of {statistic!r}; there are {listed(self.statistics)}."
-                f"{nearest(str(statistic), (*self.several, *self.tables))}"
+                f"{nearest(str(statistic), self.tables)}"
             )
         return self.tables[statistic]

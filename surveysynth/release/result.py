@@ -41,7 +41,10 @@ def result_fragment(
     ledger: Sequence[str],
 ) -> str:
     """Where everything is, for notebooks; without a number that is confidential."""
-    page = [] if adequacy is None else [f"Look at {adequacy.page} (confidential)."]
+    page = []
+    if adequacy is not None:
+        failed = adequacy.page is None
+        page = [adequacy.sentence() if failed else f"Look at {adequacy.page} (confidential)."]
     return fragment(
         "Release",
         mark=warnings,

@@ -30,7 +30,7 @@ from surveysynth.release.result import Adequacy, result_fragment
 from surveysynth.release.tables.making import (
     Tables,
     estimates_of_each,
-    subpopulation_of,
+    rows_of,
     tables_of_each,
 )
 from surveysynth.release.tables.table import ReleaseTable
@@ -334,12 +334,13 @@ def facts_of(
 ) -> "ReleaseFacts":
     """What the files of a release say about it.
 
-    Raises ``InputError`` for the condition of a table that the public columns do not allow."""
+    Raises ``InputError`` for a condition or contrast of a table that the public columns do not
+    allow."""
     from surveysynth.estimation.taylor import SampleDesign
     from surveysynth.release.facts import ReleaseFacts, labels_of
 
     for each in spec.each_table:
-        subpopulation_of(each, design)
+        rows_of(each, design)
     return ReleaseFacts(
         spec=spec.for_records(design.n),
         design=design,

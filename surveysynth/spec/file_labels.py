@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import ValidationError
 
+from surveysynth._support.xml_text import visible
 from surveysynth.errors import InputError
 from surveysynth.spec.sections import LabelSection
 from surveysynth.survey.checks import LEAST_RECORDS, MAX_LEVELS
@@ -83,4 +84,4 @@ def _levels(table: LabelledTable, name: str) -> dict[str, str]:
     ]
     if not all(known) or len(column.levels) > MAX_LEVELS:
         return {}
-    return {level: labels.get(level, level) for level in column.levels}
+    return {level: labels.get(level, visible(level)) for level in column.levels}

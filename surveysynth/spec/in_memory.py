@@ -1,5 +1,6 @@
 """The specification of a survey that is in memory: what a file would say, without the file."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth.errors import InputError
-from surveysynth.spec.several import TABLES
+from surveysynth.spec.several import SEVERAL, SHARED, TABLES
 from surveysynth.spec.spec import NO_FILE, Spec, validate_spec
 from surveysynth.survey.outcome import Outcome, needs_general_form
 from surveysynth.survey.transforms import Transform
@@ -60,7 +61,16 @@ def spec_of_survey(
         own["synthesizer"].update(_transforms(design.transforms))
     content = {**given, **{name: {**keys, **given.get(name, {})} for name, keys in own.items()}}
     tables = {} if several is None else {TABLES: [_plain(dict(each)) for each in several]}
-    return validate_spec({**content, **tables, "path": Path(NO_FILE)}, SOURCE)
+    try:
+        return validate_spec({**content, **tables, "path": Path(NO_FILE)}, SOURCE)
+    except InputError as error:
+        raise InputError(_as_given(str(error))) from None
+
+
+def _as_given(message: str) -> str:
+    """A message with the names of arguments for sections that only a file has."""
+    named = re.sub(r"\btables(?=\[\d)", SEVERAL, message.replace(f"[[{TABLES}]]", SEVERAL))
+    return named.replace(SHARED, TABLES)
 
 
 def _transforms(transforms: Sequence[Transform]) -> dict[str, Any]:

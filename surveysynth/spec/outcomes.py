@@ -7,7 +7,7 @@ import numpy as np
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
-from surveysynth.estimation.statistics import LEVEL, statistic_of
+from surveysynth.estimation.statistics import LEVEL, TABLE, TABLE_COLUMNS, statistic_of
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.models import get_model, registered
 from surveysynth.spec.outcome_section import Outcomes, OutcomeSection
@@ -253,10 +253,11 @@ def by_problems(
     tables: TablesSection,
     declared: Sequence[Outcome],
     labels: Mapping[str, LabelSection],
+    statistics: Sequence[str],
     *,
     study: bool,
 ) -> list[str]:
-    """Outcomes that rows of tables cannot be made by."""
+    """Columns that rows of a table cannot be made by; ``statistics``: of all tables."""
     problems = []
     for outcome in declared:
         name, margin = outcome.name, labels.get(outcome.name, LabelSection()).margin
@@ -276,11 +277,19 @@ def by_problems(
                 f"tables.by: {name!r} has a level {margin!r}, the name of its margin; set another: "
                 f'[labels.{name}] margin = "Total".'
             )
-    if LEVEL in tables.by and any(statistic_of(name).by_level for name in tables.statistics):
-        problems.append(
-            f"tables.by: tables of shares have a column {LEVEL!r} of their own; give the one in "
-            "the data another name."
-        )
+    of_shares = any(statistic_of(name).by_level for name in statistics)
+    own = {
+        "tables": TABLE_COLUMNS,
+        "several tables": (TABLE,) if tables.name is not None else (),
+        "tables of shares": (LEVEL,) if of_shares else (),
+    }
+    problems += [
+        f"tables.by: {whose} have a column {name!r} of their own; give the one in the data "
+        "another name."
+        for whose, names in own.items()
+        for name in tables.by
+        if name in names
+    ]
     return problems
 
 

@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from surveysynth._support.messages import listing, nearest
+from surveysynth._support.xml_text import has_control
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import COUNT, MEAN
 from surveysynth.models import get_model, model_names, registered
@@ -93,6 +94,16 @@ def _id(value: str) -> str:
     return value
 
 
+def _writable(value: str) -> str:
+    if has_control(value):
+        raise ValueError(
+            f"expected text without control characters, which xlsx, svg and XML files cannot hold, "
+            f"got {value!r}."
+        )
+    return value
+
+
+Text = Annotated[str, AfterValidator(_writable)]
 Name = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[Name, ...], BeforeValidator(_as_tuple), AfterValidator(_distinct)]
 OneOrMoreNames = Annotated[
@@ -333,8 +344,8 @@ class TablesSection(Section):
         Literal["csv", "parquet", "dta", "sav"] | None, built(("none",), "csv, parquet, dta, sav")
     ] = None
     microdata_digits: Annotated[int, Field(ge=3, le=9)] = 6
-    title: str = ""
-    source: str = ""
+    title: Text = ""
+    source: Text = ""
     formats: Annotated[
         tuple[Annotated[str, _one_of(lambda: format_names("tables"))], ...],
         BeforeValidator(_as_tuple),
@@ -362,11 +373,11 @@ class TablesSection(Section):
 class LabelSection(Section):
     """``[labels.<column>]``: how a column is shown; ``levels`` also fixes the order of levels."""
 
-    title: str | None = None
-    unit: str | None = None
-    currency: str | None = None
-    margin: Name = "All"
-    levels: dict[str, str] = {}
+    title: Text | None = None
+    unit: Text | None = None
+    currency: Text | None = None
+    margin: Annotated[Text, Field(min_length=1)] = "All"
+    levels: dict[str, Text] = {}
     digits: Annotated[int, Field(ge=0, le=15)] | None = None
 
     @model_validator(mode="after")

@@ -20,7 +20,7 @@ from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
 from surveysynth.estimation.subpopulation import levels_held
 from surveysynth.survey.outcome import Outcome
-from surveysynth.survey.where import Relation, columns_of, parse_where, relations
+from surveysynth.survey.where import Relation, Value, columns_of, parse_where, relations
 
 SHARED, SEVERAL, TABLES = "all_tables", "several", "tables"
 #: Keys of one table among several.
@@ -28,10 +28,17 @@ OWN = ("name", "where")
 #: Keys of all tables of a release together.
 OF_RELEASE = ("linearisation", "microdata", "microdata_digits")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+#: Devices of Windows, where no folder is called so.
+_DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9]", re.IGNORECASE)
 
 
 def table_name(name: str) -> str:
     """A name that a folder can have; raises ``ValueError`` for another."""
+    if _DEVICE.fullmatch(name):
+        raise ValueError(
+            f"{name!r} is the name of a device on Windows, where no folder is called so; give the "
+            "table another, such as 'income_by_region'."
+        )
     if not _NAME.fullmatch(name):
         raise ValueError(
             "expected a name of 1 to 63 letters, digits, _ and -, which its folder is called by, "
@@ -118,6 +125,18 @@ def unfolded(content: dict[str, Any]) -> dict[str, Any]:
     return {**rest, SHARED: shared, TABLES: own}
 
 
+def section_of(location: Sequence[int | str], keys: Sequence[str]) -> (
+    tuple[str, tuple[str, ...]]
+):
+    """What a file calls the section of an unknown key, and those of its ``keys`` that may stand
+    there: some are of one table, others of all."""
+    section = str(location[0])
+    if section == TABLES and isinstance(location[1], int):
+        return f"[{TABLES}]", tuple(key for key in keys if key not in OF_RELEASE)
+    refused = {TABLES: OWN[:1], SHARED: OWN}.get(section, ())
+    return section, tuple(key for key in keys if key not in refused)
+
+
 def inherited(location: Sequence[int | str], content: Mapping[str, Any]) -> bool:
     """Whether a mistake is of a key that a table has from ``all_tables``, where it is told."""
     if len(location) < 3 or location[0] != SEVERAL or not isinstance(location[1], int):
@@ -137,10 +156,10 @@ def as_written(location: tuple[int | str, ...], content: Mapping[str, Any]) -> (
 
 
 def where_problems(
-    text: str | None, declared: Sequence[Outcome], public: Sequence[str]
+    text: str | None, declared: Sequence[Outcome], public: Sequence[str], weight: str | None
 ) -> list[str]:
     """Columns that the condition of a table cannot be of, and levels that an outcome does not have;
-    ``public``: columns that are public and in the model."""
+    ``public``: columns that are public and in the model; ``weight``: that is confidential."""
     if text is None:
         return []
     condition = parse_where(text)
@@ -151,18 +170,25 @@ def where_problems(
         place = next(each.place for each in relations(condition) if each.column == name)
         if name in outcomes and outcomes[name].is_amount:
             problems.append(
-                f"where: character {place}: {name!r} is an amount; a subpopulation is of public "
-                "columns, and of binary or categorical outcomes. Declare classes of it as an "
-                "outcome of their own."
+                f"tables.where: character {place}: {name!r} is an amount; a subpopulation is of "
+                "public columns, and of binary or categorical outcomes. Declare classes of it as "
+                "an outcome of their own."
+            )
+        elif name == weight:
+            problems.append(
+                f"tables.where: character {place}: {name!r} is the weight, which is "
+                "confidential; a subpopulation is of public columns, and of binary or categorical "
+                "outcomes."
             )
         elif name not in known:
             problems.append(
-                f"where: character {place}: {name!r} is not among the columns that the model knows "
-                f"({listing(known) or 'none'}).{nearest(name, known)} Synthetic records do not "
-                "differ by another one: name it in tables.by or synthesizer.predictors."
+                f"tables.where: character {place}: {name!r} is not among the columns that the "
+                f"model knows ({listing(known) or 'none'}).{nearest(name, known)} Synthetic "
+                "records do not differ by another one: name it in tables.by or "
+                "synthesizer.predictors."
             )
     return problems or [
-        f"where: {problem}"
+        f"tables.where: {problem}"
         for each in relations(condition)
         if each.column in outcomes
         for problem in _of_outcome(each, outcomes[each.column])
@@ -170,16 +196,21 @@ def where_problems(
 
 
 def _of_outcome(relation: Relation, outcome: Outcome) -> list[str]:
-    """A level that an outcome does not have; its levels are declared, and may be told."""
-    levels = outcome.category_names
-    unknown = [str(value) for value in relation.values if str(value) not in levels]
-    if unknown and not relation.of_numbers:
+    """Levels that an outcome does not have; its levels are declared, and may be told."""
+    levels, place = outcome.category_names, f"character {relation.place}:"
+    known: set[Value] = set(levels)
+    if relation.of_numbers:
+        try:
+            levels_held(relation, levels)  # which are then numbers
+        except InputError as error:
+            return [str(error)]
+        known = {float(level) for level in levels}
+    unknown = [value for value in relation.values if value not in known]
+    if unknown and relation.operator in ("==", "!=", "in", "not in"):
         return [
-            f"character {relation.place}: {unknown[0]!r} is not among the levels of "
-            f"{outcome.name!r}, {listing(levels)}.{nearest(unknown[0], levels)}"
+            f"{place} {unknown[0]!r} is not among the levels of {outcome.name!r}, "
+            f"{listing(levels)}.{nearest(str(unknown[0]), levels)}"
         ]
-    try:
-        levels_held(relation, levels)
-    except InputError as error:
-        return [str(error)]
+    if not levels_held(relation, levels).any():
+        return [f"{place} this holds for no level of {outcome.name!r}, {listing(levels)}."]
     return []

@@ -39,7 +39,15 @@ from surveysynth.spec.sections import (
     SynthesizerSection,
     TablesSection,
 )
-from surveysynth.spec.several import SEVERAL, SHARED, as_written, folded, inherited, where_problems
+from surveysynth.spec.several import (
+    SEVERAL,
+    SHARED,
+    as_written,
+    folded,
+    inherited,
+    section_of,
+    where_problems,
+)  # fmt: skip
 from surveysynth.spec.study import StudySection
 from surveysynth.spec.wording import (
     REQUIRED,
@@ -166,10 +174,11 @@ class Spec(BaseModel):
         tables, declared = self.every_section[number], self.declared
         place = f"tables[{number + 1}]" if self.several else "tables"
         known = tuple(dict.fromkeys((*self.public_by, *self.formula_columns)))
-        problems = (
-            by_problems(tables, declared, self.labels, study=self.study is not None)
-            or statistic_problems(tables, declared)
-        ) + [f"tables.{each}" for each in where_problems(tables.where, declared, known)]
+        weight = None if self.survey.public_weights else self.survey.weight
+        problems = by_problems(
+            tables, declared, self.labels, self.statistics, study=self.study is not None
+        ) or statistic_problems(tables, declared)
+        problems += where_problems(tables.where, declared, known, weight)
         if tables.name is not None and not self.several:
             problems.append("tables.name: this is of one among several [[tables]]; leave it out.")
         if tables.layout == "crosstab" and not tables.by:
@@ -384,8 +393,7 @@ def _known_keys(location: tuple[int | str, ...]) -> str:
         return f"{hint} Known: {listing(sections)}."
     section = str(location[0])
     model = _BY_NAME[section] if section in _BY_NAME else _SECTIONS[section]
-    hint = nearest(name, model.model_fields)
+    written, keys = section_of(location, tuple(model.model_fields))
     owners = [s for s, m in _SECTIONS.items() if s != section and name in m.model_fields]
-    if owners:
-        hint = f" It belongs in [{owners[0]}]."
-    return f"{hint} Known in [{section}]: {listing(tuple(model.model_fields), limit=40)}."
+    hint = f" It belongs in [{owners[0]}]." if owners else nearest(name, keys)
+    return f"{hint} Known in [{written}]: {listing(keys, limit=40)}."

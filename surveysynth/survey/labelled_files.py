@@ -14,6 +14,7 @@ import pandas as pd
 
 from surveysynth._support.extras import import_extra
 from surveysynth._support.unpickled import Unpickled
+from surveysynth._support.xml_text import visible, xml_text
 from surveysynth.errors import InputError
 from surveysynth.survey.columns import as_text, text_column
 
@@ -115,12 +116,12 @@ def _described(name: str, found: Any) -> Described:
         if not (numeric and isinstance(code, str)) and not _is_missing(code, missing)
     }
     title = _one_line(found.column_names_to_labels.get(name) or "")
-    known = {code: label or code for code, label in labels.items() if code}
+    known = {code: label or visible(code) for code, label in labels.items() if code}
     return Described(title, known, _kind(str(found.original_variable_types.get(name)), numeric))
 
 
 def _one_line(text: Any) -> str:
-    return " ".join(str(text).split())
+    return xml_text(str(text))  # workbooks and figures are XML too
 
 
 def _is_missing(code: Any, ranges: Sequence[Mapping[str, Any]]) -> bool:

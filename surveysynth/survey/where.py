@@ -41,7 +41,7 @@ _TOKEN = re.compile(
     | (?P<text>"[^"]*"|'[^']*')
     | (?P<quoted>`[^`]+`)
     | (?P<name>[^\W\d]\w*)
-    | (?P<sign>==|!=|<=|>=|<|>|[()\[\],])""",
+    | (?P<sign>==|!=|<=|>=|<(?!>)|>|[()\[\],])""",
     re.VERBOSE,
 )
 #: What other languages write, and what it is called here.
@@ -167,11 +167,14 @@ class _Token:
 
 
 def _tokens(text: str) -> list[_Token]:
-    found, position = [], 0
+    found: list[_Token] = []
+    position = 0
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            raise InputError(f"character {position + 1}: {_unknown(text[position:])}")
+            begun = found[-1].text if found and text[:position].endswith(found[-1].text) else ""
+            name = begun if begun and found[-1].kind == "name" else ""
+            raise InputError(f"character {position + 1}: {_unknown(text[position:], name)}")
         if match.lastgroup is None or match.lastgroup != "blank":
             kind = next(name for name, got in match.groupdict().items() if got is not None)
             word = match[0] in WORDS
@@ -180,14 +183,20 @@ def _tokens(text: str) -> list[_Token]:
     return [*found, _Token("end", "", len(text) + 1)]
 
 
-def _unknown(rest: str) -> str:
+def _unknown(rest: str, name: str) -> str:
+    """Why a text cannot go on like this; ``name``: that of a column right before, or empty."""
     if rest[0] in "\"'`":
         return f"a {rest[0]} is opened and not closed; a text with one kind of quote takes the " \
             "other around it."
+    for sign in (rest[:2], rest[0]):
+        if sign in _ELSEWHERE:
+            return f"{sign!r} is not known here; write {_ELSEWHERE[sign]}."
+    if name:
+        whole = name + re.split(r"[\s=<>!()]", rest, maxsplit=1)[0]
+        return f"{name!r} is followed by {rest[0]!r}; a column whose name is no plain word is " \
+            f"written in backquotes, such as `{whole}`."
     if rest[0].isdigit() or rest[0] in ".-":
         return f"expected a number such as 18, 0.5 or -1, got {rest[:12]!r}; text needs quotes."
-    if rest[0] in _ELSEWHERE:
-        return f"{rest[0]!r} is not known here; write {_ELSEWHERE[rest[0]]}."
     return f"{rest[0]!r} is not known here; a condition has columns, literals, comparisons, in, " \
         "and, or, not and parentheses."
 

@@ -16,6 +16,7 @@ from surveysynth._support.types import BoolArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.classes import ByOutcome
 from surveysynth.estimation.combining import PartialSynthesis, t_interval
+from surveysynth.estimation.contrasts import Contrast
 from surveysynth.estimation.domains import build_domains, build_rows
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.sample_design import SampleDesign
@@ -23,6 +24,7 @@ from surveysynth.estimation.subpopulation import (
     WHERE,
     Subpopulation,
     build_subpopulation,
+    shown_pairs,
     shown_table,
 )
 from surveysynth.estimation.taylor import estimate_domains
@@ -236,6 +238,48 @@ def test_a_column_without_a_value_is_counted() -> None:
     frame = FRAME.assign(age=np.where(np.arange(len(FRAME)) < 3, np.nan, 40.0))
     with pytest.raises(InputError, match="3 records without a value of 'age'"):
         Subpopulation(parse_where("age > 30"), frame, ())
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "status == 'no' and status == 'yes'",
+        "not (status == 'no' or kind in ('p', 'q')) and kind != 'r'",
+        "status == 'yes' and b == 'b1' and b != 'b1'",
+        "(kind == 'p' or b == 'b1') and kind == 'q' and b == 'b2'",
+    ],
+)
+def test_a_condition_that_no_levels_satisfy_is_refused(where: str) -> None:
+    outcomes = (STATUS, Outcome("kind", "categorical", levels=("p", "q", "r")))
+    with pytest.raises(InputError, match="no record of the survey can be in the subpopulation"):
+        Subpopulation(parse_where(where), FRAME, outcomes)
+    for other in ("status == 'yes' and (kind == 'p' or b == 'b1')", f"kind == 'q' or {where}",
+                  "status == 'no' and kind != 'q' and not (b == 'b2')"):  # fmt: skip
+        assert not Subpopulation(parse_where(other), FRAME, outcomes).is_public
+
+
+def test_more_levels_than_can_be_tried_are_not_refused() -> None:
+    """Nobody may wait for 2 to the power of 40."""
+    many = tuple(Outcome(f"o{k}", "binary") for k in range(40))
+    where = " or ".join(f"(o{k} == 0 and o{k} == 1)" for k in range(40))
+    assert not Subpopulation(parse_where(where), FRAME, many).is_public
+
+
+def test_contrasts_have_the_rows_that_the_table_shows() -> None:
+    rows, design = rows_inside("a in ('a1', 'a2')", ["a", "b"]), sample_design(CLUSTERS)
+    made = made_of(rows, design, "difference(mean, b: margin)")
+    assert set(made["a"]) == {"All", "a1", "a2"}
+    assert made["estimate"].notna().all()
+
+
+def test_a_contrast_with_a_level_outside_is_refused() -> None:
+    rows = rows_inside("a in ('a1', 'a2')", ["a", "b"])
+    assert shown_pairs(Contrast("difference", "a", "a1", "a2"), rows).holds.any()
+    for contrast in (Contrast("ratio", "a", "a3", "a1"), Contrast("ratio", "a", None, "a3")):
+        with pytest.raises(InputError, match=r"has, which are 'a1', 'a2', but names 'a3'\."):
+            shown_pairs(contrast, rows)
+    with pytest.raises(InputError, match=r"but names 'a3'\."):
+        made_of(rows, sample_design(CLUSTERS), "difference(mean, a: a1 - a3)")
 
 
 def test_numbers_compare_as_numbers_and_texts_as_texts() -> None:

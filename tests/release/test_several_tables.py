@@ -16,6 +16,7 @@ import pytest
 
 import surveysynth as ss
 from surveysynth.errors import InputError
+from surveysynth.estimation.statistics import TABLE, TABLE_COLUMNS
 from surveysynth.evaluate.comparison import compare
 from surveysynth.evaluate.noise import Noise
 from surveysynth.evaluate.report import render_report
@@ -136,6 +137,20 @@ def test_a_subpopulation_is_that_of_the_microdata(released: Path) -> None:
     assert list(tables["women/counts"]["field"]) == ["All", "a", "b"]
     assert tables["employed/counts"]["n"].isna().all()  # who is employed is confidential
     assert tables["women/counts"]["n"].notna().all()
+
+
+def test_parts_are_not_said_to_add_up_to_the_population(
+    tmp_path: Path, stand_in_mechanism: None
+) -> None:
+    tables = "[[tables]]\nname = 'whole'\n[[tables]]\nname = 'part'\nwhere = \"field == 'a'\"\n"
+    made = release(
+        spec_of(tmp_path / "survey", tables, survey="population_size = 30000"), tmp_path / "out"
+    ).tables
+    words = "add up to the public population size, which has no sampling error."
+    assert f"Counts {words}" in made["whole/count"][0].notes
+    of_part = f"Counts of all records, of which these are a part, {words}"
+    assert of_part in made["part/count"][0].notes
+    assert made["part/count"][0].frame["estimate"].iloc[0] < 20000
 
 
 def test_the_contents_page_leads_to_every_file(released: Path) -> None:
@@ -263,10 +278,18 @@ def test_a_notebook_makes_the_tables_of_the_file(
     shown = made._repr_html_()
     assert shown.count("<table") == sum(len(each.tables) for each in made.several.values())
     assert made["cross"]["mean"].statistics == ("mean",)
+    one = made["women/mean"]
+    assert (one.statistics, dict(one.several)) == (("mean",), {})
+    assert one.frame.equals(made["women"]["mean"].frame)
+    assert "women" not in repr(one)
+    assert set(one.frame) <= {*TABLE_COLUMNS, "field"}
+    assert set(made.frame) == {*TABLE_COLUMNS, TABLE, "field", "gender"}
     with pytest.raises(InputError, match=r"private_tables\['by_field'\].plot"):
         made.plot()
-    with pytest.raises(InputError, match="Did you mean 'women'"):
+    with pytest.raises(InputError, match=r"there are by_field, women, cross and employed\. Did"):
         made["womens"]
+    with pytest.raises(InputError, match="no table of 'median'; there are count and mean"):
+        made["women/median"]
 
 
 def test_noise_of_several_tables_shares_one_budget(tmp_path: Path) -> None:
@@ -303,16 +326,28 @@ def test_noisy_statistics_are_rebuilt_with_every_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "words"),
+    ("where", "statistic", "words"),
     [
-        ("gender == 'F'", "tables.where of table 'x': character 1: no record has the value that"),
-        ("field == 1", "'field' is compared with a number, but 3 of its 3 levels are not numbers"),
+        ("gender == 'F'", "count", "tables.where of table 'x': character 1: no record has the"),
+        ("field == 1", "mean", "'field' is compared with a number, but 3 of its 3 levels are not"),
+        ("employed == 1 and employed == 0", "mean",
+         "tables.where of table 'x': no record of the survey can be in the subpopulation"),
+        ("gender == 'f'", "difference(mean, gender: f - m)",
+         "tables.statistics of table 'x': A contrast needs levels of 'gender' that the"),
+        ("gender == 'f'", "ratio(mean, field: each / z)", "'a', 'b', 'c', but names 'z'"),
     ],
 )
-def test_a_condition_that_the_survey_does_not_allow_stops_before_the_mechanism(
-    tmp_path: Path, where: str, words: str
+def test_what_the_survey_does_not_allow_stops_before_the_mechanism(
+    tmp_path: Path, where: str, statistic: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = f"[[tables]]\nname = 'x'\nby = ['field', 'gender']\nwhere = \"{where}\"\n"
+    def spent(*arguments: Any, **named: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(mechanism_module, "run", spent)
+    tables = (
+        f"[[tables]]\nname = 'x'\nby = ['field', 'gender']\nwhere = \"{where}\"\n"
+        f"statistics = ['{statistic}']\n"
+    )
     with pytest.raises(InputError) as caught:
         release(spec_of(tmp_path / "survey", tables), tmp_path / "out")
     assert words in str(caught.value)

@@ -3,7 +3,7 @@ the numbers that went in; a stand-in for IPython that notes what it is asked to 
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -261,3 +261,10 @@ def test_a_bar_is_well_formed() -> None:
     for total in (0, 5):
         assert "a &lt;b&gt;" in bar_html("a <b>", 2, total)
         parsed(bar_html("a <b> \"c\" 'd'", 2, total))
+
+
+def test_a_release_without_its_report_says_why() -> None:
+    result = replace(release_result(), adequacy=Adequacy(None, problem="ValueError at x.py"))
+    shown = text_of(str(result._repr_html_()))
+    assert "no adequacy report could be made (ValueError at x.py)" in shown
+    assert "None" not in shown

@@ -21,13 +21,15 @@ data = "survey.csv"
 weight = "weight"
 strata = "field"
 [synthesizer]
-outcome = ["salary", "status"]
+outcome = ["salary", "status", "member"]
 predictors = "field + gender + age"
 [outcomes.salary]
 kind = "continuous"
 [outcomes.status]
 kind = "categorical"
 levels = ["works", "seeks", "rests"]
+[outcomes.member]
+kind = "binary"
 [privacy]
 epsilon = 3
 """
@@ -106,7 +108,7 @@ MISTAKES: list[tuple[str, str]] = [
      "tables.where: character 1: 'salary' is an amount; a subpopulation is of public columns"),
     ("[tables]\nby = ['field']\nwhere = 'feild == \"a\"'",
      "tables.where: character 1: 'feild' is not among the columns that the model knows ('field', "
-     "'gender', 'age', 'status'). Did you mean 'field'?"),
+     "'gender', 'age', 'status', 'member'). Did you mean 'field'?"),
     ("[tables]\nby = ['field']\nwhere = 'age > 1 and status == \"work\"'",
      "tables.where: character 13: 'work' is not among the levels of 'status', 'works', 'seeks', "
      "'rests'. Did you mean 'works'?"),
@@ -115,6 +117,25 @@ MISTAKES: list[tuple[str, str]] = [
     ("[tables]\nlayout = 'crosstab'", "tables.layout: 'crosstab' needs a column in by"),
     ("[study]\nn = 100\n[[tables]]\nname = 'a'\nby = ['field']",
      "tables: a study takes one [tables] of all records"),
+    ("[tables]\nby = ['field', 'n']",
+     "tables.by: tables have a column 'n' of their own; give the one in the data another name"),
+    ("[tables]\nby = ['estimate']", "tables.by: tables have a column 'estimate' of their own"),
+    ("[[tables]]\nname = 'a'\nby = ['field']\n[[tables]]\nname = 'b'\nby = ['table']",
+     "tables[2].by: several tables have a column 'table' of their own"),
+    ("[[tables]]\nname = 'a'\nby = ['level']\n[[tables]]\nname = 'b'\nstatistics = ['share']",
+     "tables[1].by: tables of shares have a column 'level' of their own"),
+    ("[tables]\nby = ['field']\nwhere = 'status in (\"works\", \"work\")'",
+     "tables.where: character 1: 'work' is not among the levels"),
+    ("[tables]\nby = ['field']\nwhere = 'age > 18 and member == 2'",
+     "tables.where: character 14: 2 is not among the levels of 'member', '0', '1'."),
+    ("[tables]\nby = ['field']\nwhere = 'member not in (0, 7)'",
+     "tables.where: character 1: 7 is not among the levels of 'member', '0', '1'."),
+    ("[tables]\nby = ['field']\nwhere = 'member > 3'",
+     "tables.where: character 1: this holds for no level of 'member', '0', '1'."),
+    ("[tables]\nby = ['field']\nwhere = 'weight > 10'",
+     "tables.where: character 1: 'weight' is the weight, which is confidential; a subpopulation"),
+    ("[[tables]]\nname = 'com1'", "tables[1].name: 'com1' is the name of a device on Windows"),
+    ("[[tables]]\nname = 'NUL'", "tables[1].name: 'NUL' is the name of a device on Windows"),
     ("tables = []", "tables: expected at least one table"),
 ]  # fmt: skip
 
@@ -129,6 +150,30 @@ def test_a_mistake_is_told_once_at_its_place(text: str, words: str) -> None:
     assert message.count(words) == 1
     if words.startswith("all_tables.level"):
         assert "tables[" not in message
+
+
+def test_a_condition_that_some_level_satisfies_is_taken() -> None:
+    for where in ("member == 1", "member >= 1", "member != 0 or status not in ('works')"):
+        text = f'{HEAD}[tables]\nby = ["n_of_units", "table", "level"]\nwhere = "{where}"\n'
+        assert parse_spec(text).tables.where == where
+
+
+@pytest.mark.parametrize(
+    ("text", "absent", "words"),
+    [
+        ("[[tables]]\nname = 'a'\nfoo = 1", ("linearisation", "microdata"), "[[tables]]: 'name'"),
+        ("[tables]\nfoo = 1", ("name",), "[tables]: 'by', 'where'"),
+        ("[all_tables]\nfoo = 1\n[[tables]]\nname = 'a'", ("name", "where"), "[all_tables]: 'by'"),
+    ],
+)
+def test_known_keys_are_those_that_are_taken_there(
+    text: str, absent: tuple[str, ...], words: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_spec(f"{HEAD}{text}\n")
+    known = str(caught.value).split(" Known in ")[1]
+    assert known.startswith(words)
+    assert not any(f"'{key}" in known for key in absent)
 
 
 @given(st.text(max_size=70))

@@ -248,6 +248,11 @@ def test_linear_weights_take_their_keys() -> None:
     [
         ("survey", "wieght = 'w'", ["survey.wieght", "unknown key", "Did you mean 'weight'"]),
         ("survey", "epsilon = 3", ["survey.epsilon", "belongs in [privacy]"]),
+        ("tables", 'title = "a\\u0007"', ["tables.title", "control characters", "'a\\x07'"]),
+        ("tables", 'source = "a\\uffff"', ["tables.source", "control characters, which xlsx, svg"]),
+        ("labels.field", 'levels = {1 = "yes\\u0007"}', ["labels.field.levels.1", "'yes\\x07'"]),
+        ("labels.field", 'unit = "\\u0000"', ["labels.field.unit", "without control characters"]),
+        ("labels.field", 'margin = "\\u001b"', ["labels.field.margin", "control characters"]),
         ("survey", "strata = 3", ["survey.strata", "a text in quotes", "got 3"]),
         ("survey", "strata = ''", ["survey.strata", "not empty"]),
         ("survey", "lonely_psu = 'adust'", ["survey.lonely_psu", "Did you mean 'adjust'"]),

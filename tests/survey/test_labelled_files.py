@@ -162,6 +162,18 @@ def test_labels_that_cannot_be_told_apart_are_told_with_the_remedy(tmp_path: Pat
         assert "[labels.gender] levels" in str(told.value)
 
 
+def test_labels_are_text_that_every_format_can_hold(tmp_path: Path) -> None:
+    frame = good().assign(gender=lambda f: (f["gender"] == "M") + 1.0)
+    path = written(
+        tmp_path / "a.dta", frame, variable_value_labels={"gender": {1: "Bio\x07logy", 2: "\x02"}},
+        column_labels=[f"The\x01 {name}" for name in frame],
+    )  # fmt: skip
+    table = open_table(path)
+    assert isinstance(table, LabelledTable)
+    assert table.described["gender"].labels == {"1": "Biology", "2": "2"}
+    assert table.described["gender"].title == "The gender"
+
+
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_what_is_no_such_file_is_told_without_a_value(tmp_path: Path, ending: str) -> None:
     path = written(tmp_path / f"a.{ending}", good()[["weight", "salary"]])

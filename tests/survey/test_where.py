@@ -142,6 +142,12 @@ def test_what_a_program_could_do_is_not_in_the_language(text: str) -> None:
         ("age >", "character 6: expected a column, a number or a text in quotes, got the end"),
         ("field == 'A", "character 10: a ' is opened and not closed"),
         ("age == 1e999", "character 8: expected a finite number"),
+        ("age <> 3", "character 5: '<>' is not known here; write !="),
+        ("a > 1 and a.b == 1", "character 12: 'a' is followed by '.'; a column whose name is no "
+         "plain word is written in backquotes, such as `a.b`"),
+        ("post-code == 1", "is followed by '-'; a column whose name is no plain word is written in "
+         "backquotes, such as `post-code`"),
+        ("age == .", "character 8: expected a number such as 18"),
         ("3age > 1", "character 1: expected a number such as 18"),
         ("not " * DEEPEST + "age > 1", "parentheses and not within each other"),
         ("(" * 400 + "age > 1" + ")" * 400, "parentheses and not within each other"),

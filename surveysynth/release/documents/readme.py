@@ -36,7 +36,7 @@ def make_readme(
         _columns(facts, separate_pair=separate_pair),
         _weighting(facts, separate_pair=separate_pair),
         _combining(facts, replicates),
-        subpopulations(facts),
+        subpopulations(facts, separate_pair=separate_pair),
         _example(facts, example, replicates),
         digits_section(facts),
         [

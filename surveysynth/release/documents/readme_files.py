@@ -6,7 +6,7 @@ from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
 from surveysynth.release.documents.contents import CONTENTS_NAME
 from surveysynth.release.documents.readme_words import file_words
-from surveysynth.release.documents.recompute_where import python_where, r_where
+from surveysynth.release.documents.recompute_where import pair_columns, subset_of
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import file_name
 from surveysynth.release.tables.flags import policy_of
@@ -169,26 +169,40 @@ def _rules(facts: ReleaseFacts) -> str:
     )
 
 
-def subpopulations(facts: ReleaseFacts) -> list[str]:
+def subpopulations(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
     """Which tables are of a subpopulation, and how the programs are made to be of it; nothing where
     none is."""
-    lines = []
+    lines, own_pair = [], False
     for name, each in facts.each_table.items():
         where = each.spec.tables.where
-        if where is None:
+        subset = subset_of(each, where, pair_columns(facts) if separate_pair else {}, ())
+        if where is None or subset is None:
             continue
         table = f"Table **{plain(name)}**: " if name else ""
         lines.append(
             f"- {table}{plain(where_words(where, facts.labels))}. In Python "
-            f"`inside = {python_where(each, where)}`, in R `inside <- {r_where(each, where)}`."
+            f"`inside = {subset.inside['python']}`, in R `inside <- {subset.inside['r']}`. "
+            f"Columns: {named(subset.codes)}."
         )
+        if subset.of_pair is not None:
+            own_pair = True
+            lines.append(
+                f"  - In the pair for variances: `inside = {subset.of_pair['python']}`, in R "
+                f"`inside <- {subset.of_pair['r']}`."
+            )
     if not lines:
         return []
+    of_pair = (
+        " Where a second line is given, other records are inside in the pair for variances: repeat "
+        "the lines that make `inside`, beginning with the second, after `published = value` "
+        "(in R `published <- value`)."
+    )
     return [
         "## Subpopulations",
         "These tables are of a part of the population. All records stay in the computation: those "
         "outside the subpopulation have d = 0 and u as any record outside a cell, as R's `subset` "
         "of a survey design has it. Leaving them out of the data would give other standard errors. "
-        "The lines of code are what `inside` begins with in the programs below.",
+        "The lines of code are what `inside` begins with in the programs below; columns that a "
+        f"program does not read yet are added to its `CODES`.{of_pair if own_pair else ''}",
         "\n".join(lines),
     ]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from surveysynth.release.documents.recompute_setting import Language, Subset
+from surveysynth.release.folder.microdata import VARIANCE_SUFFIX
 from surveysynth.release.writers.csv import safe_text
 from surveysynth.survey.where import Relation, Value, columns_of, folded, parse_where
 
@@ -48,6 +49,12 @@ def r_where(facts: "ReleaseFacts", where: str, renamed: Renamed | None = None) -
 def where_columns(where: str | None) -> tuple[str, ...]:
     """The columns of a condition, if there is one."""
     return () if where is None else columns_of(parse_where(where))
+
+
+def pair_columns(facts: "ReleaseFacts") -> Renamed:
+    """Synthetic columns of outcomes, and those of their pair for variances, as files have them."""
+    written = _written(facts)
+    return {written(n): written(n + VARIANCE_SUFFIX) for n in facts.design.outcome_names}
 
 
 def subset_of(

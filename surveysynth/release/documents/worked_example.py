@@ -12,7 +12,7 @@ from surveysynth.release.documents.recompute_contrasts import cells_of
 from surveysynth.release.documents.recompute_labelled import with_codes
 from surveysynth.release.documents.recompute_python import python_program
 from surveysynth.release.documents.recompute_setting import ExampleSetting, LonelyRule
-from surveysynth.release.documents.recompute_where import subset_of, where_columns
+from surveysynth.release.documents.recompute_where import pair_columns, subset_of, where_columns
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import (
     VARIANCE_SUFFIX,
@@ -137,7 +137,7 @@ def _setting(
     outcome = table.outcome or (others or design.outcome_names)[0]
     kind = statistic_of(table.statistic)
     cell, other = cells_of(facts, table, record, written, typed=typed)
-    synthetic = {written(name): written(name + VARIANCE_SUFFIX) for name in design.outcome_names}
+    synthetic = pair_columns(facts)
     own_cells = separate_pair and not synthetic.keys().isdisjoint({**cell, **(other or {})})
 
     def of_pair(given: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,11 @@ from surveysynth.estimation.estimates import Estimates, Key, TableLines
 from surveysynth.estimation.korn_graubard import korn_graubard_interval
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import Statistic, statistic_of, table_keys
-from surveysynth.estimation.subpopulation import Subpopulation, build_subpopulation
+from surveysynth.estimation.subpopulation import (
+    Subpopulation,
+    build_subpopulation,
+    shown_pairs,
+)
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
 from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import listed
@@ -47,8 +51,16 @@ def rows_of(spec: "Spec", design: "PublicDesign") -> Domains | RowsByOutcome:
     """The rows of one table, with the margins as they are labelled; of a subpopulation also those
     outside, which ``shown_rows`` tells apart.
 
-    Raises ``InputError`` for a condition that the columns do not allow."""
-    return _rows(spec, design, spec.tables.by, subpopulation_of(spec, design))
+    Raises ``InputError`` for a condition that the columns do not allow, and for contrasts of levels
+    that there are none of: before anything is spent on them."""
+    rows = _rows(spec, design, spec.tables.by, subpopulation_of(spec, design))
+    for contrast in (statistic_of(name).contrast for name in spec.tables.statistics):
+        if contrast is not None:
+            try:
+                shown_pairs(contrast, rows)
+            except InputError as error:
+                raise InputError(f"tables.statistics{_named(spec)}: {error}") from None
+    return rows
 
 
 def _rows(
@@ -75,8 +87,12 @@ def subpopulation_of(spec: "Spec", design: "PublicDesign") -> Subpopulation | No
     try:
         return Subpopulation(parse_where(tables.where), design.frame, design.outcomes)
     except InputError as error:
-        name = f" of table {tables.name!r}" if tables.name else ""
-        raise InputError(f"tables.where{name}: {error}") from None
+        raise InputError(f"tables.where{_named(spec)}: {error}") from None
+
+
+def _named(spec: "Spec") -> str:
+    """Which of several tables a message is of."""
+    return f" of table {spec.tables.name!r}" if spec.tables.name else ""
 
 
 def public_domains(spec: "Spec", design: "PublicDesign") -> Domains:
@@ -235,8 +251,9 @@ def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
     ]
     kind = statistic_of(statistic)
     if kind.is_count and spec.linearisation == "ratio":
+        part = "" if spec.tables.where is None else " of all records, of which these are a part,"
         notes.append(
-            f"{kind.title} add up to the public population size, which has no sampling error."
+            f"{kind.title}{part} add up to the public population size, which has no sampling error."
         )
     if kind.share_below is not None and spec.tables.interval == "auto":
         notes.append("Intervals are those of the distribution function, inverted.")

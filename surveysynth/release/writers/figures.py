@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth._support.types import FloatArray
+from surveysynth._support.xml_text import xml_text
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.tables.layout import Presentation, Shown, describe, stubs_of
 from surveysynth.release.tables.stub import StubRow
@@ -129,13 +130,13 @@ def _axes(
     panel.xaxis.set_major_formatter(lambda value, position: f"{value:,.6g}".replace("-", "−"))
     heading = statistic_of(table.statistic).heading
     if table.outcome is not None:
-        heading = f"{heading}: {presentation.labels.titled_with_unit(table.outcome)}"
+        heading = f"{heading}: {xml_text(presentation.labels.titled_with_unit(table.outcome))}"
     panel.set_xlabel(f"{heading}, with {100 * table.level:.4g}% confidence interval")
 
 
 def _row_label(row: StubRow) -> str:
     """Group, then label; long ones are cut, the table has them whole."""
-    text = f"{row.group} · {row.label}" if row.group else row.label
+    text = xml_text(f"{row.group} · {row.label}" if row.group else row.label)
     return text if len(text) <= 46 else text[:45] + "…"
 
 
@@ -167,4 +168,4 @@ def _notes(
 def _wrapped(text: str, width: int) -> str:
     import textwrap
 
-    return "\n".join(textwrap.fill(line, width) for line in text.splitlines())
+    return "\n".join(textwrap.fill(xml_text(line), width) for line in text.splitlines())

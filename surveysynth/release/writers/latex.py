@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
+from surveysynth._support.xml_text import xml_text
 from surveysynth.release.tables.layout import Cell, Column, Layout, Row, Shown
 from surveysynth.report.formats import Format
 
@@ -64,7 +65,7 @@ _PREAMBLE = r"""\documentclass[11pt]{article}
 
 def escape(text: str) -> str:
     """Text that LaTeX prints as it stands, on one line; no command in a label has any effect."""
-    joined = _LIGATURE.sub("\\1\0", " ".join(text.split()))
+    joined = _LIGATURE.sub("\\1\0", xml_text(text))
     return "".join(_SPECIAL.get(char, char) for char in joined).replace("\0", "{}")
 
 

@@ -15,6 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from surveysynth._support.xml_text import xml_text
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.tables.layout import Cell, Column, Layout, Presentation, Shown, lay_out
 from surveysynth.release.tables.rounding import ABSENT
@@ -136,10 +137,9 @@ class _Notes:
 def _inert(text: str) -> str:
     """One line in which gptables finds neither a note reference nor a link.
 
-    It has no way to escape them. A word joiner has no width.
+    It has no way to escape them. A word joiner has no width. Codes of levels may have anything.
     """
-    joined = " ".join(text.split())
-    return joined.replace("$$", f"${_WORD_JOINER}$").replace("](", f"]{_WORD_JOINER}(")
+    return xml_text(text).replace("$$", f"${_WORD_JOINER}$").replace("](", f"]{_WORD_JOINER}(")
 
 
 def _label(text: str) -> Any:

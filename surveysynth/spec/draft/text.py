@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from surveysynth._support.xml_text import visible
 from surveysynth.spec.draft.choices import OPEN, Choices, OutcomeChoice, settled_amount
 from surveysynth.spec.draft.columns import PublicLevels
 from surveysynth.survey.checks import LEAST_RECORDS
@@ -304,7 +305,7 @@ def _labels(levels: Mapping[str, PublicLevels]) -> dict[str, list[str]]:
     sections: dict[str, list[str]] = {}
     for name, found in levels.items():
         shown = sections[f"labels.{key(name)}"] = [
-            line("title", found.title or name, "as tables show the column"),
+            line("title", visible(found.title or name), "as tables show the column"),
             line("margin", found.margin, "the row over all levels"),
         ]
         if found.rare:
@@ -317,6 +318,9 @@ def _labels(levels: Mapping[str, PublicLevels]) -> dict[str, list[str]]:
             continue
         sections[f"labels.{key(name)}.levels"] = [
             "# Code = label, in the order of the tables. Read from the data: is each a code?",
-            *(f"{key(level)} = {value(found.labels.get(level, level))}" for level in found.levels),
+            *(
+                f"{key(level)} = {value(visible(found.labels.get(level, level)))}"
+                for level in found.levels
+            ),
         ]
     return sections

@@ -93,7 +93,7 @@ def problems(root: ElementTree.Element) -> list[str]:
 @pytest.fixture
 def folder(make_spec: MakeSpec, tmp_path: Path) -> Path:
     levels = '{ a = "A & B", b = "b", c = "c" }'
-    labels = f'[labels.field]\ntitle = "Field <&> \\u0001"\nlevels = {levels}'
+    labels = f'[labels.field]\ntitle = "Field <&> \\t of  all"\nlevels = {levels}'
     spec = make_spec(
         survey='population_size = 30000\nfpc = "fraction"', labels=labels,
         tables='microdata = "dta"\nsource = "A frame"\ntitle = "Salaries"',

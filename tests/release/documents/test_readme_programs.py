@@ -199,6 +199,62 @@ def test_programs_know_a_synthetic_subpopulation(
             assert numbers[1] != pytest.approx(published(folder)[1], rel=1e-6)
 
 
+#: Of a language: what ``inside`` begins with, how it goes on, what ends the estimate, what lists
+#: the columns of codes.
+PLACES = {
+    "python": ("    inside = pd.Series(True, index=data.index)\n",
+               "    for column, code in CELL.items():\n        inside &= data[column] == code\n",
+               "    published = value\n", "CODES = ["),
+    "r": ("  inside <- rep(TRUE, nrow(data))\n",
+          "  for (column in names(CELL)) inside <- inside & data[[column]] == CELL[[column]]\n",
+          "  published <- value\n", "CODES <- c("),
+}  # fmt: skip
+
+
+def changed_as_told(readme: str, language: str, *, pair: bool) -> str:
+    """README.md with a program that is of the table "part", by its section of subpopulations."""
+    found = re.search(
+        r"\*\*part\*\*: .* In Python `(.*?)`, in R `(.*?)`\. Columns: (.*)\.\n"
+        r"  - In the pair for variances: `(.*?)`, in R `(.*?)`\.\n", readme,
+    )  # fmt: skip
+    assert found is not None
+    own, of_pair = (found[1], found[4]) if language == "python" else (found[2], found[5])
+    start, rest, end, codes = PLACES[language]
+    indent = start[: -len(start.lstrip())]
+    columns = "".join(f'"{name}", ' for name in re.findall(r"\*\*(.*?)\*\*", found[3]))
+    readme = readme.replace(start, f"{indent}{own}\n")
+    readme = readme.replace(codes, codes + columns.replace("\\", ""))
+    return readme.replace(end, f"{end}{indent}{of_pair}\n{rest}") if pair else readme
+
+
+@pytest.mark.parametrize("where", ["employed == 1 or field == 'c'", "employed in (1)"])
+def test_a_program_changed_as_told_is_of_the_subpopulation(
+    tmp_path: Path, other_pair: None, where: str
+) -> None:
+    kinds = 'outcome = ["salary", "employed"]\ninference = "paper"\n[outcomes.employed]\n' \
+        'kind = "binary"\n'
+    text = spec_text(synthesizer=kinds)
+    tables = "[all_tables]\nby = ['field']\nstatistics = ['mean']\n[[tables]]\nname = 'whole'\n" \
+        f"[[tables]]\nname = 'part'\nwhere = \"{where}\"\n"
+    spec = write_survey(tmp_path / "in", small_survey(), text[: text.index("[tables]")] + tables)
+    release(spec, tmp_path / "out")
+    folder = tmp_path / "out" / "release"
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    found = re.search(r"`tables/whole/means` \(data row (\d+)\)", readme)
+    assert found is not None
+    whole, part = (pd.read_csv(folder / f"tables/{name}/means.csv") for name in ("whole", "part"))
+    row = whole.iloc[int(found[1]) - 1]
+    expected = part.set_index("field").loc[row["field"]]
+    assert expected["estimate"] != pytest.approx(row["estimate"], rel=1e-6) or row["field"] == "c"
+    for language, run in (("python", run_python), ("r", run_r)):
+        for pair in (True, False):
+            changed = changed_as_told(readme, language, pair=pair)
+            (folder / "README.md").write_text(changed, encoding="utf-8")
+            value, error = run(folder)
+            assert value == pytest.approx(expected["estimate"], rel=1e-9)
+            assert bool(error == pytest.approx(expected["se"], rel=1e-9)) is pair
+
+
 @pytest.mark.parametrize(
     ("model", "more"), [("fbs", 'fpc = "fraction"'), ("fbp", "population_size = 30000")]
 )

@@ -262,6 +262,16 @@ def test_group_headings_are_text_and_headers_of_their_cells(text: str) -> None:
     assert " ".join(last[0].split()) == f"r: {' '.join(text.split())}"
 
 
+def test_control_characters_make_no_broken_file(tmp_path: Path) -> None:
+    """No XML file can hold them, and codes of levels may have them."""
+    bell = "Bio\x07\ufffe\x00logy"
+    parts = workbook_parts([table(["All", bell])], hostile_presentation(bell), tmp_path / "t.xlsx")
+    for content in parts.values():
+        ElementTree.fromstring(content)
+    assert sum("Biology" in map(str, row) for row in sheet_rows(parts, 4)) >= 1
+    assert latex.escape(bell) == "Biology"
+
+
 def test_a_workbook_is_the_same_each_time(tmp_path: Path) -> None:
     for name in "ab":
         workbook_parts([table(["All", "x"])], presentation(), tmp_path / f"{name}.xlsx")

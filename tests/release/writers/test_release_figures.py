@@ -92,6 +92,14 @@ def test_files_hold_labels_as_text_and_are_the_same_each_time(tmp_path: Path) ->
     assert "Privacy." in texts
 
 
+def test_control_characters_make_no_broken_file(tmp_path: Path) -> None:
+    """A code of a level may have them, and no XML file can."""
+    bell = "Bio\x07logy"
+    shown = presentation(title=bell, source=bell)
+    figures.write(Shown({"mean": [table(["All", bell])]}, shown), tmp_path, FORMATS["svg"])
+    assert {"Biology", "Source: Biology"} <= set(svg_text(tmp_path / "means.svg"))
+
+
 def test_figures_for_release_rest_on_published_numbers_alone() -> None:
     # Besides: the facts of a statistic or format, and transforms, of which no one holds data.
     ours = imports_of(figures) | imports_of(style)
@@ -100,7 +108,8 @@ def test_figures_for_release_rest_on_published_numbers_alone() -> None:
     style_alone = {"surveysynth.report", "surveysynth.survey.outcome"}
     style_alone.add("surveysynth.survey.transforms")
     shown.add("surveysynth.release.writers.notebook")
-    assert ours <= {"surveysynth._support.types", *shown, *facts, *style_alone}
+    support = {"surveysynth._support.types", "surveysynth._support.xml_text"}
+    assert ours <= {*support, *shown, *facts, *style_alone}
 
 
 def imports_of(module: ModuleType) -> set[str]:
