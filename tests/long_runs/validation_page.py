@@ -68,6 +68,7 @@ def render() -> str:
     """The whole page."""
     from tests.long_runs.validation_audits import audits
     from tests.long_runs.validation_questions import questions
+    from tests.long_runs.validation_statistics import contrasts, hard_survey, large_tables
 
     parts = [
         _HEAD,
@@ -75,9 +76,12 @@ def render() -> str:
         tables_again(),
         calibration(),
         coverage(),
+        contrasts(),
+        hard_survey(),
         audits(),
         changes(),
         timings(),
+        large_tables(),
         questions(),
     ]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"

@@ -19,7 +19,7 @@ from surveysynth.evaluate.report import render_report
 from surveysynth.evaluate.run import make_pictures
 from surveysynth.release.folder.reading import read_release
 from surveysynth.release.run import release
-from surveysynth.release.writers.xlsx import sheet_name
+from surveysynth.release.writers.sheets import sheet_name
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec, parse_spec
 from tests.surveys import small_survey

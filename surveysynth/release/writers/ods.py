@@ -6,7 +6,6 @@ of headings is marked as such, and the table as a named range, which screen read
 """
 
 import io
-import math
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,22 +15,24 @@ from xml.etree import ElementTree as ET
 
 from surveysynth._support.extras import import_extra
 from surveysynth._support.xml_text import xml_text
-from surveysynth.estimation.statistics import statistic_of
-from surveysynth.release.tables.layout import Cell, Column, Layout, Presentation, Shown, lay_out
-from surveysynth.release.tables.rounding import ABSENT
-from surveysynth.release.writers.xlsx import sheet_name
+from surveysynth.release.tables.layout import Layout, Presentation, Shown
+from surveysynth.release.writers.sheets import (
+    DEFAULT_TITLE,
+    INSTRUCTIONS,
+    INTRODUCTION,
+    LEGEND,
+    NONE,
+    Notes,
+    decimals_of,
+    heading_of,
+    marks_of,
+    note_texts,
+    sheet_layouts,
+    source_of,
+    value_of,
+)
 from surveysynth.report.formats import Format
 
-_NO_NUMBER, _NONE = "[x]", "[none]"
-_LEGEND = (
-    f"{_NO_NUMBER} no number is available or it is withheld, for a reason that the notes give",
-    f"{_NONE} nothing to remark",
-)
-_DEFAULT_TITLE = "Tables from synthetic survey microdata"
-_INTRODUCTION = (
-    "Tables estimated from synthetic microdata. The contents sheet lists them; the notes sheet "
-    "explains what stands in brackets."
-)
 #: Names that sheets of tables cannot have.
 _OWN_SHEETS = ("Cover", "Contents", "Notes")
 #: Widths of columns of numbers, of labels, and of texts.
@@ -45,19 +46,14 @@ def write(shown: Shown, folder: Path, made: Format) -> None:
 
     Raises ``InputError`` without the extra ``formats``."""
     presentation = shown.presentation
-    columns = presentation.for_sheets
-    layouts: dict[str, Layout] = {}
-    for statistic, of_outcomes in shown.tables.items():
-        for number, table in enumerate(of_outcomes, start=1):
-            suffix = f" {number}" if len(of_outcomes) > 1 else ""
-            name = sheet_name(statistic_of(statistic).title, suffix, (*_OWN_SHEETS, *layouts))
-            layouts[name] = lay_out([table], columns)
-    book = _Book(presentation.title or _DEFAULT_TITLE)
-    notes = _Notes()
+    layouts = sheet_layouts(shown, _OWN_SHEETS)
+    book, notes = _Book(presentation.title or DEFAULT_TITLE), Notes()
     sheets = {name: _sheet(layout, notes, presentation) for name, layout in layouts.items()}
     book.texts("Cover", _cover(presentation))
     book.contents({name: layout.subtitle or layout.title for name, layout in layouts.items()})
-    book.listing("Notes", ("Note", "Text"), [(f"[note {n}]", text) for text, n in notes])
+    book.listing("Notes", ("Note", "Text"), [
+        (_reference(notes, text), text) for text in notes.texts
+    ])  # fmt: skip
     for name, sheet in sheets.items():
         book.table(name, sheet)
     (folder / str(made.one_file)).write_bytes(book.content())
@@ -74,69 +70,43 @@ class _Sheet:
     decimals: tuple[int, ...]
 
 
-class _Notes:
-    """Notes of all sheets, numbered in the order in which the sheets refer to them."""
-
-    def __init__(self) -> None:
-        self._number: dict[str, int] = {}
-
-    def reference(self, text: str) -> str:
-        return f"[note {self._number.setdefault(text, len(self._number) + 1)}]"
-
-    def __iter__(self) -> Iterator[tuple[str, int]]:
-        return iter(self._number.items())
-
-
 def _cover(presentation: Presentation) -> list[tuple[str, str]]:
     """Lines of the cover with their styles."""
     banner = [("banner", presentation.banner)] if presentation.banner else []
-    source = [("text", f"Source: {presentation.source}")] if presentation.source else []
+    source = [("text", source_of(presentation))] if presentation.source else []
     return [
-        ("title", presentation.title or _DEFAULT_TITLE), *banner, ("text", _INTRODUCTION), *source,
+        ("title", presentation.title or DEFAULT_TITLE), *banner, ("text", INTRODUCTION), *source,
         ("text", presentation.privacy_note),
     ]  # fmt: skip
 
 
-def _sheet(layout: Layout, notes: _Notes, presentation: Presentation) -> _Sheet:
-    source = f"Source: {presentation.source}" if presentation.source else ""
-    texts = [text for text in layout.notes if text not in (source, presentation.banner)]
-    references = " ".join(map(notes.reference, (*texts, *(text for _, text in layout.footnotes))))
+def _sheet(layout: Layout, notes: Notes, presentation: Presentation) -> _Sheet:
+    references = " ".join(_reference(notes, text) for text in note_texts(layout, presentation))
     lines = (
         layout.subtitle or layout.title,
         layout.banner,
-        f"This worksheet contains one table. The notes sheet explains it: {references}",
-        source,
-        *_LEGEND,
+        f"{INSTRUCTIONS}{references}",
+        source_of(presentation),
+        *LEGEND,
     )
     titles = layout.by_titles or (layout.stub_heading,)
-    decimals = [
-        max((row.cells[place].decimals for row in layout.rows), default=0)
-        for place in range(len(layout.columns))
-    ]
     return _Sheet(
         lines=tuple(filter(None, lines)),
-        headings=(*titles, *map(_heading, layout.columns), "Notes"),
+        headings=(*titles, *map(heading_of, layout.columns), "Notes"),
         rows=tuple(_row(row, dict(layout.footnotes), notes) for row in layout.rows),
         labels=len(titles),
-        decimals=tuple(decimals),
+        decimals=tuple(decimals_of(layout, place) for place in range(len(layout.columns))),
     )
 
 
-def _row(row: Any, text_of: Mapping[str, str], notes: _Notes) -> tuple[str | float, ...]:
-    marks = sorted({mark for cell in row.cells for mark in cell.marks})
-    remarks = " ".join(notes.reference(text_of[mark]) for mark in marks)
+def _row(row: Any, text_of: Mapping[str, str], notes: Notes) -> tuple[str | float, ...]:
+    remarks = " ".join(_reference(notes, text_of[mark]) for mark in marks_of(row.cells))
     labels = row.labels or (row.stub.label,)
-    return (*labels, *map(_value, row.cells), remarks or _NONE)
+    return (*labels, *map(value_of, row.cells), remarks or NONE)
 
 
-def _value(cell: Cell) -> str | float:
-    if cell.value is not None and math.isfinite(cell.value):
-        return cell.value
-    return {ABSENT: _NO_NUMBER, "": _NONE}.get(cell.text, cell.text)
-
-
-def _heading(column: Column) -> str:
-    return f"{column.spanner}: {column.heading.lower()}" if column.spanner else column.heading
+def _reference(notes: Notes, text: str) -> str:
+    return f"[note {notes.number(text)}]"
 
 
 class _Book:

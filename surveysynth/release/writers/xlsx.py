@@ -6,29 +6,35 @@ estimate and its standard error keep their own columns in the compact layout too
 """
 
 import math
-import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.xml_text import xml_text
-from surveysynth.estimation.statistics import statistic_of
-from surveysynth.release.tables.layout import Cell, Column, Layout, Presentation, Shown, lay_out
-from surveysynth.release.tables.rounding import ABSENT
+from surveysynth.release.tables.layout import Layout, Presentation, Shown
+from surveysynth.release.writers.sheets import (
+    DEFAULT_TITLE,
+    INSTRUCTIONS,
+    INTRODUCTION,
+    LEGEND,
+    NONE,
+    Notes,
+    decimals_of,
+    heading_of,
+    marks_of,
+    note_texts,
+    sheet_layouts,
+    source_of,
+    value_of,
+)
 from surveysynth.report.formats import Format
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_NO_NUMBER, _NONE = "[x]", "[none]"
-_LEGEND = (
-    f"{_NO_NUMBER} no number is available or it is withheld, for a reason that the notes give",
-    f"{_NONE} nothing to remark",
-)
 #: XlsxWriter's default is the present time; the same tables shall give the same bytes.
 _CREATED = datetime(1980, 1, 1)
 #: Text in cells is text: no formula, link or number is made of it.
@@ -36,9 +42,6 @@ _INERT = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_nu
 _WORD_JOINER = "\u2060"
 _INDEX_LEVELS = 3
 _LONGEST_HEADING = 200
-_LONGEST_SHEET_NAME = 31
-_NO_SHEET_SIGNS = re.compile(r"[^\w ]")
-_DEFAULT_TITLE = "Tables from synthetic survey microdata"
 #: Columns in characters, lines of text in points.
 _WIDTH, _BY_WIDTH, _NOTES_WIDTH, _COVER_WIDTH, _LINE = 18, 24, 110, 85, 18
 _COVER = "Cover"
@@ -48,30 +51,11 @@ _NOTES_START = 3
 
 def write(shown: Shown, folder: Path, made: Format) -> None:
     """Write every table, one sheet for each outcome of each statistic, into one workbook."""
-    presentation = shown.presentation
-    for_sheets = presentation.for_sheets
-    layouts: dict[str, Layout] = {}
-    for statistic, of_outcomes in shown.tables.items():
-        for number, table in enumerate(of_outcomes, start=1):
-            suffix = f" {number}" if len(of_outcomes) > 1 else ""
-            name = sheet_name(statistic_of(statistic).title, suffix, layouts)
-            layouts[name] = lay_out([table], for_sheets)
+    presentation, layouts = shown.presentation, sheet_layouts(shown)
     with _own_warnings_of_gptables():
         workbook = _workbook(layouts, presentation, folder / str(made.one_file))
     workbook.set_properties({"title": presentation.title, "created": _CREATED})
     workbook.close()
-
-
-def sheet_name(title: str, suffix: str, taken: Iterable[str]) -> str:
-    """A name that spreadsheet programs take: short, without their signs, and not taken."""
-    used = {name.casefold() for name in taken}
-    plain = _NO_SHEET_SIGNS.sub("", title).strip()
-    for number in count(1):
-        end = suffix if number == 1 else f" {number}{suffix}"
-        name = plain[: _LONGEST_SHEET_NAME - len(end)].rstrip() + end
-        if name.casefold() not in used:
-            return name
-    raise AssertionError  # numbers do not end
 
 
 @contextmanager
@@ -110,27 +94,18 @@ def _workbook(layouts: Mapping[str, Layout], presentation: Presentation, path: P
     return workbook
 
 
-class _Notes:
-    """Notes of all sheets, numbered in the order in which the sheets refer to them."""
-
-    def __init__(self) -> None:
-        self._number: dict[str, int] = {}
-
-    def number(self, text: str) -> int:
-        return self._number.setdefault(text, len(self._number) + 1)
+class _Notes(Notes):
+    """With what gptables wants of them."""
 
     def reference(self, text: str) -> str:
         """What gptables turns into ``[note 1]``."""
         return f"$$note{self.number(text)}$$"
 
-    @property
-    def texts(self) -> list[str]:
-        return list(self._number)
-
     def frame(self) -> "pd.DataFrame":
+        """References and texts."""
         import pandas as pd
 
-        rows = [(f"note{number}", _label(text)) for text, number in self._number.items()]
+        rows = [(f"note{self.number(text)}", _label(text)) for text in self.texts]
         return pd.DataFrame(rows, columns=["Note reference", "Note text"], dtype=object)
 
 
@@ -154,7 +129,7 @@ def _cover(presentation: Presentation) -> Any:
 
     intro, about = _cover_texts(presentation)
     return gptables.Cover(
-        title=_inert(presentation.title or _DEFAULT_TITLE),
+        title=_inert(presentation.title or DEFAULT_TITLE),
         intro=[_inert(text) for text in intro],
         about=[_inert(text) for text in about],
         cover_label=_COVER,
@@ -166,20 +141,17 @@ def _cover_texts(presentation: Presentation) -> tuple[list[str], list[str]]:
     """Introduction and what is said about the data."""
     intro = [
         *([presentation.banner] if presentation.banner else []),
-        "Tables estimated from synthetic microdata. The contents sheet lists them; the notes sheet "
-        "explains what stands in brackets.",
+        INTRODUCTION,
     ]
-    source = [f"Source: {presentation.source}"] if presentation.source else []
+    source = [source_of(presentation)] if presentation.source else []
     return intro, [*source, presentation.privacy_note]
 
 
 def _sheet(name: str, layout: Layout, notes: _Notes, presentation: Presentation) -> Any:
     import gptables
 
-    source = f"Source: {presentation.source}" if presentation.source else None
-    texts = [text for text in layout.notes if text not in (source, presentation.banner)]
-    texts += [text for _, text in layout.footnotes]
-    references = "".join(notes.reference(text) for text in texts)
+    source = source_of(presentation)
+    references = "".join(notes.reference(text) for text in note_texts(layout, presentation))
     frame = _frame(layout, notes)
     by = max(len(layout.by_titles), 1)
     return gptables.GPTable(
@@ -187,10 +159,9 @@ def _sheet(name: str, layout: Layout, notes: _Notes, presentation: Presentation)
         table_name="table_" + name.lower().replace(" ", "_"),
         title=_inert(layout.subtitle or layout.title),
         subtitles=[_inert(layout.banner)] if layout.banner else [],
-        instructions="This worksheet contains one table. The notes sheet explains it: "
-        + references,
-        source=None if source is None else _inert(source),
-        legend=list(_LEGEND),
+        instructions=INSTRUCTIONS + references,
+        source=_inert(source) if source else None,
+        legend=list(LEGEND),
         index_columns={level: level - 1 for level in range(1, min(by, _INDEX_LEVELS) + 1)},
         additional_formatting=_formats(layout, by),
     )
@@ -203,24 +174,14 @@ def _frame(layout: Layout, notes: _Notes) -> "pd.DataFrame":
     text_of = dict(layout.footnotes)
     rows = []
     for row in layout.rows:
-        marks = sorted({mark for cell in row.cells for mark in cell.marks})
+        marks = marks_of(row.cells)
         remarks = " ".join(f"[note {notes.number(text_of[mark])}]" for mark in marks)
         labels = row.labels or (row.stub.label,)
-        cells = [_value(cell) for cell in row.cells]
-        rows.append([*(_label(text) for text in labels), *cells, remarks or _NONE])
+        cells = [value_of(cell) for cell in row.cells]
+        rows.append([*(_label(text) for text in labels), *cells, remarks or NONE])
     titles = layout.by_titles or (layout.stub_heading,)
-    headings = _distinct([*titles, *(_heading(column) for column in layout.columns), "Notes"])
+    headings = _distinct([*titles, *map(heading_of, layout.columns), "Notes"])
     return pd.DataFrame(rows, columns=headings, dtype=object)
-
-
-def _value(cell: Cell) -> Any:
-    if cell.value is not None:
-        return cell.value
-    return {ABSENT: _NO_NUMBER, "": _NONE}.get(cell.text, cell.text)
-
-
-def _heading(column: Column) -> str:
-    return f"{column.spanner}: {column.heading.lower()}" if column.spanner else column.heading
 
 
 def _distinct(headings: Sequence[str]) -> list[str]:
@@ -242,7 +203,7 @@ def _formats(layout: Layout, by: int) -> list[dict[str, Any]]:
     """Numbers to the right with the digits of the table."""
     formats: list[dict[str, Any]] = []
     for index, column in enumerate(layout.columns):
-        decimals = max((row.cells[index].decimals for row in layout.rows), default=0)
+        decimals = decimals_of(layout, index)
         shown = "#,##0" + (f".{'0' * decimals}" if decimals else "")
         number = {"align": "right", "num_format": shown}
         kind = {"align": "center"} if column.key == "flag" else number
@@ -278,5 +239,5 @@ def _height(text: str, width: int) -> float:
 def _cover_rows(presentation: Presentation) -> list[str]:
     """The cover line by line, with the headings that gptables puts between."""
     intro, about = _cover_texts(presentation)
-    title = presentation.title or _DEFAULT_TITLE
+    title = presentation.title or DEFAULT_TITLE
     return [title * 2, "Introductory information", *intro, "About these data", *about]

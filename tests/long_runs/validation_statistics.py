@@ -1,0 +1,74 @@
+"""Parts of the validation page on statistics beside counts and means, on a survey made hard, and on
+large tables."""
+
+import pandas as pd
+
+from tests.long_runs.validation_page import GOLDEN, filled, golden, markdown
+
+_PARTS = {
+    "strict": "noisy statistics, main effects",
+    "strict_interactions": "noisy statistics, interactions",
+    "pseudo": "pseudo-posterior, main effects",
+}
+
+
+def contrasts() -> str:
+    """Coverage of medians, quantiles, contrasts and shares of rows."""
+    table = pd.read_csv(GOLDEN / "statistics_study.csv")
+    own = table[table["method"] != "sample"]
+    rows = [
+        (_PARTS[str(row.part)], f"`{row.statistic}`", f"{row.coverage:.2f}",
+         f"{row.coverage_min:.2f}", f"{row.rmse_ratio:.2f}", f"{row.length_ratio:.2f}",
+         f"{row.replicates:.0f}")
+        for row in own.itertuples()
+    ]  # fmt: skip
+    return f"""\
+### Medians, quantiles, contrasts
+
+{filled(
+    '''The same for other statistics, 1,000 records, epsilon 10.8: a difference or ratio of two rows
+    has the covariance of both. What main effects leave out shows in differences, whose intervals
+    are half as long as the sample's; with interactions it does not.'''
+)}
+
+{markdown(("FBS by", "statistic", "coverage", "worst row", "RMSE", "length", "samples"), rows)}"""
+
+
+def hard_survey() -> str:
+    """How far rows lie from the sample."""
+    rows = pd.read_csv(GOLDEN / "hard_survey.csv")
+    few = rows["n"].min()
+    rest = rows[rows["n"] > few]
+    names = {"fbs": "FBS, pseudo-posterior", "fbp": "FBP, pseudo-posterior",
+             "fbs_noisy": "FBS, noisy statistics"}  # fmt: skip
+    lines = []
+    for method, name in names.items():
+        of_method = rows[rows["method"] == method].assign(distance=lambda each: each["z"].abs())
+        median = of_method.groupby("release")["distance"].median()
+        own = rest.loc[rest["method"] == method, "z"].abs()
+        small = rows.loc[(rows["method"] == method) & (rows["n"] == few), "z"].abs()
+        lines.append((name, f"{median.min():.2f} to {median.max():.2f}", f"{own.max():.1f}",
+                      f"{small.max():.1f}"))  # fmt: skip
+    return f"""\
+### A survey made hard on purpose
+
+{filled(
+    f'''12,000 records in 12 cells, one of which has {few}; residual SDs from 0.3 to 0.9 by cell, a
+    top code that holds 19% of the records, 0.5% zeros, skewed weights that go with the amount.
+    Counts and means of five releases at epsilon 10.8 with default settings, as distances from the
+    confidential sample in its standard errors:'''
+)}
+
+{markdown(("", "median row", "worst row of the others", f"worst of the {few} records"), lines)}"""
+
+
+def large_tables() -> str:
+    """A sentence for the timings."""
+    small, large = golden("large_tables")["sizes"]
+    return filled(
+        f"""Means by 26 x 26 x 10 levels with standard errors ({small['cells']:,} cells of
+        {small['records']:,} records) took R's `svyby` {small['R survey']['ratio']:,.0f} and svy
+        {small['svy']['ratio']:,.0f} times our seconds, with numbers that agree to twelve digits;
+        of {large['records']:,} records, as far as {large['R survey']['cells_made']} cells tell, R
+        takes {large['R survey']['ratio']:,.0f} times ours."""
+    )
