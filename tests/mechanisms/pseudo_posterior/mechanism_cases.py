@@ -44,7 +44,10 @@ def sample_survey(n=1000, seed=3):
 @lru_cache
 def fitted(name="fbs", n=1000, **settings):
     survey = sample_survey(n)
-    given = {"epsilon": 10.8, "plan": PLAN, "small_strata": "allow", **settings}
+    given = {
+        "epsilon": 10.8, "plan": PLAN, "small_strata": "allow", "shared_weights": "allow",
+        **settings,
+    }  # fmt: skip
     options = MechanismSettings(**given)
     return run(
         get_model(name), survey.design, survey.confidential, options, np.random.default_rng(5)

@@ -170,7 +170,9 @@ def test_private_draws_hold_nothing_realised():
     positions = release_positions(3, PLAN, np.ones(PLAN.kept, dtype=bool))
     for name, values in private.theta.items():
         np.testing.assert_array_equal(values, flat[name][positions])
-    expected = MechanismSettings(epsilon=10.8, plan=PLAN, small_strata="allow")
+    expected = MechanismSettings(
+        epsilon=10.8, plan=PLAN, small_strata="allow", shared_weights="allow"
+    )
     assert private.settings == expected
     assert "realised" not in repr(private)
 
