@@ -28,7 +28,8 @@ def contrasts() -> str:
 {filled(
     '''The same for other statistics, 1,000 records, epsilon 10.8: a difference or ratio of two rows
     has the covariance of both. What main effects leave out shows in differences, whose intervals
-    are half as long as the sample's; with interactions it does not.'''
+    are half as long as the sample's; with interactions it does not. Under the pseudo-posterior
+    intervals are longer than its errors ask for and cover nearly always.'''
 )}
 
 {markdown(("FBS by", "statistic", "coverage", "worst row", "RMSE", "length", "samples"), rows)}"""
