@@ -175,6 +175,18 @@ def _files_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
     return lines
 
 
+def _guarantee(spec: "Spec", design: "PublicDesign") -> str:
+    from surveysynth.mechanisms.pseudo_posterior.statement import outside_of_stated
+    from surveysynth.spec.build import settings_of
+
+    if spec.privacy.risk == "none":
+        return 'risk = "none": NOT private'
+    outside = outside_of_stated(design, settings_of(spec))
+    return f"an asymptotic epsilon of at most {spec.privacy.epsilon:g}" + (
+        f", {outside}" if outside else ""
+    )
+
+
 def _published_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
     privacy = spec.privacy.for_records(design.n)
     datasets = privacy.m * privacy.replicates_per_draw
@@ -186,13 +198,8 @@ def _published_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
             f"of each draw; the tables rest on {datasets}, {privacy.replicates_per_draw} of each",
             f"  statistics.json, {_DOCUMENTS}",
         ]
-    guarantee = (
-        f"epsilon at most {privacy.epsilon:g}"
-        if privacy.risk != "none"
-        else 'risk = "none": NOT private'
-    )
     return [
-        f"A release publishes, with {guarantee}:",
+        f"A release publishes, with {_guarantee(spec, design)}:",
         *_files_lines(spec, design),
         f"  microdata/: {datasets} synthetic files of {design.n:,} records "
         f"(m = {privacy.m} draws, {privacy.replicates_per_draw} replicates each)",

@@ -48,7 +48,7 @@ def privacy_statement(
         ),
         assumptions=(*public_assumptions(design), *_of_computing(settings, model, test)),
         not_covered=_not_covered(design, settings, model),
-        outside=_outside(design, settings),
+        outside=outside_of_stated(design, settings),
     )
 
 
@@ -174,7 +174,7 @@ def _few(design: PublicDesign, settings: MechanismSettings) -> bool:
     return smallest_records(design) < math.floor(10.0 * settings.least_records) / 10.0
 
 
-def _outside(design: PublicDesign, settings: MechanismSettings) -> str:
+def outside_of_stated(design: PublicDesign, settings: MechanismSettings) -> str:
     """Which settings take a release out of what is stated, where some do."""
     few = settings.private and _few(design, settings)
     given = ((settings.shares_weights, "shared_weights"), (few, "small_strata"))
