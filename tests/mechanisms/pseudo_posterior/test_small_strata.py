@@ -176,11 +176,11 @@ def test_check_tells_it_beforehand(released) -> None:
     text = "\n".join(preview_lines(given, design, model_of(given)))
     assert "at least 20 are asked for (small_strata = 'pool')" in text
     assert "Pooled for that: 05 (3 records) of field." in text
-    assert "A release publishes, with an asymptotic epsilon of at most 10.8:" in text
+    assert f"with an asymptotic epsilon of at most {given.privacy.epsilon:g}:" in text
     allowed = replace_privacy(given, small_strata="allow")
     text = "\n".join(preview_lines(allowed, read_survey(given).design, model_of(given)))
     assert "outside of what its statement says" in text
-    assert "of at most 10.8, outside of what is stated (small_strata = allow)" in text
+    assert ", outside of what is stated (small_strata = allow)" in text
 
 
 def replace_privacy(spec, **changes):
