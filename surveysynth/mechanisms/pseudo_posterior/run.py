@@ -57,7 +57,9 @@ PASSING_FITS = 15
 #: A sampler without common random numbers (NUTS) moves risks by a tenth and more from fit to fit,
 #: whatever the weights: closeness to the fixed point says less then, the cap begins to fall sooner,
 #: and linear weights take a bound somewhat below the window, the safe side, after as many fits.
-NOISY_FITS = 10
+#: Where it has not ended after the second number, weights run away, and how far the cap has fallen
+#: by then is what one record can decide.
+NOISY_FITS, NOISY_MOST_FITS = 10, 24
 NOISY_TOLERANCE = 0.3
 NOISY_LEAST_SHARE = 0.8
 #: Simulated databases protect nobody: weights need not be close to the fixed point, nor all bounds
@@ -104,6 +106,8 @@ class _Run(Unpickled):
         self.start = start
         self.smooth = model.common_random_numbers
         self.protects = protects
+        noisy = protects and not self.smooth and settings.weights == "fixed_point"
+        self.most_fits = NOISY_MOST_FITS if noisy else MAX_FITS
         if not protects:
             self.tolerances, self.limit = (SIMULATED_TOLERANCE, SIMULATED_TOLERANCE), np.inf
             self.patience, self.stride = MAX_FITS, SIMULATED_STRIDE
@@ -134,7 +138,7 @@ class _Run(Unpickled):
         try:
             self.risk_weights = self._search.send(fit)
             late = len(self.history) >= PASSING_FITS
-            if len(self.history) >= MAX_FITS or (late and self._ran_away()):
+            if len(self.history) >= self.most_fits or (late and self._ran_away()):
                 raise _target_not_reached()
         except StopIteration as done:
             self.fit = done.value
