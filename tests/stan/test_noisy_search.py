@@ -51,7 +51,9 @@ def survey(n: int) -> Survey:
 
 def run(model: FBS, n: int = 400, **settings: Any) -> tuple[PrivateDraws, ConfidentialFit]:
     data = survey(n)
-    chosen = MechanismSettings(**{"epsilon": 10.8, "plan": PLAN, "origin": "density", **settings})
+    chosen = MechanismSettings(**{
+        "epsilon": 10.8, "plan": PLAN, "origin": "density", "shared_weights": "allow", **settings,
+    })  # fmt: skip
     rng = np.random.default_rng(1)
     return mechanism.run(model, data.design, data.confidential, chosen, rng)
 
@@ -86,6 +88,14 @@ def test_a_noisy_bound_ends_on_the_safe_side(settings: dict[str, Any], seed: int
     assert len(fit.search) <= 30
     if "truncate" not in settings:
         assert recomputed_bound(model, fit, 400) == pytest.approx(fit.realised_bound, rel=1e-9)
+
+
+def test_weights_that_run_away_with_the_noise_are_refused_soon() -> None:
+    """Where the cap had to fall for long, one record would decide how far."""
+    Noisy.fits = 0
+    with pytest.raises(RefusedError, match="target epsilon was not reached"):
+        run(Noisy(), n=800, epsilon=1.0, small_strata="allow")
+    assert Noisy.fits == mechanism.NOISY_MOST_FITS
 
 
 @pytest.mark.parametrize(
