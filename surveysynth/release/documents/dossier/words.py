@@ -82,8 +82,9 @@ def _statistician(terms: Terms) -> tuple[Block, ...]:
         "S kept draws, from the origin named below, and osc_i the range of alpha_i log "
         "p_i(theta_s), epsilon = 2 m max_i "
         f"max(L_i, osc_i) = {terms.epsilon:.4g} for m = {terms.facts.settings.m} draws: Lipschitz "
-        "bounds of this database, which contract onto a global one at the root of the number of "
-        "records per coefficient (Savitsky, Williams and Hu)."
+        "bounds of this database, which contract onto a global one as the root of n grows "
+        "(Savitsky, Williams and Hu); with several coefficients n is that of the records that tell "
+        "of one, in this package's reading."
     )
     return Text(formula), *map(Text, terms.facts.statement.guarantee)
 
