@@ -279,7 +279,8 @@ def positive_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArr
     """
     lower, upper = t_interval(combined, level)
     below = (lower < 0.0) & (combined.estimate > 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    # Far below 0 the factor vanishes, and is not taken.
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         factor = np.exp(np.clip(upper / combined.estimate - 1.0, None, MOST_LOG))
         return (
             np.where(below, combined.estimate / factor, lower),

@@ -83,6 +83,9 @@ def replacements(
             lines = list(
                 posterior_lines(case, FEW[-1:], SEED) if slow else lines_of(case, SEED, full=full)
             )
+        if all(each.verdict == "refused" and each.reason == lines[0].reason for each in lines):
+            # Refused as it is, whatever is replaced: one line.
+            lines = [replace(lines[0], record="", change="", random_numbers="")]
         ratios = [each.ratio for each in lines if each.ratio is not None]
         largest = f"{max(ratios):.3f}" if ratios else "none"
         seconds = time.process_time() - start

@@ -17,7 +17,7 @@ from surveysynth.release.tables.labels import ColumnLabel, Labels
 from surveysynth.release.tables.layout import Layout, Presentation, Shown, lay_out
 from surveysynth.release.tables.rounding import to_digits
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
-from surveysynth.release.writers import html, latex, markdown, xlsx
+from surveysynth.release.writers import html, latex, markdown, sheets
 from surveysynth.report.formats import FORMATS
 
 LABELS = Labels({"sex": ColumnLabel(title="Sex", levels={"f": "Women", "m": "Men"})})
@@ -119,7 +119,7 @@ def test_every_format_shows_it() -> None:
     assert 'scope="colgroup"' in page
     assert r"\multicolumn{3}{c}{Sex}" in tex
     assert "1,010 (20)" in tex
-    assert xlsx._heading(crossed(("area", "sex"), "sheet_crosstab").columns[2]) == (
+    assert sheets.heading_of(crossed(("area", "sex"), "sheet_crosstab").columns[2]) == (
         "Women: estimated mean"
     )
 
