@@ -92,8 +92,9 @@ def fit(tmp_path: Path, place: Path) -> Iterator["subprocess.Popen[bytes]"]:
 
 def start_fit(folder: Path, place: Path) -> "subprocess.Popen[bytes]":
     def heed_interrupts() -> None:
-        # Where tests run in the background SIGINT is inherited as ignored.
+        # Where tests run in the background SIGINT is inherited as ignored, under nohup SIGHUP.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
     program = fake_program(folder / "program")
     return subprocess.Popen(
