@@ -244,17 +244,9 @@ def _unit_columns(rows: FloatArray) -> FloatArray:
 
 def check_rank(matrix: DesignMatrix, terms: Sequence[str]) -> None:
     """Raise ``InputError`` naming the term of each column that is a combination of those before."""
-    triangle = _triangle([_unit_columns(matrix.x_cells)])
-    kept: list[int] = []
     problems = []
-    for k in range(matrix.n_columns):
-        others = triangle[:, kept]
-        share = np.linalg.lstsq(others, triangle[:, k], rcond=None)[0] if kept else np.zeros(0)
-        outside = float(np.linalg.norm(triangle[:, k] - others @ share))
-        if outside > TOLERANCE:
-            kept.append(k)
-            continue
-        involved = [terms[j] for j, s in zip(kept, share, strict=True) if abs(s) > 1e-7]
+    for k, shares in _combinations(matrix.x_cells).items():
+        involved = [terms[j] for j, share in shares.items() if abs(share) > 1e-7]
         problems.append(
             f"a column of {terms[k]!r} is a linear combination of those of "
             f"{listing(tuple(dict.fromkeys(involved)))}"
@@ -271,14 +263,24 @@ def check_rank(matrix: DesignMatrix, terms: Sequence[str]) -> None:
 
 def independent_columns(rows: FloatArray) -> list[int]:
     """Those of the columns of (G, K) that are no combination of columns before them."""
+    dependent = _combinations(rows)
+    return [k for k in range(rows.shape[1]) if k not in dependent]
+
+
+def _combinations(rows: FloatArray) -> dict[int, dict[int, float]]:
+    """The columns of (G, K) that are combinations of those before, with the shares of these, all
+    of unit length."""
     triangle = _triangle([_unit_columns(rows)])
     kept: list[int] = []
+    found = {}
     for k in range(rows.shape[1]):
         others = triangle[:, kept]
         share = np.linalg.lstsq(others, triangle[:, k], rcond=None)[0] if kept else np.zeros(0)
         if float(np.linalg.norm(triangle[:, k] - others @ share)) > TOLERANCE:
             kept.append(k)
-    return kept
+        else:
+            found[k] = dict(zip(kept, map(float, share), strict=True))
+    return found
 
 
 def _check_contains(matrix: DesignMatrix, codes: dict[str, IntArray], strata: str | None) -> None:
