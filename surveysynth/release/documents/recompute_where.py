@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from surveysynth.release.documents.recompute_setting import Language, Subset
@@ -16,34 +17,34 @@ Renamed = Mapping[str, str]
 """Columns that are called otherwise in a pair for variances."""
 
 
-def python_where(facts: "ReleaseFacts", where: str, renamed: Renamed | None = None) -> str:
-    """An expression of pandas: a Series of true and false."""
+@dataclass(frozen=True)
+class _Syntax:
+    """How a language writes a literal, a column as numbers or as text, what is among values, and
+    not."""
+
+    literal: Callable[[Any], str]
+    column: Callable[[str, bool], str]
+    among: Callable[[str, str], str]
+    negation: str
+
+
+def where_code(
+    facts: "ReleaseFacts", where: str, language: Language, renamed: Renamed | None = None
+) -> str:
+    """An expression of true and false: of pandas a Series, of R a vector."""
+    syntax = _SYNTAX[language]
 
     def relation(each: Relation) -> str:
-        column = f"data[{_python(_column(facts, each, renamed))}]"
-        column += ".astype(float)" if each.of_numbers else ".astype(str)"
-        values = [_python(value) for value in _values(facts, each)]
+        column = syntax.column(syntax.literal(_column(facts, each, renamed)), each.of_numbers)
+        values = [syntax.literal(value) for value in _values(facts, each)]
         if "in" in each.operator:
-            found = f"{column}.isin([{', '.join(values)}])"
-            return found if each.operator == "in" else f"~{found}"
+            found = syntax.among(column, ", ".join(values))
+            return found if each.operator == "in" else f"{syntax.negation}{found}"
         return f"({column} {each.operator} {values[0]})"
 
-    return folded(parse_where(where), relation, lambda part: f"~({part})", _joined)
-
-
-def r_where(facts: "ReleaseFacts", where: str, renamed: Renamed | None = None) -> str:
-    """An expression of R: a vector of true and false."""
-
-    def relation(each: Relation) -> str:
-        column = f"data[[{_r(_column(facts, each, renamed))}]]"
-        column = f"as.{'numeric' if each.of_numbers else 'character'}({column})"
-        values = [_r(value) for value in _values(facts, each)]
-        if "in" in each.operator:
-            found = f"({column} %in% c({', '.join(values)}))"
-            return found if each.operator == "in" else f"!{found}"
-        return f"({column} {each.operator} {values[0]})"
-
-    return folded(parse_where(where), relation, lambda part: f"!({part})", _joined)
+    return folded(
+        parse_where(where), relation, lambda part: f"{syntax.negation}({part})", _joined
+    )
 
 
 def where_columns(where: str | None) -> tuple[str, ...]:
@@ -70,7 +71,7 @@ def subset_of(
     own = any(written(name) in of_pair for name in columns)
 
     def code(renamed: Renamed | None) -> dict[Language, str]:
-        return {"python": python_where(facts, where, renamed), "r": r_where(facts, where, renamed)}
+        return {each: where_code(facts, where, each, renamed) for each in _SYNTAX}
 
     others = [of_pair[name] for name in texts if name in of_pair]
     return Subset(code(None), code(of_pair) if own else None, (*texts, *others))
@@ -106,3 +107,15 @@ def _r(value: Any) -> str:
     if not isinstance(value, str):
         return repr(value)
     return json.dumps(value, ensure_ascii=False).replace("`", "\\x60")
+
+
+_SYNTAX: dict[Language, _Syntax] = {
+    "python": _Syntax(
+        _python, lambda name, number: f"data[{name}].astype({'float' if number else 'str'})",
+        lambda column, values: f"{column}.isin([{values}])", "~",
+    ),
+    "r": _Syntax(
+        _r, lambda name, number: f"as.{'numeric' if number else 'character'}(data[[{name}]])",
+        lambda column, values: f"({column} %in% c({values}))", "!",
+    ),
+}  # fmt: skip
