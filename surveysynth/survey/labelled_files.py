@@ -5,14 +5,14 @@ and the codes that an SPSS file declares as user-missing, whose labels are no le
 value of a column has a label, the column is of categories, whatever its codes look like.
 """
 
-import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
 from surveysynth._support.extras import import_extra
+from surveysynth._support.readstat import read_with
 from surveysynth._support.unpickled import Unpickled
 from surveysynth._support.xml_text import visible, xml_text
 from surveysynth.errors import InputError
@@ -90,9 +90,8 @@ def _read(content: bytes, suffix: str, name: str, **options: Any) -> Any:
     """Frame and description from pyreadstat, whose own messages may quote a value."""
     function, program = _READERS[suffix]
     library = import_extra("pyreadstat", f"{name}: reading a file of {program}")
-    reader: Callable[..., Any] = getattr(library, function)
     try:
-        return reader(io.BytesIO(content), **options)
+        return read_with(library, function, content, **options)
     except Exception as error:
         if "encoding" in str(error):
             raise InputError(

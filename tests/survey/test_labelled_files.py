@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surveysynth._support import extras
+from surveysynth._support import extras, readstat
 from surveysynth.errors import InputError
 from surveysynth.release.facts import labels_of
 from surveysynth.spec.build import read_survey
@@ -193,9 +193,9 @@ def test_what_is_no_such_file_is_told_without_a_value(tmp_path: Path, ending: st
 def test_damaged_files_are_read_or_refused(data: st.DataObject) -> None:
     """Bytes changed at random: a frame, or a plain error that quotes nothing.
 
-    Not of SPSS: ReadStat itself ends the process on about one such file in four hundred, and now
-    and then on one of the others, so that the damage is the same in every run."""
-    ending = data.draw(st.sampled_from(["dta", "xpt"]))
+    On about one such file of SPSS in four hundred, and now and then on one of the others, ReadStat
+    itself ends the process that reads it. The damage is the same in every run."""
+    ending = data.draw(st.sampled_from(ENDINGS))
     content = bytearray((GOLDEN / f"labelled_files.{ending}").read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
@@ -208,6 +208,21 @@ def test_damaged_files_are_read_or_refused(data: st.DataObject) -> None:
         except InputError as error:
             message = str(error)
     assert not message or str(path) in message
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_file_that_ends_the_process_that_reads_it_is_refused(
+    ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = GOLDEN / f"labelled_files.{ending}"
+    dies = readstat._TRIAL.replace("    getattr(", "    import os; os.abort()\n    getattr(")
+    assert dies != readstat._TRIAL
+    monkeypatch.setattr(readstat, "_TRIAL", dies)
+    with pytest.raises(InputError, match=f"{path.name} cannot be read .* may be damaged"):
+        open_table(path)
+    # A trial that cannot begin says nothing of the file.
+    monkeypatch.setattr(readstat, "_TRIAL", "import a_module_that_is_nowhere")
+    assert len(whole(path)) == len(expected())
 
 
 def test_cells_of_an_outcome_that_are_no_numbers_are_counted_not_shown(tmp_path: Path) -> None:

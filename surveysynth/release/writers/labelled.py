@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.extras import import_extra
 from surveysynth._support.messages import listing
+from surveysynth._support.readstat import read_with
 from surveysynth.errors import InputError
 
 if TYPE_CHECKING:
@@ -153,6 +154,5 @@ def read_labelled(path: Path, file_format: str) -> "pd.DataFrame":
     Raises ``InputError`` without the extra, and as pyreadstat does for a damaged file.
     """
     library = import_extra("pyreadstat", f"{path}: reading a file of {PROGRAMS[file_format]}")
-    reader = library.read_dta if file_format == "dta" else library.read_sav
-    frame: pd.DataFrame = reader(str(path))[0]
+    frame: pd.DataFrame = read_with(library, f"read_{file_format}", path.read_bytes())[0]
     return frame

@@ -1,0 +1,51 @@
+"""Calling pyreadstat, whose C library ends the whole program on some damaged files.
+
+The same call runs in a process of its own first: where that process dies, the file is damaged, and
+the caller hears of it as of any other damage.
+"""
+
+import io
+import json
+import subprocess
+import sys
+from typing import Any
+
+#: What that process runs: the bytes come by a pipe, and of its memory no image is left on the disk.
+_TRIAL = """
+import contextlib, io, json, sys
+with contextlib.suppress(ImportError, OSError, ValueError):
+    import resource
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+function, sys.path[:], options = json.loads(sys.argv[1])
+import pyreadstat
+content = io.BytesIO(sys.stdin.buffer.read())
+with contextlib.suppress(Exception):
+    getattr(pyreadstat, function)(content, output_format="dict", **options)
+print("alive")
+"""
+
+
+class DamagedFileError(Exception):
+    """The process that tried to read a file did not live to its end."""
+
+
+def read_with(library: Any, function: str, content: bytes, **options: Any) -> Any:
+    """Frame and description by ``library``, the module pyreadstat.
+
+    Raises ``DamagedFileError`` where reading would end this process, and what pyreadstat raises.
+    """
+    if not _survives(function, content, options):
+        raise DamagedFileError
+    return getattr(library, function)(io.BytesIO(content), **options)
+
+
+def _survives(function: str, content: bytes, options: dict[str, Any]) -> bool:
+    """Whether the call comes to an end, be it an error."""
+    if not sys.executable:  # Python within another program: there is nothing to start
+        return True
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", _TRIAL, json.dumps([function, sys.path, options])],
+        input=content, capture_output=True, check=False,
+    )  # fmt: skip
+    # A process that could not start or import says nothing of the file: no crash, a status of 1.
+    return done.stdout.strip() == b"alive" or done.returncode == 1
