@@ -19,7 +19,7 @@ from surveysynth.release.folder.ledger import read_ledger
 from surveysynth.release.folder.ledger_file import ledgers_folder
 from surveysynth.release.rebuild import rebuild
 from surveysynth.release.run import release
-from tests.release.test_strict_release import PLAIN, SHORT, STRICT, strict_spec
+from tests.release.test_strict_release import SHORT, SMALL_MODEL, STRICT, strict_spec
 from tests.surveys import small_survey
 
 MakeSpec = Callable[..., Path]
@@ -198,7 +198,7 @@ def test_the_command_says_what_to_do(
     for words in ("rho spent", str(ledgers_folder()), str(out), "costs nothing more"):
         assert words in " ".join(told.split())
     # Another mechanism may follow into the same folders.
-    assert main(["release", str(make_spec(synthesizer=PLAIN)), "--out", str(out)]) == 0
+    assert main(["release", str(make_spec(synthesizer=SMALL_MODEL)), "--out", str(out)]) == 0
     printed = capsys.readouterr().out
     assert f"so far: {RHO:.6g} in 1 run (epsilon" in printed
     assert len(kept(out / "confidential")) == 1

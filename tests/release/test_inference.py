@@ -12,7 +12,7 @@ from surveysynth.inference.debias import DebiasRecord
 from surveysynth.release.documents.inference_words import inference_words
 from surveysynth.release.run import release
 
-FAST = 'predictors = "field + gender"\nchains = 2\ndraws = 250\nwarmup = 100'
+FAST = 'predictors = "field + gender"\nchains = 4\ndraws = 250\nwarmup = 100'
 
 
 def published(path: Path, out: Path) -> tuple[dict, str, pd.DataFrame]:

@@ -25,7 +25,10 @@ MakeSpec = Callable[..., Path]
 RATIO = "population_size = 30000"
 SALARY = "[outcomes.salary]\ncentre = 22000\nspread = 0.45"
 STRICT = 'mechanism = "noisy_statistics"\nepsilon = 10.8\nm = 10\nreplicates_per_draw = 1'
-PLAIN = "chains = 8\ndraws = 60\nwarmup = 60\npredictors = 'field + gender'"
+SMALL_MODEL = "predictors = 'field + gender'"
+#: Noise is fitted again with longer chains where these do not converge; the pseudo-posterior, whose
+#: weights go with its draws, is not: without a seed its fits have the usual length.
+PLAIN = f"chains = 8\ndraws = 60\nwarmup = 60\n{SMALL_MODEL}"
 SHORT = f"{PLAIN}\ninference = 'debiased'"  # the default, which keeps the fixture from another
 
 
@@ -162,7 +165,7 @@ def test_the_ledger_keeps_two_currencies(make_spec: MakeSpec, tmp_path: Path) ->
     assert (ledger.runs, ledger.epsilon, ledger.strict_runs) == (0, 0.0, 2)
     (sentence,) = ledger.sentences()
     assert f"{rho:.6g} in 2 runs (epsilon {epsilon_of(rho, 1e-6):.4g}" in sentence
-    other = make_spec(synthesizer=PLAIN)  # the same data, by the pseudo-posterior
+    other = make_spec(synthesizer=SMALL_MODEL)  # the same data, by the pseudo-posterior
     ledger = release(other, tmp_path / "three", confidential=confidential).ledger
     assert (ledger.runs, ledger.strict_runs) == (1, 2)
     assert ledger.rho == pytest.approx(rho)

@@ -116,11 +116,10 @@ def test_a_release_uses_no_generator_that_can_be_foreseen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The whole path with the real mechanism, debiasing and synthesis included."""
-    short = "chains = 4\ndraws = 100\nwarmup = 100\npredictors = 'field'"
     spec = write_survey(
         tmp_path / "in", small_survey(120),
-        spec_text("survey.csv", synthesizer=short, survey="population_size = 30000",
-                  privacy="m = 1\nreplicates_per_draw = 1", tables='by = ["field"]'),
+        spec_text("survey.csv", synthesizer="predictors = 'field'", tables='by = ["field"]',
+                  survey="population_size = 30000", privacy="m = 1\nreplicates_per_draw = 1"),
         "survey.csv",
     )  # fmt: skip
 
