@@ -32,8 +32,10 @@ __all__ = [
     "MEAN",
     "MEDIAN",
     "PROPORTION",
+    "REPORT_COLUMNS",
     "SHARE",
     "STATISTICS",
+    "STUDY_COLUMNS",
     "TABLE",
     "TABLE_COLUMNS",
     "TOTAL",
@@ -185,6 +187,17 @@ TABLE_COLUMNS = (
     "ci_upper", "n", "flag",
 )  # fmt: skip
 """Columns that tables have besides those that they are by, below each other or alone."""
+
+REPORT_COLUMNS = (
+    "method", "rmse", "published", "published_se", "sample", "sample_se", "difference", "beyond",
+)  # fmt: skip
+"""Those of comparisons with the confidential sample besides."""
+
+STUDY_COLUMNS = (
+    "m", "epsilon", "row", "truth", "bias", "sd", "rmse_ratio", "coverage", "coverage_mcse",
+    "ci_length", "cv", "replicates", "bias_mcse", "rmse_ratio_mcse", "ci_length_mcse",
+)  # fmt: skip
+"""Those of coverage studies besides."""
 
 STATISTICS: dict[str, Statistic] = {
     each.name: each for each in (COUNT, TOTAL, MEAN, MEDIAN, PROPORTION, SHARE)

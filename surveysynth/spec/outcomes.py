@@ -7,7 +7,14 @@ import numpy as np
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
-from surveysynth.estimation.statistics import LEVEL, TABLE, TABLE_COLUMNS, statistic_of
+from surveysynth.estimation.statistics import (
+    LEVEL,
+    REPORT_COLUMNS,
+    STUDY_COLUMNS,
+    TABLE,
+    TABLE_COLUMNS,
+    statistic_of,
+)
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.models import get_model, registered
 from surveysynth.spec.outcome_section import Outcomes, OutcomeSection
@@ -280,6 +287,8 @@ def by_problems(
     of_shares = any(statistic_of(name).by_level for name in statistics)
     own = {
         "tables": TABLE_COLUMNS,
+        "comparisons with the confidential sample": REPORT_COLUMNS,
+        "coverage studies": STUDY_COLUMNS if study else (),
         "several tables": (TABLE,) if tables.name is not None else (),
         "tables of shares": (LEVEL,) if of_shares else (),
     }

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from surveysynth import cli
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.domains import build_domains
+from surveysynth.estimation.statistics import REPORT_COLUMNS, TABLE_COLUMNS
 from surveysynth.estimation.taylor import SampleDesign, estimate_domains
 from surveysynth.evaluate import figures as plots
 from surveysynth.evaluate.comparison import Comparison, compare
@@ -336,6 +337,8 @@ def test_rows_far_from_the_sample_are_counted_by_method(spec: Path, tmp_path: Pa
 def test_impossible_values_are_flagged(spec: Path) -> None:
     changed(spec, ("epsilon = 10.8", "epsilon = 0.1\nsmall_strata = 'allow'"))
     frame = made(spec).frame()
+    # A by column of one of these names would be lost, and is refused.
+    assert set(frame) <= {*TABLE_COLUMNS, *REPORT_COLUMNS, "field", "gender"}
     noisy = frame[frame["method"].str.startswith("laplace")]
     negative = noisy["estimate"] < 0
     assert negative.any()

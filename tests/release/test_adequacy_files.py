@@ -16,6 +16,7 @@ import pytest
 
 import surveysynth as ss
 from surveysynth import cli
+from surveysynth.estimation.statistics import REPORT_COLUMNS, TABLE_COLUMNS
 from surveysynth.release.run import release as release_alone
 from surveysynth.report.style import MARK
 from tests.release.test_confidentiality import assert_nothing_leaks
@@ -84,6 +85,10 @@ def test_every_row_is_the_published_one_beside_the_sample_by_hand(
     result = ss.release(make_spec(frame, survey=survey), tmp_path / "out")
     rows = rows_of(result.out)
     assert len(rows) == 24
+    # A by column of one of these names would be lost, and is refused.
+    assert set(rows) == {*TABLE_COLUMNS, *REPORT_COLUMNS, "field", "gender"} - {
+        "method", "rmse", "estimate", "se", "df", "df_design", "ci_lower", "ci_upper", "flag"
+    }  # fmt: skip
     published = {
         name: pd.read_csv(result.out / "release" / "tables" / f"{name}s.csv")
         for name in ("count", "mean")

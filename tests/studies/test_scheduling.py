@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 
 from surveysynth.errors import IncompleteError, InputError, StoppedError
+from surveysynth.estimation.statistics import REPORT_COLUMNS, STUDY_COLUMNS, TABLE_COLUMNS
+from surveysynth.studies.measures import KEYS
 from surveysynth.studies.run import write_study
 from tests.studies.study_cases import Deadly, small_study
 
@@ -40,6 +42,10 @@ def test_files(plain):
     assert len(cells) == 2 * 2 * 27
     replicates = pd.read_parquet(plain / "replicates.parquet")
     assert sorted(set(replicates["sample"])) == list(range(6))
+    # A by column of one of these names could not be told from them, and is refused.
+    own = {*TABLE_COLUMNS, *REPORT_COLUMNS, *STUDY_COLUMNS}
+    assert {*cells, *replicates} - {"field", "gender"} <= own
+    assert own >= {*KEYS}
     assert not list(plain.rglob("*.partial"))
 
 
@@ -86,6 +92,8 @@ PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from tests.studies.study_cases import small_study
+from surveysynth.estimation.statistics import REPORT_COLUMNS, STUDY_COLUMNS, TABLE_COLUMNS
+from surveysynth.studies.measures import KEYS
 from surveysynth.studies.run import write_study
 if __name__ == "__main__":
     write_study(small_study(replicates=30), sys.argv[2], workers=2)
