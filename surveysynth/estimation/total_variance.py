@@ -12,6 +12,9 @@ u, the mean variance of a dataset, is E Var(estimate | theta, X) + V_X; b/m is t
 of m draws. V_X is the variance of a linearised variable that is averaged over datasets and over
 records with the same public row: what a sample's composition varies, and draws given X do not show.
 The rule of partial synthesis, u + b/m, would leave the posterior out, and with it all noise.
+
+A declared design effect D is of samples: what sampling adds to V, at most u and at most V, grows by
+it, noise does not: V + (D - 1) min(V, u). Neither u nor V_X may hold it before, since b does not.
 """
 
 from dataclasses import dataclass, replace
@@ -57,7 +60,9 @@ class _Collected:
     def __init__(
         self, draws: int, replicates: int, sample_design: SampleDesign, group: IntArray
     ) -> None:
-        self._design, self._unlimited = sample_design, without_fpc(sample_design)
+        self._df, self._effect = sample_design.degrees_of_freedom, sample_design.design_effect
+        self._design = sample_design if self._effect is None else sample_design.one_stage
+        self._unlimited = without_fpc(self._design)
         self._shape, self._group = (draws, replicates), group
         self._values: FloatArray | None = None
         self._composition: Composition | None = None
@@ -81,8 +86,9 @@ class _Collected:
             estimates,
             variances,
             self._composition.variance(self._unlimited),
-            float(self._design.degrees_of_freedom),
+            float(self._df),
             finite_variances=None if self._design.fpc is None else limited.mean(axis=(0, 1)),
+            design_effect=1.0 if self._effect is None else self._effect,
         )
 
 
@@ -93,13 +99,15 @@ def combine_draws(
     df_design: float,
     *,
     finite_variances: FloatArray | None = None,
+    design_effect: float = 1.0,
 ) -> Combined:
     """Combine m posterior draws with r datasets each, (m, r, D) to (D,).
 
     Parameters
     ----------
     estimates, variances
-        Of each dataset, (m, r, D); Taylor variances without finite population corrections.
+        Of each dataset, (m, r, D); Taylor variances without finite population corrections or a
+        declared design effect.
     composition
         V_X (D,), see ``Composition``; likewise without.
     df_design
@@ -107,6 +115,8 @@ def combine_draws(
     finite_variances
         Mean variances (D,) of datasets with finite population corrections, where there are some:
         what these take off a dataset's variance is taken off the whole, down to b/5.
+    design_effect
+        The declared factor by which clustering raises what sampling varies.
 
     Raises
     ------
@@ -138,6 +148,8 @@ def combine_draws(
         df = np.where(spread > 0, total**2 / spread, float(df_design))
     if finite_variances is not None:
         total = np.maximum(total - (within - finite_variances), LEAST_BETWEEN * between)
+    sampled = within if finite_variances is None else finite_variances
+    total += (design_effect - 1.0) * np.minimum(total, sampled)
     total = without_rounding(total, estimate)
     df[total == 0] = float(df_design)
     return Combined(

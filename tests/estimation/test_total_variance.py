@@ -72,10 +72,13 @@ NOISE = np.array([15.0, 6.0])  # of the sums by cell
 ROW_CELLS = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]], dtype=float)
 
 
-def datasets(rng: np.random.Generator) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Cells (n,), and outcomes and weights (m r, n) of a release of a new sample."""
-    cell = rng.choice(6, N, p=SHARE)
-    z = rng.normal(MEAN[cell], SD)
+def datasets(rng: np.random.Generator, alike: int = 1) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Cells (n,), and outcomes and weights (m r, n) of a release of a new sample.
+
+    alike: records of a unit, all equal, of which the release knows nothing."""
+    cell = rng.choice(6, N // alike, p=SHARE)
+    z = rng.normal(MEAN[cell], SD).repeat(alike, axis=0)
+    cell = cell.repeat(alike)
     size = np.bincount(cell, minlength=6)[:, None]
     sums = np.array([np.bincount(cell, column, minlength=6) for column in z.T]).T
     noisy = sums + rng.normal(size=(6, 2)) * NOISE
@@ -115,12 +118,16 @@ class Parts:
     variances: FloatArray
     composition: FloatArray
 
-    def combined(self) -> Combined:
-        return combine_draws(self.estimates, self.variances, self.composition, N - 1)
+    def combined(self, design_effect: float = 1.0) -> Combined:
+        return combine_draws(
+            self.estimates, self.variances, self.composition, N - 1, design_effect=design_effect
+        )
 
 
-def release(rng: np.random.Generator, statistic: str, linearisation: Linearisation) -> Parts:
-    cell, y, w = datasets(rng)
+def release(
+    rng: np.random.Generator, statistic: str, linearisation: Linearisation, alike: int = 1
+) -> Parts:
+    cell, y, w = datasets(rng, alike)
     domains, design = domains_of(cell), SampleDesign(np.zeros(N, dtype=np.int64))
     known = 1000.0 if linearisation == "ratio" else None
     composition = CompositionVariance(
@@ -170,6 +177,36 @@ def test_the_variance_is_that_of_the_estimate(
         assert ((stated - composition) / mse).max() < 0.8
 
 
+@pytest.mark.parametrize("statistic", ["count", "mean"])
+def test_a_declared_design_effect_is_that_of_the_sample(statistic: str) -> None:
+    """Units of four equal records: sampling varies four times as much, noise as before."""
+    rng, effect = np.random.default_rng(3), 4
+    errors = [
+        plain_estimates(*datasets(rng, effect), statistic, None).mean(axis=0)
+        - truth(statistic, None)
+        for _ in range(500)
+    ]
+    mse = (np.array(errors) ** 2).mean(axis=0)
+    parts = [release(rng, statistic, "plain", effect) for _ in range(20)]
+    stated = np.mean([each.combined(effect).standard_error ** 2 for each in parts], axis=0)
+    without = np.mean([each.combined().standard_error ** 2 for each in parts], axis=0)
+    # In the parts it would take off V what b does not hold.
+    scaled = np.mean(
+        [
+            combine_draws(each.estimates, effect * each.variances, effect * each.composition, N - 1)
+            .standard_error ** 2
+            for each in parts
+        ],
+        axis=0,
+    )  # fmt: skip
+    # A little too large where the model knows more of a row than a dataset's formula does.
+    assert 0.85 < (stated / mse).min() < (stated / mse).max() < 1.4
+    assert (without / mse).max() < 0.75
+    if statistic == "mean":  # of which composition is the smaller part, and noise the larger
+        assert (scaled / mse).max() < 0.75
+        assert (effect * without / mse).min() > 1.6
+
+
 def test_degrees_of_freedom_match_the_spread_of_the_variance() -> None:
     """2 V^2 / df is the variance of V over repeated draws of its parts."""
     rng = np.random.default_rng(2)
@@ -212,6 +249,13 @@ def test_the_parts_of_the_rule_by_hand() -> None:
     )
     assert finite.standard_error**2 == pytest.approx(1.5 + 4 / 3 - 0.25 - 0.8)
     assert finite.df == pytest.approx(expected)
+    # Of what sampling adds, u or V if that is smaller, a design effect of 3 adds two more.
+    effect = combine_draws(
+        estimates, variances, np.array([1.5]), 10, finite_variances=np.array([1.2]),
+        design_effect=3.0,
+    )  # fmt: skip
+    assert effect.standard_error**2 == pytest.approx(1.5 + 4 / 3 - 0.25 - 0.8 + 2 * 1.2)
+    assert effect.df == pytest.approx(expected)
 
 
 def test_what_never_varies_has_no_error_and_what_is_missing_stays_so() -> None:

@@ -55,8 +55,9 @@ def files_of(folder: Path) -> dict[str, bytes]:
         ({"synthesizer": f"model = 'normal'\n{SHORT}", "data": "survey.parquet"}, small_survey()),
         ({"survey": f'{RATIO}\nlonely_psu = "adjust"'}, lonely_survey()),
         ({"survey": f'{RATIO}\npsu = "school"'}, clustered_survey()),
+        ({"survey": f'{RATIO}\npsu = "school"\ndesign_effect = 2.5'}, clustered_survey()),
     ],
-    ids=["fbs", "fpc", "fbp", "normal", "lonely", "clusters"],
+    ids=["fbs", "fpc", "fbp", "normal", "lonely", "clusters", "design effect"],
 )  # fmt: skip
 def test_programs_and_rebuilding_give_what_is_published(
     make_spec: MakeSpec, tmp_path: Path, lines: dict[str, str], frame: pd.DataFrame

@@ -186,11 +186,18 @@ def _clusters(facts: ReleaseFacts) -> list[str]:
             "to a unit is real, what its records have in common is not. A variance that ignores "
             "the units is too small."
         ]
+    effect = f"{clusters.design_effect:g}"
+    raised = (
+        "What sampling adds to V, which is V itself or u where that is smaller, is therefore "
+        f"multiplied by {effect}: V + {clusters.design_effect - 1:g} min(V, u), {effect} being"
+        if facts.mechanism.combining == "total_variance"
+        else f"V is therefore multiplied by {effect},"
+    )
     return [
-        f"The sample was drawn in {units}, but synthetic records of one unit are independent. V is "
-        f"therefore multiplied by {clusters.design_effect:g}, the design effect that the publisher "
-        "declared: the factor by which clustering raises variances, the same for every number. "
-        "Variances by unit would be too small, and so would any that leave the factor out."
+        f"The sample was drawn in {units}, but synthetic records of one unit are independent. "
+        f"{raised} the design effect that the publisher declared: the factor by which clustering "
+        "raises variances, the same for every number. Variances by unit would be too small, and so "
+        "would any that leave the factor out."
     ]
 
 

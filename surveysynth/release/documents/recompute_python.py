@@ -140,8 +140,9 @@ def _variance(setting: ExampleSetting) -> list[str]:
     lines.append(f"        total += {fpc}n / (n - 1) * ((u_h - u_h.mean()) ** 2).sum()")
     if setting.lonely == "average":
         lines += ["    size = groups.size()", "    total *= len(size) / (size > 1).sum()"]
-    factor = "DESIGN_EFFECT * " if setting.design_effect is not None else ""
-    return [*lines, f"    return {factor}total", "", ""]
+    # By the law of total variance it goes on what the datasets make together.
+    alone = setting.design_effect is not None and setting.public is None
+    return [*lines, f"    return {'DESIGN_EFFECT * ' if alone else ''}total", "", ""]
 
 
 def _y(setting: ExampleSetting, column: str) -> str:
@@ -225,6 +226,9 @@ def _total_variance(setting: ExampleSetting) -> list[str]:
             "limited = [variance(data, u, limited=1) for data, (_, u) in zip(datasets, results)]",
             "total = max(total - (within - np.mean(limited)), between / 5)",
         ]
+    if setting.design_effect is not None:
+        sampled = "np.mean(limited)" if setting.fraction else "within"
+        lines.append(f"total += (DESIGN_EFFECT - 1) * min(total, {sampled})")
     if setting.of_share:
         return [*lines, "share, se = values.mean(), np.sqrt(total)", *python_end()]
     return [*lines, "print(values.mean(), np.sqrt(total))"]

@@ -115,8 +115,9 @@ def _variance(setting: ExampleSetting) -> list[str]:
     lines += [f"    total <- total + {fpc}n / (n - 1) * sum((u_h - mean(u_h))^2)", "  }"]
     if average:
         lines.append("  total <- total * length(size) / sum(size > 1)")
-    factor = "DESIGN_EFFECT * " if setting.design_effect is not None else ""
-    return [*lines, f"  {factor}total", "}", ""]
+    # By the law of total variance it goes on what the datasets make together.
+    alone = setting.design_effect is not None and setting.public is None
+    return [*lines, f"  {'DESIGN_EFFECT * ' if alone else ''}total", "}", ""]
 
 
 def _y(setting: ExampleSetting, column: str) -> str:
@@ -205,6 +206,9 @@ def _total_variance(setting: ExampleSetting) -> list[str]:
             "limited <- mean(mapply(spread, datasets, results, MoreArgs = list(limited = 1)))",
             "total <- max(total - (within - limited), between / 5)",
         ]
+    if setting.design_effect is not None:
+        sampled = "limited" if setting.fraction else "within"
+        lines.append(f"total <- total + (DESIGN_EFFECT - 1) * min(total, {sampled})")
     if setting.of_share:
         return [*lines, "share <- mean(values)", "se <- sqrt(total)", *r_end()]
     return [*lines, "cat(format(c(mean(values), sqrt(total)), digits = 15), \"\\n\")"]
