@@ -40,7 +40,7 @@ def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
         *(f"WARNING: {warning}" for warning in rare_level_warnings(rare)),
         "",
         *(line for each in spec.each_table for line in _table_lines(each, design, labels)),
-        *_published_lines(spec, design),
+        *_published_lines(spec, design, model),
         "",
     ]
 
@@ -175,19 +175,19 @@ def _files_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
     return lines
 
 
-def _guarantee(spec: "Spec", design: "PublicDesign") -> str:
+def _guarantee(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
     from surveysynth.mechanisms.pseudo_posterior.statement import outside_of_stated
     from surveysynth.spec.build import settings_of
 
     if spec.privacy.risk == "none":
         return 'risk = "none": NOT private'
-    outside = outside_of_stated(design, settings_of(spec))
+    outside = outside_of_stated(design, settings_of(spec), model)
     return f"an asymptotic epsilon of at most {spec.privacy.epsilon:g}" + (
         f", {outside}" if outside else ""
     )
 
 
-def _published_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
+def _published_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
     privacy = spec.privacy.for_records(design.n)
     datasets = privacy.m * privacy.replicates_per_draw
     if privacy.strict:
@@ -199,7 +199,7 @@ def _published_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
             f"  statistics.json, {_DOCUMENTS}",
         ]
     return [
-        f"A release publishes, with {_guarantee(spec, design)}:",
+        f"A release publishes, with {_guarantee(spec, design, model)}:",
         *_files_lines(spec, design),
         f"  microdata/: {datasets} synthetic files of {design.n:,} records "
         f"(m = {privacy.m} draws, {privacy.replicates_per_draw} replicates each)",

@@ -9,6 +9,7 @@ from surveysynth._support.messages import no_fixed_point, no_peak
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.base import Settings
 from surveysynth.mechanisms.pseudo_posterior.risk import RiskMeasure, RiskName, risk_measure
+from surveysynth.models.base import Model
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.design_matrix import records_per_coefficient
 from surveysynth.survey.pooling import ROUNDING
@@ -78,9 +79,10 @@ class MechanismSettings:
         coefficients away until there are none, "refuse" says which there are, and "allow" leaves
         them, as the papers do, outside of what is stated.
     shared_weights
-        What becomes of linear weights, which the largest risk or bound of a single record sets for
-        all: "refuse" keeps ``prepared`` from any design, "allow" takes them, as the papers do,
-        outside of what is stated.
+        What becomes of weights that one record sets for all: linear ones, by its risk or bound, and
+        those of a mixture, whose fit it can move to another mode. "refuse" keeps ``prepared`` from
+        any design and ``run`` from such a model, "allow" takes them, as the papers do, outside of
+        what is stated.
     plan
         Size of a fit.
 
@@ -216,6 +218,11 @@ class MechanismSettings:
         a log posterior ratio by more than ten times what is stated (methods 2.5)."""
         return self.private and self.weights == "linear"
 
+    def shares_weights_of(self, model: Model) -> bool:
+        """The same of the weights for this model: one whose posterior has many modes shares them,
+        whatever the map (methods 2.6)."""
+        return self.shares_weights or (self.private and not model.identified)
+
     @property
     def least_records(self) -> float:
         """On how many records every row of X has to rest (methods 2.10): 20 at a bound of 1.8, 89
@@ -273,6 +280,19 @@ class MechanismSettings:
     def _as_they_are(self) -> bool:
         """Whether small strata stay: it is asked for, or nothing is claimed."""
         return self.small_strata == "allow" or not self.private
+
+    def require_own_weights(self, model: Model) -> None:
+        """Raises ``RefusedError`` for weights that one record sets for all, unless it is allowed:
+        linear ones, and those of a model that is not identified."""
+        self._require_own_weights()
+        if self.shares_weights_of(model) and self.shared_weights == "refuse":
+            raise RefusedError(
+                f"one record can move the fit of {model.name!r} to another mode, and with it the "
+                "weights of all others: that was measured to move the result by more than ten "
+                "times what is stated, at 300 to 3,000 records. Take another model ('fbs' with "
+                "covariance_by or a split, say), or set shared_weights = 'allow', which is outside "
+                "of what is stated."
+            )
 
     def _require_own_weights(self) -> None:
         if self.shares_weights and self.shared_weights == "refuse":

@@ -1,12 +1,14 @@
 """The mechanism under every risk measure: weights against the published maps of risks found apart,
 bounds recomputed from the definition, and what must hold whatever the measure."""
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 import pytest
 
 from surveysynth.errors import InputError, RefusedError
+from surveysynth.mechanisms.pseudo_posterior import run as mechanism
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.risk import (
     CountBased,
@@ -18,6 +20,7 @@ from surveysynth.mechanisms.pseudo_posterior.risk import (
 )
 from surveysynth.mechanisms.pseudo_posterior.run import run
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Survey
@@ -151,6 +154,23 @@ def test_linear_weights_are_refused_unless_allowed(risk):
     assert MechanismSettings(**settings, shared_weights="allow").prepared(design) is design
     with pytest.raises(InputError, match="shared_weights must be one of refuse, allow"):
         MechanismSettings(**settings, shared_weights="perhaps")
+
+
+def test_a_model_of_many_modes_is_refused_unless_allowed():
+    survey, mixture = make_survey(by=["gender"]), get_model("normal_mixture")
+    settings = MechanismSettings(epsilon=10.8, small_strata="allow")
+    with pytest.raises(RefusedError, match=r"'normal_mixture' to another mode.*covariance_by"):
+        mechanism.run(mixture, survey.design, survey.confidential, settings)
+    settings.require_own_weights(get_model("normal"))
+    allowed = replace(settings, shared_weights="allow")
+    allowed.require_own_weights(mixture)
+    replace(settings, risk="none").require_own_weights(mixture)  # nothing is claimed
+    statement = privacy_statement(survey.design, allowed, mixture)
+    assert any("DOES NOT KEEP WHAT IS STATED" in each for each in statement.guarantee)
+    assert "many modes" in " ".join(statement.not_covered)
+    assert "shared_weights = allow" in statement.outside
+    assert not privacy_statement(survey.design, replace(allowed, small_strata="pool"),
+                                 get_model("normal")).outside  # fmt: skip
 
 
 @pytest.mark.parametrize("settings", [{"risk": "count", "pattern": ("field",)}, {"risk": "scalar"}])

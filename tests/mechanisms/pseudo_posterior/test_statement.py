@@ -125,7 +125,8 @@ def test_units_of_the_design_are_not_protected_and_their_effects_not_released():
         return "\n".join(privacy_statement(survey.design, settings, model).paragraphs)
 
     clustered = SimpleNamespace(
-        title=get_model("fbs").title, clustered=True, compiled=False, common_random_numbers=True
+        title=get_model("fbs").title, clustered=True, compiled=False, common_random_numbers=True,
+        identified=True,
     )
     for words in (told(clustered), told(get_model("normal"), design_effect=1.5)):
         assert "not of primary sampling units (school)" in words

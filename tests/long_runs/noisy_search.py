@@ -1,0 +1,136 @@
+"""What one record does where fits do not share random numbers: ``python -m
+tests.long_runs.noisy_search``.
+
+The search for weights sees a sampler's noise where draws jump as weights move: NUTS, mixtures. (1)
+FBS with Gibbs that starts another stream for every fit: a posterior of one mode, and the noise of
+NUTS; (2) ``normal_mixture``, whose posterior has many modes, by gender alone. epsilon 10.8 (and 4),
+m = 3, the plan of a release (8 x 200 draws for mixtures of 1,000), one record moved; the log ratio
+of the two posteriors over what is stated. Results go to ``golden/noisy_search.json``. About a
+quarter of an hour, nearly all of it mixtures (``--part single`` leaves them as they are).
+"""
+
+import os
+
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+
+import argparse  # noqa: E402
+import json  # noqa: E402
+from collections.abc import Iterator  # noqa: E402
+from dataclasses import dataclass, replace  # noqa: E402
+from datetime import UTC, datetime  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Any, ClassVar  # noqa: E402
+
+import numpy as np  # noqa: E402
+
+from surveysynth._support.types import Theta  # noqa: E402
+from surveysynth.audit.examples import EXAMPLES, GENDER  # noqa: E402
+from surveysynth.audit.neighbours import Change, changed, places  # noqa: E402
+from surveysynth.audit.posterior import Alike, compared, databases, prepared  # noqa: E402
+from surveysynth.errors import RefusedError  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.run import run_batch  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
+from surveysynth.models.base import Model  # noqa: E402
+from surveysynth.models.fbs.model import FBS  # noqa: E402
+from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
+from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
+
+RESULTS = Path(__file__).parents[1] / "golden" / "noisy_search.json"
+SEEDS, SDS = (1, 2), (2.0, 8.0)
+#: Of the surveys, apart from those of the fits.
+DATA_SEED = 20260000
+USUAL = SamplingPlan()
+
+
+class Restarted(FBS):
+    """FBS whose every fit starts a stream of its own, whatever generator it is given."""
+
+    common_random_numbers: ClassVar[bool] = False
+    fits: ClassVar[int] = 0
+
+    def of(self, design: Any) -> Model:
+        return self
+
+    def sample(self, stats: Any, plan: SamplingPlan, rng: Any) -> Theta:
+        Restarted.fits += 1
+        return super().sample(stats, plan, np.random.default_rng([77, Restarted.fits]))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One kind of survey and fit."""
+
+    part: str
+    n: int
+    epsilon: float = 10.8
+    plan: SamplingPlan = USUAL
+    coarse: bool = False
+
+
+SETTINGS = (
+    Setting("single", 300, coarse=True),
+    Setting("single", 1000),
+    Setting("single", 1000, 4.0),
+    Setting("single", 4000),
+    Setting("single", 10_355),
+    Setting("mixture", 300, plan=SamplingPlan(8, 150, 200), coarse=True),
+    Setting("mixture", 1000, plan=SamplingPlan(8, 150, 200), coarse=True),
+)
+
+
+def lines_of(setting: Setting) -> Iterator[dict[str, Any]]:
+    """A line a seed and change."""
+    name = "fbs" if setting.part == "single" else "normal_mixture"
+    example = next(each for each in EXAMPLES if each.name == name)
+    if setting.coarse:
+        example = replace(example, survey={**example.survey, **GENDER})
+    settings = MechanismSettings(
+        epsilon=setting.epsilon, plan=setting.plan, shared_weights="allow"
+    )
+    for seed in SEEDS:
+        case = prepared(example.case(setting.n, DATA_SEED + seed))
+        survey = case.survey
+        model = Restarted() if setting.part == "single" else case.model.of(survey.design)
+        for sds in SDS:
+            other = changed(survey, places(survey)["typical"], Change(sds))
+            both = databases(model, survey.design, [survey.confidential, other])
+            made = run_batch(model, both, settings, Alike(seed))
+            line: dict[str, Any] = {
+                "model": name, "n": setting.n, "epsilon": setting.epsilon, "seed": seed, "sds": sds,
+            }  # fmt: skip
+            if not any(isinstance(each, RefusedError) for each in made):
+                first, second = ((each[1] if isinstance(each, tuple) else None) for each in made)
+                assert first is not None
+                assert second is not None
+                line["fits"] = [len(each.search) for each in (first, second)]
+                line["mean_alpha"] = [
+                    float(f"{each.risk_weights.mean():.3g}") for each in (first, second)
+                ]
+            found = compared(model, settings, *zip(both, made, strict=True))
+            line["ratio"] = None if found.get("ratio") is None else float(f"{found['ratio']:.3g}")
+            line["verdict"] = found["verdict"]
+            print(json.dumps(line), flush=True)
+            yield line
+
+
+def main() -> None:
+    """Writes the results."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--part", action="append", choices=["single", "mixture"])
+    parts = parser.parse_args().part or ["single", "mixture"]
+    lines = [line for each in SETTINGS if each.part in parts for line in lines_of(each)]
+    if RESULTS.exists():
+        left = {"single": "fbs", "mixture": "normal_mixture"}
+        kept = [model for part, model in left.items() if part not in parts]
+        before = json.loads(RESULTS.read_text(encoding="utf-8"))["lines"]
+        lines += [line for line in before if line["model"] in kept]
+    content = {
+        "date": datetime.now(UTC).date().isoformat(), "data_seed": DATA_SEED,
+        "versions": library_versions(), "lines": lines,
+    }  # fmt: skip
+    RESULTS.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
