@@ -13,6 +13,10 @@ of m draws. V_X is the variance of a linearised variable that is averaged over d
 records with the same public row: what a sample's composition varies, and draws given X do not show.
 The rule of partial synthesis, u + b/m, would leave the posterior out, and with it all noise.
 
+With few datasets a draw the difference may be far smaller than its terms, and as uncertain as they
+are: where fewer than ``LEAST_DF`` degrees of freedom are left, nothing is taken off, V = V_X + (1 +
+1/m) b, too large rather than of no use.
+
 A declared design effect D is of samples: what sampling adds to V, at most u and at most V, grows by
 it, noise does not: V + (D - 1) min(V, u). Neither u nor V_X may hold it before, since b does not.
 """
@@ -37,6 +41,9 @@ from surveysynth.survey.survey import PublicDesign
 
 #: Least share of b that counts as variance between draws, should the rest seem to explain it all.
 LEAST_BETWEEN = 0.2
+#: An interval of fewer degrees of freedom says next to nothing: with 2 it is 4.3 standard errors to
+#: either side, with 1 it is 12.7.
+LEAST_DF = 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,8 +151,11 @@ def combine_draws(
     given_x = np.maximum(within - composition, 0.0) / r
     total = composition + np.maximum(drawn - given_x, LEAST_BETWEEN * between)
     with np.errstate(divide="ignore", invalid="ignore"):
-        spread = drawn**2 / (m - 1) + (given_x**2 + composition**2) / df_design
-        df = np.where(spread > 0, total**2 / spread, float(df_design))
+        spread = drawn**2 / (m - 1) + composition**2 / df_design
+        df = np.where(spread > 0, total**2 / (spread + given_x**2 / df_design), float(df_design))
+        too_few = df < LEAST_DF
+        total[too_few] = (composition + drawn)[too_few]
+        df[too_few] = (total**2 / spread)[too_few]
     if finite_variances is not None:
         total = np.maximum(total - (within - finite_variances), LEAST_BETWEEN * between)
     sampled = within if finite_variances is None else finite_variances

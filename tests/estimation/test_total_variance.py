@@ -238,8 +238,12 @@ def test_the_parts_of_the_rule_by_hand() -> None:
     expected = (1.5 + 4 / 3 - 0.25) ** 2 / ((4 / 3) ** 2 / 2 + 0.25**2 / 10 + 1.5**2 / 10)
     assert found.df == pytest.approx(expected)
     # A variance given X that explains all between draws leaves a fifth of it.
-    floor = combine_draws(estimates, variances + 10.0, np.array([1.5]), 10)
-    assert floor.standard_error**2 == pytest.approx(1.5 + 0.2)
+    floor = combine_draws(estimates, variances + 10.0, np.array([9.5]), 10)
+    assert floor.standard_error**2 == pytest.approx(9.5 + 0.2)
+    # With a degree of freedom or two left nothing is taken off.
+    few = combine_draws(estimates, variances + 10.0, np.array([1.5]), 10)
+    assert few.standard_error**2 == pytest.approx(1.5 + 4 / 3)
+    assert few.df == pytest.approx((1.5 + 4 / 3) ** 2 / ((4 / 3) ** 2 / 2 + 1.5**2 / 10))
     # More composition than variance: noise of estimation, taken as none.
     assert combine_draws(
         estimates, variances, np.array([5.0]), 10

@@ -1,7 +1,7 @@
 """README.md of a release: for the person who uses the tables and the microdata."""
 
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.estimation.total_variance import public_row_columns
+from surveysynth.estimation.total_variance import LEAST_DF, public_row_columns
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
 from surveysynth.release.documents.readme_files import (
     files_section,
@@ -253,7 +253,9 @@ def _total_variance(facts: ReleaseFacts, replicates: int) -> list[str]:
         "composition of the sample varies, which synthetic data do not show\n"
         f"- variance: V = V_X + the larger of (1 + 1/m) b - max(u - V_X, 0)/{r} and b/5\n"
         f"- degrees of freedom: V^2 / [((1 + 1/m) b)^2/(m - 1) + (max(u - V_X, 0)/{r})^2/d + "
-        f"V_X^2/d], d = {facts.df_design:g}; interval: q ± t · sqrt(V)",
+        f"V_X^2/d], d = {facts.df_design:g}; interval: q ± t · sqrt(V)\n"
+        f"- where these are below {LEAST_DF:g}, the datasets are too few to tell what to take off: "
+        "V = V_X + (1 + 1/m) b, with the same degrees of freedom but for the middle term",
         "This is the law of total variance: the draws vary by all that the noisy sums leave open, "
         f"the noise itself included.{limited} The rule of partial synthesis (u + b/m) would leave "
         "that out and is wrong here, as is Rubin's rule, and as are datasets pooled into one file "

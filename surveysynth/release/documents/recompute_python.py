@@ -7,6 +7,7 @@ compare the results with the published table.
 from typing import Any
 
 from surveysynth.estimation.statistics import statistic_of
+from surveysynth.estimation.total_variance import LEAST_DF
 from surveysynth.release.documents.recompute_contrasts import python_contrast
 from surveysynth.release.documents.recompute_labelled import python_reading
 from surveysynth.release.documents.recompute_quantiles import (
@@ -217,9 +218,14 @@ def _total_variance(setting: ExampleSetting) -> list[str]:
         "mean_u = sum(u for _, u in results) / m",
         "alike = [first[column] for column in PUBLIC] or [pd.Series(0, index=first.index)]",
         'composition = variance(first, mean_u.groupby(alike).transform("mean"))',
-        "rest = (1 + 1 / m) * between - max(within - composition, 0)",
-        "total = composition + max(rest, between / 5)",
-        *(python_df(setting) if setting.of_share else ()),
+        "drawn, given = (1 + 1 / m) * between, max(within - composition, 0)",
+        "total = composition + max(drawn - given, between / 5)",
+        f"DF = {setting.df_design!r}",
+        "squares = drawn**2 / (m - 1) + composition**2 / DF",
+        "df = total**2 / (squares + given**2 / DF) if squares > 0 else DF",
+        f"if df < {LEAST_DF:g}:  # too few datasets to tell what to take off",
+        "    total = composition + drawn",
+        "    df = total**2 / squares",
     ]
     if setting.fraction:
         lines += [

@@ -56,24 +56,16 @@ def r_distribution(setting: "ExampleSetting", y: str, inside: list[str]) -> list
     ]
 
 
-#: Degrees of freedom, in words that both languages know.
-_PARTIAL = "(m - 1) * (1 + within / (between / m)){power}2"
-_TOTAL = (
-    "total{power}2 / (((1 + 1 / m) * between){power}2 / (m - 1) + (given{power}2 + "
-    "composition{power}2) / DF)"
-)
-
-
 def python_df(setting: "ExampleSetting") -> list[str]:
-    """Statements that set ``df``, before finite population corrections."""
-    df = _df(setting, "=", "**", "min({}, DF) if between > 0 else DF")
-    return [f"DF = {setting.df_design!r}", *df]
+    """Statements that set ``df`` under partial synthesis."""
+    df = "min((m - 1) * (1 + within / (between / m))**2, DF) if between > 0 else DF"
+    return [f"DF = {setting.df_design!r}", f"df = {df}"]
 
 
 def r_df(setting: "ExampleSetting") -> list[str]:
     """The same in R."""
-    df = _df(setting, "<-", "^", "if (between > 0) min({}, DF) else DF")
-    return [f"DF <- {setting.df_design!r}", *df]
+    df = "if (between > 0) min((m - 1) * (1 + within / (between / m))^2, DF) else DF"
+    return [f"DF <- {setting.df_design!r}", f"df <- {df}"]
 
 
 def python_end() -> list[str]:
@@ -92,13 +84,4 @@ def r_end() -> list[str]:
     return [
         f"ends <- sapply(c(-1, 1), function(sign) value_at(share + sign * {t} * se))",
         f'cat(format(c(Q, (ends[2] - ends[1]) / (2 * {t})), digits = 15), "\\n")',
-    ]
-
-
-def _df(setting: "ExampleSetting", sets: str, power: str, limited: str) -> list[str]:
-    if setting.public is None:
-        return [f"df {sets} {limited.format(_PARTIAL.format(power=power))}"]
-    return [
-        f"given {sets} max(within - composition, 0)",
-        f"df {sets} {_TOTAL.format(power=power)}",
     ]

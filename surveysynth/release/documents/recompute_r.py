@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 from surveysynth.estimation.statistics import statistic_of
+from surveysynth.estimation.total_variance import LEAST_DF
 from surveysynth.release.documents.recompute_contrasts import r_contrast
 from surveysynth.release.documents.recompute_labelled import r_reading
 from surveysynth.release.documents.recompute_quantiles import r_df, r_distribution, r_end
@@ -197,9 +198,16 @@ def _total_variance(setting: ExampleSetting) -> list[str]:
         "columns <- c(list(rep(\"\", length(mean_u))), lapply(PUBLIC, function(p) first[[p]]))",
         "alike <- do.call(paste, c(columns, sep = \"\\r\"))",
         "composition <- variance(first, ave(mean_u, alike))",
-        "rest <- (1 + 1 / m) * between - max(within - composition, 0)",
-        "total <- composition + max(rest, between / 5)",
-        *(r_df(setting) if setting.of_share else ()),
+        "drawn <- (1 + 1 / m) * between",
+        "given <- max(within - composition, 0)",
+        "total <- composition + max(drawn - given, between / 5)",
+        f"DF <- {setting.df_design!r}",
+        "squares <- drawn^2 / (m - 1) + composition^2 / DF",
+        "df <- if (squares > 0) total^2 / (squares + given^2 / DF) else DF",
+        f"if (df < {LEAST_DF:g}) {{  # too few datasets to tell what to take off",
+        "  total <- composition + drawn",
+        "  df <- total^2 / squares",
+        "}",
     ]
     if setting.fraction:
         lines += [
