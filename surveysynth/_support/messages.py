@@ -33,6 +33,11 @@ def listing(names: Sequence[str], limit: int = 12) -> str:
     return f"{shown} and {len(names) - limit} more" if len(names) > limit else shown
 
 
+def capitalised(text: str) -> str:
+    """With a capital first letter; the others stay, as names among them need."""
+    return text[:1].upper() + text[1:]
+
+
 def records(count: int) -> str:
     """``1 record`` or ``7 records``."""
     return f"{count:,} record" + ("" if count == 1 else "s")

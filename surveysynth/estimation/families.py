@@ -6,6 +6,7 @@ from math import inf
 from types import MappingProxyType
 from typing import TypeAlias
 
+from surveysynth._support.messages import capitalised
 from surveysynth.errors import InputError
 from surveysynth.estimation.contrasts import Contrast, ContrastKind
 from surveysynth.estimation.linearised import quotient
@@ -42,13 +43,15 @@ def of_share(p: float) -> Statistic:
         file=plural if median else file_name("percentiles", percent.replace(".", "_")),
         share_below=p,
         explanation=(
-            f"{plural[0].upper()}{plural[1:]}: F(x) is the share of the weight of a cell with "
+            f"{capitalised(plural)}: F(x) is the share of the weight of a cell with "
             "values up to x, "
             f"averaged over all datasets, and the estimate Q is the smallest value with F(Q) at "
             f"least {p:g}. With q_l the shares up to that one Q in the datasets, their standard "
             "error and degrees of freedom follow as below, from u = w d (1(y <= Q) - q) / N_d; the "
             "ends of the interval are the smallest values with F at least q - t · se and q + t · se"
-            ". `se` is the width of the 95% interval over 2 t (Woodruff 1952)."
+            ", and where such a share is outside 0 to 1 there is no such end. `se` is the width of "
+            "the 95% interval over 2 t (Woodruff 1952), or where it lacks an end the distance of "
+            "the other from Q over t."
         ),
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from surveysynth._support.messages import listing
+from surveysynth._support.messages import capitalised, listing
 from surveysynth._support.types import FloatArray
 from surveysynth.estimation.contrasts import Contrast
 from surveysynth.estimation.extremes import Sensitivity
@@ -140,7 +140,7 @@ class Statistic:
     @property
     def title(self) -> str:
         """In words, at the head of sheets and sections."""
-        return self.plural.capitalize()
+        return capitalised(self.plural)
 
     @property
     def percent(self) -> bool:

@@ -14,8 +14,8 @@ from surveysynth.release.facts import files_of, labels_of
 from surveysynth.release.folder.bundle import DOSSIER_NAMES, PRIVACY_NAME
 from surveysynth.release.formats_check import check_formats
 from surveysynth.release.rare_levels import rare_level_warnings, rare_levels, without_rare
-from surveysynth.release.tables.labels import Labels, listed
-from surveysynth.release.tables.making import public_domains, rows_of, synthetic_columns
+from surveysynth.release.tables.labels import Labels, listed, span
+from surveysynth.release.tables.making import public_domains, row_counts, synthetic_columns
 from surveysynth.release.tables.table import SMALL_SAMPLE
 from surveysynth.release.tables.where_words import where_words
 from surveysynth.survey.pooling import ROUNDING
@@ -170,8 +170,8 @@ def _files_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
     lines = [f"  {CONTENTS_NAME}: all {len(spec.several)} tables"] if spec.several else []
     for each in spec.each_table:
         names = [f"{folder}/{name}" for folder, name, _ in files_of(each)]
-        rows = int(shown_rows(rows_of(each, design)).sum())
-        lines.append(f"  {', '.join(names)} ({rows:,} rows each)")
+        rows = span(row_counts(each, design))
+        lines.append(f"  {', '.join(names)} ({rows} rows each)")
     return lines
 
 

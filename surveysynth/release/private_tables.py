@@ -12,7 +12,7 @@ from surveysynth.mechanisms.statement import Statement
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.files import presentation_of
 from surveysynth.release.run import together
-from surveysynth.release.tables.labels import listed
+from surveysynth.release.tables.labels import listed, span
 from surveysynth.release.tables.layout import Presentation, Shown
 from surveysynth.release.tables.making import Tables
 from surveysynth.release.tables.table import ReleaseTable
@@ -117,7 +117,7 @@ class PrivateTables:
         lines = [
             *self.warnings,
             f"Tables of {self.n:,} records: {listed(self.statistics)}{of_what}{by}, "
-            f"{len(several[0].frame) // max(len(several[0].categories), 1):,} rows each",
+            f"{span(each.rows for each in several)} rows each",
             *self._last_lines,
         ]
         return "\n".join(lines)

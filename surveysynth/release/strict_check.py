@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from surveysynth._support.messages import capitalised
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.clusters import refuse_clusters
@@ -224,7 +225,7 @@ def _errors(expected: Expectation) -> list[str]:
     for key in expected.tables:
         ratios = expected.ratios(key, budgets)
         shown, left = _shown_rows(expected, ratios[budgets.index(own)])
-        lines += ["", f"{_name(expected, key).capitalize()}:", _line("n", heads, "")]
+        lines += ["", f"{capitalised(_name(expected, key))}:", _line("n", heads, "")]
         for row in shown:
             numbers = [_number(each) for each in ratios[:, row]]
             place = int(expected.shown[row])

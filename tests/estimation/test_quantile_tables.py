@@ -97,6 +97,7 @@ def test_one_side_alone_gives_the_error_where_the_other_has_no_end() -> None:
     np.testing.assert_allclose(
         made.standard_error[one], (made.estimate - lower)[one] / t, rtol=1e-12
     )
+    assert "the distance of the other from Q over t" in statistic_of("median").explanation
 
 
 def datasets(m: int, r: int, *, pair: bool) -> list[SyntheticDataset]:

@@ -83,3 +83,8 @@ def test_mistakes_are_told(name: str, words: str) -> None:
 def test_a_word_without_brackets_is_no_call() -> None:
     assert parse_call("median") is None
     assert parse_call(" a_b ( c ) ") == Call("a_b", ("c",))
+
+
+def test_titles_keep_the_letters_of_names() -> None:
+    made = statistic_of("ratio(median, Region: each / S)")
+    assert made.title == "Ratios of medians, Region: each / S"

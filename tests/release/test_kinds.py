@@ -2,11 +2,8 @@
 they were made from, their weighted means worked out here, and the programs of the README."""
 
 import json
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +21,7 @@ from surveysynth.release.preview import preview_lines
 from surveysynth.release.run import release
 from surveysynth.spec.build import model_of, read_design
 from surveysynth.spec.spec import load_spec
-from tests.release.documents.test_readme_programs import assert_recomputes, program_of
+from tests.release.documents.test_readme_programs import assert_recomputes, has_haven, program_of
 from tests.surveys import small_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
@@ -245,14 +242,6 @@ def test_programs_know_levels_that_are_numbers_in_the_files(
     spec = spec_of(make_spec, tables=f'microdata = "{file_format}"\n{lines}')
     release(spec, tmp_path / "out")
     assert_recomputes(tmp_path / "out" / "release", r=has_haven())
-
-
-@cache
-def has_haven() -> bool:
-    """Whether R is there, with what reads such files."""
-    asked = ["Rscript", "-e", "quit(status = !requireNamespace('haven', quietly = TRUE))"]
-    there = shutil.which("Rscript") is not None
-    return there and subprocess.run(asked, capture_output=True, check=False).returncode == 0
 
 
 def test_a_program_that_took_the_other_level_would_not_agree(

@@ -23,8 +23,7 @@ from surveysynth.release.run import release
 from surveysynth.release.tables.labels import ColumnLabel, Labels
 from surveysynth.release.writers.labelled import check_names, cut, values_of
 from surveysynth.survey.outcome import Outcome
-from tests.release.documents.test_readme_programs import assert_recomputes
-from tests.release.test_kinds import has_haven
+from tests.release.documents.test_readme_programs import assert_recomputes, has_haven
 from tests.release.test_strict_release import strict_spec
 from tests.surveys import good, make_survey, small_survey
 

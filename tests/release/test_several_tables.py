@@ -232,6 +232,22 @@ def test_what_will_be_published_is_told_table_by_table(specification: Path) -> N
     assert "tables/cross/means.html (12 rows each)" in lines
 
 
+def test_contrasts_have_the_rows_that_are_told(tmp_path: Path, stand_in_mechanism: None) -> None:
+    """Truth: the lines of the csv files."""
+    tables = "[[tables]]\nname = 'both'\nby = ['field', 'gender']\nformats = ['csv']\n" \
+        "where = \"field != 'c'\"\nstatistics = ['count', 'difference(mean, field: a - b)', " \
+        "'ratio(count, gender: margin)']\n"
+    path = spec_of(tmp_path / "survey", tables)
+    folder = release(path, tmp_path / "out").out / "release"
+    sizes = [len(pd.read_csv(each)) for each in (folder / "tables" / "both").glob("*.csv")]
+    assert sorted(sizes) == [3, 6, 9]
+    assert '<td class="number">3 to 9</td>' in (folder / "index.html").read_text()
+    spec = load_spec(path)
+    design = read_survey(spec).design
+    lines = "\n".join(preview_lines(spec, design, model_of(spec)))
+    assert "(3 to 9 rows each)" in lines
+
+
 def test_a_comparison_looks_at_the_rows_of_all_tables(
     specification: Path, stand_in_mechanism: None
 ) -> None:

@@ -105,11 +105,25 @@ def _constants(design: PublicDesign, settings: NoisySettings) -> tuple[str, ...]
     )
     return (
         "centre and spread of each column on the scale of its transform, declared from public "
-        f"sources and not from these data ({scales}), and the radius of the ball, "
-        f"{clipping.radius:.6g} spreads",
+        f"sources and not from these data ({scales}){_of_weight(design, settings)}, and the radius "
+        f"of the ball, {clipping.radius:.6g} spreads",
         "which values are valid and which are missing",
         "that the operating system's random numbers cannot be predicted",
     )
+
+
+def _of_weight(design: PublicDesign, settings: NoisySettings) -> str:
+    """What of the log weight nobody declared."""
+    if design.weight_name is None:
+        return ""
+    parts = []
+    if settings.weight.centre is None:
+        parts.append("centre, which is log(N/n) with the public population size N")
+    if settings.weight.spread is None:
+        parts.append("spread, which is a default of the package")
+    if not parts:
+        return ""
+    return f", but of the log weight the {' and the '.join(parts)}"
 
 
 def _not_covered(design: PublicDesign, settings: NoisySettings) -> tuple[str, ...]:

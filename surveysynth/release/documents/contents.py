@@ -5,7 +5,7 @@ from html import escape
 
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.facts import ReleaseFacts, files_of
-from surveysynth.release.tables.labels import listed
+from surveysynth.release.tables.labels import listed, span
 from surveysynth.release.tables.making import Tables
 from surveysynth.release.tables.table import ReleaseTable
 from surveysynth.release.tables.where_words import where_words
@@ -56,9 +56,9 @@ def _line(facts: ReleaseFacts, table: Tables) -> str:
     title = _title(facts, made)
     page = next((path for path, ending in _pages(facts) if ending == "html"), None)
     shown = escape(title) if page is None else _link(page, title, title)
-    rows = max(len(each.frame) // max(len(each.categories), 1) for each in made)
+    rows = span(each.rows for each in made)
     return (
-        f'<tr><th>{shown}{_shows(facts)}</th><td class="number">{rows:,}</td>'
+        f'<tr><th>{shown}{_shows(facts)}</th><td class="number">{rows}</td>'
         f"<td>{_files(facts)}</td></tr>"
     )
 

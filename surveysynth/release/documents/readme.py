@@ -16,6 +16,7 @@ from surveysynth.release.documents.worked_example import Example, has_lonely_str
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import (
     VARIANCE_SUFFIX,
+    fraction_name,
     public_column_names,
     synthetic_column_names,
     weight_column,
@@ -84,7 +85,7 @@ def _particulars(facts: ReleaseFacts) -> list[str]:
     paragraphs = [
         f"Synthetic {'are' if len(synthetic) > 1 else 'is'} {named(synthetic)}. Classifying "
         f"and design columns ({named(public_column_names(design)) or 'none'}) and the numbers of "
-        "sample records are public and published as they are.",
+        f"sample records are public and published as they are{_but_fractions(design)}.",
     ]
     if facts.spec.tables.source:
         paragraphs.append(f"Source: {plain(facts.spec.tables.source)}.".replace("..", "."))
@@ -93,6 +94,17 @@ def _particulars(facts: ReleaseFacts) -> list[str]:
             f"{design.dropped:,} survey records with missing values were left out beforehand."
         )
     return paragraphs
+
+
+def _but_fractions(design: PublicDesign) -> str:
+    """The one column that need not be what the survey file has under its name."""
+    name = fraction_name(design)
+    if name is None:
+        return ""
+    return (
+        f", but **{plain(name)}** as the sampling fraction of the stratum, also where the survey "
+        "has population sizes"
+    )
 
 
 def _columns(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:

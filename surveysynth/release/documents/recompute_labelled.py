@@ -1,13 +1,14 @@
 """How a README's programs read microdata that are no csv files.
 
 Files of Stata and SPSS have numbers in the place of codes. What is read is given its codes back, so
-that the rest of a program is the same for every format.
+that the rest of a program is the same for every format: those of all columns in its CODES, to which
+the reader may add some, and once where one is named twice.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from surveysynth.release.writers.labelled import LabelledColumn
 
@@ -27,53 +28,69 @@ _R = {
 
 
 def with_codes(
-    setting: "ExampleSetting", columns: Mapping[str, LabelledColumn]
+    setting: "ExampleSetting", columns: Mapping[str, LabelledColumn], others: Iterable[str]
 ) -> "ExampleSetting":
-    """The setting for files of Stata or SPSS, in which ``columns`` are what they say."""
-    values = {name: columns[name].values for name in setting.codes if columns[name].values}
+    """The setting for files of Stata or SPSS, in which ``columns`` are what they say; ``others``:
+    names that the reader may add to the program's CODES."""
+    named = dict.fromkeys([*setting.codes, *others])
+    values = {name: columns[name].values for name in named if name in columns}
     whole = tuple(
         name for name, numbers in values.items()
-        if all(code == str(number) for code, number in numbers.items())
+        if numbers and all(code == str(number) for code, number in numbers.items())
     )  # fmt: skip
     places = {
-        name: {number: code for code, number in numbers.items()}
-        for name, numbers in values.items()
-        if name not in whole
+        name: tuple(numbers) for name, numbers in values.items() if numbers and name not in whole
     }
     return replace(setting, whole=whole, places=places)
 
 
 def python_reading(setting: "ExampleSetting") -> list[str]:
-    """The body of ``read`` in Python."""
-    lines = [f"    data = {_PYTHON[setting.file_format]}"]
+    """``read`` in Python, with what it knows of the columns in CODES."""
+
+    def text(value: Any) -> str:
+        return repr(value).replace("`", "\\x60")
+
+    known, lines = [], []
     if setting.whole:
-        named = repr(list(setting.whole)).replace("`", "\\x60")
+        known.append(f"WHOLE = {text(list(setting.whole))}  # codes that are numbers")
         lines += [
-            f"    for column in {named}:",
-            "        data[column] = data[column].astype(int).astype(str)",
+            "        if column in WHOLE:",
+            "            data[column] = data[column].astype(int).astype(str)",
         ]
-    for name, codes in setting.places.items():
-        column, of = (repr(each).replace("`", "\\x60") for each in (name, dict(codes)))
-        lines.append(f"    data[{column}] = data[{column}].map({of})")
-    return [*lines, "    return data"]
+    if setting.places:
+        places = {name: dict(enumerate(codes, start=1)) for name, codes in setting.places.items()}
+        known.append(f"PLACES = {text(places)}  # codes by number")
+        lines += [
+            "        if column in PLACES:",
+            "            data[column] = data[column].map(PLACES[column])",
+        ]
+    loop = ["    for column in dict.fromkeys(CODES):", *lines] if lines else []
+    body = [f"    data = {_PYTHON[setting.file_format]}", *loop, "    return data"]
+    return [*known, "", "", "def read(path):", *body]
 
 
 def r_reading(setting: "ExampleSetting") -> list[str]:
-    """The function ``read`` in R."""
+    """The same in R."""
 
-    def text(value: str) -> str:
-        return json.dumps(value, ensure_ascii=False).replace("`", "\\x60")
+    def texts(values: Iterable[str]) -> str:
+        listed = ", ".join(json.dumps(value, ensure_ascii=False) for value in values)
+        return f"c({listed})".replace("`", "\\x60")
 
-    lines = [
-        "read <- function(path) {", f"  data <- as.data.frame({_R[setting.file_format]})",
-        # In its own digits: as.character would write 1e+05.
-        *(
-            f"  data[[{text(name)}]] <- "
-            f"format(data[[{text(name)}]], scientific = FALSE, trim = TRUE)"
-            for name in setting.whole
-        ),
-    ]  # fmt: skip
-    for name, codes in setting.places.items():
-        of = ", ".join(text(code) for code in codes.values())
-        lines.append(f"  data[[{text(name)}]] <- c({of})[data[[{text(name)}]]]")
-    return [*lines, "  data", "}", ""]
+    known, lines = [], []
+    if setting.whole:
+        known.append(f"WHOLE <- {texts(setting.whole)}  # codes that are numbers")
+        lines += [  # In its own digits: as.character would write 1e+05.
+            "    if (column %in% WHOLE)",
+            "      data[[column]] <- format(data[[column]], scientific = FALSE, trim = TRUE)",
+        ]
+    if setting.places:
+        # Names by setNames: they may be words of R's language.
+        places = ", ".join(texts(codes) for codes in setting.places.values())
+        known.append(f"PLACES <- setNames(list({places}), {texts(setting.places)})")
+        lines += [
+            "    if (column %in% names(PLACES))",
+            "      data[[column]] <- PLACES[[column]][data[[column]]]",
+        ]
+    loop = ["  for (column in unique(CODES)) {", *lines, "  }"] if lines else []
+    body = [f"  data <- as.data.frame({_R[setting.file_format]})", *loop, "  data", "}", ""]
+    return [*known, "read <- function(path) {", *body]

@@ -79,6 +79,9 @@ def _reading(setting: ExampleSetting) -> list[str]:
         read = python_reading(setting)
     else:
         read = [
+            "",
+            "",
+            "def read(path):",
             "    return pd.read_csv(",
             "        path,",
             "        usecols=[*CODES, *NUMBERS],",
@@ -95,9 +98,6 @@ def _reading(setting: ExampleSetting) -> list[str]:
     fraction = ", FRACTION" if setting.fraction else ""
     return [
         f"NUMBERS = [{outcome}WEIGHT{pair}{fraction}]",
-        "",
-        "",
-        "def read(path):",
         *read,
         "",
         "",

@@ -45,8 +45,8 @@ class ExampleSetting:
     has a pair for variances; df_design: degrees of freedom of the design; denominator: the second
     outcome of a ratio, and its column in the pair; other_cell: of a contrast the second row, with
     ``variance_other_cell`` where cell has one; subset: the subpopulation of the table;
-    whole: columns whose codes are numbers in the files; places: of columns with numbers in the
-    place of codes, the code of each.
+    whole: columns whose codes are numbers in the files; places: of columns with numbers from 1 on
+    in the place of codes, the codes.
     """
 
     statistic: str
@@ -72,7 +72,7 @@ class ExampleSetting:
     variance_other_cell: dict[str, Any] | None = None
     subset: Subset | None = None
     whole: tuple[str, ...] = ()
-    places: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def own_pair(self) -> bool:

@@ -33,10 +33,17 @@ def where_code(
 ) -> str:
     """An expression of true and false: of pandas a Series, of R a vector."""
     syntax = _SYNTAX[language]
+    # Levels "0" and "1" are numbers in the files, which may read as 1.0 where they are not csv.
+    binary = [
+        o.name for o in facts.design.outcomes
+        if facts.microdata_format != "csv" and o.kind == "binary" and not o.is_labelled
+    ]  # fmt: skip
 
     def relation(each: Relation) -> str:
-        column = syntax.column(syntax.literal(_column(facts, each, renamed)), each.of_numbers)
-        values = [syntax.literal(value) for value in _values(facts, each)]
+        number = each.of_numbers or each.column in binary
+        column = syntax.column(syntax.literal(_column(facts, each, renamed)), number)
+        given = _values(facts, each)
+        values = [syntax.literal(float(value) if number else value) for value in given]
         if "in" in each.operator:
             found = syntax.among(column, ", ".join(values))
             return found if each.operator == "in" else f"{syntax.negation}{found}"

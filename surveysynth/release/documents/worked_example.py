@@ -72,9 +72,18 @@ def make_example(
     setting = _setting(of_table, table, row, separate_pair=separate_pair)
     if facts.microdata_format in PROGRAMS:
         columns = labelled_columns(facts.design, facts.labels, separate_pair=separate_pair)
-        setting = with_codes(setting, columns)
+        setting = with_codes(setting, columns, _of_rows(facts, separate_pair=separate_pair))
     published = bool(table.frame["se"].notna().iloc[row])
     return Example(setting, python_program(setting), table.outcome, row, published, name)
+
+
+def _of_rows(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
+    """Columns of all tables that tell who is in a row or a subpopulation, with those of the pair
+    for variances."""
+    of_pair = pair_columns(facts) if separate_pair else {}
+    sections = facts.spec.every_section
+    names = [name for each in sections for name in (*each.by, *where_columns(each.where))]
+    return [*names, *(of_pair[name] for name in names if name in of_pair)]
 
 
 def _hardness(statistic: str) -> tuple[bool, ...]:

@@ -1,6 +1,6 @@
 """What a reader sees in place of column names and codes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 DEFAULT_MARGIN = "All"
@@ -43,6 +43,13 @@ class Labels:
     def level(self, column: str, code: str) -> str:
         """The label of a code, or the code itself."""
         return self.of(column).levels.get(code, code)
+
+
+def span(counts: Iterable[int]) -> str:
+    """Of at least one count: ``12``, or ``4 to 12``."""
+    found = list(counts)
+    least, most = min(found), max(found)
+    return f"{most:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def listed(words: Sequence[str]) -> str:

@@ -94,6 +94,11 @@ class Column:
     heading: str
     spanner: str = ""
 
+    @property
+    def in_one_line(self) -> str:
+        """With what spans it; both as they stand, since either may be a label of the user."""
+        return f"{self.spanner}: {self.heading}" if self.spanner else self.heading
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -141,10 +146,7 @@ class Layout:
     @property
     def summary(self) -> str:
         """How the table is arranged, for those who hear it and do not see it."""
-        headings = [
-            f"{column.spanner}: {column.heading}" if column.spanner else column.heading
-            for column in self.columns
-        ]
+        headings = [column.in_one_line for column in self.columns]
         parts = [
             f"{len(self.rows):,} rows by {self.stub_heading}, {len(self.columns)} columns: "
             f"{'; '.join(headings)}.",

@@ -31,6 +31,7 @@ from surveysynth.estimation.subpopulation import (
     Subpopulation,
     build_subpopulation,
     shown_pairs,
+    shown_rows,
 )
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
 from surveysynth.release.tables.flags import policy_of
@@ -61,6 +62,16 @@ def rows_of(spec: "Spec", design: "PublicDesign") -> Domains | RowsByOutcome:
             except InputError as error:
                 raise InputError(f"tables.statistics{_named(spec)}: {error}") from None
     return rows
+
+
+def row_counts(spec: "Spec", design: "PublicDesign") -> list[int]:
+    """Rows of one table by statistic: contrasts stand in some of them."""
+    rows = rows_of(spec, design)
+    shown, counts = shown_rows(rows), []
+    for contrast in (statistic_of(name).contrast for name in spec.tables.statistics):
+        holds = shown if contrast is None else shown & shown_pairs(contrast, rows).holds
+        counts.append(int(holds.sum()))
+    return counts
 
 
 def _rows(

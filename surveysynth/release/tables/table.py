@@ -77,6 +77,11 @@ class ReleaseTable:
     flag_codes: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
 
+    @property
+    def rows(self) -> int:
+        """Cells and margins, which have a line each, or one a level."""
+        return len(self.frame) // max(len(self.categories), 1)
+
 
 def make_table(
     statistic: str,

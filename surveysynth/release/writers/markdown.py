@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from surveysynth.release.tables.layout import Cell, Column, Layout, Row, Shown
+from surveysynth.release.tables.layout import Cell, Layout, Row, Shown
 from surveysynth.report.formats import Format
 
 _SPECIAL = frozenset("\\`*_[]{}<>#|&~$")
@@ -24,8 +24,9 @@ def write(shown: Shown, folder: Path, made: Format) -> None:
 
 def render_page(layout: Layout) -> str:
     """The page as text. A spanner stands in the heading of each of its columns."""
+    headings = [layout.stub_heading, *(column.in_one_line for column in layout.columns)]
     table = [
-        _line([escape(layout.stub_heading), *(_heading(column) for column in layout.columns)]),
+        _line([escape(text) for text in headings]),
         _line([":---", *("---:" for _ in layout.columns)]),
         *_body(layout),
     ]
@@ -42,11 +43,6 @@ def render_page(layout: Layout) -> str:
 
 def _line(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _heading(column: Column) -> str:
-    heading = column.heading.lower() if column.spanner else column.heading
-    return escape(f"{column.spanner}: {heading}" if column.spanner else heading)
 
 
 def _body(layout: Layout) -> list[str]:

@@ -24,7 +24,6 @@ from surveysynth.release.writers.sheets import (
     NONE,
     Notes,
     decimals_of,
-    heading_of,
     marks_of,
     note_texts,
     sheet_layouts,
@@ -92,7 +91,7 @@ def _sheet(layout: Layout, notes: Notes, presentation: Presentation) -> _Sheet:
     titles = layout.by_titles or (layout.stub_heading,)
     return _Sheet(
         lines=tuple(filter(None, lines)),
-        headings=(*titles, *map(heading_of, layout.columns), "Notes"),
+        headings=(*titles, *(each.in_one_line for each in layout.columns), "Notes"),
         rows=tuple(_row(row, dict(layout.footnotes), notes) for row in layout.rows),
         labels=len(titles),
         decimals=tuple(decimals_of(layout, place) for place in range(len(layout.columns))),

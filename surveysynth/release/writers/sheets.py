@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import count
 
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.release.tables.layout import Cell, Column, Layout, Presentation, Shown, lay_out
+from surveysynth.release.tables.layout import Cell, Layout, Presentation, Shown, lay_out
 from surveysynth.release.tables.rounding import ABSENT
 
 NO_NUMBER, NONE = "[x]", "[none]"
@@ -87,11 +87,6 @@ def value_of(cell: Cell) -> str | float:
     if cell.value is not None and math.isfinite(cell.value):
         return cell.value
     return {ABSENT: NO_NUMBER, "": NONE}.get(cell.text, cell.text)
-
-
-def heading_of(column: Column) -> str:
-    """In one row, with what spans it."""
-    return f"{column.spanner}: {column.heading.lower()}" if column.spanner else column.heading
 
 
 def decimals_of(layout: Layout, place: int) -> int:

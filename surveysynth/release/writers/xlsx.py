@@ -23,7 +23,6 @@ from surveysynth.release.writers.sheets import (
     NONE,
     Notes,
     decimals_of,
-    heading_of,
     marks_of,
     note_texts,
     sheet_layouts,
@@ -180,7 +179,7 @@ def _frame(layout: Layout, notes: _Notes) -> "pd.DataFrame":
         cells = [value_of(cell) for cell in row.cells]
         rows.append([*(_label(text) for text in labels), *cells, remarks or NONE])
     titles = layout.by_titles or (layout.stub_heading,)
-    headings = _distinct([*titles, *map(heading_of, layout.columns), "Notes"])
+    headings = _distinct([*titles, *(each.in_one_line for each in layout.columns), "Notes"])
     return pd.DataFrame(rows, columns=headings, dtype=object)
 
 

@@ -72,8 +72,9 @@ _MECHANISM = """
 Which mechanism?"""
 _EPSILON = """
 Epsilon: what the whole release may cost in privacy. A decision of yours, for which there is no
-default. One record moves the odds of any conclusion by a factor of exp(epsilon) at most: 2.7 at
-an epsilon of 1, 37 at 3.6."""
+default. With noisy_statistics one record changes the probability of any result by a factor of
+exp(epsilon) at most (2.7 at an epsilon of 1, 37 at 3.6), give or take a probability delta; with
+pseudo_posterior this is asymptotic."""
 
 
 @dataclass(frozen=True)

@@ -143,6 +143,12 @@ def test_nobody_is_told_that_an_asymptotic_guarantee_is_proved(
     assert "must not call it differential privacy without the word asymptotic" in lawyer
     respondent = weak.split("### For a respondent")[1].split("## ")[0]
     assert "which is not proved for a survey of this size" in respondent
+    assert "prod_i p(y_i, w_i | x_i, theta)^alpha_i" in weak.replace("\\", "")
+    assert "2 m max_i max(L_i, osc_i) is at most epsilon = " in weak.replace("\\", "")
+    frame = small_survey().assign(weight=100.0)
+    survey = 'weights = "public"'
+    public = blocks.markdown(make_dossier(facts(make_spec(frame, survey=survey))))
+    assert "prod_i p(y_i | x_i, theta)^alpha_i" in public.replace("\\", "")
     assert "accepts an asymptotic guarantee" in weak
     assert "This is proved" not in weak.replace("it is not proved", "")
     assert "This is proved, for every valid survey file" in strong
@@ -151,7 +157,7 @@ def test_nobody_is_told_that_an_asymptotic_guarantee_is_proved(
 
 
 def test_every_column_is_public_or_confidential(strict: Callable[..., ReleaseFacts]) -> None:
-    frame = clustered_survey().assign(fraction=0.1)
+    frame = clustered_survey().assign(fraction=5_000)
     made = strict(frame, survey=f'{SIZE}\npsu = "school"\nfpc = "fraction"', data="survey.csv")
     text = blocks.markdown(make_dossier(made))
     rows = {row[0].split(" ")[0]: row for row in rows_of(text, "Columns, and what")}
@@ -159,12 +165,20 @@ def test_every_column_is_public_or_confidential(strict: Callable[..., ReleaseFac
         "field": "public", "gender": "public", "school": "public", "fraction": "public",
         "salary": "confidential", "weight": "confidential",
     }  # fmt: skip
+    assert rows["fraction"][3] == "one value a stratum, published as its sampling fraction"
+    assert "population sizes of a finite population correction as sampling fractions" in text
     for level, size in frame["field"].value_counts().items():
         assert f"{level} ({size:,})" in rows["field"][3]
     assert f"{frame['school'].nunique()} different ones" in rows["school"][3]
     assert "centre 9.9988 and spread 0.45" in rows["salary"][3]
     assert "log(salary)" in rows["salary"][3]
     assert "30,000" in rows["weight"][3]
+    assert (
+        "but of the log weight the centre, which is log(N/n) with the public population size N and "
+        "the spread, which is a default of the package, and the radius"
+    ) in text
+    declared = strict(labels=f"{SALARY}\n[outcomes.weight]\ncentre = 4.8\nspread = 0.5")
+    assert "of the log weight" not in blocks.markdown(make_dossier(declared))
     cells = rows_of(text, "Sample records by field and gender")
     sizes = {tuple(row[0].split(", ")): int(row[1]) for row in cells}
     assert sizes == frame.groupby(["field", "gender"]).size().to_dict()

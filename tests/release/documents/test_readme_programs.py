@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,14 @@ def run_r(folder: Path) -> tuple[float, ...]:
     )
     assert (done.returncode, done.stderr) == (0, "")
     return tuple(map(float, done.stdout.split()))
+
+
+@cache
+def has_haven() -> bool:
+    """Whether R is there, with what reads files of Stata and SPSS."""
+    asked = ["Rscript", "-e", "quit(status = !requireNamespace('haven', quietly = TRUE))"]
+    there = shutil.which("Rscript") is not None
+    return there and subprocess.run(asked, capture_output=True, check=False).returncode == 0
 
 
 def published(folder: Path) -> tuple[float, ...]:
@@ -227,16 +236,26 @@ def changed_as_told(readme: str, language: str, *, pair: bool) -> str:
     return readme.replace(end, f"{end}{indent}{of_pair}\n{rest}") if pair else readme
 
 
-@pytest.mark.parametrize("where", ["employed == 1 or field == 'c'", "employed in (1)"])
+@pytest.mark.parametrize(
+    ("where", "levels", "microdata"),
+    [("employed == 1 or field == 'c'", None, "csv"), ("employed in (1)", None, "csv"),
+     ("employed == 1", None, "sav"), ("employed == 'yes' or field not in ('a')", "no yes", "dta"),
+     ("employed != '1'", "0 1", "sav")],
+)  # fmt: skip
 def test_a_program_changed_as_told_is_of_the_subpopulation(
-    tmp_path: Path, other_pair: None, where: str
+    tmp_path: Path, other_pair: None, where: str, levels: str | None, microdata: str
 ) -> None:
+    """Of files with numbers in the place of codes too."""
+    frame = small_survey()
     kinds = 'outcome = ["salary", "employed"]\ninference = "paper"\n[outcomes.employed]\n' \
         'kind = "binary"\n'
+    if levels is not None:
+        kinds += f"levels = {levels.split()}\n"
+        frame["employed"] = np.array(levels.split())[frame["employed"].astype(int)]
     text = spec_text(synthesizer=kinds)
-    tables = "[all_tables]\nby = ['field']\nstatistics = ['mean']\n[[tables]]\nname = 'whole'\n" \
-        f"[[tables]]\nname = 'part'\nwhere = \"{where}\"\n"
-    spec = write_survey(tmp_path / "in", small_survey(), text[: text.index("[tables]")] + tables)
+    tables = f"[all_tables]\nby = ['field']\nstatistics = ['mean']\nmicrodata = '{microdata}'\n" \
+        f"[[tables]]\nname = 'whole'\n[[tables]]\nname = 'part'\nwhere = \"{where}\"\n"
+    spec = write_survey(tmp_path / "in", frame, text[: text.index("[tables]")] + tables)
     release(spec, tmp_path / "out")
     folder = tmp_path / "out" / "release"
     readme = (folder / "README.md").read_text(encoding="utf-8")
@@ -246,7 +265,10 @@ def test_a_program_changed_as_told_is_of_the_subpopulation(
     row = whole.iloc[int(found[1]) - 1]
     expected = part.set_index("field").loc[row["field"]]
     assert expected["estimate"] != pytest.approx(row["estimate"], rel=1e-6) or row["field"] == "c"
-    for language, run in (("python", run_python), ("r", run_r)):
+    runs: list[tuple[str, Callable[[Path], tuple[float, ...]]]] = [("python", run_python)]
+    if microdata == "csv" or has_haven():
+        runs.append(("r", run_r))
+    for language, run in runs:
         for pair in (True, False):
             changed = changed_as_told(readme, language, pair=pair)
             (folder / "README.md").write_text(changed, encoding="utf-8")

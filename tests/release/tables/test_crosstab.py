@@ -14,10 +14,10 @@ import pytest
 
 from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import ColumnLabel, Labels
-from surveysynth.release.tables.layout import Layout, Presentation, Shown, lay_out
+from surveysynth.release.tables.layout import Column, Layout, Presentation, Shown, lay_out
 from surveysynth.release.tables.rounding import to_digits
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
-from surveysynth.release.writers import html, latex, markdown, sheets
+from surveysynth.release.writers import html, latex, markdown
 from surveysynth.report.formats import FORMATS
 
 LABELS = Labels({"sex": ColumnLabel(title="Sex", levels={"f": "Women", "m": "Men"})})
@@ -114,14 +114,23 @@ def test_every_format_shows_it() -> None:
     page, text, tex = (
         html.render_page(made), markdown.render_page(made), latex.render_fragment(made)
     )  # fmt: skip
-    assert "| area | Sex: all | Sex: women | Sex: men |" in text
+    assert "| area | Sex: All | Sex: Women | Sex: Men |" in text
     assert "1,000 (20)" in page
     assert 'scope="colgroup"' in page
     assert r"\multicolumn{3}{c}{Sex}" in tex
     assert "1,010 (20)" in tex
-    assert sheets.heading_of(crossed(("area", "sex"), "sheet_crosstab").columns[2]) == (
-        "Women: estimated mean"
-    )
+    one_row = crossed(("area", "sex"), "sheet_crosstab").columns[2].in_one_line
+    assert one_row == "Women: Estimated mean"
+
+
+def test_labels_of_levels_keep_their_letters() -> None:
+    """F and f are two levels."""
+    columns = (Column("one", "F", "England"), Column("other", "f", "England"))
+    made = crossed(("area", "sex"), "crosstab")
+    cells = made.rows[0].cells[:2]
+    row = replace(made.rows[0], cells=cells)
+    text = markdown.render_page(replace(made, columns=columns, rows=(row,)))
+    assert "| area | England: F | England: f |" in text
 
 
 def test_pages_say_how_a_table_is_arranged() -> None:
@@ -150,7 +159,7 @@ def test_workbooks_have_a_column_for_every_number(writer: str, tmp_path: Path) -
         numbers = text + "".join(
             parts.read(name).decode() for name in parts.namelist() if "worksheets/sheet" in name
         )
-    assert "Women: estimated mean" in text
-    assert "Men: standard error" in text
+    assert "Women: Estimated mean" in text
+    assert "Men: Standard error" in text
     for value in (1010, 1020):  # a number each, not a text with its error
         assert re.search(rf'<v>{value}</v>|office:value="{value}(\.0)?"', numbers)

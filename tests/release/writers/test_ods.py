@@ -62,7 +62,7 @@ def test_every_part_is_shown_and_numbers_are_numbers(tmp_path: Path) -> None:
     text = "\n".join(str(cell) for rows in found.values() for row in rows for cell in row)
     for part in ["Source: A frame", "A note.", "Privacy: epsilon.",
                  "No sample records in this cell", "too unreliable",
-                 "95% confidence interval: lower"]:  # fmt: skip
+                 "95% confidence interval: Lower"]:  # fmt: skip
         assert part in text, part
     rows = found["Means"][-4:]
     assert rows[0] == ["All", 1234.6, 123.5, 1229.1, 1001234.6, 5000.0, "[none]", "[none]"]

@@ -5,6 +5,7 @@ Its pyramid goes from the parameter at the top down to how data are collected; e
 far as those below it do. The wording of the questions is ours.
 """
 
+from surveysynth._support.messages import capitalised
 from surveysynth.release.documents.dossier.blocks import Answer, Block, Part, Section, Text
 from surveysynth.release.documents.dossier.operation import operation
 from surveysynth.release.documents.dossier.terms import Terms
@@ -65,11 +66,11 @@ def _claimed(terms: Terms) -> tuple[Answer, ...]:
 def _definition(terms: Terms) -> str:
     if terms.strict:
         return (
-            f"{terms.budget[0].upper()}{terms.budget[1:]}. It is proved for every pair of "
+            f"{capitalised(terms.budget)}. It is proved for every pair of "
             "neighbouring databases and every number of records."
         )
     return (
-        f"{terms.budget[0].upper()}{terms.budget[1:]}. This is weaker than differential privacy "
+        f"{capitalised(terms.budget)}. This is weaker than differential privacy "
         "as the publication understands it: the bound behind it was found on this database, and "
         "only in the limit of many records does it hold for all. Whoever asks for differential "
         "privacy in the usual sense should take it for a heuristic with a stated target."

@@ -26,7 +26,8 @@ def public_by_assumption(terms: Terms) -> Section:
     blocks: list[Block] = [
         Text(
             "The guarantee holds for the confidential columns alone. Everything that this table "
-            "calls public is treated as known to everybody, is published as it stands, and is "
+            "calls public is treated as known to everybody, is published as it stands (population "
+            "sizes of a finite population correction as sampling fractions), and is "
             "protected by nothing. Columns of the survey file that are not listed have no part in "
             "the release."
         ),
@@ -56,7 +57,7 @@ def _values_of(terms: Terms, name: str) -> str:
     """The values of a public column, with how many records have each where these are few."""
     design, labels = terms.facts.design, terms.facts.labels
     if name not in design.frame:
-        return "one value a stratum, published as it is"
+        return "one value a stratum, published as its sampling fraction"
     column = design.frame[name]
     counts = column.value_counts(dropna=False)
     if pd.api.types.is_numeric_dtype(column) and name not in design.levels:

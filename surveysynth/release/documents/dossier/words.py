@@ -69,6 +69,7 @@ def _aim(terms: Terms) -> str:
 
 
 def _statistician(terms: Terms) -> tuple[Block, ...]:
+    modelled = "y_i" if terms.facts.design.weight_name is None else "y_i, w_i"
     formula = (
         "For all neighbouring databases D, D' and all orders a > 1 the Renyi divergence "
         f"D_a(M(D) || M(D')) is at most rho a, with rho = {terms.rho:.4g} (Bun and Steinke 2016); "
@@ -77,14 +78,14 @@ def _statistician(terms: Terms) -> tuple[Block, ...]:
         "covariance of a D-optimal design over the public rows of X; posterior draws given the "
         "noisy statistics, synthetic data and tables are post-processing."
         if terms.strict
-        else "The draws are from the pseudo-posterior proportional to prod_i p(y_i, w_i | x_i, "
-        "theta)^alpha_i times the prior. With L_i = max_s alpha_i |log p_i(theta_s)| over the "
-        "S kept draws, from the origin named below, and osc_i the range of alpha_i log "
-        "p_i(theta_s), epsilon = 2 m max_i "
-        f"max(L_i, osc_i) = {terms.epsilon:.4g} for m = {terms.facts.settings.m} draws: Lipschitz "
-        "bounds of this database, which contract onto a global one as the root of n grows "
-        "(Savitsky, Williams and Hu); with several coefficients n is that of the records that tell "
-        "of one, in this package's reading."
+        else "The draws are from the pseudo-posterior proportional to prod_i "
+        f"p({modelled} | x_i, theta)^alpha_i times the prior. With "
+        "L_i = max_s alpha_i |log p_i(theta_s)| over the S kept draws, from the origin named "
+        "below, and osc_i the range of alpha_i log p_i(theta_s), 2 m max_i max(L_i, osc_i) is at "
+        f"most epsilon = {terms.epsilon:.4g} for m = {terms.facts.settings.m} draws (how far below "
+        "is confidential): Lipschitz bounds of this database, which contract onto a global one as "
+        "the root of n grows (Savitsky, Williams and Hu); with several coefficients n is that of "
+        "the records that tell of one, in this package's reading."
     )
     return Text(formula), *map(Text, terms.facts.statement.guarantee)
 
