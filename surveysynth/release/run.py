@@ -10,7 +10,7 @@ import numpy as np
 
 from surveysynth._support import progress as stages
 from surveysynth._support.exits import place_of
-from surveysynth.errors import InputError, SurveySynthError
+from surveysynth.errors import InputError, StoppedError, SurveySynthError
 from surveysynth.estimation.clusters import clusters_of, refuse_clusters
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.release.folder.bundle import (
@@ -144,6 +144,8 @@ def release(
         noisy statistics have drawn their noise the run stands in the ledger, and the confidential
         folder has the noisy numbers, from which the same specification and data go on at no further
         cost.
+    StoppedError
+        In the place of ``KeyboardInterrupt``, which says nothing, once that moment is over.
     """
     from surveysynth.spec.build import (
         engine_of,
@@ -203,9 +205,13 @@ def _in_published_order(survey: "Survey", spec: "Spec") -> "Survey":
 
 @contextmanager
 def _told_of(drawn: "DrawnNoise") -> Iterator[None]:
-    """Errors say what becomes of noise that is drawn."""
+    """Errors say what becomes of noise that is drawn, and so does Ctrl-C."""
     try:
         yield
+    except KeyboardInterrupt:
+        if drawn.waits:
+            raise StoppedError(drawn.stopped) from None
+        raise
     except SurveySynthError as error:
         if drawn.used:
             raise type(error)(f"{error} {drawn.advice}") from None
