@@ -13,6 +13,7 @@ from surveysynth._support.exits import place_of
 from surveysynth.errors import InputError, StoppedError, SurveySynthError
 from surveysynth.estimation.clusters import clusters_of, refuse_clusters
 from surveysynth.estimation.estimates import Estimates
+from surveysynth.release.delta_warning import delta_warning
 from surveysynth.release.folder.bundle import (
     ADEQUACY_PAGE,
     BundlePlan,
@@ -190,8 +191,9 @@ def release(
             say(stages.WRITING)
             entries = publish(plan, staging, drawn.ledger, drawn.entry)
     rare = rare_level_warnings(rare_levels(facts.spec, facts.design))
+    told = (*facts.warnings, *delta_warning(facts.spec, facts.design), *rare)
     return ReleaseResult(
-        plan.out, plan.confidential, together(tables), (*facts.warnings, *rare),
+        plan.out, plan.confidential, together(tables), told,
         summarise(entries, drawn.ledger.survey), drawn.ledger.path,
         hints_of(drawn.ledger, drawn.entry, named=ledger is not None), adequacy,
         survey.population_warning(),
