@@ -190,14 +190,18 @@ def release(
             adequacy = _adequacy(beside, facts, survey, tables, released, staging, plan)
             say(stages.WRITING)
             entries = publish(plan, staging, drawn.ledger, drawn.entry)
-    rare = rare_level_warnings(rare_levels(facts.spec, facts.design))
-    told = (*facts.warnings, *delta_warning(facts.spec, facts.design), *rare)
     return ReleaseResult(
-        plan.out, plan.confidential, together(tables), told,
+        plan.out, plan.confidential, together(tables), _warnings(facts),
         summarise(entries, drawn.ledger.survey), drawn.ledger.path,
         hints_of(drawn.ledger, drawn.entry, named=ledger is not None), adequacy,
         survey.population_warning(),
     )  # fmt: skip
+
+
+def _warnings(facts: "ReleaseFacts") -> tuple[str, ...]:
+    """Why the files must not be published, and what to look at before they are."""
+    rare = rare_level_warnings(rare_levels(facts.spec, facts.design))
+    return (*facts.warnings, *delta_warning(facts.spec, facts.design), *rare)
 
 
 def _in_published_order(survey: "Survey", spec: "Spec") -> "Survey":
