@@ -282,6 +282,22 @@ def test_a_wrong_argument_is_told_with_its_remedy(changes: dict[str, Any], told:
     assert re.search(told, checked(caught.value))
 
 
+@pytest.mark.parametrize(
+    ("function", "call"),
+    [
+        ("tables", lambda frame: ss.tables(frame, epsilon=10.8, by="gender")),
+        ("noisy_release", lambda frame: ss.noisy_release(
+            frame, ss.DeclaredBounds(weight=(1, 500), outcomes={}), epsilon=1)),
+        ("risk_utility_map", lambda frame: ss.risk_utility_map(
+            ss.get_model("fbs"), frame, [(0.9, 0.0)], np.random.default_rng(1))),
+    ],
+)  # fmt: skip
+def test_a_frame_is_no_survey(function: str, call: Any) -> None:
+    told = f"{function}: expected a Survey, got DataFrame. .*Survey.from_frame"
+    with pytest.raises(InputError, match=told):
+        call(good())
+
+
 def test_a_binary_outcome_is_asked_for() -> None:
     frame = good().assign(salary=lambda each: np.where(each["salary"] > 20_000, 1.0, 2.0))
     survey = ss.Survey.from_frame(

@@ -12,7 +12,7 @@ from surveysynth.errors import InputError
 from surveysynth.release.private_tables import PrivateTables
 from surveysynth.release.recording import Recorder, entry_in_memory, ledger_of
 from surveysynth.release.run import Streams, facts_of, private_estimates
-from surveysynth.survey.survey import Survey
+from surveysynth.survey.survey import Survey, require_survey
 
 if TYPE_CHECKING:
     from surveysynth.inference.published import Inference
@@ -140,6 +140,7 @@ def tables(
     from surveysynth.release.tables.making import tables_of_each
     from surveysynth.spec.build import engine_of, mechanism_of, model_of
 
+    require_survey(survey, "tables")
     by = survey.design.by if by is None else by
     spec = _specification(survey.design, sections or {}, {
         "synthesizer": {

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,9 +22,7 @@ from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.margins import margin_set_of_row
 from surveysynth.estimation.statistics import COUNT, MEAN, TOTAL, statistic_of
-
-if TYPE_CHECKING:
-    from surveysynth.survey.survey import Survey
+from surveysynth.survey.survey import Survey, require_survey
 
 #: A record's contribution is rounded to this share of its range, about, unless a unit is declared.
 STEPS = 1_000_000
@@ -88,7 +86,7 @@ class _Sums:
 
 
 def noisy_release(
-    survey: "Survey",
+    survey: Survey,
     bounds: DeclaredBounds,
     *,
     epsilon: Share,
@@ -139,13 +137,14 @@ def noisy_release(
     >>> noisy.tables["count", None].shape[0]
     27
     """
+    require_survey(survey, "noisy_release")
     return _release(
         survey, bounds, epsilon, statistics, margin_labels or {}, set_shares, _opendp_noise
     )
 
 
 def _release(
-    survey: "Survey",
+    survey: Survey,
     bounds: DeclaredBounds,
     epsilon: Share,
     statistics: Sequence[str],
@@ -177,13 +176,13 @@ def _release(
     return NoisyRelease(tables, spent, _statement(survey, bounds, float(epsilon), kinds))
 
 
-def _numeric(survey: "Survey") -> tuple[str, ...]:
+def _numeric(survey: Survey) -> tuple[str, ...]:
     """The outcomes that have a mean: amounts, and binary ones as 0 and 1."""
     return tuple(each.name for each in survey.design.outcomes if each.kind != "categorical")
 
 
 def _kinds(
-    survey: "Survey", bounds: DeclaredBounds, statistics: Sequence[str]
+    survey: Survey, bounds: DeclaredBounds, statistics: Sequence[str]
 ) -> list[str | None]:
     """The sums that are needed, None for counts; raises unless their bounds are declared."""
     unknown = [word for word in statistics if word not in RELEASED]
@@ -221,7 +220,7 @@ def _kinds(
 
 
 def contributions(
-    survey: "Survey", bounds: DeclaredBounds, outcome: str | None
+    survey: Survey, bounds: DeclaredBounds, outcome: str | None
 ) -> tuple[IntArray, int, float]:
     """What each record adds to a row, in whole units (n,); the most that one record can change a
     row by, whatever it was and becomes; and the unit. ``outcome`` None is for counts."""
@@ -330,7 +329,7 @@ def _table(
 
 
 def _statement(
-    survey: "Survey", bounds: DeclaredBounds, epsilon: float, kinds: Sequence[str | None]
+    survey: Survey, bounds: DeclaredBounds, epsilon: float, kinds: Sequence[str | None]
 ) -> str:
     outcomes = "; ".join(
         f"{name} {bounds.outcomes[name][0]:g} to {bounds.outcomes[name][1]:g}"
@@ -351,7 +350,7 @@ def _statement(
     )
 
 
-def _left_out(survey: "Survey") -> str:
+def _left_out(survey: Survey) -> str:
     """A note on the outcomes that have no mean."""
     names = [each.name for each in survey.design.outcomes if each.kind == "categorical"]
     if not names:

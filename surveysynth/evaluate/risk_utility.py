@@ -19,7 +19,7 @@ from surveysynth.mechanisms.pseudo_posterior.run import run
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, epsilon_of
 from surveysynth.models.base import Model
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.survey.survey import Survey
+from surveysynth.survey.survey import Survey, require_survey
 
 #: A target that no scale and shift can pass: the map asks what a point costs, and reaches nothing.
 _NO_TARGET = 1e12
@@ -141,6 +141,7 @@ def risk_utility_map(
     >>> len(found.points)
     2
     """
+    require_survey(survey, "risk_utility_map")
     if not grid:
         raise InputError("a risk-utility map needs at least one (scale, shift), got none.")
     base = MechanismSettings(

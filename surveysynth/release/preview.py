@@ -8,6 +8,7 @@ from surveysynth.estimation.clusters import cluster_lines
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.subpopulation import WHERE, shown_rows
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+from surveysynth.release.delta_warning import delta_warning
 from surveysynth.release.documents.contents import CONTENTS_NAME
 from surveysynth.release.documents.ddi import DDI_NAME
 from surveysynth.release.facts import files_of, labels_of
@@ -34,10 +35,11 @@ def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     check_formats(spec, design)
     rare = rare_levels(spec, design)
     labels = without_rare(labels_of(spec), rare)
+    warnings = (*delta_warning(spec, design), *rare_level_warnings(rare))
     return [
         f"{spec.path}: valid.",
         *_survey_lines(spec, design, model),
-        *(f"WARNING: {warning}" for warning in rare_level_warnings(rare)),
+        *(f"WARNING: {warning}" for warning in warnings),
         "",
         *(line for each in spec.each_table for line in _table_lines(each, design, labels)),
         *_published_lines(spec, design, model),

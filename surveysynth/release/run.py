@@ -10,9 +10,10 @@ import numpy as np
 
 from surveysynth._support import progress as stages
 from surveysynth._support.exits import place_of
-from surveysynth.errors import InputError, SurveySynthError
+from surveysynth.errors import InputError, StoppedError, SurveySynthError
 from surveysynth.estimation.clusters import clusters_of, refuse_clusters
 from surveysynth.estimation.estimates import Estimates
+from surveysynth.release.delta_warning import delta_warning
 from surveysynth.release.folder.bundle import (
     ADEQUACY_PAGE,
     BundlePlan,
@@ -144,6 +145,8 @@ def release(
         noisy statistics have drawn their noise the run stands in the ledger, and the confidential
         folder has the noisy numbers, from which the same specification and data go on at no further
         cost.
+    StoppedError
+        In the place of ``KeyboardInterrupt``, which says nothing, once that moment is over.
     """
     from surveysynth.spec.build import (
         engine_of,
@@ -187,13 +190,18 @@ def release(
             adequacy = _adequacy(beside, facts, survey, tables, released, staging, plan)
             say(stages.WRITING)
             entries = publish(plan, staging, drawn.ledger, drawn.entry)
-    rare = rare_level_warnings(rare_levels(facts.spec, facts.design))
     return ReleaseResult(
-        plan.out, plan.confidential, together(tables), (*facts.warnings, *rare),
+        plan.out, plan.confidential, together(tables), _warnings(facts),
         summarise(entries, drawn.ledger.survey), drawn.ledger.path,
         hints_of(drawn.ledger, drawn.entry, named=ledger is not None), adequacy,
         survey.population_warning(),
     )  # fmt: skip
+
+
+def _warnings(facts: "ReleaseFacts") -> tuple[str, ...]:
+    """Why the files must not be published, and what to look at before they are."""
+    rare = rare_level_warnings(rare_levels(facts.spec, facts.design))
+    return (*facts.warnings, *delta_warning(facts.spec, facts.design), *rare)
 
 
 def _in_published_order(survey: "Survey", spec: "Spec") -> "Survey":
@@ -203,9 +211,13 @@ def _in_published_order(survey: "Survey", spec: "Spec") -> "Survey":
 
 @contextmanager
 def _told_of(drawn: "DrawnNoise") -> Iterator[None]:
-    """Errors say what becomes of noise that is drawn."""
+    """Errors say what becomes of noise that is drawn, and so does Ctrl-C."""
     try:
         yield
+    except KeyboardInterrupt:
+        if drawn.waits:
+            raise StoppedError(drawn.stopped) from None
+        raise
     except SurveySynthError as error:
         if drawn.used:
             raise type(error)(f"{error} {drawn.advice}") from None

@@ -16,6 +16,10 @@ from surveysynth.survey.checks import Roles
 from surveysynth.survey.design_matrix import DesignMatrix, least_squares_residuals, within_groups
 from surveysynth.survey.outcome import Outcome
 
+_IF_OF_THE_DESIGN = (
+    "If it is a constant of the sample design, declare it so: weights = 'public' publishes it as "
+    "it is, and it needs no protection."
+)
 #: Residual standard deviation of log weight given X at or below which the weight is known from X.
 MIN_WEIGHT_SD = 0.01
 #: The same for an outcome, as a share of its standard deviation (and absolute on a log scale).
@@ -58,9 +62,7 @@ def check_not_determined(
         raise InputError(
             f"{source}: weight {roles.weight!r} is (nearly) a function of the predictors "
             f"{matrix.formula!r}, so the public columns tell it and no finite bound protects it. "
-            "If it is a constant of the sample design, declare it so: weights = 'public' publishes "
-            "it as it is, and it needs no protection. Otherwise leave out the predictors that "
-            "determine it."
+            f"{_IF_OF_THE_DESIGN} Otherwise leave out the predictors that determine it."
         )
     _check_apart(residuals, roles, source)
 
@@ -98,10 +100,11 @@ def check_not_determined_within(
         weight = name == roles.weight
         if scale[k] < (MIN_WEIGHT_SD if weight else MIN_OUTCOME_SHARE * total[k]):
             what = f"weight {name!r}" if weight else f"outcome {name!r}"
+            advice = f"{_IF_OF_THE_DESIGN} Otherwise: {remedy}" if weight else remedy
             raise InputError(
                 f"{source}: {what} is (nearly) a function of the predictors {matrix.formula!r} and "
                 f"the units of psu {roles.psu!r}; a residual spread near zero has no bound. "
-                f"{remedy}"
+                f"{advice}"
             )
     _check_apart(residuals, roles, source)
 
@@ -146,8 +149,9 @@ def check_chain_not_determined(
     if scale < MIN_WEIGHT_SD:
         raise InputError(
             f"{source}: weight {roles.weight!r} is (nearly) a function of the predictors "
-            f"{matrix.formula!r} and the outcomes, so that no finite bound protects it. Leave out "
-            "what determines the weight."
+            f"{matrix.formula!r} and the outcomes, so that no finite bound protects it. "
+            f"{_IF_OF_THE_DESIGN} Otherwise leave out the predictors or the outcome that "
+            "determine it."
         )
 
 

@@ -283,6 +283,16 @@ class Survey:
         return replace(self, design=self.design.in_order(order), confidential=taken)
 
 
+def require_survey(given: object, function: str) -> None:
+    """Raise ``InputError`` for anything but a ``Survey``, such as the data frame of one."""
+    if not isinstance(given, Survey):
+        raise InputError(
+            f"{function}: expected a Survey, got {type(given).__name__}. Make one: of a data frame "
+            "by Survey.from_frame(frame, outcome=.., weight=.., by=..), of a file by "
+            "read_survey(load_spec('spec.toml'))."
+        )
+
+
 def _column_names(frame: Any, source: str) -> tuple[str, ...]:
     if not isinstance(frame, pd.DataFrame):
         raise InputError(f"{source}: expected a pandas DataFrame, got {type(frame).__name__}.")

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from surveysynth.cli import main
-from surveysynth.errors import InputError, RefusedError
+from surveysynth.errors import InputError, RefusedError, StoppedError
 from surveysynth.mechanisms.noisy_statistics import run as mechanism
 from surveysynth.mechanisms.noisy_statistics.accounting import rho_of
 from surveysynth.release.folder import drawn
@@ -128,13 +128,20 @@ def test_other_noise_is_another_run(
     assert made.ledger.strict_runs == 2  # other data in the same file are no other survey
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), InputError("The disk.")])
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (KeyboardInterrupt(), StoppedError),
+        (MemoryError(), MemoryError),
+        (InputError("The disk."), InputError),
+    ],
+)
 def test_any_end_after_the_noise_is_recorded(
     make_spec: MakeSpec, tmp_path: Path, refuse: Callable[[BaseException], None],
-    error: BaseException,
+    error: BaseException, told: type[BaseException],
 ) -> None:  # fmt: skip
     refuse(error)
-    with pytest.raises(type(error)):
+    with pytest.raises(told):
         release(strict_spec(make_spec), tmp_path / "out")
     (entry,) = read_ledger(tmp_path / "out" / "confidential" / "ledger.jsonl")
     assert entry.rho == RHO
@@ -202,6 +209,29 @@ def test_the_command_says_what_to_do(
     printed = capsys.readouterr().out
     assert f"so far: {RHO:.6g} in 1 run (epsilon" in printed
     assert len(kept(out / "confidential")) == 1
+
+
+@pytest.mark.parametrize("test", [False, True])
+def test_ctrl_c_says_what_was_drawn(
+    make_spec: MakeSpec, tmp_path: Path, refuse: Callable[[BaseException], None],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, test: bool,
+) -> None:  # fmt: skip
+    """The same command then goes on from it; of a test run nothing is kept."""
+    out = tmp_path / "out"
+    command = ["release", str(strict_spec(make_spec)), "--out", str(out)]
+    command += ["--seed", "1"] if test else []
+    refuse(KeyboardInterrupt())
+    assert main(command) == 130
+    told = " ".join(capsys.readouterr().err.split())
+    assert ("interrupted; nothing was written." in told) is test
+    assert ("interrupted; nothing was released. Its noise is drawn" in told) is not test
+    assert out.exists() is not test
+    if not test:
+        for words in ("rho spent", str(ledgers_folder()), str(out), "costs nothing more"):
+            assert words in told
+        monkeypatch.undo()
+        assert main(command) == 0
+        assert f"so far: {RHO:.6g} in 1 run" in capsys.readouterr().out
 
 
 def test_damaged_numbers_are_told(

@@ -504,3 +504,24 @@ def test_all_blank_cells_are_one_unit() -> None:
     settings = NoisySettings(Budget.of_epsilon(1.0, 1e-6), protect="household")
     assert settings.unit_size(design) == 4
     assert sorted(settings.unit_sizes(design)) == [1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("delta", "told"), [(0.01, "is 2; it should be"), (6e-4, "is 0.12; it should"), (4e-4, "")]
+)
+def test_a_delta_that_is_large_for_these_records_is_told_beforehand(
+    make_spec: MakeSpec, capsys: pytest.CaptureFixture[str], delta: float, told: str
+) -> None:
+    """Of 200 records: below a hundredth of 1 / n is 1e-05."""
+    frame = small_survey().iloc[:200]
+    spec = strict_spec(make_spec, frame, privacy=f"{STRICT}\ndelta = {delta}")
+    assert main(["check", str(spec)]) == 0
+    printed = capsys.readouterr().out
+    assert ("WARNING: delta" in printed) is bool(told)
+    assert told in printed
+    assert ("Set delta = 1e-05 or less in [privacy]" in printed) is bool(told)
+
+
+def test_a_release_tells_of_a_large_delta_too(make_spec: MakeSpec, tmp_path: Path) -> None:
+    made = release(strict_spec(make_spec, privacy=f"{STRICT}\ndelta = 0.01"), tmp_path / "out")
+    assert any("it should be far below 1" in each for each in made.warnings)

@@ -368,6 +368,27 @@ def test_questions_end_where_flags_do(data: Path) -> None:
     assert not any(canary in told for canary in CANARIES)
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "outcomes", "offered"),
+    [
+        ("pseudo_posterior", "salary", True),
+        ("pseudo_posterior", "salary, gender", False),
+        ("noisy_statistics", "salary", False),
+    ],
+)
+def test_kinds_that_are_refused_are_not_offered(
+    data: Path, mechanism: str, outcomes: str, offered: bool
+) -> None:
+    """A count has a model of its own, for one outcome."""
+    script = Script([mechanism, "1", outcomes, "amount"])
+    with pytest.raises(RuntimeError, match="StopIteration"):  # no more answers, at the second try
+        ask_rest(Choices(), open_data(data), script)
+    menu, wrong = script.told[-2:]
+    kinds = ["continuous", "semicontinuous", "binary", "categorical"] + ["count"] * offered
+    assert [line.split()[0] for line in menu.splitlines() if line.startswith("  ")] == kinds
+    assert f"expected one of {', '.join(map(repr, kinds))}, got 'amount'" in wrong
+
+
 def test_nothing_is_asked_that_was_said(data: Path) -> None:
     outcome = OutcomeChoice("salary", "continuous", {"transform": "log"})
     path, told = asked(

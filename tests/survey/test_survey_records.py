@@ -236,6 +236,7 @@ def test_weights_and_outcomes_must_vary_within_units() -> None:
         text = message(told, psu="school")
         assert f"{words} (nearly) a function" in text
         assert "Declare design_effect" in text
+        assert ("weights = 'public'" in text) is (name == "weight")
         assert make_survey(told, psu="school", design_effect=2.0).design.psu is not None
         noisy = told.assign(**{name: told[name] * np.exp(rng.normal(0, 0.05, 240))})
         assert make_survey(noisy, psu="school").design.psu is not None

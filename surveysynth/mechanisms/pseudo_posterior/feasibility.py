@@ -17,6 +17,7 @@ from surveysynth.mechanisms.pseudo_posterior.risk import require_pattern
 from surveysynth.mechanisms.pseudo_posterior.run import run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models.base import Model, Simulated, require
+from surveysynth.sampling.convergence import NotConvergedError
 from surveysynth.survey.survey import PublicDesign
 
 #: Guesses of residual SDs on the scale of the transforms, in multiples of what is declared of each
@@ -29,6 +30,10 @@ TIME_LIMIT = 300.0
 
 #: Seconds between two words of progress.
 TELL_EVERY = 5.0
+#: Draws and warm-up of the first try of a guess: they tell of the target as well, in half the time.
+SHORT = 125
+#: Of the simulated databases, which protect nobody: a check says the same whenever it is run.
+SEED = 0
 
 Said = Callable[[str], None]
 
@@ -40,17 +45,24 @@ class _OutOfTimeError(Exception):
 @dataclass(frozen=True)
 class Trial:
     """One simulated run: the multiple of the declared spreads that was guessed, whether the target
-    was reached (None: time was over before), why not, and what remained."""
+    was reached (None: time was over before), why no release came of it, what remained, and whether
+    chains of the release's length converged."""
 
     multiple: float
     reached: bool | None
     reason: str = ""
     mean_risk_weight: float = 0.0
+    converged: bool = True
+
+    @property
+    def refused(self) -> bool:
+        """Whether a release from this database would have been."""
+        return self.reached is False or not self.converged
 
 
 @dataclass(frozen=True)
 class FeasibilityReport:
-    """Trials of one target. ``feasible``: none decided, or at least one guess reached it.
+    """Trials of one target. ``feasible``: some guess is not decided, or would not be refused.
 
     ``simulated``: False where the model has no guess to simulate from; nothing is known then.
     ``spreads``: declared ones by outcome; ``time_limit``: in seconds.
@@ -64,8 +76,8 @@ class FeasibilityReport:
 
     @property
     def feasible(self) -> bool:
-        """False if every guess was decided and none reached the target."""
-        return not self.trials or any(trial.reached is not False for trial in self.trials)
+        """False if every guess was decided and refused."""
+        return not self.trials or not all(trial.refused for trial in self.trials)
 
     def lines(self) -> list[str]:
         """The report for a reader; all of it comes from simulated data."""
@@ -93,27 +105,50 @@ class FeasibilityReport:
             return f"{guess} not decided within {self.time_limit:g} seconds for all."
         if not trial.reached:
             return f"{guess} refused."
+        if not trial.converged:
+            return f"{guess} reached, but the fit had not converged."
         return f"{guess} reached, keeping {trial.mean_risk_weight:.0%} of the likelihood."
 
     def _verdict(self) -> list[str]:
         reached = sum(trial.reached is True for trial in self.trials)
         undecided = sum(trial.reached is None for trial in self.trials)
-        # In the words of a release, which would say the same.
-        reasons = list(dict.fromkeys(trial.reason for trial in self.trials if trial.reason))
         if reached == len(self.trials):
-            return ["Feasible under every guess."]
-        if reached and not undecided:
-            return ["Feasible under some guesses: it depends on the spread of the outcome."] + [
-                f"Else: {reason}" for reason in reasons
-            ]
-        if undecided:
+            return self._of_convergence() or ["Feasible under every guess."]
+        if not self.feasible:
             return [
-                f"Not decided for {undecided} of {len(self.trials)} guesses: a release takes as "
-                "long at least. Give --time-limit more seconds, or shorter chains, fewer "
-                "components or fewer predictors.",
-                *reasons,
+                "Not feasible: a release would be refused.",
+                *self._reasons(converged=True),
+                *self._of_convergence(),
             ]
-        return ["Not feasible: a release would be refused.", *reasons]
+        if not undecided:
+            return [
+                "Feasible under some guesses: it depends on the spread of the outcome.",
+                *(f"Else: {reason}" for reason in self._reasons(converged=True)),
+                *self._of_convergence(),
+            ]
+        return [
+            f"Not decided for {undecided} of {len(self.trials)} guesses: a release takes as "
+            "long at least. Give --time-limit more seconds, or shorter chains, fewer "
+            "components or fewer predictors.",
+            *self._reasons(converged=True),
+            *self._of_convergence(),
+        ]
+
+    def _reasons(self, *, converged: bool) -> list[str]:
+        """Of refusals, in the words of a release, which would say the same."""
+        of = [trial.reason for trial in self.trials if trial.converged is converged]
+        return list(dict.fromkeys(filter(None, of)))
+
+    def _of_convergence(self) -> list[str]:
+        """Chains that had not converged are no matter of the target, nor of the spread."""
+        failed, n = sum(not trial.converged for trial in self.trials), len(self.trials)
+        if not failed:
+            return []
+        return [
+            f"The target was reached, but under {failed} of {n} guesses the fit had not converged "
+            "with the draws and warmup of a release, which is refused where its own fit has not.",
+            *self._reasons(converged=False),
+        ]
 
 
 def check(
@@ -128,8 +163,9 @@ def check(
 ) -> FeasibilityReport:
     """Runs the mechanism on one simulated database a guess of the spread (public inputs only).
 
-    ``spreads``: declared SDs of transformed outcomes by name; ``time_limit``: seconds for all
-    guesses, looked at between fits; ``progress``: told of every fit.
+    ``rng``: None for numbers that are the same in every check; ``spreads``: declared SDs of
+    transformed outcomes by name; ``time_limit``: seconds for all guesses, looked at between fits;
+    ``progress``: told of every fit.
 
     Raises ``InputError`` if the model or the risk measure lacks a public input that it needs.
     """
@@ -141,21 +177,26 @@ def check(
     theta = model.prior_guess(design, UNDECLARED)
     if theta is None:
         return FeasibilityReport(settings, (), simulated=False)
-    rng = rng or np.random.default_rng()
-    # Half-length chains tell feasibility as well, in half the time.
-    plan = settings.plan
-    if plan.draws > 125:
-        plan = replace(plan, draws=125, warmup=min(plan.warmup, 125))
-    enough = settings.m <= int(settings.truncate * plan.kept)
-    short = replace(settings, plan=plan) if enough else settings
     declared = spreads or {}
     known = {name: declared[name] for name in design.outcome_names if name in declared}
     until, trials = time.monotonic() + time_limit, []
-    for number, multiple in enumerate(MULTIPLES, start=1):
+    streams = (rng or np.random.default_rng(SEED)).spawn(len(MULTIPLES))
+    for number, (multiple, stream) in enumerate(zip(MULTIPLES, streams, strict=True), start=1):
         what = f"guess {number} of {len(MULTIPLES)}"
         watch = _Watch(what, until, progress, told=time.monotonic())
-        trials.append(_trial(design, model, short, multiple, known, rng, watch))
+        simulated = guessed_dataset(design, model, multiple, known, stream)
+        database = Database.simulated(model, design, simulated)
+        trials.append(_trial(model, database, settings, multiple, stream, watch))
     return FeasibilityReport(settings, tuple(trials), True, known, time_limit)
+
+
+def _short(settings: MechanismSettings) -> MechanismSettings:
+    """The same with shorter chains, where these keep enough draws."""
+    plan = settings.plan
+    if plan.draws > SHORT:
+        plan = replace(plan, draws=SHORT, warmup=min(plan.warmup, SHORT))
+    enough = settings.m <= int(settings.truncate * plan.kept)
+    return replace(settings, plan=plan) if enough else settings
 
 
 @dataclass
@@ -179,20 +220,24 @@ class _Watch:
 
 
 def _trial(
-    design: PublicDesign,
     model: Model,
+    database: Database,
     settings: MechanismSettings,
     multiple: float,
-    spreads: Mapping[str, float],
     rng: np.random.Generator,
     watch: _Watch,
 ) -> Trial:
-    simulated = guessed_dataset(design, model, multiple, spreads, rng)
-    database = Database.simulated(model, design, simulated)
+    """Short chains first. That those have not converged tells nothing of a release, whose own
+    length is tried then."""
+    short = _short(settings)
     try:
-        (result,) = run_batch(model, [database], settings, rng, each_fit=watch)
+        (result,) = run_batch(model, [database], short, rng, each_fit=watch)
+        if isinstance(result, NotConvergedError) and short.plan != settings.plan:
+            (result,) = run_batch(model, [database], settings, rng, each_fit=watch)
     except _OutOfTimeError:
         return Trial(multiple, None)
+    if isinstance(result, NotConvergedError):  # the gate is behind the target
+        return Trial(multiple, True, str(result), converged=False)
     if isinstance(result, RefusedError):
         return Trial(multiple, False, str(result))
     return Trial(multiple, True, "", float(result[1].risk_weights.mean()))

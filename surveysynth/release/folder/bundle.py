@@ -251,7 +251,7 @@ def publish_folder(
         copies = read_ledger(target / LEDGER_NAME)
         make_private(folder)
         flush(folder)
-        with _signals_held():
+        with signals_held():
             entries = ledger.record(runs, copies)
             write_copy(folder, merge(copies, entries))
             _swap([(folder, target)])
@@ -287,7 +287,7 @@ def publish(
             moves.insert(0, (staging.confidential, plan.confidential))
         for new, _ in moves:
             flush(new)
-        with _signals_held():
+        with signals_held():
             entries = ledger.record([run], copies)
             try:
                 write_copy(staging.confidential, merge(copies, entries))
@@ -358,7 +358,7 @@ def _swap(moves: Sequence[tuple[Path, Path]]) -> None:
     """Rename every new folder to its target, or none; replaced ones go aside, then away."""
     done: list[tuple[Path, Path]] = []
     replaced: list[Path] = []
-    with _signals_held():
+    with signals_held():
         try:
             for new, target in moves:
                 if target.exists():
@@ -378,8 +378,8 @@ def _swap(moves: Sequence[tuple[Path, Path]]) -> None:
 
 
 @contextmanager
-def _signals_held() -> Iterator[None]:
-    """Delay Ctrl-C and termination while folders are half renamed (microseconds)."""
+def signals_held() -> Iterator[None]:
+    """Delay Ctrl-C and termination while folders are half renamed or a ledger half written."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

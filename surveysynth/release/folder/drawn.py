@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth.errors import InputError
-from surveysynth.release.folder.bundle import DRAWN, BundlePlan, copies_of, locked
+from surveysynth.release.folder.bundle import DRAWN, BundlePlan, copies_of, locked, signals_held
 from surveysynth.release.folder.disk import PRIVATE_FILE_MODE, PRIVATE_MODE
 from surveysynth.release.folder.ledger import (
     LEDGER_NAME,
@@ -80,6 +80,11 @@ class DrawnNoise:
 
     def _record(self, statistics: str | None = None) -> None:
         """The run in the ledger, then its noisy numbers, if they are new."""
+        with signals_held():  # Ctrl-C finds the run counted and told of, or neither
+            self._put_down(statistics)
+            self.used = True
+
+    def _put_down(self, statistics: str | None) -> None:
         folder = self.plan.confidential
         entries = self.ledger.record([self.entry], copies_of(self.plan))
         try:
@@ -96,17 +101,35 @@ class DrawnNoise:
                 f"{error.strerror or 'no reason given'}; nothing was released, they are lost, and "
                 f"the run stands in the ledger {self.ledger.path} all the same."
             ) from None
-        self.used = True
+
+    @property
+    def waits(self) -> bool:
+        """Whether noise has been drawn for the run, and no release was made of it."""
+        return self.used and self._waiting() is not None
+
+    @property
+    def stopped(self) -> str:
+        """What a run that was interrupted leaves behind."""
+        return (
+            f"interrupted; nothing was released. {self._spent} Any change but longer chains, or "
+            "another folder, draws new noise, whose rho adds up."
+        )
 
     @property
     def advice(self) -> str:
         """What to do after a run that was not released."""
         return (
+            f"{self._spent} Longer chains may help (draws and warmup in [synthesizer]); any other "
+            "change draws new noise, whose rho adds up."
+        )
+
+    @property
+    def _spent(self) -> str:
+        return (
             f"Its noise is drawn and its rho spent: the run stands in {self.ledger.path}, and the "
             f"noisy numbers are kept in {self.plan.confidential}. Release the same specification "
             "and data again, to the same folders: that goes on from these numbers and costs "
-            "nothing more. Longer chains may help (draws and warmup in [synthesizer]); any other "
-            "change draws new noise, whose rho adds up."
+            "nothing more."
         )
 
 

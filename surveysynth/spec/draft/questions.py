@@ -35,14 +35,13 @@ class Terminal(Protocol):
 
 _OUTCOMES = """
 Outcomes: the confidential columns that are synthesised, with commas between."""
-_KIND = """
-What is {name}?
-  continuous      an amount, without points where values pile up
-  semicontinuous  an amount that is often exactly 0, or at a top code
-  binary          0 and 1, true and false, or two levels
-  categorical     one of several levels
-  count           a whole number; alone, and without noisy statistics
-Enter leaves it open."""
+_KINDS = {
+    "continuous": "an amount, without points where values pile up",
+    "semicontinuous": "an amount that is often exactly 0, or at a top code",
+    "binary": "0 and 1, true and false, or two levels",
+    "categorical": "one of several levels",
+    "count": "a whole number",
+}
 _TYPICAL = """
 A typical {what}, from a public source: last year's publication, a register. Not from these data.
 The scale of the model follows from it. Enter leaves it open."""
@@ -152,7 +151,7 @@ def _ask_outcome(
     name = outcome.name
     if outcome.kind is None:
         outcome = asker.ask(
-            _KIND.format(name=name), f"kind of {name}", lambda text: replace(
+            _menu(name, kinds), f"kind of {name}", lambda text: replace(
                 outcome, kind=_word(f"kind of {name}", text, kinds))
         )  # fmt: skip
     if outcome.is_amount and not {"centre", "scale", "transform"} & set(outcome.constants):
@@ -169,6 +168,11 @@ def _ask_outcome(
         )
         outcome = _constant(asker, outcome, words, f"levels of {name}", "levels")
     return outcome
+
+
+def _menu(name: str, kinds: Sequence[str]) -> str:
+    lines = [f"  {kind:<16}{_KINDS[kind]}" for kind in kinds]
+    return "\n".join(["", f"What is {name}?", *lines, "Enter leaves it open."])
 
 
 def _constant(

@@ -11,6 +11,7 @@ from surveysynth.mechanisms.pseudo_posterior import feasibility
 from surveysynth.mechanisms.pseudo_posterior.run import run
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
+from surveysynth.sampling.convergence import NotConvergedError
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.studies.example import simulate_survey
 from surveysynth.survey.transforms import Transform
@@ -84,6 +85,62 @@ def test_the_time_is_limited_and_progress_is_told(monkeypatch):
     assert [trial.reached for trial in result.trials][-1] is None
     assert result.feasible  # nothing is known against it
     assert any("Not decided for" in line and "--time-limit" in line for line in result.lines())
+
+
+@pytest.fixture
+def unconverged(monkeypatch):
+    """Fits whose length the planted rule names end as not converged; lengths of all fits."""
+    real, lengths = feasibility.run_batch, []
+
+    def plant(rule):
+        def run_batch(model, databases, settings, rng, **options):
+            lengths.append((settings.plan.warmup, settings.plan.draws))
+            if rule(settings.plan, len(lengths)):
+                return [NotConvergedError("Planted.")]
+            return real(model, databases, settings, rng, **options)
+
+        monkeypatch.setattr(feasibility, "run_batch", run_batch)
+        return lengths
+
+    return plant
+
+
+def test_short_chains_that_do_not_converge_are_no_refusal(unconverged):
+    """The chains of a release decide, under every guess."""
+    lengths = unconverged(lambda plan, _: plan.draws == 125)
+    result = report(400, 30.0, plan=SamplingPlan(2, 200, 250))
+    assert lengths == [(125, 125), (200, 250)] * 3
+    assert result.feasible
+    assert result.lines()[-1] == "Feasible under every guess."
+
+
+def test_a_fit_that_does_not_converge_is_no_matter_of_the_spread(unconverged):
+    unconverged(lambda plan, fit: fit == 2)
+    result = report(400, 30.0)
+    told = "\n".join(result.lines())
+    assert result.feasible
+    assert "reached, but the fit had not converged." in told
+    assert "under 1 of 3 guesses the fit had not converged with the draws and warmup" in told
+    assert result.lines()[-1] == "Planted."
+    assert "spread" not in told
+    assert "refused." not in told
+
+
+def test_no_guess_that_converges_is_told_as_that(unconverged):
+    lengths = unconverged(lambda *_: True)
+    result = report(400, 30.0)
+    assert lengths == [(60, 100)] * 3  # no second try: these are a release's chains
+    assert not result.feasible
+    assert "under 3 of 3 guesses" in "\n".join(result.lines())
+    assert "Not feasible" not in "\n".join(result.lines())
+
+
+def test_a_check_says_the_same_again():
+    frame = simulate_survey(400, np.random.default_rng(2))
+    design = make_survey(frame, by=["gender"]).design
+    settings = MechanismSettings(epsilon=10.8, plan=PLAN, small_strata="allow")
+    once, again = (feasibility.check(design, get_model("fbs"), settings) for _ in range(2))
+    assert once == again
 
 
 def test_more_draws_than_short_chains_keep_after_truncation():
