@@ -24,6 +24,7 @@ from surveysynth.estimation.domains import (
     Domains,
     RowsByOutcome,
     TableRows,
+    build_domains,
     build_rows,
 )
 from surveysynth.survey.outcome import Outcome
@@ -50,6 +51,8 @@ class Subpopulation(Classes):
     outcomes: Sequence[Outcome]
     names: tuple[str, ...] = (INSIDE, OUTSIDE)
     _public: Mapping[Relation, BoolArray] = field(init=False)
+    _kind: IntArray = field(init=False)
+    _cases: BoolArray | None = field(init=False)
 
     def __post_init__(self) -> None:
         names = [outcome.name for outcome in self.outcomes]
@@ -58,11 +61,14 @@ class Subpopulation(Classes):
             for each in relations(self.condition)
             if each.column not in names
         }
+        kinds, kind = _alike(list(public.values()), len(self.frame))
         object.__setattr__(self, "_public", public)
+        object.__setattr__(self, "_kind", kind)
         for each in relations(self.condition):
             if each.column in names:
                 self._of_levels(each)
-        if not self._may_hold():
+        object.__setattr__(self, "_cases", self._tried(kinds))
+        if self._cases is not None and not self._cases.any():
             ever = "is" if self.is_public else "can be"
             raise InputError(
                 f"no record of the survey {ever} in the subpopulation; mend the condition."
@@ -71,8 +77,12 @@ class Subpopulation(Classes):
     @property
     def is_public(self) -> bool:
         """Whether public columns alone tell who is inside."""
-        names = [outcome.name for outcome in self.outcomes]
-        return not any(column in names for column in columns_of(self.condition))
+        return not self._named
+
+    @property
+    def _named(self) -> tuple[Outcome, ...]:
+        """The outcomes that the condition is of."""
+        return tuple(each for each in self.outcomes if each.name in columns_of(self.condition))
 
     def inside(self, outcomes: FloatArray | None = None) -> BoolArray:
         """The records (n,) that the condition holds for; outcomes (n, p) of a dataset, which may be
@@ -88,15 +98,37 @@ class Subpopulation(Classes):
 
         return _whole(self.condition, holds)
 
-    def _may_hold(self) -> bool:
-        """Whether the condition holds for any record with any levels of its outcomes, as far as
-        these are not too many to try: an axis for each outcome, and one for the public columns."""
-        masks = pd.DataFrame(dict(enumerate(self._public.values())), index=self.frame.index)
-        kinds = masks.drop_duplicates().to_numpy(dtype=bool).T if self._public else np.ones((0, 1))
-        named = [each for each in self.outcomes if each.name in columns_of(self.condition)]
-        sizes = [len(each.category_names) for each in named]
-        if math.prod(sizes, start=kinds.shape[1]) > MOST_CASES:
-            return True
+    @property
+    def may_be_inside(self) -> BoolArray:
+        """The records (n,) that some levels of their outcomes would put inside; all, where the
+        levels are too many to try."""
+        if self._cases is None:
+            return np.ones(self._kind.size, dtype=bool)
+        held = np.asarray(self._cases.any(axis=tuple(range(len(self._named)))), dtype=bool)
+        return held[self._kind]
+
+    def may_have(self, name: str, levels: Sequence[str]) -> BoolArray:
+        """Which levels (L,) of a by variable records inside may have, as far as that is public; a
+        level of a public column without any record has nothing to do with the condition."""
+        named = [outcome.name for outcome in self._named]
+        if name in named and self._cases is not None:
+            axis = named.index(name)
+            rest = tuple(each for each in range(self._cases.ndim) if each != axis)
+            return np.asarray(self._cases.any(axis=rest), dtype=bool)
+        if name not in self.frame or name in (outcome.name for outcome in self.outcomes):
+            return np.ones(len(levels), dtype=bool)
+        of_record = self.frame[name].astype(str)
+        found, everywhere = set(of_record[self.may_be_inside]), set(of_record)
+        return np.array([each in found or each not in everywhere for each in levels], dtype=bool)
+
+    def _tried(self, kinds: BoolArray) -> BoolArray | None:
+        """Whether the condition holds for each case: an axis for the levels of each outcome that it
+        names, and the last for the kinds of public columns (relations, kinds); None for more cases
+        than can be tried."""
+        named = self._named
+        shape = (*(len(each.category_names) for each in named), kinds.shape[1])
+        if math.prod(shape) > MOST_CASES:
+            return None
 
         def holds(relation: Relation) -> BoolArray:
             if relation in self._public:
@@ -104,7 +136,7 @@ class Subpopulation(Classes):
             axis = [each.name for each in named].index(relation.column)
             return self._of_levels(relation).reshape(-1, *(1,) * (len(named) - axis))
 
-        return bool(_whole(self.condition, holds).any())
+        return np.broadcast_to(_whole(self.condition, holds), shape)
 
     def of(self, outcomes: FloatArray) -> IntArray:
         """0 for the records (n,) of a dataset inside, 1 for those outside."""
@@ -114,6 +146,15 @@ class Subpopulation(Classes):
         """Which levels (L,) of an outcome a relation holds for."""
         outcome = next(each for each in self.outcomes if each.name == relation.column)
         return levels_held(relation, outcome.category_names)
+
+
+def _alike(masks: list[BoolArray], n: int) -> tuple[BoolArray, IntArray]:
+    """The different columns (masks, K) of masks (n,) over each other, and which (n,) a record
+    has."""
+    if not masks:
+        return np.ones((0, 1), dtype=bool), np.zeros(n, dtype=np.int64)
+    kinds, kind = np.unique(np.stack(masks), axis=1, return_inverse=True)
+    return kinds, kind.reshape(-1).astype(np.int64)
 
 
 def _whole(condition: Condition, holds: Callable[[Relation], BoolArray]) -> BoolArray:
@@ -198,15 +239,29 @@ def build_subpopulation(
     """The rows of ``build_rows`` inside a subpopulation, and those outside, which nobody sees.
 
     Raises ``InputError`` as it does."""
-    own, frame, public = dict(levels), subpopulation.frame, subpopulation.is_public
+    own, frame = dict(levels), subpopulation.frame
     classes: dict[str, Classes] = dict(outcomes)
-    if public:
+    if subpopulation.is_public:
         inside = np.where(subpopulation.inside(), INSIDE, OUTSIDE)
         frame = frame.assign(**{WHERE: inside})
         own[WHERE] = subpopulation.names
     else:
         classes[WHERE] = subpopulation
     return build_rows(frame, (WHERE, *by), own, classes, margin_labels)
+
+
+def build_public_rows(
+    subpopulation: Subpopulation,
+    by: Sequence[str],
+    levels: Mapping[str, Sequence[str]],
+    margin_labels: Mapping[str, str] | None = None,
+) -> Domains:
+    """The rows of ``build_domains`` with the records that may be inside by their public columns,
+    whatever their outcomes, and those with the others, which nobody sees."""
+    inside = np.where(subpopulation.may_be_inside, INSIDE, OUTSIDE)
+    own = {**levels, WHERE: subpopulation.names}
+    frame = subpopulation.frame.assign(**{WHERE: inside})
+    return build_domains(frame, (WHERE, *by), own, margin_labels)
 
 
 def inside_rows(rows: TableRows) -> BoolArray:
@@ -218,20 +273,27 @@ def inside_rows(rows: TableRows) -> BoolArray:
 
 def shown_rows(rows: TableRows) -> BoolArray:
     """Which rows (D,) a table shows: those inside, but for levels of which the condition leaves no
-    record (``field == "A"`` in a table by field)."""
-    shown = inside_rows(rows)
+    record (``field == "A"`` in a table by field), whatever the outcomes of the records."""
+    inside = inside_rows(rows)
+    shown = inside
     if shown.all():
         return shown
-    inside = shown
     outside = np.asarray(rows.table[WHERE] == OUTSIDE, dtype=bool)
+    by_outcome = rows.outcomes if isinstance(rows, RowsByOutcome) else {}
+    condition = by_outcome[WHERE][0] if WHERE in by_outcome else None
     for name in (name for name in rows.by if name != WHERE):
         column = rows.table[name]
-        empty = [
-            level
-            for level in column.unique()
-            if not rows.n_public[inside & (column == level)].any()
-            and rows.n_public[outside & (column == level)].any()
-        ]
+        found = list(column.unique())
+        if isinstance(condition, Subpopulation):
+            kept = condition.may_have(name, found[1:])
+            empty = [level for level, may in zip(found[1:], kept, strict=True) if not may]
+        else:
+            empty = [
+                level
+                for level in found
+                if not rows.n_public[inside & (column == level)].any()
+                and rows.n_public[outside & (column == level)].any()
+            ]
         shown = shown & ~column.isin(empty).to_numpy(dtype=bool)
     return shown
 

@@ -95,7 +95,7 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
 
 def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
     """Records per coefficient, and what is pooled so that there are enough."""
-    from surveysynth.mechanisms.pseudo_posterior.statement import POOLED_MEANS, smallest_records
+    from surveysynth.mechanisms.pseudo_posterior.statement import smallest_records
     from surveysynth.spec.build import settings_of
 
     least, smallest = settings_of(spec).least_records, smallest_records(design)
@@ -104,7 +104,7 @@ def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
         f"{least:.4g} are asked for (small_strata = {spec.privacy.small_strata!r})."
     ]
     if design.pooling is not None:
-        lines.append(f"Pooled for that: {design.pooling.words}. {POOLED_MEANS}")
+        lines.append(f"Pooled for that: {design.pooling.words}. {design.pooling.means}")
     elif smallest < least * (1.0 - ROUNDING):
         lines.append("There are fewer: the release is outside of what its statement says.")
     return lines

@@ -36,13 +36,14 @@ class DesignMatrix:
     """X (n, K) by its distinct rows: row i of X is ``x_cells[cell[i]]``.
 
     ``formula``: right-hand side as used; ``columns``: names of the K columns; ``x_cells``: (G, K)
-    distinct rows; ``cell``: (n,) in 0..G-1.
+    distinct rows; ``cell``: (n,) in 0..G-1; ``by_default``: whether nobody wrote the formula.
     """
 
     formula: str
     columns: tuple[str, ...]
     x_cells: FloatArray
     cell: IntArray
+    by_default: bool = False
 
     @property
     def n(self) -> int:
@@ -89,7 +90,9 @@ def build_design_matrix(
     base, index = base_rows(frame, parsed, categorical=design)
     columns, terms, rows = evaluate(parsed, base, n_records=len(frame))
     distinct, position = distinct_rows(rows)
-    matrix = DesignMatrix(parsed.text, columns, distinct, position[index])
+    matrix = DesignMatrix(
+        parsed.text, columns, distinct, position[index], by_default=formula is None
+    )
     check_rank(matrix, terms)
     _check_contains(matrix, codes, strata)
     return matrix

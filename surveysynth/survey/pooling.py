@@ -10,6 +10,9 @@ takes coefficients away until every row rests on enough:
    interaction are what the terms within it tell of them, by least squares over the larger cells. An
    interaction without the terms within it gives way to these.
 3. Rows that are still short lose the smallest interaction or level that they lie in.
+4. The default formula admits interactions one by one. Where all together leave rows short of which
+   no level or cell is small, such rows lose their interactions of whatever size, the smallest of
+   the highest order first, until main effects are left.
 
 Nothing depends on the order of records or levels, nor on what levels are called.
 """
@@ -52,7 +55,8 @@ class Pooling:
     levels: those without coefficients of their own, by column, with the number of their records;
     interactions: the terms that were left out of the formula; cells: of those that were kept, the
     numbers of small cells and of their records; record: (n,) whether a record has a
-    pooled level or lies in such a cell.
+    pooled level or lies in such a cell; together: whether interactions were left out whatever
+    their size, as those of the default that ask for too much together.
     """
 
     least: float
@@ -60,6 +64,7 @@ class Pooling:
     interactions: tuple[str, ...]
     cells: Mapping[str, tuple[int, int]]
     record: BoolArray
+    together: bool = False
 
     @property
     def words(self) -> str:
@@ -72,11 +77,26 @@ class Pooling:
             parts.append(f"{', '.join(shown)} of {name}")
         if self.interactions:
             plural = "s" if len(self.interactions) > 1 else ""
-            parts.append(f"the interaction{plural} {', '.join(self.interactions)}")
+            parts.append(f"the interaction{plural} {', '.join(self.interactions)}" + (
+                " of the default of predictors, which leave rows short together"
+                if self.together else ""
+            ))
         for term, (cells, n) in self.cells.items():
             many = f"{cells:,} cells" if cells > 1 else "one cell"
             parts.append(f"{many} ({records(n)}) of {term}, modelled by the terms within it")
         return "; ".join(parts)
+
+    @property
+    def means(self) -> str:
+        """What it says of records, in sentences."""
+        of_levels = (
+            "Records of a pooled level are modelled as the average of the other levels, those of a "
+            "pooled cell by what the terms within its interaction say, and what is published of "
+            "them shows nothing that is theirs alone."
+        )
+        left_out = "An interaction that is left out as a whole is modelled by the terms within it."
+        return " ".join([of_levels] * bool(self.levels or self.cells)
+                        + [left_out] * bool(self.interactions))  # fmt: skip
 
     def as_dict(self) -> dict[str, object]:
         """For privacy.json."""
@@ -102,7 +122,12 @@ def pool(
     """
     if enough(matrix, least):
         return matrix, None
-    pooling = _Pool(frame, matrix, design_columns, least)
+    try:
+        pooling = _Pool(frame, matrix, design_columns, least)
+    except RefusedError:
+        if not matrix.by_default:
+            raise
+        pooling = _Pool(frame, matrix, design_columns, least, of_any_size=True)
     return pooling.matrix, pooling.made()
 
 
@@ -115,9 +140,17 @@ class _Pool:
     """The formula on the distinct combinations of its columns, and what is pooled so far."""
 
     def __init__(
-        self, frame: pd.DataFrame, matrix: DesignMatrix, design: Sequence[str], least: float
+        self,
+        frame: pd.DataFrame,
+        matrix: DesignMatrix,
+        design: Sequence[str],
+        least: float,
+        *,
+        of_any_size: bool = False,
     ) -> None:
+        """``of_any_size``: short rows lose interactions of however many records."""
         self.frame, self.plain, self.least = frame, matrix, least
+        self.largest_cell = np.inf if of_any_size else NEAR * least
         self.parsed = parse_formula(matrix.formula)
         self.base, self.index = base_rows(frame, self.parsed, design)
         self.count = np.bincount(self.index, minlength=len(self.base))
@@ -187,7 +220,7 @@ class _Pool:
     def _take_from(self, short: BoolArray) -> None:
         """Pools the smallest interaction or level that the cells (G,) that are short lie in."""
         rows, most = short[self.cell], NEAR * self.least
-        if interaction := self._smallest_interaction(rows, most):
+        if interaction := self._smallest_interaction(rows, self.largest_cell):
             return self._leave_out(interaction)
         sizes = {
             name: factor.n[np.unique(factor.code[rows & ~factor.pooled_rows])]
@@ -195,16 +228,28 @@ class _Pool:
         }
         smallest = min((int(n.min()) for n in sizes.values() if n.size), default=0)
         if not 0 < smallest < most:
-            raise RefusedError(
-                f"{records(int(self.count[rows].sum()))} lie so far from the others in "
-                f"{self.plain.formula!r} that fewer than {self.least:g} records tell of them, and "
-                "there is no small level to pool. Make classes of a numeric predictor or take its "
-                "logarithm, leave out terms of the formula, or set small_strata = 'allow', which "
-                "is outside of what is stated."
-            )
+            raise RefusedError(self._nothing_to_pool(int(self.count[rows].sum())))
         for factor in self.factors.values():
             here = np.isin(np.arange(factor.n.size), factor.code[rows])
             factor.pool(here & (factor.n == smallest))
+
+    def _nothing_to_pool(self, short: int) -> str:
+        """Why rows of so many records stay short, and what to change: a formula that nobody wrote
+        has no terms to leave out but those of by columns."""
+        where, remedy = repr(self.plain.formula), (
+            "Make classes of a numeric predictor or take its logarithm, leave out terms of the "
+            "formula"
+        )
+        if self.plain.by_default:
+            where, remedy = f"the default of predictors ({self.parsed.text!r})", (
+                "Make by columns or strata coarser, or take fewer: predictors was left out, and "
+                "these are terms that a formula of your own has to have too"
+            )
+        return (
+            f"{records(short)} lie so far from the others in {where} that fewer than "
+            f"{self.least:g} records tell of them, and there is no small level to pool. {remedy}, "
+            "or set small_strata = 'allow', which is outside of what is stated."
+        )
 
     def _build(self) -> DesignMatrix:
         """X of the formula with the rows of pooled levels averaged."""
@@ -271,8 +316,9 @@ class _Pool:
         pooled = np.any([each.pooled_rows for each in self.factors.values()], axis=0)
         record = (self.in_small_cell | pooled)[self.index]
         return Pooling(
-            self.least, levels, tuple(self.left_out), dict(self.small_cells), record
-        )
+            self.least, levels, tuple(self.left_out), dict(self.small_cells), record,
+            together=bool(self.left_out) and self.largest_cell == np.inf,
+        )  # fmt: skip
 
 
 class _Factor:

@@ -324,7 +324,7 @@ def build_public_design(
     )
     matrix = build(formula)
     if weight is not None and (longer := with_log_weight(matrix.formula, weight, matrix.cell)):
-        matrix = build(longer)
+        matrix = replace(build(longer), by_default=matrix.by_default)
     return PublicDesign(
         frame=frame,
         by=roles.by,

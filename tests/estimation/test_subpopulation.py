@@ -23,6 +23,7 @@ from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.subpopulation import (
     WHERE,
     Subpopulation,
+    build_public_rows,
     build_subpopulation,
     shown_pairs,
     shown_table,
@@ -198,7 +199,9 @@ def test_a_synthetic_condition_is_rows_by_that_outcome(rule: Any, by: list[str])
             other.add(dataset)
     for key in (("mean", 0), ("count", None)):
         one, two, lines = made.combined(key), other.combined(key), made.lines(key)
-        at = (plain.table["both"] == "in").to_numpy()
+        # Levels without a record of c1 can have none inside, and are not shown.
+        at = ((plain.table["both"] == "in") & plain.table["a"].isin(lines.cells["a"])).to_numpy()
+        assert at.sum() >= 3
         for name in ("estimate", "standard_error", "df"):
             np.testing.assert_allclose(
                 getattr(one, name)[lines.held], getattr(two, name)[at], rtol=1e-12
@@ -213,6 +216,54 @@ def test_levels_that_the_condition_excludes_have_no_rows() -> None:
     assert sorted(set(table["b"])) == ["All", "b2"]
     assert len(table) == 6
     assert WHERE not in table
+
+
+KIND = Outcome("kind", "categorical", levels=("p", "q", "r"))
+
+
+@pytest.mark.parametrize(
+    ("where", "a", "kinds"),
+    [
+        ("a in ('a1', 'a2') and status == 'yes'", ["a1", "a2"], ["p", "q", "r"]),
+        ("kind != 'q'", LEVELS["a"], ["p", "r"]),
+        ("not (kind in ('p', 'q') or a == 'a3')", ["a1", "a2", "a4"], ["r"]),
+        ("a == 'a1' and kind == 'p' or a != 'a1' and kind in ('p', 'q')", LEVELS["a"], ["p", "q"]),
+        ("a == 'a1' or status == 'yes' and status == 'no'", ["a1"], ["p", "q", "r"]),
+        ("a == 'a1' or kind == 'p'", LEVELS["a"], ["p", "q", "r"]),
+        # Levels of one outcome that another rules out.
+        ("(kind == 'p' or status == 'no') and status == 'yes'", LEVELS["a"], ["p"]),
+    ],
+)
+def test_levels_that_a_condition_on_outcomes_excludes_have_no_rows(
+    where: str, a: list[str], kinds: list[str]
+) -> None:
+    outcomes = (STATUS, KIND)
+    inside = Subpopulation(parse_where(where), FRAME, outcomes)
+    assert not inside.is_public
+    rows = build_subpopulation(inside, ["a", "kind"], LEVELS, {"kind": ByOutcome(1, KIND)})
+    table = shown_table(rows)
+    assert list(table["a"].unique()) == ["All", *a]
+    assert list(table["kind"].unique()) == ["All", *kinds]
+    assert len(table) == (1 + len(a)) * (1 + len(kinds))
+    # A contrast with one of the others is refused beforehand, with those that remain.
+    for column, kept, of_all in (("a", a, LEVELS["a"]), ("kind", kinds, KIND.levels)):
+        for level in of_all:
+            contrast = Contrast("difference", column, level, None)
+            if level in kept:
+                assert shown_pairs(contrast, rows).holds.any()
+                continue
+            with pytest.raises(InputError, match=f"{kept[-1]!r}, but names {level!r}"):
+                shown_pairs(contrast, rows)
+    # What is told beforehand has the same rows, and the records that may be inside.
+    public = build_public_rows(inside, ["a"], LEVELS)
+    assert list(shown_table(public)["a"]) == ["All", *a]
+    may_be = [
+        any(inside.inside(np.full((len(FRAME), 2), [s, k], dtype=float))[i]
+            for s in range(2) for k in range(3))
+        for i in range(len(FRAME))
+    ]  # fmt: skip
+    np.testing.assert_array_equal(inside.may_be_inside, may_be)
+    assert public.n[int((public.table[WHERE] == "inside").to_numpy().argmax())] == sum(may_be)
 
 
 @pytest.mark.parametrize(

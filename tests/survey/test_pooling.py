@@ -253,3 +253,42 @@ def test_more_records_never_make_a_sound_design_pool(sizes, more, where) -> None
     assert (records_per_coefficient(after)[after.cell][: len(frame)] >= first - 1e-9).all()
     if outcome_of(frame, "stratum + sex", 12)[0] is None:
         assert outcome_of(added, "stratum + sex", 12)[0] is None
+
+
+def many_by(n=600, columns=4, seed=3):
+    """By columns of three levels each, crossed at random."""
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({f"g{k}": rng.integers(0, 3, n).astype(str) for k in range(columns)})
+
+
+@pytest.mark.parametrize("columns", [4, 5])
+def test_interactions_of_the_default_give_way_where_all_together_leave_rows_short(columns) -> None:
+    """Each is admitted by itself; nobody wrote them, so nobody is told to leave them out."""
+    frame = many_by(columns=columns)
+    plain, made, pooling = pooled(frame, None, 20, tuple(frame))
+    assert records_per_coefficient(plain).min() < 20 <= records_per_coefficient(made).min()
+    assert pooling.levels == {}
+    assert pooling.cells == {}
+    assert pooling.interactions
+    assert not pooling.record.any()
+    assert "of the default of predictors" in pooling.words
+    assert pooling.means == (
+        "An interaction that is left out as a whole is modelled by the terms within it."
+    )
+    for name in frame:  # as few as it takes, and never a main effect
+        assert f"{name}[T.2]" in made.columns
+    # The same formula in a user's own words is refused, as it was.
+    with pytest.raises(RefusedError, match="leave out terms of the formula"):
+        pooled(frame, plain.formula, 20, tuple(frame))
+    # Neither the order of records nor what levels are called decides.
+    shuffled = frame.sample(frac=1, random_state=5).reset_index(drop=True)
+    assert pooled(shuffled, None, 20, tuple(frame))[2].interactions == pooling.interactions
+    renamed = frame.replace({"0": "z", "1": "y", "2": "x"})
+    assert pooled(renamed, None, 20, tuple(frame))[2].interactions == pooling.interactions
+
+
+def test_a_default_whose_main_effects_are_short_is_refused_by_its_name() -> None:
+    frame = many_by(n=150)
+    formula = r"'g0 \+ g1 \+ g2 \+ g3'"
+    with pytest.raises(RefusedError, match=rf"in the default of predictors \({formula}\)"):
+        pooled(frame, None, 25, tuple(frame))

@@ -167,7 +167,7 @@ def _records(design: PublicDesign, settings: MechanismSettings) -> tuple[str, ..
         return (f"{said} THIS RELEASE FALLS SHORT OF THAT (small_strata = allow): {_BEYOND}",)
     if (pooling := design.pooling) is None:
         return (said,)
-    return (f"{said} For that, the model pools {pooling.words}. {POOLED_MEANS}",)
+    return (f"{said} For that, the model pools {pooling.words}. {pooling.means}",)
 
 
 def _few(design: PublicDesign, settings: MechanismSettings) -> bool:
@@ -185,11 +185,6 @@ def outside_of_stated(design: PublicDesign, settings: MechanismSettings, model: 
     )
 
 
-POOLED_MEANS = (
-    "Records of a pooled level are modelled as the average of the other levels, those of a pooled "
-    "cell by what the terms within its interaction say, and what is published of them shows "
-    "nothing that is theirs alone."
-)
 _BEYOND = (
     "replacing one record where fewer tell of a row was measured to move the log posterior ratio "
     "by many times the stated bound."

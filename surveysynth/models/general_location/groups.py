@@ -3,6 +3,7 @@
 The rule is public: it looks at levels and at numbers of records, which are part of the design.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ import pandas as pd
 from surveysynth._support.messages import listing, nearest
 from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
+from surveysynth.survey.pooling import NEAR
 from surveysynth.survey.survey import PublicDesign
 
 #: A group of its own has at least so many records.
@@ -38,9 +40,11 @@ def covariance_groups(
 ) -> CovarianceGroups:
     """Groups of the cells of X by the levels of public columns.
 
-    Every combination of levels with at least ``least`` records is a group. The records of smaller
-    ones are pooled by the names but the last, then by those but the last two, and so on; what is
-    left at the end is one group, and where that is small too it joins the smallest of the others.
+    Every combination of levels with at least ``least`` records is a group; where the model pools
+    levels, with more than any pooled one has, so that none has a spread of its own. The records of
+    smaller ones are pooled by the names but the last, then by those but the last two, and so on;
+    what is left at the end is one group, and where that is small too it joins the smallest of the
+    others.
 
     Parameters
     ----------
@@ -70,6 +74,8 @@ def covariance_groups(
     (('Biology', 'F'), True)
     """
     names = tuple(names)
+    if design.pooling is not None:
+        least = max(least, math.ceil(NEAR * design.pooling.least))
     cell = design.matrix.cell
     levels = pd.DataFrame({name: _of_cells(design, name) for name in names})
     size = np.bincount(cell, minlength=design.matrix.x_cells.shape[0])

@@ -21,6 +21,7 @@ from surveysynth.estimation.domains import (
     Domains,
     RowsByOutcome,
     TableRows,
+    build_domains,
     build_rows,
 )
 from surveysynth.estimation.estimates import Estimates, Key, TableLines
@@ -29,6 +30,7 @@ from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import Statistic, statistic_of, table_keys
 from surveysynth.estimation.subpopulation import (
     Subpopulation,
+    build_public_rows,
     build_subpopulation,
     shown_pairs,
     shown_rows,
@@ -108,13 +110,12 @@ def _named(spec: "Spec") -> str:
 
 def public_domains(spec: "Spec", design: "PublicDesign") -> Domains:
     """The rows of one table over all levels of outcomes, which are public with the numbers of their
-    records."""
+    records; of a subpopulation those that may be inside by public columns."""
     inside = subpopulation_of(spec, design)
-    if inside is not None and not inside.is_public:
-        inside = None
-    made = _rows(spec, design, spec.public_by, inside)
-    assert isinstance(made, Domains)  # no outcome is among what they are by
-    return made
+    margins = {column: spec.margin_label(column) for column in spec.public_by}
+    if inside is not None:
+        return build_public_rows(inside, spec.public_by, design.levels, margins)
+    return build_domains(design.frame, spec.public_by, design.levels, margins)
 
 
 def keys_of(spec: "Spec") -> tuple[Key, ...]:

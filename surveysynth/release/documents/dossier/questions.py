@@ -213,8 +213,8 @@ def _bias(terms: Terms) -> tuple[str, ...]:
     )
     pooling = facts.design.pooling
     pooled = () if pooling is None else (
-        f"Pooled because few records tell of them: {pooling.words}. What is published of them "
-        "shows nothing that is theirs alone, and is flagged.",
+        f"Pooled because few records tell of them: {pooling.words}. {pooling.means}"
+        + (" Rows that are mostly of such records are flagged." if pooling.record.any() else ""),
     )  # fmt: skip
     return (
         first,
