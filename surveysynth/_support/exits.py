@@ -56,7 +56,7 @@ def _other(error: Exception, *, debug: bool) -> int:
         traceback.print_exception(error)
     say(
         f"this is a defect in surveysynth: {type(error).__name__} at {place_of(error)}. Nothing "
-        f"was written. The message is not shown, since it may hold confidential values; "
+        f"was published. The message is not shown, since it may hold confidential values; "
         f"{DEBUG_VARIABLE}=1 shows it."
     )
     return DEFECT

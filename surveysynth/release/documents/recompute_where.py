@@ -40,10 +40,11 @@ def where_code(
     ]  # fmt: skip
 
     def relation(each: Relation) -> str:
-        number = each.of_numbers or each.column in binary
+        made_number = each.column in binary and not each.of_numbers
+        number = each.of_numbers or made_number
         column = syntax.column(syntax.literal(_column(facts, each, renamed)), number)
         given = _values(facts, each)
-        values = [syntax.literal(float(value) if number else value) for value in given]
+        values = [syntax.literal(float(value) if made_number else value) for value in given]
         if "in" in each.operator:
             found = syntax.among(column, ", ".join(values))
             return found if each.operator == "in" else f"{syntax.negation}{found}"
