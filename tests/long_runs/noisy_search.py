@@ -31,7 +31,6 @@ from surveysynth.audit.posterior import Alike, compared, databases, prepared  # 
 from surveysynth.errors import RefusedError  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.run import run_batch  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
-from surveysynth.models.base import Model  # noqa: E402
 from surveysynth.models.fbs.model import FBS  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
@@ -40,6 +39,8 @@ RESULTS = Path(__file__).parents[1] / "golden" / "noisy_search.json"
 SEEDS, SDS = (1, 2), (2.0, 8.0)
 #: Of the surveys, apart from those of the fits.
 DATA_SEED = 20260000
+#: The model of each part; that of the first is ``Restarted``.
+MODELS = {"single": "fbs", "mixture": "normal_mixture"}
 USUAL = SamplingPlan()
 
 
@@ -47,14 +48,12 @@ class Restarted(FBS):
     """FBS whose every fit starts a stream of its own, whatever generator it is given."""
 
     common_random_numbers: ClassVar[bool] = False
+    key: ClassVar[tuple[int, ...]] = (77,)
     fits: ClassVar[int] = 0
 
-    def of(self, design: Any) -> Model:
-        return self
-
     def sample(self, stats: Any, plan: SamplingPlan, rng: Any) -> Theta:
-        Restarted.fits += 1
-        return super().sample(stats, plan, np.random.default_rng([77, Restarted.fits]))
+        type(self).fits += 1
+        return super().sample(stats, plan, np.random.default_rng([*self.key, self.fits]))
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ SETTINGS = (
 
 def lines_of(setting: Setting) -> Iterator[dict[str, Any]]:
     """A line a seed and change."""
-    name = "fbs" if setting.part == "single" else "normal_mixture"
+    name = MODELS[setting.part]
     example = next(each for each in EXAMPLES if each.name == name)
     if setting.coarse:
         example = replace(example, survey={**example.survey, **GENDER})
@@ -99,14 +98,10 @@ def lines_of(setting: Setting) -> Iterator[dict[str, Any]]:
             line: dict[str, Any] = {
                 "model": name, "n": setting.n, "epsilon": setting.epsilon, "seed": seed, "sds": sds,
             }  # fmt: skip
-            if not any(isinstance(each, RefusedError) for each in made):
-                first, second = ((each[1] if isinstance(each, tuple) else None) for each in made)
-                assert first is not None
-                assert second is not None
-                line["fits"] = [len(each.search) for each in (first, second)]
-                line["mean_alpha"] = [
-                    float(f"{each.risk_weights.mean():.3g}") for each in (first, second)
-                ]
+            fits = [each[1] for each in made if not isinstance(each, RefusedError)]
+            if len(fits) == len(made):
+                line["fits"] = [len(each.search) for each in fits]
+                line["mean_alpha"] = [float(f"{each.risk_weights.mean():.3g}") for each in fits]
             found = compared(model, settings, *zip(both, made, strict=True))
             line["ratio"] = None if found.get("ratio") is None else float(f"{found['ratio']:.3g}")
             line["verdict"] = found["verdict"]
@@ -117,12 +112,11 @@ def lines_of(setting: Setting) -> Iterator[dict[str, Any]]:
 def main() -> None:
     """Writes the results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--part", action="append", choices=["single", "mixture"])
-    parts = parser.parse_args().part or ["single", "mixture"]
+    parser.add_argument("--part", action="append", choices=list(MODELS))
+    parts = parser.parse_args().part or list(MODELS)
     lines = [line for each in SETTINGS if each.part in parts for line in lines_of(each)]
     if RESULTS.exists():
-        left = {"single": "fbs", "mixture": "normal_mixture"}
-        kept = [model for part, model in left.items() if part not in parts]
+        kept = [model for part, model in MODELS.items() if part not in parts]
         before = json.loads(RESULTS.read_text(encoding="utf-8"))["lines"]
         lines += [line for line in before if line["model"] in kept]
     content = {

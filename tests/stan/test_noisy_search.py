@@ -16,21 +16,21 @@ from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models.fbs.model import FBS
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Survey
+from tests.long_runs.noisy_search import Restarted
 
 PLAN = SamplingPlan(chains=4, warmup=100, draws=150)
 
 
-class Noisy(FBS):
+class Noisy(Restarted):
     """Gibbs that starts another stream for every fit, as NUTS in effect does, and says how many
     of its draws diverged."""
 
-    common_random_numbers = False
+    key = ()
     fits = 0
     diverged = 0
 
     def sample(self, stats: Any, plan: SamplingPlan, rng: np.random.Generator) -> Theta:
-        Noisy.fits += 1
-        theta = super().sample(stats, plan, np.random.default_rng(Noisy.fits))
+        theta = super().sample(stats, plan, rng)
         divergent = np.zeros((1, plan.chains, plan.draws))
         divergent.reshape(-1)[: self.diverged] = 1.0
         return {**theta, DIVERGENT: divergent}
