@@ -148,7 +148,7 @@ def check(
     check_engine(specification, model)
     survey = read_survey(specification)
     design = settings.prepared(survey.design)
-    settings.require_own_weights(model := model.of(design))
+    settings.require_identified(model := model.of(design))
     preview = preview_lines(specification, design, model)
     spent, no_room = spending(specification, ledger_of(specification, ledger))
     say("\n".join([*preview, *spent]))

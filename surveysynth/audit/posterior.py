@@ -61,7 +61,7 @@ def posterior_lines(
         case = prepared(case)
         model = case.model.of(case.survey.design)
         require(model, case.survey.design)
-        settings.require_own_weights(model)
+        settings.require_identified(model)
         model.prepare()
     except RefusedError as error:
         yield replace(head, verdict="refused", reason=str(error))

@@ -257,7 +257,7 @@ def run(
     """
     require_pattern(settings.measure, design.frame)
     settings.require_prepared(design)
-    settings.require_own_weights(model := model.of(design))
+    settings.require_identified(model := model.of(design))
     records = model.records(design, confidential)
     database = Database(records, design.n, confidential.outcome, design.frame, design)
     (result,) = run_batch(model, [database], settings, rng or secret_generator(), progress)

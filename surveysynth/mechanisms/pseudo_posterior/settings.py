@@ -281,11 +281,10 @@ class MechanismSettings:
         """Whether small strata stay: it is asked for, or nothing is claimed."""
         return self.small_strata == "allow" or not self.private
 
-    def require_own_weights(self, model: Model) -> None:
-        """Raises ``RefusedError`` for weights that one record sets for all, unless it is allowed:
-        linear ones, and those of a model that is not identified."""
-        self._require_own_weights()
-        if self.shares_weights_of(model) and self.shared_weights == "refuse":
+    def require_identified(self, model: Model) -> None:
+        """Raises ``RefusedError`` for weights that one record sets for all because the model is not
+        identified, unless it is allowed; of linear ones ``prepared`` tells."""
+        if self.private and not model.identified and self.shared_weights == "refuse":
             raise RefusedError(
                 f"one record can move the fit of {model.name!r} to another mode, and with it the "
                 "weights of all others: that was measured to move the result by more than ten "

@@ -161,10 +161,10 @@ def test_a_model_of_many_modes_is_refused_unless_allowed():
     settings = MechanismSettings(epsilon=10.8, small_strata="allow")
     with pytest.raises(RefusedError, match=r"'normal_mixture' to another mode.*covariance_by"):
         mechanism.run(mixture, survey.design, survey.confidential, settings)
-    settings.require_own_weights(get_model("normal"))
+    settings.require_identified(get_model("normal"))
     allowed = replace(settings, shared_weights="allow")
-    allowed.require_own_weights(mixture)
-    replace(settings, risk="none").require_own_weights(mixture)  # nothing is claimed
+    allowed.require_identified(mixture)
+    replace(settings, risk="none").require_identified(mixture)  # nothing is claimed
     statement = privacy_statement(survey.design, allowed, mixture)
     assert any("DOES NOT KEEP WHAT IS STATED" in each for each in statement.guarantee)
     assert "many modes" in " ".join(statement.not_covered)
