@@ -19,7 +19,7 @@ from surveysynth._support.progress import (
     StageReporter,
 )
 from surveysynth.evaluation.compare.folder import write_comparison
-from surveysynth.release.run import release
+from surveysynth.release.pipeline import release
 
 MakeSpec = Callable[..., Path]
 

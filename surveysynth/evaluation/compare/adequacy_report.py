@@ -27,8 +27,8 @@ from surveysynth.release.folder.bundle import (
     ADEQUACY_SHARES,
     REALISED_NAME,
 )
-from surveysynth.release.tables.making import Tables
 from surveysynth.release.tables.rounding import ABSENT, rounding_of_line, show_ratio, to_percent
+from surveysynth.release.tables.table_builder import Tables
 
 if TYPE_CHECKING:
     import pandas as pd
