@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
     from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
     from surveysynth.models import get_model
-    from surveysynth.release.folder.reading import Release, read_release
+    from surveysynth.release.folder.reader import Release, read_release
     from surveysynth.release.private_tables import PrivateTables
     from surveysynth.sampling.plan import SamplingPlan
     from surveysynth.spec.build import read_survey
@@ -148,7 +148,7 @@ _SOURCES = {
     "PrivateDraws": ("mechanisms.base", "PrivateDraws"),
     "PrivateTables": ("release.private_tables", "PrivateTables"),
     "PublicDesign": ("survey.survey", "PublicDesign"),
-    "Release": ("release.folder.reading", "Release"),
+    "Release": ("release.folder.reader", "Release"),
     "ReplicateWeights": ("estimation.replicate_weights", "ReplicateWeights"),
     "SampleDesign": ("estimation.sample_design", "SampleDesign"),
     "SamplingPlan": ("sampling.plan", "SamplingPlan"),
@@ -183,7 +183,7 @@ _SOURCES = {
     "privacy_statement": ("mechanisms.pseudo_posterior.statement", "privacy_statement"),
     "propensity_score": ("evaluate.regression", "propensity_score"),
     "rao_wu_yue_bootstrap": ("estimation.replicate_weights", "rao_wu_yue_bootstrap"),
-    "read_release": ("release.folder.reading", "read_release"),
+    "read_release": ("release.folder.reader", "read_release"),
     "read_survey": ("spec.build", "read_survey"),
     "release": ("api.commands", "release"),
     "risk_utility_map": ("evaluate.risk_utility", "risk_utility_map"),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from surveysynth._support.progress import COMPARISON_STAGES, shows_parts, shows_stages
 from surveysynth.errors import InputError
-from surveysynth.release.run import ReleaseResult
-from surveysynth.release.run import release as run_release
+from surveysynth.release.pipeline import ReleaseResult
+from surveysynth.release.pipeline import release as run_release
 from surveysynth.report.fragment import fragment
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def check(
     from surveysynth.estimation.clusters import refuse_clusters
     from surveysynth.mechanisms.pseudo_posterior import feasibility
     from surveysynth.release.preview import preview_lines
-    from surveysynth.release.recording import ledger_of, spending
+    from surveysynth.release.run_record import ledger_of, spending
     from surveysynth.spec.build import check_engine, model_of, read_survey, settings_of, spreads_of
     from surveysynth.spec.file_labels import with_file_labels
     from surveysynth.spec.spec import load_spec
@@ -232,7 +232,7 @@ def release(
 
     return run_release(
         spec, out, confidential=confidential, ledger=ledger, overwrite=overwrite, seed=seed,
-        progress=progress, beside=AdequacyReport(),
+        progress=progress, observer=AdequacyReport(),
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from surveysynth.evaluate.sample import (
 )
 from surveysynth.evaluate.several import Key, by_table, stacked
 from surveysynth.inference.synthesis import SyntheticDataset
-from surveysynth.release.tables.making import Tables
+from surveysynth.release.tables.table_builder import Tables
 
 if TYPE_CHECKING:
     from surveysynth.release.facts import ReleaseFacts

@@ -25,8 +25,8 @@ from surveysynth.release.folder.bundle import (
     ADEQUACY_SHARES,
     REALISED_NAME,
 )
-from surveysynth.release.tables.making import Tables
 from surveysynth.release.tables.rounding import ABSENT, rounding_of_line, show_ratio, to_percent
+from surveysynth.release.tables.table_builder import Tables
 from surveysynth.report.page import Picture, bullets, figure_section, scrolled, whole_page
 from surveysynth.report.style import MARK, colour_of, draw, new_figure, png_bytes
 

@@ -23,7 +23,7 @@ from surveysynth.estimation.margins import sums_by_row
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.taylor import estimate_domains
 from surveysynth.evaluate.sample import distances, sample_weight
-from surveysynth.release.tables.making import public_domains
+from surveysynth.release.tables.table_builder import public_domains
 from surveysynth.survey.transforms import Transform
 
 if TYPE_CHECKING:

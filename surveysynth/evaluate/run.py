@@ -89,7 +89,7 @@ def write_comparison(
     synthesizer could be compared. In either case, and on any other exception, nothing is written.
     """
     from surveysynth.evaluate.comparison import compare
-    from surveysynth.release.recording import entry_of, ledger_of, of_units
+    from surveysynth.release.run_record import entry_of, ledger_of, with_unit_size
     from surveysynth.spec.build import read_survey
     from surveysynth.spec.file_labels import with_file_labels
     from surveysynth.spec.spec import load_spec
@@ -113,7 +113,7 @@ def write_comparison(
         _write(comparison, folder, test=test)
         say(stages.WRITING)
         runs = [
-            of_units(entry_of(run.spec, test=test, released=False), run.spec, survey.design)
+            with_unit_size(entry_of(run.spec, test=test, released=False), run.spec, survey.design)
             for run in comparison.runs.values()
         ]
         entries = publish_folder(folder, target, kept, runs)

@@ -10,7 +10,7 @@ from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.evaluate.several import Key
 from surveysynth.evaluate.synthesizers import frames
-from surveysynth.release.tables.making import estimates_of_each
+from surveysynth.release.tables.table_builder import estimates_of_each
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec

@@ -12,7 +12,7 @@ from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.evaluate.several import Key, stacked
 from surveysynth.inference.synthesis import SyntheticDataset
-from surveysynth.release.tables.making import tables_of_each
+from surveysynth.release.tables.table_builder import tables_of_each
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
@@ -46,7 +46,7 @@ def run_synthesizer(
     from surveysynth.inference.synthesis import synthesise
     from surveysynth.models.base import require
     from surveysynth.release.folder.microdata import public_order
-    from surveysynth.release.run import facts_of, synthetic_estimates
+    from surveysynth.release.pipeline import facts_of, synthetic_estimates
     from surveysynth.spec import build
 
     if spec.privacy.strict:  # as in a release, whose tables can be made again from its files

@@ -20,7 +20,7 @@ from surveysynth.evaluate.run import make_pictures, write_comparison
 from surveysynth.evaluate.synthesizers import run_synthesizer
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.release.folder.ledger import read_ledger
-from surveysynth.release.run import release
+from surveysynth.release.pipeline import release
 from surveysynth.report.style import colour_of
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.mechanisms import with_noisy_statistics, with_pseudo_posterior

@@ -7,7 +7,7 @@ import numpy as np
 
 from surveysynth.baselines.laplace import laplace_tables
 from surveysynth.evaluate.noise import Noise
-from surveysynth.release.tables.making import estimates_for
+from surveysynth.release.tables.table_builder import estimates_for
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec
 from tests.surveys import small_survey, spec_text, write_survey

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from surveysynth.evaluate.comparison import compare
-from surveysynth.release.run import release
+from surveysynth.release.pipeline import release
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec
 

@@ -24,8 +24,8 @@ from surveysynth.estimation.taylor import estimate_domains
 from surveysynth.evaluate.comparison import LAPLACE, compare
 from surveysynth.evaluate.report import render_report
 from surveysynth.evaluate.run import make_pictures
-from surveysynth.release.folder.reading import read_release
-from surveysynth.release.run import release
+from surveysynth.release.folder.reader import read_release
+from surveysynth.release.pipeline import release
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec, parse_spec
 from tests.release.documents.test_readme_programs import assert_recomputes

@@ -17,7 +17,7 @@ import pytest
 import surveysynth as ss
 from surveysynth import cli
 from surveysynth.estimation.statistics import REPORT_COLUMNS, TABLE_COLUMNS
-from surveysynth.release.run import release as release_alone
+from surveysynth.release.pipeline import release as release_alone
 from surveysynth.report.style import MARK
 from tests.release.test_confidentiality import assert_nothing_leaks
 from tests.surveys import clustered_survey, small_survey

@@ -10,7 +10,7 @@ import pytest
 
 from surveysynth.inference.debias import DebiasRecord
 from surveysynth.release.documents.inference_words import inference_words
-from surveysynth.release.run import release
+from surveysynth.release.pipeline import release
 
 FAST = 'predictors = "field + gender"\nchains = 4\ndraws = 250\nwarmup = 100'
 

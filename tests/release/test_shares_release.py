@@ -23,9 +23,9 @@ from surveysynth.evaluate.report import render_report
 from surveysynth.inference import published as published_module
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.digits import Digits
-from surveysynth.release.folder.reading import read_release
+from surveysynth.release.folder.reader import read_release
+from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
-from surveysynth.release.run import release
 from surveysynth.release.tables.rounding import ABSENT
 from surveysynth.spec.build import model_of, read_design, read_survey
 from surveysynth.spec.spec import load_spec

@@ -19,7 +19,7 @@ from surveysynth._support.progress import (
     StageReporter,
 )
 from surveysynth.evaluate.run import write_comparison
-from surveysynth.release.run import release
+from surveysynth.release.pipeline import release
 
 MakeSpec = Callable[..., Path]
 

@@ -25,9 +25,9 @@ from surveysynth.audit.run import AuditResult
 from surveysynth.evaluate.run import ComparisonResult
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
 from surveysynth.release.folder.ledger_totals import LedgerSummary
+from surveysynth.release.pipeline import ReleaseResult
 from surveysynth.release.rebuild import Rebuilt
 from surveysynth.release.result import Adequacy
-from surveysynth.release.run import ReleaseResult
 from surveysynth.report.fragment import MOST_ROWS, fragment, frame_html, shown
 from surveysynth.spec.draft.write import Drafted
 from surveysynth.studies.folder import StudyResult

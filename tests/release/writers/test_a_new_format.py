@@ -13,8 +13,8 @@ import pytest
 
 import surveysynth
 from surveysynth.errors import InputError
+from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
-from surveysynth.release.run import release
 from surveysynth.release.tables.layout import Shown
 from surveysynth.report.formats import FORMATS, Format
 from surveysynth.spec.build import model_of, read_survey

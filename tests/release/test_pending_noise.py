@@ -14,11 +14,11 @@ from surveysynth.cli import main
 from surveysynth.errors import InputError, RefusedError, StoppedError
 from surveysynth.mechanisms.noisy_statistics import run as mechanism
 from surveysynth.mechanisms.noisy_statistics.accounting import rho_of
-from surveysynth.release.folder import drawn
+from surveysynth.release.folder import pending_noise
 from surveysynth.release.folder.ledger import read_ledger
 from surveysynth.release.folder.ledger_file import ledgers_folder
+from surveysynth.release.pipeline import release
 from surveysynth.release.rebuild import rebuild
-from surveysynth.release.run import release
 from tests.release.test_strict_release import SHORT, SMALL_MODEL, STRICT, strict_spec
 from tests.surveys import small_survey
 
@@ -161,7 +161,7 @@ def test_noise_that_cannot_be_recorded_is_not_used(
     def full(*_: Any) -> NoReturn:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(drawn.os, broken, full)
+    monkeypatch.setattr(pending_noise.os, broken, full)
     with pytest.raises(InputError, match=told):
         release(strict_spec(make_spec), tmp_path / "out")
     assert not (tmp_path / "out" / "release").exists()

@@ -26,15 +26,15 @@ from surveysynth.release.folder.ledger_totals import LedgerSummary, summarise
 from surveysynth.release.folder.microdata import public_order
 from surveysynth.release.formats_check import check_formats
 from surveysynth.release.rare_levels import rare_level_warnings, rare_levels
-from surveysynth.release.recording import hints_of, of_units, run_to_record
 from surveysynth.release.result import Adequacy, result_fragment
-from surveysynth.release.tables.making import (
+from surveysynth.release.run_record import hints_of, run_to_record, with_unit_size
+from surveysynth.release.tables.table import ReleaseTable
+from surveysynth.release.tables.table_builder import (
     Tables,
     estimates_of_each,
     rows_of,
     tables_of_each,
 )
-from surveysynth.release.tables.table import ReleaseTable
 from surveysynth.sampling.randomness import secret_generator
 from surveysynth.survey.outcome import needs_general_form
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from surveysynth.mechanisms.base import Mechanism, PrivateDraws, Released
     from surveysynth.models.base import Model
     from surveysynth.release.facts import ReleaseFacts
-    from surveysynth.release.folder.drawn import DrawnNoise
+    from surveysynth.release.folder.pending_noise import PendingNoise
     from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import PublicDesign, Survey
 
@@ -51,7 +51,7 @@ Progress = Callable[[str], None]
 """Called with the name of each stage as it begins; never with anything computed from the data."""
 
 
-class Beside(Protocol):
+class AdequacyObserver(Protocol):
     """Looks at a release beside the confidential survey, for the confidential folder alone."""
 
     def see(self, dataset: "SyntheticDataset") -> None:
@@ -105,7 +105,7 @@ def release(
     overwrite: bool = False,
     seed: int | None = None,
     progress: Progress | None = None,
-    beside: Beside | None = None,
+    observer: AdequacyObserver | None = None,
 ) -> ReleaseResult:
     """Run the mechanism on a survey and write its private tables and microdata.
 
@@ -127,7 +127,7 @@ def release(
         test and not private. Without it, random numbers come from the operating system.
     progress
         Called with the name of each stage.
-    beside
+    observer
         Looks at the release beside the survey; nothing that is published depends on it.
 
     Returns
@@ -179,19 +179,19 @@ def release(
         _compile(model, say)
     check_formats(spec, survey.design)
     facts = facts_of(spec, survey.design, mechanism, model, test=test)
-    drawn.entry = of_units(drawn.entry, spec, survey.design)
-    with _told_of(drawn):
+    drawn.entry = with_unit_size(drawn.entry, spec, survey.design)
+    with _advice_on_errors(drawn):
         released = mechanism.run(
             model, survey.design, survey.confidential, streams.mechanism, say,
             seeded=test, keeper=None if test else drawn,
         )  # fmt: skip
         with staged(plan) as staging:
-            facts, tables = _write(facts, model, released, staging, streams, say, beside)
-            adequacy = _adequacy(beside, facts, survey, tables, released, staging, plan)
+            facts, tables = _write(facts, model, released, staging, streams, say, observer)
+            adequacy = _adequacy(observer, facts, survey, tables, released, staging, plan)
             say(stages.WRITING)
             entries = publish(plan, staging, drawn.ledger, drawn.entry)
     return ReleaseResult(
-        plan.out, plan.confidential, together(tables), _warnings(facts),
+        plan.out, plan.confidential, flat_tables(tables), _warnings(facts),
         summarise(entries, drawn.ledger.survey), drawn.ledger.path,
         hints_of(drawn.ledger, drawn.entry, named=ledger is not None), adequacy,
         survey.population_warning(),
@@ -210,7 +210,7 @@ def _in_published_order(survey: "Survey", spec: "Spec") -> "Survey":
 
 
 @contextmanager
-def _told_of(drawn: "DrawnNoise") -> Iterator[None]:
+def _advice_on_errors(drawn: "PendingNoise") -> Iterator[None]:
     """Errors say what becomes of noise that is drawn, and so does Ctrl-C."""
     try:
         yield
@@ -236,14 +236,14 @@ def _write(
     staging: Staging,
     streams: "Streams",
     say: Progress,
-    beside: Beside | None,
+    observer: AdequacyObserver | None,
 ) -> "tuple[ReleaseFacts, Mapping[str, Tables]]":
     """Synthesise, estimate each dataset as it streams by, and fill the temporary folders."""
     from surveysynth.release import files
 
     facts, estimates = private_estimates(
         facts, model, released.draws, streams.synthesis, say, staging.release,
-        None if beside is None else beside.see,
+        None if observer is None else observer.see,
     )  # fmt: skip
     say(stages.DOCUMENTS)
     tables = tables_of_each(facts.spec, facts.design, estimates)
@@ -256,7 +256,7 @@ def _write(
 
 
 def _adequacy(
-    beside: Beside | None,
+    observer: AdequacyObserver | None,
     facts: "ReleaseFacts",
     survey: "Survey",
     tables: Mapping[str, Tables],
@@ -265,10 +265,10 @@ def _adequacy(
     plan: BundlePlan,
 ) -> Adequacy | None:
     """What a look beside the sample finds, once everything that is published is written."""
-    if beside is None:
+    if observer is None:
         return None
     try:
-        rows, beyond = beside.write(facts, survey, tables, released, staging.confidential)
+        rows, beyond = observer.write(facts, survey, tables, released, staging.confidential)
     except Exception as error:
         # Whether there is a release may not depend on how confidential values can be shown.
         return Adequacy(None, problem=f"{type(error).__name__} at {place_of(error)}")
@@ -366,7 +366,7 @@ def facts_of(
     )
 
 
-def together(tables: Mapping[str, Tables]) -> Tables:
+def flat_tables(tables: Mapping[str, Tables]) -> Tables:
     """The tables of a release by statistic, or of several by "NAME/statistic"."""
     return {
         f"{name}/{statistic}" if name else statistic: of_outcomes

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from surveysynth._support.doctor import version_of
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.release.folder.bundle import BundlePlan
-from surveysynth.release.folder.drawn import DrawnNoise, purpose_of
 from surveysynth.release.folder.ledger import LedgerEntry, file_sha256
 from surveysynth.release.folder.ledger_file import OF_FILE, Ledger, survey_id
 from surveysynth.release.folder.ledger_totals import Limit
+from surveysynth.release.folder.pending_noise import PendingNoise, purpose_of
 from surveysynth.survey.files import open_table
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def run_to_record(
     spec: "Spec", plan: BundlePlan, ledger: str | Path | None, *, test: bool
-) -> DrawnNoise:
+) -> PendingNoise:
     """The run that is about to begin, with its place in the ledger.
 
     Raises ``InputError`` where the ledger cannot be read, or lies where it would be replaced.
@@ -35,7 +35,7 @@ def run_to_record(
                 "file in another place."
             )
     entry = entry_of(spec, test=test)
-    return DrawnNoise(plan, kept, entry, purpose_of(spec, entry))
+    return PendingNoise(plan, kept, entry, purpose_of(spec, entry))
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def entry_in_memory(
         spec, survey=survey, spec_sha256=hashlib.sha256(content.encode()).hexdigest(),
         data_sha256="", test=test, released=True,
     )  # fmt: skip
-    return of_units(entry, spec, design)
+    return with_unit_size(entry, spec, design)
 
 
 def _entry(
@@ -145,7 +145,7 @@ def _entry(
     )
 
 
-def of_units(entry: LedgerEntry, spec: "Spec", design: "PublicDesign") -> LedgerEntry:
+def with_unit_size(entry: LedgerEntry, spec: "Spec", design: "PublicDesign") -> LedgerEntry:
     """The record with the size of the largest unit of protection, a public number."""
     from surveysynth.spec.build import noisy_settings_of
 

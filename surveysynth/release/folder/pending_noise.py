@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth.errors import InputError
-from surveysynth.release.folder.bundle import DRAWN, BundlePlan, copies_of, locked, signals_held
+from surveysynth.release.folder.bundle import DRAWN, BundlePlan, copies_of, locked, signals_delayed
 from surveysynth.release.folder.disk import PRIVATE_FILE_MODE, PRIVATE_MODE
 from surveysynth.release.folder.ledger import (
     LEDGER_NAME,
@@ -33,7 +33,7 @@ _OF_CHAINS = {"chains", "draws", "warmup"}
 
 
 @dataclass
-class DrawnNoise:
+class PendingNoise:
     """What a mechanism asks for noise drawn earlier, and tells of its own.
 
     ``entry`` is the run in the ledger; ``used`` whether noise has been drawn for it.
@@ -80,7 +80,7 @@ class DrawnNoise:
 
     def _record(self, statistics: str | None = None) -> None:
         """The run in the ledger, then its noisy numbers, if they are new."""
-        with signals_held():  # Ctrl-C finds the run counted and told of, or neither
+        with signals_delayed():  # Ctrl-C finds the run counted and told of, or neither
             self._put_down(statistics)
             self.used = True
 

@@ -13,7 +13,7 @@ from surveysynth.errors import InputError, SurveySynthError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.folder.bundle import PRIVACY_NAME, RELEASE
 from surveysynth.release.writers.csv import plain_text
-from surveysynth.release.writers.labelled import PROGRAMS, read_labelled
+from surveysynth.release.writers.stata_spss import PROGRAMS, read_labelled
 from surveysynth.report.formats import FORMATS, folder_of
 from surveysynth.report.fragment import fragment
 from surveysynth.survey.columns import text_column

@@ -24,7 +24,7 @@ def prefix_of(target: Path) -> str:
 
 
 @contextmanager
-def held_folder(target: Path) -> Iterator[Path]:
+def temporary_folder(target: Path) -> Iterator[Path]:
     """A new folder (mode 0700) beside a target, known to be in use; the caller deletes it."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix_of(target), dir=target.parent))
@@ -40,7 +40,7 @@ def held_folder(target: Path) -> Iterator[Path]:
             os.close(lock)
 
 
-def clear_abandoned(target: Path) -> None:
+def remove_abandoned(target: Path) -> None:
     """Delete what killed runs left beside a target, and put back what they had moved aside."""
     for folder in sorted(target.parent.glob(f"{prefix_of(target)}*")):
         if folder.name.endswith(REPLACED) or folder.is_symlink():
