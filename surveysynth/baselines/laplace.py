@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import BoolArray, FloatArray
-from surveysynth._support.unpickled import Unpickled
 from surveysynth.baselines.budget_split import BudgetSplit, Share, split_budget
 from surveysynth.baselines.sensitivity import Rule, group_sensitivities, row_sensitivities
 from surveysynth.errors import InputError

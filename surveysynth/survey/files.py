@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import nearest_file, records
-from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError
 from surveysynth.survey.header import repeated_positions
 from surveysynth.survey.labelled_files import LABELLED_SUFFIXES, LabelledTable, open_labelled

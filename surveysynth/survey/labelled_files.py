@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.extras import import_extra
 from surveysynth._support.readstat import read_with
-from surveysynth._support.unpickled import Unpickled
 from surveysynth._support.xml_text import visible, xml_text
 from surveysynth.errors import InputError
 from surveysynth.survey.columns import as_text, text_column

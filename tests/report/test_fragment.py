@@ -18,8 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import surveysynth as ss
-from surveysynth._support.notebook import bar_html, in_notebook
-from surveysynth._support.progress import StageReporter, shows_parts, shows_stages
+from surveysynth._support.progress import (
+    StageReporter,
+    bar_html,
+    in_notebook,
+    shows_parts,
+    shows_stages,
+)
 from surveysynth._support.xml_text import xml_text
 from surveysynth.audit.run import AuditResult
 from surveysynth.evaluate.run import ComparisonResult
