@@ -96,6 +96,7 @@ def run_blocks(blocks: list[Block]) -> None:
             exec(compile(code, str(block.document), "exec"), namespace)
 
 
+@pytest.mark.pages
 @pytest.mark.parametrize(
     "vignette",
     [
