@@ -12,7 +12,6 @@ from typing import Any
 import pandas as pd
 
 from surveysynth._support.confidential import Unpickled
-from surveysynth._support.extras import import_extra
 from surveysynth._support.readstat import read_with
 from surveysynth._support.xml_text import visible, xml_text
 from surveysynth.errors import InputError
@@ -73,7 +72,7 @@ class LabelledTable(Unpickled):
 def open_labelled(content: bytes, suffix: str, name: str) -> LabelledTable:
     """The columns of a file; its records are read when they are asked for.
 
-    Raises ``InputError`` for a file that cannot be read, and without the extra ``formats``.
+    Raises ``InputError`` for a file that cannot be read.
     """
     if suffix == ".xpt" and len(content) % _XPORT_CARD:
         # Such a file does not say how many records it has.
@@ -89,9 +88,8 @@ def open_labelled(content: bytes, suffix: str, name: str) -> LabelledTable:
 def _read(content: bytes, suffix: str, name: str, **options: Any) -> Any:
     """Frame and description from pyreadstat, whose own messages may quote a value."""
     function, program = _READERS[suffix]
-    library = import_extra("pyreadstat", f"{name}: reading a file of {program}")
     try:
-        return read_with(library, function, content, **options)
+        return read_with(function, content, **options)
     except Exception as error:
         if "encoding" in str(error):
             raise InputError(
