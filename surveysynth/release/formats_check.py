@@ -7,7 +7,7 @@ from surveysynth.release.folder.microdata import (
     public_column_names,
     synthetic_column_names,
 )
-from surveysynth.release.writers.labelled import PROGRAMS, check_names
+from surveysynth.release.writers.stata_spss import PROGRAMS, check_names
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec

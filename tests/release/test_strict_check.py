@@ -30,7 +30,7 @@ from surveysynth.mechanisms.noisy_statistics.sensitivity import NoiseVariances, 
 from surveysynth.mechanisms.noisy_statistics.statistics import ExactSums
 from surveysynth.release import expected as expected_errors_of_rows
 from surveysynth.release.expected import Expectation
-from surveysynth.release.run import release
+from surveysynth.release.pipeline import release
 from surveysynth.release.strict_check import check_strict
 from surveysynth.spec.build import (
     mechanism_of,
