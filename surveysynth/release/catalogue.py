@@ -22,7 +22,7 @@ from surveysynth._support.resources import is_checkout, tables_directory
 from surveysynth.errors import InputError
 from surveysynth.release.folder.bundle import RELEASE
 from surveysynth.release.pipeline import release
-from surveysynth.report.formats import TABLES_FOLDER
+from surveysynth.spec.formats import TABLES_FOLDER
 
 SPEC_NAME, EXPECTED_NAME = "spec.toml", "expected"
 SEED = 1

@@ -9,7 +9,7 @@ from surveysynth.release.folder.microdata import (
     synthetic_column_names,
 )
 from surveysynth.release.writers.stata_spss import PROGRAMS, check_names
-from surveysynth.report.formats import FORMATS
+from surveysynth.spec.formats import FORMATS
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec

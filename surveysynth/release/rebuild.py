@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from surveysynth._support import progress as stages
+from surveysynth._support.fragment import fragment
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
 from surveysynth.mechanisms.noisy_statistics.run import posterior_draws, statistics_of
@@ -28,11 +29,11 @@ from surveysynth.release.pipeline import Streams, facts_of, synthetic_estimates
 from surveysynth.release.tables.table_builder import tables_of_each
 from surveysynth.release.writers.csv import plain_text
 from surveysynth.release.writers.stata_spss import PROGRAMS
-from surveysynth.report.fragment import fragment
 from surveysynth.spec.build import mechanism_of, model_of, noisy_settings_of
 from surveysynth.spec.spec import Spec
+from surveysynth.survey.declaration import make_roles
 from surveysynth.survey.files import open_table
-from surveysynth.survey.survey import PublicDesign, make_roles, public_design
+from surveysynth.survey.survey import PublicDesign, public_design
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,9 +17,9 @@ import pytest
 import surveysynth as ss
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import TABLE, TABLE_COLUMNS
-from surveysynth.evaluate.comparison import compare
-from surveysynth.evaluate.noise import Noise
-from surveysynth.evaluate.report import render_report
+from surveysynth.evaluation.compare.comparison import compare
+from surveysynth.evaluation.compare.noise import Noise
+from surveysynth.evaluation.compare.report import render_report
 from surveysynth.mechanisms.pseudo_posterior import run as mechanism_module
 from surveysynth.release.folder.bundle import DOSSIER_NAMES
 from surveysynth.release.folder.reader import read_release

@@ -14,9 +14,9 @@ import pytest
 from scipy import stats
 
 from surveysynth.errors import InputError
-from surveysynth.evaluate.comparison import compare
-from surveysynth.evaluate.report import render_report
-from surveysynth.evaluate.run import make_pictures
+from surveysynth.evaluation.compare.comparison import compare
+from surveysynth.evaluation.compare.folder import make_pictures
+from surveysynth.evaluation.compare.report import render_report
 from surveysynth.release.folder.reader import read_release
 from surveysynth.release.pipeline import release
 from surveysynth.release.writers.sheets import sheet_name

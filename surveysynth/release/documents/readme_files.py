@@ -19,7 +19,7 @@ from surveysynth.release.tables.table import (
 )
 from surveysynth.release.tables.table_builder import by_korn_graubard, synthetic_columns
 from surveysynth.release.tables.where_words import where_words
-from surveysynth.report.formats import FORMATS, table_files
+from surveysynth.spec.formats import FORMATS, table_files
 
 
 def plain(text: str) -> str:

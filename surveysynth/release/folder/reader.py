@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from surveysynth._support.fragment import fragment
 from surveysynth.errors import InputError, SurveySynthError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.folder.bundle import PRIVACY_NAME, RELEASE
 from surveysynth.release.writers.csv import plain_text
 from surveysynth.release.writers.stata_spss import PROGRAMS, read_labelled
-from surveysynth.report.formats import FORMATS, folder_of
-from surveysynth.report.fragment import fragment
+from surveysynth.spec.formats import FORMATS, folder_of
 from surveysynth.survey.columns import text_column
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from surveysynth.errors import InputError
 from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
 from surveysynth.release.tables.layout import Shown
-from surveysynth.report.formats import FORMATS, Format
 from surveysynth.spec.build import model_of, read_survey
+from surveysynth.spec.formats import FORMATS, Format
 from surveysynth.spec.spec import load_spec, parse_spec
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism", "tabs")
