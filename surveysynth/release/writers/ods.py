@@ -11,7 +11,31 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from surveysynth._support.extras import import_extra
+from odf import dc
+from odf.namespaces import STYLENS
+from odf.number import Number, NumberStyle
+from odf.opendocument import OpenDocumentSpreadsheet
+from odf.style import (
+    MasterPage,
+    PageLayout,
+    PageLayoutProperties,
+    ParagraphProperties,
+    Style,
+    TableCellProperties,
+    TableColumnProperties,
+    TextProperties,
+)
+from odf.table import (
+    DatabaseRange,
+    DatabaseRanges,
+    Table,
+    TableCell,
+    TableColumn,
+    TableHeaderRows,
+    TableRow,
+)
+from odf.text import A, P
+
 from surveysynth._support.xml_text import xml_text
 from surveysynth.release.tables.layout import Shown
 from surveysynth.release.writers.sheets import RESERVED, Book, Sheet, SheetColumn, Value, make_book
@@ -24,11 +48,7 @@ _WRITTEN = (1980, 1, 1, 0, 0, 0)
 
 
 def write(shown: Shown, folder: Path, made: Format) -> None:
-    """Write every table, one sheet for each outcome of each statistic, into one spreadsheet.
-
-    Raises ``InputError`` where odfpy is not installed.
-    """
-    import_extra("odf", 'tables.formats: "ods"')
+    """Write every table, one sheet for each outcome of each statistic, into one spreadsheet."""
     book = make_book(shown)
     writer = _Writer(book.title)
     writer.cover(book)
@@ -41,20 +61,15 @@ class _Writer:
     """Builds the document with odfpy."""
 
     def __init__(self, title: str) -> None:
-        from odf import dc, table
-        from odf.opendocument import OpenDocumentSpreadsheet
-
         self._document: Any = OpenDocumentSpreadsheet()
         self._document.meta.addElement(dc.Title(text=xml_text(title)))
         self._document.meta.addElement(dc.Language(text="en"))
-        self._ranges = table.DatabaseRanges()
+        self._ranges = DatabaseRanges()
         self._styles: set[str] = set()
         self._text_styles()
         self._pages()
 
     def _text_styles(self) -> None:
-        from odf.style import ParagraphProperties, Style, TableCellProperties, TextProperties
-
         for name in ("title", "text", "banner", "head", "head-right", "note", "note-right"):
             style = Style(name=name, family="table-cell")
             cell: dict[str, Any] = {"verticalalign": "top"}
@@ -75,9 +90,6 @@ class _Writer:
 
     def _pages(self) -> None:
         """A sheet is printed one page wide, on its side."""
-        from odf.namespaces import STYLENS
-        from odf.style import MasterPage, PageLayout, PageLayoutProperties, Style
-
         size = PageLayoutProperties(
             printorientation="landscape", pagewidth="29.7cm", pageheight="21cm"
         )
@@ -92,9 +104,6 @@ class _Writer:
 
     def _column(self, width: str) -> Any:
         """A column of this width."""
-        from odf.style import Style, TableColumnProperties
-        from odf.table import TableColumn
-
         name = f"width-{width.replace('.', '-')}"
         if name not in self._styles:
             self._styles.add(name)
@@ -105,9 +114,6 @@ class _Writer:
 
     def _number_style(self, decimals: int) -> str:
         """Numbers to the right with so many decimals and thousands apart."""
-        from odf.number import Number, NumberStyle
-        from odf.style import ParagraphProperties, Style, TableCellProperties, TextProperties
-
         name = f"number-{decimals}"
         if name not in self._styles:
             self._styles.add(name)
@@ -122,8 +128,6 @@ class _Writer:
         return name
 
     def _start(self, name: str, widths: Sequence[str]) -> Any:
-        from odf.table import Table
-
         sheet = Table(name=name, stylename="sheet")
         for width in widths:
             sheet.addElement(self._column(width))
@@ -142,8 +146,6 @@ class _Writer:
 
     def sheet(self, sheet: Sheet) -> None:
         """Write a table below its lines; the headings and the range of cells are marked."""
-        from odf.table import TableHeaderRows
-
         made = self._start(sheet.name, _widths(sheet))
         made.addElement(_table_row([_text_cell(sheet.title, "title")]))
         for line in filter(None, (sheet.banner, *sheet.lines)):
@@ -161,9 +163,6 @@ class _Writer:
         self._mark(sheet)
 
     def _cells(self, row: Sequence[Value], sheet: Sheet) -> Iterator[Any]:
-        from odf.table import TableCell
-        from odf.text import P
-
         for value, column in zip(row, sheet.columns, strict=True):
             if column.kind == "link":
                 yield _link_cell(str(value))
@@ -177,8 +176,6 @@ class _Writer:
 
     def _mark(self, sheet: Sheet) -> None:
         """Mark the table of a sheet as a named range."""
-        from odf.table import DatabaseRange
-
         first, last = sheet.heading_row + 1, sheet.heading_row + 1 + len(sheet.rows)
         quoted = sheet.name.replace("'", "''")
         corner = f"{_letters(len(sheet.columns))}{last}"
@@ -222,8 +219,6 @@ def _on_the_right(column: SheetColumn) -> bool:
 
 
 def _table_row(cells: Iterable[Any]) -> Any:
-    from odf.table import TableRow
-
     row = TableRow()
     for cell in cells:
         row.addElement(cell)
@@ -232,18 +227,12 @@ def _table_row(cells: Iterable[Any]) -> Any:
 
 def _text_cell(text: str, style: str) -> Any:
     """Text is text: nothing in it is a formula, a link or a number."""
-    from odf.table import TableCell
-    from odf.text import P
-
     cell = TableCell(valuetype="string", stylename=style)
     cell.addElement(P(text=xml_text(text)))
     return cell
 
 
 def _link_cell(sheet: str) -> Any:
-    from odf.table import TableCell
-    from odf.text import A, P
-
     cell, paragraph = TableCell(valuetype="string", stylename="note"), P()
     quoted = sheet.replace("'", "''")
     paragraph.addElement(A(href=f"#'{quoted}'.A1", text=sheet))
