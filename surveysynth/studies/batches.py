@@ -16,7 +16,7 @@ from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.evaluate.methods import GAUSSIAN
 from surveysynth.evaluate.noise import OF_TOTALS, declared_moments
-from surveysynth.mechanisms.noisy_statistics.noise import SeededNoise
+from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, own_settings
 from surveysynth.studies.coverage import (
     CONSISTENT,
@@ -128,7 +128,7 @@ class SynthesisTask(Work):
 
     def _group(self, surveys: "dict[int, Survey]", number: int) -> None:
         from surveysynth.mechanisms.pseudo_posterior.fit import Database
-        from surveysynth.mechanisms.pseudo_posterior.run import run_batch
+        from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
 
         settings = self._widest()
         model = self.model.of(next(iter(surveys.values())).design)

@@ -9,8 +9,9 @@ from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
 from surveysynth.evaluate.methods import NOISY
-from surveysynth.mechanisms.noisy_statistics.noise import SeededNoise
-from surveysynth.mechanisms.noisy_statistics.run import posterior_batch, release_statistics
+from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_batch
+from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
 from surveysynth.studies.coverage import CoverageStudy, Task
 from surveysynth.studies.work import TaskResult, Work, alike
 

@@ -35,11 +35,11 @@ from surveysynth.audit.ratio import Side  # noqa: E402
 from surveysynth.audit.ratio import log_ratios as ratios_of_posteriors  # noqa: E402
 from surveysynth.inference.debias import debias_many  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit, Database  # noqa: E402
-from surveysynth.mechanisms.pseudo_posterior.run import run_batch  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import (  # noqa: E402
     MechanismSettings,
     Origin,
 )
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.models.base import Model  # noqa: E402
 from surveysynth.models.debiased import (  # noqa: E402

@@ -14,8 +14,8 @@ from surveysynth.estimation.combining import Combined, t_interval
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.taylor import SampleDesign, estimate_domains
 from surveysynth.inference.debias import Debiased, DebiasRecord
-from surveysynth.mechanisms.pseudo_posterior.run import run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.studies import batches
@@ -189,7 +189,7 @@ def test_samples_do_not_depend_on_batches():
 def test_fewer_draws_are_the_first_of_the_same_fit(monkeypatch):
     seen = []
     monkeypatch.setattr(
-        "surveysynth.mechanisms.pseudo_posterior.run.run_batch",
+        "surveysynth.mechanisms.pseudo_posterior.weighted_fits.run_batch",
         lambda *arguments: seen.append(run_batch(*arguments)) or seen[-1],
     )
     released = []
