@@ -26,14 +26,17 @@ hypothesis.settings.load_profile("surveysynth")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--run-slow`` adds the tests that take minutes."""
+    """Add ``--run-slow``, for the tests that take minutes, and ``--run-pages``."""
     parser.addoption("--run-slow", action="store_true", help="also run tests marked slow")
+    parser.addoption("--run-pages", action="store_true", help="also run the documentation pages")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip, with the reason, what cannot run here; fail where a skip is forbidden."""
     if item.get_closest_marker("slow") and not item.config.getoption("--run-slow"):
         pytest.skip("slow: minutes long; run with --run-slow")
+    if item.get_closest_marker("pages") and not item.config.getoption("--run-pages"):
+        pytest.skip("pages: runs a whole page of the documentation; run with --run-pages")
     for marker, reason_of in _TOOLS.items():
         reason = reason_of() if item.get_closest_marker(marker) else None
         if reason and marker == "pystan" and os.environ.get(REQUIRE_PYSTAN) == "1":

@@ -14,8 +14,8 @@ import pytest
 
 from surveysynth import cli
 from surveysynth._support import exits
+from surveysynth.evaluation.studies.example import write_example
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport, Trial
-from surveysynth.studies.example import write_example
 
 
 def _run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:

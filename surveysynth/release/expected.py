@@ -26,7 +26,7 @@ from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clippin
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import required_design
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model
-from surveysynth.release.tables.making import keys_of, public_domains
+from surveysynth.release.tables.table_builder import keys_of, public_domains
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,8 +8,8 @@ from surveysynth.release.folder.microdata import (
     public_column_names,
     synthetic_column_names,
 )
-from surveysynth.release.writers.labelled import PROGRAMS, check_names
-from surveysynth.report.formats import FORMATS
+from surveysynth.release.writers.stata_spss import PROGRAMS, check_names
+from surveysynth.spec.formats import FORMATS
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec

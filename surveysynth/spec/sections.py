@@ -26,9 +26,9 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import COUNT, MEAN
 from surveysynth.models import get_model, model_names, registered
 from surveysynth.models.options import Choice, ColumnNames, Option
-from surveysynth.report.formats import format_names
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.flags import FlagChoice, check_flags
+from surveysynth.spec.formats import format_names
 from surveysynth.spec.several import table_name, where_text
 from surveysynth.spec.statistic_names import known_name, own_files, statistic_name
 from surveysynth.survey.checks import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT

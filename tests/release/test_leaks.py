@@ -22,7 +22,7 @@ from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.models import get_model
 from surveysynth.models.stan_engine import StanEngine
 from surveysynth.release.folder.disk import make_private
-from surveysynth.release.run import release
+from surveysynth.release.pipeline import release
 from surveysynth.sampling.stan.backends import CmdStanBackend
 from surveysynth.survey.checks import LEAST_RECORDS
 from surveysynth.survey.header import is_header

@@ -15,7 +15,7 @@ from surveysynth.mechanisms.noisy_statistics.accounting import rho_of
 from surveysynth.release.folder import bundle
 from surveysynth.release.folder.ledger import read_ledger
 from surveysynth.release.folder.ledger_file import Ledger, ledgers_folder
-from surveysynth.release.run import release
+from surveysynth.release.pipeline import release
 from tests.surveys import small_survey
 
 MakeSpec = Callable[..., Path]

@@ -17,11 +17,11 @@ from surveysynth._support import extras
 from surveysynth.errors import InputError
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.folder.microdata import MicrodataWriter
-from surveysynth.release.folder.reading import read_release
+from surveysynth.release.folder.reader import read_release
+from surveysynth.release.pipeline import release
 from surveysynth.release.rebuild import rebuild
-from surveysynth.release.run import release
 from surveysynth.release.tables.labels import ColumnLabel, Labels
-from surveysynth.release.writers.labelled import check_names, cut, values_of
+from surveysynth.release.writers.stata_spss import check_names, cut, values_of
 from surveysynth.survey.outcome import Outcome
 from tests.release.documents.test_readme_programs import assert_recomputes, has_haven
 from tests.release.test_strict_release import strict_spec

@@ -33,7 +33,7 @@ from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
 )
 from surveysynth.release import expected as expected_errors_of_rows
 from surveysynth.release.expected import Expectation
-from surveysynth.release.run import release
+from surveysynth.release.pipeline import release
 from surveysynth.release.strict_check import check_strict
 from surveysynth.spec.build import (
     mechanism_of,

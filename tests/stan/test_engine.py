@@ -20,7 +20,7 @@ from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import stan_engine as stan_module
 from surveysynth.models.fbp.model import FBP
 from surveysynth.models.stan_engine import MAX_SEED, StanEngine, seed_from
-from surveysynth.release.run import release
+from surveysynth.release.pipeline import release
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.backends import BACKEND_VARIABLE, StanRun
 from surveysynth.sampling.stan.source import StanSource, declared_names

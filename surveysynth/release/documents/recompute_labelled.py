@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from surveysynth.release.writers.labelled import LabelledColumn
+from surveysynth.release.writers.stata_spss import LabelledColumn
 
 if TYPE_CHECKING:
     from surveysynth.release.documents.recompute_setting import ExampleSetting

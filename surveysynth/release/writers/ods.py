@@ -30,7 +30,7 @@ from surveysynth.release.writers.sheets import (
     source_of,
     value_of,
 )
-from surveysynth.report.formats import Format
+from surveysynth.spec.formats import Format
 
 #: Names that sheets of tables cannot have.
 _OWN_SHEETS = ("Cover", "Contents", "Notes")
