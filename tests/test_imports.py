@@ -197,9 +197,9 @@ def test_no_release_rests_on_what_sees_confidential_data() -> None:
     ("file", "line", "finds"),
     [
         ("estimation/taylor.py", "from surveysynth.release.tables.table import make_table", "up"),
-        ("models/fbs/model.py", "def fit():\n    from surveysynth.mechanisms import base", "up"),
+        ("models/base.py", "def fit():\n    from surveysynth.mechanisms import base", "up"),
         ("survey/survey.py", "import surveysynth.cli", "up"),
-        ("sampling/nuts.py", "from surveysynth.models.base import Model", "up"),
+        ("sampling/plan.py", "from surveysynth.models.base import Model", "up"),
         ("spec/spec.py", "from surveysynth.release.pipeline import release", "up"),
         ("survey/files.py", "from surveysynth.survey.survey import Survey", "circle"),
         ("release/pipeline.py", "from surveysynth.survey.survey import Confidential", ""),

@@ -32,8 +32,9 @@ from surveysynth.release.writers.csv import plain_text
 from surveysynth.release.writers.stata_spss import PROGRAMS
 from surveysynth.spec.build import mechanism_of, model_of, noisy_settings_of
 from surveysynth.spec.spec import Spec
+from surveysynth.survey.declaration import make_roles
 from surveysynth.survey.files import open_table
-from surveysynth.survey.survey import PublicDesign, make_roles, public_design
+from surveysynth.survey.survey import PublicDesign, public_design
 
 if TYPE_CHECKING:
     import pandas as pd

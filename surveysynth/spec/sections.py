@@ -31,9 +31,8 @@ from surveysynth.spec.flags import FlagChoice, check_flags
 from surveysynth.spec.formats import format_names
 from surveysynth.spec.several import table_name, where_text
 from surveysynth.spec.statistic_names import known_name, own_files, statistic_name
-from surveysynth.survey.checks import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT
+from surveysynth.survey.declaration import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT, weight_problems
 from surveysynth.survey.files import SUFFIX_WORDS, SUFFIXES
-from surveysynth.survey.public_weight import weight_problems
 from surveysynth.survey.transforms import TransformKind
 
 T = TypeVar("T")

@@ -52,7 +52,7 @@ from surveysynth.models.debiased import (  # noqa: E402
     intercept_direction,
     mean_row,
 )
-from surveysynth.models.fbs.model import FBS  # noqa: E402
+from surveysynth.models.gaussian.fbs.model import FBS  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey  # noqa: E402

@@ -16,8 +16,7 @@ from surveysynth.release.facts import labels_of
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.file_labels import with_file_labels
 from surveysynth.spec.spec import Spec, parse_spec
-from surveysynth.survey.files import open_table
-from surveysynth.survey.labelled_files import LabelledTable
+from surveysynth.survey.files import LabelledTable, open_table
 from tests.surveys import CANARIES, CANARY_OUTCOME, good
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -60,7 +60,7 @@ class PseudoPosterior:
         seeded: bool = False,
         keeper: NoiseKeeper | None = None,
     ) -> Released:
-        """See ``weighted_fits.run``; the record of the fit stays confidential. No noise is drawn."""
+        """See ``weighted_fits.run``, whose record of the fit stays confidential. No noise."""
         private, fit = weighted_fits.run(model, design, confidential, self.settings, rng, progress)
         settings = self.settings
         target = {"target_epsilon": settings.epsilon, "target_bound": settings.target_bound}

@@ -16,11 +16,11 @@ from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.posterior.augmentation import CoefficientPrior
 from surveysynth.mechanisms.noisy_statistics.posterior.slices import Chains
 from surveysynth.models.base import Model
-from surveysynth.models.fbp import clustered as fbp_clustered
-from surveysynth.models.fbp.sampler import Gibbs
-from surveysynth.models.fbs import clustered as fbs_clustered
-from surveysynth.models.fbs import sampler as fbs_sampler
-from surveysynth.models.normal import sampler as normal_sampler
+from surveysynth.models.gaussian.fbp import clustered as fbp_clustered
+from surveysynth.models.gaussian.fbp.sampler import Gibbs
+from surveysynth.models.gaussian.fbs import clustered as fbs_clustered
+from surveysynth.models.gaussian.fbs import sampler as fbs_sampler
+from surveysynth.models.gaussian.normal import sampler as normal_sampler
 from surveysynth.models.parts.coefficient_prior import HALF_T_DF
 from surveysynth.models.parts.coefficients import CoefficientBlocks
 from surveysynth.models.parts.gaussian import GaussianStats

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.fbp.sampler import Gibbs
+from surveysynth.models.gaussian.fbp.sampler import Gibbs
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.models.parts.psu_effects import (
     PSU_COVARIANCE,

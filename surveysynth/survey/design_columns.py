@@ -6,21 +6,18 @@ logarithm becomes a predictor: a mean weighted by w of an outcome that is drawn 
 would be biased.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 
 from surveysynth._support.messages import listing, raise_problems
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.survey.checks import Roles, check_weight, undeclared_levels
+from surveysynth.errors import InputError
 from surveysynth.survey.columns import TextColumn
+from surveysynth.survey.declaration import Roles
 from surveysynth.survey.formula import quote
-from surveysynth.survey.records import Records
-
-Weights = Literal["confidential", "public"]
+from surveysynth.survey.records import Records, check_weight, undeclared_levels
 
 #: What the columns made of stratum sizes are called, where no column has that name.
 WEIGHT_NAMES = ("weight", "sampling_weight", "design_weight", "stratum_weight")
@@ -38,58 +35,6 @@ class PublicWeight:
     values: FloatArray
     fractions: FloatArray | None = None
     fraction_name: str | None = None
-
-
-def weight_problems(
-    weights: str,
-    weight: str | None,
-    stratum_sizes: Mapping[str, float] | None,
-    strata: str | None,
-    psu: str | None,
-    fpc: str | None,
-) -> list[str]:
-    """What of these settings does not belong together, whatever the data."""
-    if weights not in get_args(Weights):
-        return [f"weights: expected 'confidential' or 'public', got {weights!r}."]
-    if weights == "confidential":
-        if stratum_sizes is None:
-            return []
-        return [
-            "stratum_sizes: population counts by stratum make weights that are public; set "
-            "weights = 'public', or leave stratum_sizes out."
-        ]
-    if stratum_sizes is None:
-        if weight is None:
-            return [
-                "weights: 'public' needs the column of the weights as weight, or population "
-                "counts by stratum as stratum_sizes."
-            ]
-        return []
-    problems = []
-    if weight is not None:
-        problems.append(
-            "stratum_sizes: these make the weights, and weight names a column of them; give one of "
-            "the two."
-        )
-    if strata is None:
-        problems.append(
-            "stratum_sizes: these are of strata; name the column of the strata as strata."
-        )
-    if fpc is not None:
-        problems.append(
-            "fpc: stratum_sizes tell the sampling fractions already; leave fpc out."
-        )
-    if psu is not None:
-        problems.append(
-            "stratum_sizes: these are for simple random samples of records within strata; for a "
-            "sample of primary sampling units give the column of the weights as weight."
-        )
-    wrong = [name for name, size in stratum_sizes.items() if not (math.isfinite(size) and size > 0)]
-    if wrong:
-        problems.append(
-            f"stratum_sizes: expected finite numbers above zero, got another for {listing(wrong)}."
-        )
-    return problems
 
 
 def public_weight(
@@ -163,3 +108,83 @@ def with_log_weight(formula: str, weight: PublicWeight, cell: IntArray) -> str |
         return None
     typical = float(f"{np.exp(log_weight.mean()):.2g}")
     return f"{formula} + log({quote(weight.name)} / {typical:.10g})"
+
+
+def sample_codes(
+    records: Records, roles: Roles, lonely_psu: str, source: str
+) -> tuple[IntArray | None, IntArray | None, FloatArray | None]:
+    """Codes of strata (n,) and of nested PSUs (n,), and sampling fractions (H,)."""
+    strata = records.text[roles.strata].codes if roles.strata is not None else None
+    psu = _nested_codes(records.text[roles.psu].codes, strata) if roles.psu is not None else None
+    sizes = check_strata(strata, psu, records.n, lonely_psu, source)
+    if roles.fpc is None:
+        return strata, psu, None
+    fpc = sampling_fractions(records.numbers[roles.fpc], strata, sizes, roles.fpc, source)
+    return strata, psu, fpc
+
+
+def _nested_codes(psu: IntArray, strata: IntArray | None) -> IntArray:
+    """PSU codes unique across strata: a label in two strata names two PSUs."""
+    pairs = psu if strata is None else strata * (int(psu.max(initial=0)) + 1) + psu
+    return np.asarray(np.unique(pairs, return_inverse=True)[1], dtype=np.int64)
+
+
+def check_strata(
+    strata: IntArray | None, psu: IntArray | None, n: int, lonely_psu: str, source: str
+) -> IntArray:
+    """Number of PSUs (records where there are none) per stratum, (H,).
+
+    Raises ``InputError`` for strata of one PSU under ``lonely_psu = "fail"``.
+    """
+    stratum = np.zeros(n, dtype=np.int64) if strata is None else strata
+    if psu is not None:
+        _, first = np.unique(psu, return_index=True)
+        stratum = stratum[first]
+    sizes = np.bincount(stratum).astype(np.int64)
+    lonely = int(np.count_nonzero(sizes == 1))
+    if lonely and lonely_psu == "fail":
+        unit = "record" if psu is None else "PSU"
+        having = "has" if lonely == 1 else "have"
+        where = (
+            f"the sample has one {unit}"
+            if strata is None
+            else f"{lonely:,} of {sizes.size:,} strata {having} one {unit}"
+        )
+        raise InputError(
+            f"{source}: {where}, which gives no variance within the stratum; merge strata, or set "
+            "lonely_psu to 'adjust', 'average', 'remove' or 'certainty'."
+        )
+    return sizes
+
+
+def sampling_fractions(
+    fpc: FloatArray, strata: IntArray | None, sizes: IntArray, name: str, source: str
+) -> FloatArray:
+    """Sampling fraction n_h/N_h of each stratum, (H,), from a column of fractions or sizes.
+
+    Fractions when no value is above 1, else population sizes counted in sampling units (PSUs, or
+    records). Raises ``InputError`` for values that vary in a stratum, are out of range, or give a
+    population smaller than its sample.
+    """
+    stratum = np.zeros(fpc.size, dtype=np.int64) if strata is None else strata
+    what = f"{source}: fpc {name!r}"
+    if not np.isfinite(fpc).all() or (fpc < 0).any():
+        raise InputError(f"{what}: expected finite numbers, none negative.")
+    by_stratum = np.zeros(sizes.size)
+    by_stratum[stratum] = fpc
+    varying = np.unique(stratum[by_stratum[stratum] != fpc]).size
+    if varying:
+        raise InputError(
+            f"{what}: expected one value per stratum; it varies within {varying:,} of "
+            f"{sizes.size:,} strata."
+        )
+    if (by_stratum <= 1).all():
+        return by_stratum
+    too_small = int(np.count_nonzero(by_stratum < sizes))
+    if too_small:
+        raise InputError(
+            f"{what}: {too_small:,} of {sizes.size:,} strata have a population size below the "
+            "number of sampling units in the sample. Give population sizes, or sampling fractions "
+            "of at most 1, for all strata alike."
+        )
+    return np.asarray(sizes / by_stratum, dtype=np.float64)

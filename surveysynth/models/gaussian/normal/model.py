@@ -15,11 +15,11 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Simulated, SimulationKind
-from surveysynth.models.normal import density
-from surveysynth.models.normal.sampler import Gibbs
+from surveysynth.models.gaussian.gaussian_model import GaussianModel
+from surveysynth.models.gaussian.normal import density
+from surveysynth.models.gaussian.normal.sampler import Gibbs
 from surveysynth.models.parts import log_lik, survey_weight
 from surveysynth.models.parts.gaussian import GaussianStats
-from surveysynth.models.parts.gaussian_model import GaussianModel
 from surveysynth.models.parts.log_lik import QuadraticForm
 from surveysynth.models.parts.sweeps import run_sweeps
 from surveysynth.sampling.plan import SamplingPlan

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from surveysynth._support.types import Theta
-from surveysynth.models.fbs.sampler import Gibbs
+from surveysynth.models.gaussian.fbs.sampler import Gibbs
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.models.parts.psu_effects import (
     INTRACLASS_GUESS,

@@ -15,16 +15,16 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Model, Simulated, SimulationKind, psu_codes
-from surveysynth.models.fbs import density
-from surveysynth.models.fbs.clustered import ClusteredGibbs
-from surveysynth.models.fbs.sampler import Gibbs
+from surveysynth.models.gaussian.fbs import density
+from surveysynth.models.gaussian.fbs.clustered import ClusteredGibbs
+from surveysynth.models.gaussian.fbs.sampler import Gibbs
+from surveysynth.models.gaussian.gaussian_model import GaussianModel
 from surveysynth.models.general_location.choice import general_form
 from surveysynth.models.general_location.groups import LEAST_RECORDS
 from surveysynth.models.general_location.model import OWN_PRIORS, GeneralFBS
 from surveysynth.models.options import ColumnNames
 from surveysynth.models.parts import log_lik, psu_effects
 from surveysynth.models.parts.gaussian import GaussianStats
-from surveysynth.models.parts.gaussian_model import GaussianModel
 from surveysynth.models.parts.log_lik import QuadraticForm
 from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS, PSU_COVARIANCE
 from surveysynth.models.parts.sweeps import run_sweeps
