@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from surveysynth.mechanisms.noisy_statistics.location import statistics as location
 
 from surveysynth.errors import InputError
 from surveysynth.evaluation.audit import noise as probe
 from surveysynth.evaluation.audit.examples import EXAMPLES
 from surveysynth.evaluation.audit.neighbours import changes_for
 from surveysynth.evaluation.audit.noise import noise_lines, noise_of, published
+from surveysynth.mechanisms.noisy_statistics.release import location_statistics as location
 from surveysynth.mechanisms.noisy_statistics.release import statistics
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics as mechanism
 from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from surveysynth.mechanisms.noisy_statistics.location import augmentation, moves
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth.mechanisms.noisy_statistics.posterior.location import augmentation, moves
 from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
     LocationSweeps,
 )
