@@ -12,9 +12,9 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 import pandas as pd
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import listing, nearest, records
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior import ball_counts
 from surveysynth.mechanisms.pseudo_posterior.weights import relative

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.progress import CONVERGENCE, RISK_WEIGHTS, UNWEIGHTED_FIT
 from surveysynth._support.types import (
     DIVERGENT,
@@ -18,7 +19,6 @@ from surveysynth._support.types import (
     IntArray,
     Theta,
 )
-from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.base import PrivateDraws, Progress
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit, Database

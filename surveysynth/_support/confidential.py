@@ -1,7 +1,8 @@
-"""Temporary folders for confidential data: one user can enter them, and none outlives its process.
+"""Keep confidential values where they are: objects that are not pickled, folders that are deleted.
 
-Whoever makes one holds a lock on it while it is used, which ends with the process however that
-ends. So a folder whose lock is free was left by a process that was killed: ``sweep`` deletes it.
+A process holds a lock on its temporary folder while it uses it. The lock ends with the process,
+however that ends, so a folder whose lock is free was left by a process that was killed, and
+``sweep`` deletes it.
 """
 
 import os
@@ -12,12 +13,27 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn, SupportsIndex
 
 from surveysynth.errors import RefusedError
 
 PREFIX = "surveysynth-private-"
 #: Processes that were just killed may hold a file for a moment more.
 DELETE_TRIES, BETWEEN_TRIES = 20, 0.1
+
+
+class Unpickled:
+    """Base of objects with confidential values: neither pickled nor copied.
+
+    Notebooks, caches and schedulers pickle what they are given. What may be kept of a fit is what
+    ``to_json_dict`` and the confidential folder have; everything else is made again from the data.
+    """
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} holds confidential values and is not pickled or copied; make "
+            "it again from the survey where it is needed."
+        )
 
 
 @contextmanager
