@@ -17,7 +17,8 @@ from surveysynth._support import progress as stages
 from surveysynth._support.fragment import fragment
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
-from surveysynth.mechanisms.noisy_statistics.run import posterior_draws, statistics_of
+from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import statistics_of
 from surveysynth.release import files
 from surveysynth.release.documents.contents import CONTENTS_NAME
 from surveysynth.release.facts import files_of

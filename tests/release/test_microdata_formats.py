@@ -182,7 +182,7 @@ def test_what_cannot_be_written_is_told_before_the_data_are_used(
     def never(*_: object, **__: object) -> None:
         raise AssertionError("the mechanism ran")
 
-    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.run.run", never)
+    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.weighted_fits.run", never)
     frame = small_survey().rename(columns={"gender": "gender of person"})
     tables = 'by = ["field", "gender of person"]\nmicrodata = "dta"'
     with pytest.raises(InputError, match="'gender of person' cannot be the name"):

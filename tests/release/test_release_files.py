@@ -291,7 +291,7 @@ def test_clusters_are_refused_before_any_fit(
 ) -> None:
     frame = small_survey()
     frame["psu"] = np.arange(len(frame)) // 8
-    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.run.run", None)
+    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.weighted_fits.run", None)
     spec = make_spec(frame, survey='psu = "psu"', synthesizer='model = "normal"')
     with pytest.raises(RefusedError, match=r"no effects of them.*survey\.design_effect"):
         release(spec, tmp_path / "out")

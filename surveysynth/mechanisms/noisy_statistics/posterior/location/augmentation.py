@@ -22,19 +22,19 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
-from surveysynth.mechanisms.noisy_statistics.location.counts import (
+from surveysynth.mechanisms.noisy_statistics.posterior.location.counts import (
     exchanged,
     start_counts,
     tournament,
 )
-from surveysynth.mechanisms.noisy_statistics.location.latent import (
+from surveysynth.mechanisms.noisy_statistics.posterior.location.latent import (
     Geometry,
     Law,
     PatternTarget,
 )
-from surveysynth.mechanisms.noisy_statistics.location.target import LocationTarget
-from surveysynth.mechanisms.noisy_statistics.slices import shrinking_angles
-from surveysynth.mechanisms.noisy_statistics.wishart import NoisyScatter
+from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
+from surveysynth.mechanisms.noisy_statistics.posterior.slices import shrinking_angles
+from surveysynth.mechanisms.noisy_statistics.posterior.wishart import NoisyScatter
 from surveysynth.models.general_location.stats import BlockMoments
 from surveysynth.sampling.streams import Streams
 

@@ -14,14 +14,18 @@ import numpy as np
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.design import ROW_BITS, Clipping, NoiseDesign
-from surveysynth.mechanisms.noisy_statistics.location.sensitivity import (
+from surveysynth.mechanisms.noisy_statistics.release.location_sensitivity import (
     LocationVariances,
     largest_product,
     location_variances,
 )
-from surveysynth.mechanisms.noisy_statistics.location.shape import LocationShape
-from surveysynth.mechanisms.noisy_statistics.noise import NoiseSource, SystemNoise, added
+from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
+from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource, SystemNoise, added
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import (
+    ROW_BITS,
+    Clipping,
+    NoiseDesign,
+)
 
 BLOCK = 2**18
 #: Records whose sums stay inside 64-bit whole numbers.

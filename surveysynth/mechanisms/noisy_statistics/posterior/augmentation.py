@@ -23,29 +23,29 @@ from dataclasses import dataclass
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.mechanisms.noisy_statistics.moments import (
+from surveysynth.mechanisms.noisy_statistics.posterior.moments import (
     NoisySums,
     PublicSums,
     check_freedom,
     rank,
 )
-from surveysynth.mechanisms.noisy_statistics.rescaling import (
+from surveysynth.mechanisms.noisy_statistics.posterior.rescaling import (
     LogCovariancePrior,
     RescaledNoise,
     rescaled_covariance,
 )
-from surveysynth.mechanisms.noisy_statistics.shifting import (
+from surveysynth.mechanisms.noisy_statistics.posterior.shifting import (
     Ellipse,
     square_weights,
     squares_on_ellipse,
 )
-from surveysynth.mechanisms.noisy_statistics.slices import (
+from surveysynth.mechanisms.noisy_statistics.posterior.slices import (
     Chains,
     shrinking,
     shrinking_angles,
     slice_step,
 )
-from surveysynth.mechanisms.noisy_statistics.wishart import (
+from surveysynth.mechanisms.noisy_statistics.posterior.wishart import (
     NoisyScatter,
     NormalScatter,
     log_wishart_over_normal,

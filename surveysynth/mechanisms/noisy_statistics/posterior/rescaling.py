@@ -11,8 +11,8 @@ from typing import Protocol
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.mechanisms.noisy_statistics.slices import Chains, slice_step
-from surveysynth.mechanisms.noisy_statistics.wishart import noise_log_density
+from surveysynth.mechanisms.noisy_statistics.posterior.slices import Chains, slice_step
+from surveysynth.mechanisms.noisy_statistics.posterior.wishart import noise_log_density
 from surveysynth.sampling.unconstrained import (
     CorrelationRoot,
     correlation_of,

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.mechanisms.noisy_statistics.location.augmentation import (
+from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import (
     TRIES,
     Laws,
     LocationAugmentation,
@@ -17,8 +17,8 @@ from surveysynth.mechanisms.noisy_statistics.location.augmentation import (
     angles_of,
     difference,
 )
-from surveysynth.mechanisms.noisy_statistics.location.reference import Normals, Reference
-from surveysynth.mechanisms.noisy_statistics.location.target import LocationTarget
+from surveysynth.mechanisms.noisy_statistics.posterior.location.reference import Normals, Reference
+from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.regressions import Regressions
 from surveysynth.sampling.streams import Streams

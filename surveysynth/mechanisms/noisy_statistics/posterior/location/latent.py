@@ -23,7 +23,7 @@ from scipy import sparse
 from scipy.special import multigammaln
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
-from surveysynth.mechanisms.noisy_statistics.wishart import (
+from surveysynth.mechanisms.noisy_statistics.posterior.wishart import (
     NormalScatter,
     log_wishart_over_normal,
 )

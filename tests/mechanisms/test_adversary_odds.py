@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.belief import (
+from surveysynth.mechanisms.adversary_odds import (
     gaussian_power,
     posterior,
     pure_power,

@@ -32,8 +32,8 @@ import numpy as np
 
 from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.noisy_statistics.design import ROW_BITS
-from surveysynth.mechanisms.noisy_statistics.sensitivity import NoiseVariances
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import ROW_BITS
+from surveysynth.mechanisms.noisy_statistics.release.sensitivity import NoiseVariances
 
 #: Variances of counts are whole multiples of 2^-20.
 COUNT_BITS = 20

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.types import Theta
-from surveysynth.mechanisms.noisy_statistics import moments
-from surveysynth.mechanisms.noisy_statistics.augmentation import Augmentation, NoisyTarget
-from surveysynth.mechanisms.noisy_statistics.implied import ImpliedSample, implied_sample
-from surveysynth.mechanisms.noisy_statistics.moments import NoisySums, PublicSums
+from surveysynth.mechanisms.noisy_statistics.posterior import moments
+from surveysynth.mechanisms.noisy_statistics.posterior.augmentation import Augmentation, NoisyTarget
+from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import (
+    ImpliedSample,
+    implied_sample,
+)
+from surveysynth.mechanisms.noisy_statistics.posterior.moments import NoisySums, PublicSums
 from surveysynth.models.parts.sweeps import run_sweeps
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.streams import SWEEPS_AT_ONCE, Streams

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.mechanisms.noisy_statistics.location.augmentation import (
+from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import (
     LocationAugmentation,
     PatternLaw,
 )
-from surveysynth.mechanisms.noisy_statistics.location.moves import Moves
-from surveysynth.mechanisms.noisy_statistics.location.shape import LocationShape
-from surveysynth.mechanisms.noisy_statistics.location.target import LocationTarget
+from surveysynth.mechanisms.noisy_statistics.posterior.location.moves import Moves
+from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
+from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.models.general_location.layout import Layout, LogitPart
 from surveysynth.models.general_location.likelihood import Chain
 from surveysynth.models.general_location.sampler import Gibbs

@@ -44,7 +44,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.noisy_statistics.design import ROW_BITS, Clipping
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import ROW_BITS, Clipping
 
 
 @dataclass(frozen=True)

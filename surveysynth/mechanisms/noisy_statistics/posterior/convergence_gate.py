@@ -23,7 +23,7 @@ class PosteriorRecord:
     thinning: int
 
 
-def judged(
+def draws_if_converged(
     model: Model, theta: Theta, settings: NoisySettings, thinning: int
 ) -> tuple[PrivateDraws, PosteriorRecord] | RefusedError:
     """Draws of one database, (chains, draws, ...), if they have converged."""

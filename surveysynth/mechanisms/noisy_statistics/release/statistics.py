@@ -14,9 +14,13 @@ import numpy as np
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.design import ROW_BITS, Clipping, NoiseDesign
-from surveysynth.mechanisms.noisy_statistics.noise import NoiseSource, SystemNoise, added
-from surveysynth.mechanisms.noisy_statistics.sensitivity import noise_variances
+from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource, SystemNoise, added
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import (
+    ROW_BITS,
+    Clipping,
+    NoiseDesign,
+)
+from surveysynth.mechanisms.noisy_statistics.release.sensitivity import noise_variances
 
 BLOCK = 2**18
 #: Records whose sums stay inside 64-bit whole numbers.

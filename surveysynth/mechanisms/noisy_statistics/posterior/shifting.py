@@ -16,9 +16,9 @@ from typing import Protocol
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.mechanisms.noisy_statistics.rescaling import LogCovariancePrior
-from surveysynth.mechanisms.noisy_statistics.slices import Chains, slice_step
-from surveysynth.mechanisms.noisy_statistics.wishart import on_ellipse
+from surveysynth.mechanisms.noisy_statistics.posterior.rescaling import LogCovariancePrior
+from surveysynth.mechanisms.noisy_statistics.posterior.slices import Chains, slice_step
+from surveysynth.mechanisms.noisy_statistics.posterior.wishart import on_ellipse
 
 
 class NoisyTarget(Protocol):

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.mechanisms.noisy_statistics.location.augmentation import (
+from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import (
     LocationAugmentation,
 )
-from surveysynth.mechanisms.noisy_statistics.location.target import LocationTarget
+from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 from surveysynth.models.general_location.layout import Layout, RegressionPart
 from surveysynth.models.general_location.regressions import Regressions
 from surveysynth.models.general_location.stats import BlockMoments

@@ -7,9 +7,9 @@ import numpy as np
 from scipy import sparse
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
-from surveysynth.mechanisms.noisy_statistics.location.latent import PatternTarget
-from surveysynth.mechanisms.noisy_statistics.location.shape import LocationShape
-from surveysynth.mechanisms.noisy_statistics.location.statistics import LocationStatistics
+from surveysynth.mechanisms.noisy_statistics.posterior.location.latent import PatternTarget
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
+from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 
 #: A block is looked at if its noisy number of records passes what its moments need by so many SDs
 #: of the noise: the unknown number then does so, but for a chance of less than 1e-6.

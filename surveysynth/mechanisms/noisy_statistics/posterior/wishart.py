@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.mechanisms.noisy_statistics.slices import Chains, slice_step
+from surveysynth.mechanisms.noisy_statistics.posterior.slices import Chains, slice_step
 
 
 @dataclass(frozen=True, repr=False)

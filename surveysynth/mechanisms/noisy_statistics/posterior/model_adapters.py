@@ -13,8 +13,8 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.noisy_statistics.augmentation import CoefficientPrior
-from surveysynth.mechanisms.noisy_statistics.slices import Chains
+from surveysynth.mechanisms.noisy_statistics.posterior.augmentation import CoefficientPrior
+from surveysynth.mechanisms.noisy_statistics.posterior.slices import Chains
 from surveysynth.models.base import Model
 from surveysynth.models.gaussian.fbp import clustered as fbp_clustered
 from surveysynth.models.gaussian.fbp.sampler import Gibbs
