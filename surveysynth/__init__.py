@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from surveysynth.api.ledger import ledger
     from surveysynth.api.private_tables import tables
     from surveysynth.api.stan_data import export_stan
-    from surveysynth.baselines.noisy_release import DeclaredBounds, noisy_release
-    from surveysynth.baselines.topcoding import topcode
     from surveysynth.estimation.agency_weights import agency_replicates
     from surveysynth.estimation.combining import combine, logit_interval, t_interval
     from surveysynth.estimation.domains import build_domains
@@ -33,10 +31,12 @@ if TYPE_CHECKING:
     from surveysynth.estimation.replication import estimate_domains_replicated
     from surveysynth.estimation.sample_design import SampleDesign
     from surveysynth.estimation.taylor import estimate_domains
-    from surveysynth.evaluate.identification import identification_risk
-    from surveysynth.evaluate.regression import coefficient_utility, propensity_score
-    from surveysynth.evaluate.risk_utility import risk_utility_map
-    from surveysynth.evaluate.utility import distribution_utility
+    from surveysynth.evaluation.baselines.noisy_release import DeclaredBounds, noisy_release
+    from surveysynth.evaluation.baselines.topcoding import topcode
+    from surveysynth.evaluation.microdata.identification import identification_risk
+    from surveysynth.evaluation.microdata.regression import coefficient_utility, propensity_score
+    from surveysynth.evaluation.microdata.risk_utility import risk_utility_map
+    from surveysynth.evaluation.microdata.utility import distribution_utility
     from surveysynth.inference.debias import Debiased, DebiasRecord, debias_draws
     from surveysynth.inference.synthesis import SyntheticDataset, synthesise
     from surveysynth.mechanisms.base import PrivateDraws
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
         Pairwise,
         Scalar,
     )
-    from surveysynth.mechanisms.pseudo_posterior.run import run as run_mechanism
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
     from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
+    from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run as run_mechanism
     from surveysynth.models import get_model
-    from surveysynth.release.folder.reading import Release, read_release
+    from surveysynth.release.folder.reader import Release, read_release
     from surveysynth.release.private_tables import PrivateTables
     from surveysynth.sampling.plan import SamplingPlan
     from surveysynth.spec.build import read_survey
@@ -138,7 +138,7 @@ _SOURCES = {
     "CountBased": ("mechanisms.pseudo_posterior.risk", "CountBased"),
     "DebiasRecord": ("inference.debias", "DebiasRecord"),
     "Debiased": ("inference.debias", "Debiased"),
-    "DeclaredBounds": ("baselines.noisy_release", "DeclaredBounds"),
+    "DeclaredBounds": ("evaluation.baselines.noisy_release", "DeclaredBounds"),
     "Lipschitz": ("mechanisms.pseudo_posterior.risk", "Lipschitz"),
     "MechanismSettings": ("mechanisms.pseudo_posterior.settings", "MechanismSettings"),
     "NoRisk": ("mechanisms.pseudo_posterior.risk", "NoRisk"),
@@ -148,7 +148,7 @@ _SOURCES = {
     "PrivateDraws": ("mechanisms.base", "PrivateDraws"),
     "PrivateTables": ("release.private_tables", "PrivateTables"),
     "PublicDesign": ("survey.survey", "PublicDesign"),
-    "Release": ("release.folder.reading", "Release"),
+    "Release": ("release.folder.reader", "Release"),
     "ReplicateWeights": ("estimation.replicate_weights", "ReplicateWeights"),
     "SampleDesign": ("estimation.sample_design", "SampleDesign"),
     "SamplingPlan": ("sampling.plan", "SamplingPlan"),
@@ -161,48 +161,47 @@ _SOURCES = {
     "balanced_half_samples": ("estimation.replicate_weights", "balanced_half_samples"),
     "build_domains": ("estimation.domains", "build_domains"),
     "check": ("api.commands", "check"),
-    "coefficient_utility": ("evaluate.regression", "coefficient_utility"),
+    "coefficient_utility": ("evaluation.microdata.regression", "coefficient_utility"),
     "combine": ("estimation.combining", "combine"),
     "compare": ("api.commands", "compare"),
     "debias_draws": ("inference.debias", "debias_draws"),
-    "distribution_utility": ("evaluate.utility", "distribution_utility"),
+    "distribution_utility": ("evaluation.microdata.utility", "distribution_utility"),
     "estimate_domains": ("estimation.taylor", "estimate_domains"),
     "estimate_domains_replicated": ("estimation.replication", "estimate_domains_replicated"),
     "example": ("api.example", "example"),
     "example_survey": ("api.example", "example_survey"),
     "export_stan": ("api.stan_data", "export_stan"),
     "get_model": ("models", "get_model"),
-    "identification_risk": ("evaluate.identification", "identification_risk"),
+    "identification_risk": ("evaluation.microdata.identification", "identification_risk"),
     "init": ("api.draft", "init"),
     "jackknife": ("estimation.replicate_weights", "jackknife"),
     "ledger": ("api.ledger", "ledger"),
     "load_spec": ("spec.spec", "load_spec"),
     "logit_interval": ("estimation.combining", "logit_interval"),
-    "noisy_release": ("baselines.noisy_release", "noisy_release"),
+    "noisy_release": ("evaluation.baselines.noisy_release", "noisy_release"),
     "preston_bootstrap": ("estimation.replicate_weights", "preston_bootstrap"),
     "privacy_statement": ("mechanisms.pseudo_posterior.statement", "privacy_statement"),
-    "propensity_score": ("evaluate.regression", "propensity_score"),
+    "propensity_score": ("evaluation.microdata.regression", "propensity_score"),
     "rao_wu_yue_bootstrap": ("estimation.replicate_weights", "rao_wu_yue_bootstrap"),
-    "read_release": ("release.folder.reading", "read_release"),
+    "read_release": ("release.folder.reader", "read_release"),
     "read_survey": ("spec.build", "read_survey"),
     "release": ("api.commands", "release"),
-    "risk_utility_map": ("evaluate.risk_utility", "risk_utility_map"),
-    "run_mechanism": ("mechanisms.pseudo_posterior.run", "run"),
+    "risk_utility_map": ("evaluation.microdata.risk_utility", "risk_utility_map"),
+    "run_mechanism": ("mechanisms.pseudo_posterior.weighted_fits", "run"),
     "run_release": ("api.commands", "release"),
     "study": ("api.commands", "study"),
     "synthesise": ("inference.synthesis", "synthesise"),
     "t_interval": ("estimation.combining", "t_interval"),
     "tables": ("api.private_tables", "tables"),
-    "topcode": ("baselines.topcoding", "topcode"),
+    "topcode": ("evaluation.baselines.topcoding", "topcode"),
 }
 
 #: Public names that are modules.
 _MODULES = {"datasets": "api.datasets", "errors": "errors"}
 
 # A subpackage takes the name of its function when it is first imported: now, once and for all.
-for _name in ("audit", "release"):
-    import_module(f"surveysynth.{_name}")
-    globals().pop(_name, None)
+import_module("surveysynth.release")
+globals().pop("release", None)
 
 
 def __getattr__(name: str) -> Any:

@@ -13,8 +13,8 @@ from typing import Annotated
 import typer
 
 from surveysynth._support import exits
+from surveysynth._support.confidential import sweep
 from surveysynth._support.doctor import THREAD_VARIABLES, version_of
-from surveysynth._support.private_folder import sweep
 from surveysynth.api.audit_command import audit_command
 from surveysynth.api.init_command import init_command
 from surveysynth.api.reference_commands import docs_command, keys_command
@@ -72,7 +72,7 @@ def example(
 ) -> None:
     """Write a simulated survey.csv and a spec.toml that works."""
     from surveysynth.api.example import example as write
-    from surveysynth.studies.example import DEFAULT_SEED
+    from surveysynth.evaluation.studies.example import DEFAULT_SEED
 
     seed = DEFAULT_SEED if seed is None else seed
     survey, spec = write(directory, n, seed, study=study)
@@ -234,8 +234,8 @@ def compare(
     """Compare sample, noise and synthesis at one epsilon: a CONFIDENTIAL report, no release."""
     from surveysynth._support.progress import COMPARISON_STAGES, StageReporter
     from surveysynth.api import commands
-    from surveysynth.evaluate.methods import by_reason
-    from surveysynth.evaluate.run import REPORT_NAME
+    from surveysynth.evaluation.compare.folder import REPORT_NAME
+    from surveysynth.evaluation.methods import by_reason
 
     with StageReporter(COMPARISON_STAGES) as progress:
         result = commands.compare(
@@ -295,7 +295,7 @@ def study(
     """
     from surveysynth._support.progress import report_count
     from surveysynth.api import commands
-    from surveysynth.studies.folder import REPORT_NAME
+    from surveysynth.evaluation.studies.folder import REPORT_NAME
 
     result = commands.study(
         spec,

@@ -329,7 +329,7 @@ def test_clusters_without_effects_are_refused_as_in_a_release() -> None:
         ss.tables(survey, "normal", **QUICK)
 
 
-@pytest.mark.parametrize("first", ["import surveysynth.release.run", "surveysynth.release"])
+@pytest.mark.parametrize("first", ["import surveysynth.release.pipeline", "surveysynth.release"])
 def test_the_function_keeps_its_name_whatever_is_imported(first: str) -> None:
     """``surveysynth.release`` is a folder too."""
     program = (
@@ -337,7 +337,7 @@ def test_the_function_keeps_its_name_whatever_is_imported(first: str) -> None:
         "from surveysynth.release import run\n"
         "from surveysynth.api.commands import release as function\n"
         "assert surveysynth.release is release is function\n"
-        "assert run.__name__ == 'surveysynth.release.run'\n"
+        "assert run.__name__ == 'surveysynth.release.pipeline'\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 

@@ -14,8 +14,8 @@ import pytest
 
 from surveysynth import cli
 from surveysynth._support import exits
+from surveysynth.evaluation.studies.example import write_example
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport, Trial
-from surveysynth.studies.example import write_example
 
 
 def _run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -164,7 +164,7 @@ def test_a_defect_shows_no_value(
     def fail(*arguments: object, **named: object) -> None:
         raise ValueError("salary 123456.789")
 
-    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.run.run", fail)
+    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.weighted_fits.run", fail)
     monkeypatch.delenv(exits.DEBUG_VARIABLE, raising=False)
     assert cli.main(["release", str(example), "--out", str(example.parent / "out")]) == 1
     told = capsys.readouterr()

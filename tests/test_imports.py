@@ -18,17 +18,16 @@ PACKAGE = Path(surveysynth.__file__).parent
 #: and those before it, so that no two packages import each other.
 RANKS = (
     "errors", "_support", "survey", "sampling", "models", "mechanisms", "inference", "estimation",
-    "baselines", "report", "spec", "release", "evaluate", "studies", "audit", "api", "cli",
-    "__main__",
+    "spec", "release", "evaluation", "api", "cli", "__main__",
 )  # fmt: skip
 #: Allowed to see confidential data: no release may rest on them.
-BESIDE_RELEASE = ("baselines", "evaluate", "studies", "audit")
+BESIDE_RELEASE = ("evaluation",)
 
 #: What these import comes from private draws and public inputs alone.
 PUBLIC_SIDE = ("inference", "estimation", "release")
 CONFIDENTIAL_NAMES = {"Confidential", "ConfidentialFit", "Survey", "read_survey"}
 #: The path that runs the mechanism, and the one file that fills ``confidential/``.
-MAY_SEE_CONFIDENTIAL = {"release.run", "release.files"}
+MAY_SEE_CONFIDENTIAL = {"release.pipeline", "release.files"}
 
 MOST_LINES_OF_A_MODULE, MOST_LINES_OF_A_FUNCTION = 400, 60
 
@@ -198,18 +197,19 @@ def test_no_release_rests_on_what_sees_confidential_data() -> None:
     ("file", "line", "finds"),
     [
         ("estimation/taylor.py", "from surveysynth.release.tables.table import make_table", "up"),
-        ("models/fbs/model.py", "def fit():\n    from surveysynth.mechanisms import base", "up"),
+        ("models/base.py", "def fit():\n    from surveysynth.mechanisms import base", "up"),
         ("survey/survey.py", "import surveysynth.cli", "up"),
-        ("sampling/nuts.py", "from surveysynth.models.base import Model", "up"),
-        ("spec/spec.py", "from surveysynth.release.run import release", "up"),
+        ("sampling/plan.py", "from surveysynth.models.base import Model", "up"),
+        ("spec/spec.py", "from surveysynth.release.pipeline import release", "up"),
         ("survey/files.py", "from surveysynth.survey.survey import Survey", "circle"),
-        ("release/run.py", "from surveysynth.survey.survey import Confidential", ""),
+        ("release/pipeline.py", "from surveysynth.survey.survey import Confidential", ""),
         ("release/readme.py", "from surveysynth.survey.survey import Confidential", "confidential"),
         ("inference/debias.py", "from surveysynth.survey.survey import Survey", "confidential"),
         ("estimation/domains.py", "import surveysynth.survey.survey", "confidential"),
-        ("release/run.py", "def f():\n    from surveysynth.baselines import topcoding", "beside"),
-        ("release/run.py", "from surveysynth.evaluate import utility", "up beside"),
-        ("evaluate/utility.py", "from surveysynth.survey.survey import Confidential", ""),
+        ("release/pipeline.py", "def f():\n    import surveysynth.evaluation.methods", "up beside"),
+        ("estimation/taylor.py", "from surveysynth.evaluation import methods", "up beside"),
+        ("release/pipeline.py", "from surveysynth.evaluation import microdata", "up beside"),
+        ("evaluation/methods.py", "from surveysynth.survey.survey import Confidential", ""),
         ("release/readme.py", "from surveysynth.survey.survey import PublicDesign", ""),
         ("release/_words.py", "", "private"),
         ("release/long.py", "\n" * 401, "large"),
@@ -227,7 +227,8 @@ def test_the_checks_find_what_they_look_for(
     sources = {
         "survey/survey.py": "from surveysynth.survey import files",
         **dict.fromkeys(["survey/files.py", "mechanisms/base.py", "cli.py", "models/base.py"], ""),
-        **dict.fromkeys(["evaluate/utility.py", "baselines/topcoding.py", "release/run.py"], ""),
+        **dict.fromkeys(["evaluation/baselines/topcoding.py", "release/pipeline.py"], ""),
+        "evaluation/methods.py": "",
         **dict.fromkeys(["release/tables/table.py", "__init__.py"], ""),
     }
     for name, text in {**sources, file: line}.items():

@@ -132,8 +132,8 @@ def test_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_readme_specification_is_the_example_s(tmp_path: Path) -> None:
     """What the README shows as a specification is one, with the example's settings."""
+    from surveysynth.evaluation.studies.example import write_example
     from surveysynth.spec.spec import load_spec
-    from surveysynth.studies.example import write_example
 
     spec = load_spec(write_example(tmp_path, n=100)[1])
     for document in (README, ROOT / "vignettes" / "survey_to_release.md"):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from surveysynth._support.progress import shows_parts
 
 if TYPE_CHECKING:
-    from surveysynth.audit.lines import Line
-    from surveysynth.audit.run import AuditResult
+    from surveysynth.evaluation.audit.folder import AuditResult
+    from surveysynth.evaluation.audit.lines import Line
 
 
 @shows_parts
@@ -72,7 +72,7 @@ def audit(
     >>> found.passed
     0
     """
-    from surveysynth.audit.run import write_audit
+    from surveysynth.evaluation.audit.folder import write_audit
 
     return write_audit(
         spec,

@@ -40,8 +40,8 @@ def audit_command(
     """
     from surveysynth._support.progress import report_count
     from surveysynth.api.audit import audit as run
-    from surveysynth.audit.report import sentence
-    from surveysynth.audit.run import REPORT_NAME
+    from surveysynth.evaluation.audit.folder import REPORT_NAME
+    from surveysynth.evaluation.audit.report import sentence
 
     found = run(
         spec, out=out, cases=case or (), n=n, full=full, seed=seed, overwrite=overwrite,

@@ -5,16 +5,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from surveysynth._support.fragment import fragment
 from surveysynth._support.progress import COMPARISON_STAGES, shows_parts, shows_stages
 from surveysynth.errors import InputError
-from surveysynth.release.run import ReleaseResult
-from surveysynth.release.run import release as run_release
-from surveysynth.report.fragment import fragment
+from surveysynth.release.pipeline import ReleaseResult
+from surveysynth.release.pipeline import release as run_release
 
 if TYPE_CHECKING:
-    from surveysynth.evaluate.run import ComparisonResult
+    from surveysynth.evaluation.compare.folder import ComparisonResult
+    from surveysynth.evaluation.studies.folder import StudyResult
     from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
-    from surveysynth.studies.folder import StudyResult
 
 Progress = Callable[[str], None]
 Count = Callable[[str, int, int], None]
@@ -128,7 +128,7 @@ def check(
     from surveysynth.estimation.clusters import refuse_clusters
     from surveysynth.mechanisms.pseudo_posterior import feasibility
     from surveysynth.release.preview import preview_lines
-    from surveysynth.release.recording import ledger_of, spending
+    from surveysynth.release.run_record import ledger_of, spending
     from surveysynth.spec.build import check_engine, model_of, read_survey, settings_of, spreads_of
     from surveysynth.spec.file_labels import with_file_labels
     from surveysynth.spec.spec import load_spec
@@ -228,11 +228,11 @@ def release(
     ...     sorted(path.name for path in (released.out / "release").iterdir() if path.is_dir())
     ['figures', 'microdata', 'tables']
     """
-    from surveysynth.evaluate.adequacy_report import AdequacyReport
+    from surveysynth.evaluation.compare.adequacy_report import AdequacyReport
 
     return run_release(
         spec, out, confidential=confidential, ledger=ledger, overwrite=overwrite, seed=seed,
-        progress=progress, beside=AdequacyReport(),
+        progress=progress, observer=AdequacyReport(),
     )  # fmt: skip
 
 
@@ -297,7 +297,7 @@ def compare(
     >>> compared.comparison.methods
     ('sample', 'laplace', 'laplace_consistent', 'fbs', 'fbp')
     """
-    from surveysynth.evaluate.run import sensitivity_of, write_comparison
+    from surveysynth.evaluation.compare.folder import sensitivity_of, write_comparison
 
     return write_comparison(
         spec,
@@ -383,8 +383,8 @@ def study(
     >>> found.summary["method"].unique().tolist()
     ['sample', 'laplace']
     """
-    from surveysynth.studies.chosen import chosen_study
-    from surveysynth.studies.run import write_study
+    from surveysynth.evaluation.studies.chosen import chosen_study
+    from surveysynth.evaluation.studies.study_run import write_study
 
     return write_study(
         chosen_study(

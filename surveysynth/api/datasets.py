@@ -11,13 +11,13 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
+from surveysynth._support.fragment import fragment
 from surveysynth.api.example import survey_of
 from surveysynth.errors import InputError
-from surveysynth.report.fragment import fragment
-from surveysynth.studies.designs import SamplingDesign, stratified_pps_sample
-from surveysynth.studies.example import DEFAULT_N, DEFAULT_SEED, simulate_survey
-from surveysynth.studies.households import HEATING, N_HOUSEHOLDS, simulate_households
-from surveysynth.studies.population import superpopulation
+from surveysynth.evaluation.studies.designs import SamplingDesign, stratified_pps_sample
+from surveysynth.evaluation.studies.example import DEFAULT_N, DEFAULT_SEED, simulate_survey
+from surveysynth.evaluation.studies.households import HEATING, N_HOUSEHOLDS, simulate_households
+from surveysynth.evaluation.studies.population import superpopulation
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Survey
 from surveysynth.survey.transforms import Transform

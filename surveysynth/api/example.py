@@ -5,8 +5,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from surveysynth.studies.example import DEFAULT_N, DEFAULT_SEED, simulate_survey, write_example
-from surveysynth.studies.population import published_cells
+from surveysynth.evaluation.studies.example import (
+    DEFAULT_N,
+    DEFAULT_SEED,
+    simulate_survey,
+    write_example,
+)
+from surveysynth.evaluation.studies.population import published_cells
 from surveysynth.survey.survey import Survey
 from surveysynth.survey.transforms import Transform
 

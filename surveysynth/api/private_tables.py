@@ -9,9 +9,9 @@ import numpy as np
 
 from surveysynth._support.progress import shows_stages
 from surveysynth.errors import InputError
+from surveysynth.release.pipeline import Streams, facts_of, private_estimates
 from surveysynth.release.private_tables import PrivateTables
-from surveysynth.release.recording import Recorder, entry_in_memory, ledger_of
-from surveysynth.release.run import Streams, facts_of, private_estimates
+from surveysynth.release.run_record import Recorder, entry_in_memory, ledger_of
 from surveysynth.survey.survey import Survey, require_survey
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def tables(
     TEST RUN, NOT PRIVATE: this is a test and n
     """
     from surveysynth.estimation.clusters import refuse_clusters
-    from surveysynth.release.tables.making import tables_of_each
+    from surveysynth.release.tables.table_builder import tables_of_each
     from surveysynth.spec.build import engine_of, mechanism_of, model_of
 
     require_survey(survey, "tables")
@@ -261,8 +261,8 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     from surveysynth._support.messages import nearest
     from surveysynth.release.folder.microdata import public_order
     from surveysynth.spec.in_memory import SOURCE
-    from surveysynth.survey.checks import check_binary
     from surveysynth.survey.outcome import zero_one
+    from surveysynth.survey.records import check_binary
 
     design, confidential = survey.design, survey.confidential
     if spec.privacy.strict and survey.refused_degenerate:

@@ -21,7 +21,6 @@ from surveysynth.estimation.quantiles import (
     woodruff_se,
 )
 from surveysynth.estimation.sample_design import LonelyPsu, SampleDesign
-from surveysynth.estimation.squares import Outside, Pairs, averaging, squares_by_row
 from surveysynth.estimation.statistics import (
     STATISTICS,
     Linearised,
@@ -29,6 +28,7 @@ from surveysynth.estimation.statistics import (
     statistic_of,
     values_of,
 )
+from surveysynth.estimation.stratum_variance import Outside, Pairs, averaging, squares_by_row
 
 __all__ = [
     "DomainEstimates",

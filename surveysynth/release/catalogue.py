@@ -21,8 +21,8 @@ from pathlib import Path
 from surveysynth._support.resources import is_checkout, tables_directory
 from surveysynth.errors import InputError
 from surveysynth.release.folder.bundle import RELEASE
-from surveysynth.release.run import release
-from surveysynth.report.formats import TABLES_FOLDER
+from surveysynth.release.pipeline import release
+from surveysynth.spec.formats import TABLES_FOLDER
 
 SPEC_NAME, EXPECTED_NAME = "spec.toml", "expected"
 SEED = 1

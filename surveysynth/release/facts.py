@@ -18,7 +18,7 @@ from surveysynth.release.tables.rounding import (
     to_percent,
 )
 from surveysynth.release.writers.csv import MicrodataFormat
-from surveysynth.report.formats import Format, table_files
+from surveysynth.spec.formats import Format, table_files
 
 if TYPE_CHECKING:
     from surveysynth.estimation.clusters import Clusters

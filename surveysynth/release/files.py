@@ -23,10 +23,10 @@ from surveysynth.release.folder.bundle import (
     RECORDS_STEM,
 )
 from surveysynth.release.tables.layout import Presentation, Shown
-from surveysynth.release.tables.making import Tables
+from surveysynth.release.tables.table_builder import Tables
 from surveysynth.release.tables.where_words import where_words
 from surveysynth.release.writers import csv
-from surveysynth.report.formats import FORMATS, folder_of
+from surveysynth.spec.formats import FORMATS, folder_of
 from surveysynth.spec.several import unfolded
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from surveysynth.release.folder.bundle import DOSSIER_NAMES, PRIVACY_NAME
 from surveysynth.release.formats_check import check_formats
 from surveysynth.release.rare_levels import rare_level_warnings, rare_levels, without_rare
 from surveysynth.release.tables.labels import Labels, listed, span
-from surveysynth.release.tables.making import public_domains, row_counts, synthetic_columns
 from surveysynth.release.tables.table import SMALL_SAMPLE
+from surveysynth.release.tables.table_builder import public_domains, row_counts, synthetic_columns
 from surveysynth.release.tables.where_words import where_words
 from surveysynth.survey.pooling import ROUNDING
 

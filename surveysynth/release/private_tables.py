@@ -11,11 +11,11 @@ from surveysynth.estimation.statistics import LEVEL, TABLE, statistic_of
 from surveysynth.mechanisms.statement import Statement
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.files import presentation_of
-from surveysynth.release.run import together
+from surveysynth.release.pipeline import flat_tables
 from surveysynth.release.tables.labels import listed, span
 from surveysynth.release.tables.layout import Presentation, Shown
-from surveysynth.release.tables.making import Tables
 from surveysynth.release.tables.table import ReleaseTable
+from surveysynth.release.tables.table_builder import Tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,7 +83,7 @@ class PrivateTables:
             name: cls._of_one(each, tables[name], recorded=recorded)
             for name, each in facts.each_table.items()
         }
-        whole = cls._of_one(facts, together(tables), recorded=recorded)
+        whole = cls._of_one(facts, flat_tables(tables), recorded=recorded)
         return replace(whole, several=several)
 
     @classmethod

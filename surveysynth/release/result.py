@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from surveysynth._support.fragment import fragment
 from surveysynth.release.folder.bundle import RELEASE
-from surveysynth.report.fragment import fragment
 
 
 @dataclass(frozen=True, repr=False)

@@ -13,8 +13,8 @@ import argparse  # noqa: E402
 import time  # noqa: E402
 from dataclasses import replace  # noqa: E402
 
-from surveysynth.studies.batches import run_task  # noqa: E402
-from surveysynth.studies.coverage import CoverageStudy, Task, paper_study  # noqa: E402
+from surveysynth.evaluation.studies.batches import run_task  # noqa: E402
+from surveysynth.evaluation.studies.coverage import CoverageStudy, Task, paper_study  # noqa: E402
 
 
 def spent(study: CoverageStudy, group: str) -> float:

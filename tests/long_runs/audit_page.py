@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from surveysynth.audit.examples import EXAMPLES
-from surveysynth.audit.report import ratio_words
+from surveysynth.evaluation.audit.examples import EXAMPLES
+from surveysynth.evaluation.audit.report import ratio_words
 from tests.long_runs.audit_runs import ATTACKS, REPLACEMENTS
 
 PAGE = Path(__file__).parents[2] / "vignettes" / "audit.md"

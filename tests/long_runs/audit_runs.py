@@ -8,7 +8,7 @@ All changes at 1,000 records of FBS, the worst few in all else and at 300 and 10
 either database of a pair, and how much of epsilon an attacker can prove who knows everything but
 which of both it was; with controls that must be found out. About a quarter of an hour of processor
 time. The results are ``golden/audit_replacements.csv`` and ``golden/audit.json``, which
-``tests/audit/test_audit_golden.py`` holds to what is claimed and ``python -m
+``tests/evaluation/audit/test_audit_golden.py`` holds to what is claimed and ``python -m
 tests.long_runs.audit_page`` writes into the vignette. ``--part`` runs single parts, ``--size``
 single sizes, ``--case`` single cases and ``--missing`` what the table lacks; other results are
 kept.
@@ -32,27 +32,27 @@ import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
 from surveysynth._support.types import FloatArray  # noqa: E402
-from surveysynth.audit.attack import Proven, holm, most_provable, proven  # noqa: E402
-from surveysynth.audit.cases import examples, lines_of  # noqa: E402
-from surveysynth.audit.examples import EXAMPLES  # noqa: E402
-from surveysynth.audit.lines import Line, frame_of  # noqa: E402
-from surveysynth.audit.neighbours import FEW, Change, changed, places  # noqa: E402
-from surveysynth.audit.noise import flatten, noise_of, published  # noqa: E402
-from surveysynth.audit.posterior import Alike, databases, posterior_lines, prepared, side  # noqa: E402
-from surveysynth.audit.ratio import Side, weighted_log_lik  # noqa: E402
 from surveysynth.errors import InputError, RefusedError  # noqa: E402
-from surveysynth.mechanisms.noisy_statistics import run as noisy  # noqa: E402
-from surveysynth.mechanisms.noisy_statistics import statistics  # noqa: E402
+from surveysynth.evaluation.audit.attack import Proven, holm, most_provable, proven  # noqa: E402
+from surveysynth.evaluation.audit.cases import examples, lines_of  # noqa: E402
+from surveysynth.evaluation.audit.examples import EXAMPLES  # noqa: E402
+from surveysynth.evaluation.audit.lines import Line, frame_of  # noqa: E402
+from surveysynth.evaluation.audit.neighbours import FEW, Change, changed, places  # noqa: E402
+from surveysynth.evaluation.audit.noise import flatten, noise_of, published  # noqa: E402
+from surveysynth.evaluation.audit.posterior import Alike, databases, posterior_lines, prepared, side  # noqa: E402
+from surveysynth.evaluation.audit.ratio import Side, weighted_log_lik  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget  # noqa: E402
-from surveysynth.mechanisms.noisy_statistics.noise import SystemNoise  # noqa: E402
-from surveysynth.mechanisms.noisy_statistics.sensitivity import (  # noqa: E402
+from surveysynth.mechanisms.noisy_statistics.release import statistics  # noqa: E402
+from surveysynth.mechanisms.noisy_statistics.release import survey_statistics as noisy  # noqa: E402
+from surveysynth.mechanisms.noisy_statistics.release.noise import SystemNoise  # noqa: E402
+from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (  # noqa: E402
     NoiseVariances,
     noise_variances,
 )
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior  # noqa: E402
-from surveysynth.mechanisms.pseudo_posterior.run import run_batch  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402

@@ -32,17 +32,17 @@ from surveysynth.errors import RefusedError  # noqa: E402
 from surveysynth.estimation.combining import Combined, t_interval  # noqa: E402
 from surveysynth.estimation.estimates import Estimates  # noqa: E402
 from surveysynth.estimation.taylor import SampleDesign  # noqa: E402
+from surveysynth.evaluation.studies.coverage import BATCH_PLAN, CoverageStudy, two_stage_study  # noqa: E402
 from surveysynth.inference.debias import debias_many  # noqa: E402
 from surveysynth.inference.synthesis import synthesise  # noqa: E402
 from surveysynth.mechanisms.base import PrivateDraws  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.fit import Database  # noqa: E402
-from surveysynth.mechanisms.pseudo_posterior.run import run_batch  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
-from surveysynth.studies.coverage import BATCH_PLAN, CoverageStudy, two_stage_study  # noqa: E402
 from surveysynth.survey.survey import PublicDesign, Survey  # noqa: E402
 
 GOLDEN = Path(__file__).parents[1] / "golden"

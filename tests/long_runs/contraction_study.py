@@ -18,15 +18,15 @@ from pathlib import Path  # noqa: E402
 
 import pandas as pd  # noqa: E402
 
-from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
-from surveysynth.report.style import draw, png_bytes  # noqa: E402
-from surveysynth.studies import figures as plots  # noqa: E402
-from surveysynth.studies.contraction import (  # noqa: E402
+from surveysynth.evaluation.studies import figures as plots  # noqa: E402
+from surveysynth.evaluation.studies.contraction import (  # noqa: E402
     SOURCES,
     Source,
     contraction,
     summarise_contraction,
 )
+from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
+from surveysynth.release.figure_style import draw, png_bytes  # noqa: E402
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SUMMARY, DELTAS, FACTS = (

@@ -16,10 +16,10 @@ from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
+from surveysynth.evaluation.studies.coverage import CoverageStudy, paper_study
+from surveysynth.evaluation.studies.folder import CELLS_NAME, StudyResult
+from surveysynth.evaluation.studies.study_run import write_study
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.studies.coverage import CoverageStudy, paper_study
-from surveysynth.studies.folder import CELLS_NAME, StudyResult
-from surveysynth.studies.run import write_study
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SEED = 20260101

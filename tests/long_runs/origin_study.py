@@ -28,18 +28,23 @@ import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
 from surveysynth._support.types import FloatArray, Theta  # noqa: E402
-from surveysynth.audit import neighbours  # noqa: E402
-from surveysynth.audit.neighbours import CHANGES, Change  # noqa: E402
-from surveysynth.audit.posterior import Alike, databases  # noqa: E402
-from surveysynth.audit.ratio import Side  # noqa: E402
-from surveysynth.audit.ratio import log_ratios as ratios_of_posteriors  # noqa: E402
+from surveysynth.evaluation.audit import neighbours  # noqa: E402
+from surveysynth.evaluation.audit.neighbours import CHANGES, Change  # noqa: E402
+from surveysynth.evaluation.audit.posterior import Alike, databases  # noqa: E402
+from surveysynth.evaluation.audit.ratio import Side  # noqa: E402
+from surveysynth.evaluation.audit.ratio import log_ratios as ratios_of_posteriors  # noqa: E402
+from surveysynth.evaluation.studies.batches import run_task  # noqa: E402
+from surveysynth.evaluation.studies.coverage import CoverageStudy, Task  # noqa: E402
+from surveysynth.evaluation.studies.designs import SamplingDesign  # noqa: E402
+from surveysynth.evaluation.studies.measures import measure_cells, summarise_methods  # noqa: E402
+from surveysynth.evaluation.studies.population import paper_population  # noqa: E402
 from surveysynth.inference.debias import debias_many  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit, Database  # noqa: E402
-from surveysynth.mechanisms.pseudo_posterior.run import run_batch  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import (  # noqa: E402
     MechanismSettings,
     Origin,
 )
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.models.base import Model  # noqa: E402
 from surveysynth.models.debiased import (  # noqa: E402
@@ -47,14 +52,9 @@ from surveysynth.models.debiased import (  # noqa: E402
     intercept_direction,
     mean_row,
 )
-from surveysynth.models.fbs.model import FBS  # noqa: E402
+from surveysynth.models.gaussian.fbs.model import FBS  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
-from surveysynth.studies.batches import run_task  # noqa: E402
-from surveysynth.studies.coverage import CoverageStudy, Task  # noqa: E402
-from surveysynth.studies.designs import SamplingDesign  # noqa: E402
-from surveysynth.studies.measures import measure_cells, summarise_methods  # noqa: E402
-from surveysynth.studies.population import paper_population  # noqa: E402
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey  # noqa: E402
 from surveysynth.survey.transforms import Transform  # noqa: E402
 from tests.long_runs import debias_study  # noqa: E402

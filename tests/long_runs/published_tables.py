@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from surveysynth.studies.published import beside_published
+from surveysynth.evaluation.studies.published import beside_published
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PAGE = Path(__file__).parents[2] / "vignettes" / "coverage" / "README.md"

@@ -2,7 +2,8 @@
 ``python -m tests.long_runs.risk_study``.
 
 Three studies, some minutes of processor time; the result is ``golden/risk_study.json``, and
-``studies/test_risk_study.py`` holds it to the published findings. ``--figures FOLDER`` draws them.
+``tests/evaluation/studies/test_risk_study.py`` holds it to the published findings.
+``--figures FOLDER`` draws them.
 
 mixture   0.2 NB(100, 5) + 0.8 NB(100, 20), n = 1000 ([R] 2.2): its Table 1 beside ours.
 poisson   Poisson(100), n = 1000 ([R], early version): weights at the same bound.
@@ -26,13 +27,13 @@ from typing import Any  # noqa: E402
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
-from surveysynth.baselines.topcoding import topcode  # noqa: E402
-from surveysynth.evaluate.identification import identification_risk  # noqa: E402
-from surveysynth.evaluate.utility import distribution_utility  # noqa: E402
+from surveysynth.evaluation.baselines.topcoding import topcode  # noqa: E402
+from surveysynth.evaluation.microdata.identification import identification_risk  # noqa: E402
+from surveysynth.evaluation.microdata.utility import distribution_utility  # noqa: E402
 from surveysynth.inference.synthesis import synthesise  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.risk import CountBased, Pairwise  # noqa: E402
-from surveysynth.mechanisms.pseudo_posterior.run import run  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
@@ -285,7 +286,7 @@ def main() -> None:
 def _income_with_figures(arguments: argparse.Namespace) -> dict[str, Any]:
     result, records = income(arguments.data, arguments.model)
     if arguments.figures is not None:
-        from surveysynth.evaluate import risk_figures
+        from surveysynth.evaluation.microdata import risk_figures
 
         arguments.figures.mkdir(parents=True, exist_ok=True)
         names = [name for name in result["schemes"] if name != "Topcoded"]

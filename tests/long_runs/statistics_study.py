@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from surveysynth.studies.coverage import CoverageStudy, paper_study
-from surveysynth.studies.designs import SamplingDesign
-from surveysynth.studies.run import write_study
+from surveysynth.evaluation.studies.coverage import CoverageStudy, paper_study
+from surveysynth.evaluation.studies.designs import SamplingDesign
+from surveysynth.evaluation.studies.study_run import write_study
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SEED, EPSILON = 20261122, 10.8

@@ -31,17 +31,17 @@ import pandas as pd  # noqa: E402
 from scipy.special import gammaincinv  # noqa: E402
 
 from surveysynth._support.types import FloatArray, Theta  # noqa: E402
+from surveysynth.evaluation.studies.coverage import two_stage_study  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.fit import Database  # noqa: E402
-from surveysynth.mechanisms.pseudo_posterior.run import run_batch  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.models.base import Model  # noqa: E402
-from surveysynth.models.fbs.model import FBS  # noqa: E402
+from surveysynth.models.gaussian.fbs.model import FBS  # noqa: E402
 from surveysynth.models.parts.gaussian import GaussianStats  # noqa: E402
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
-from surveysynth.studies.coverage import two_stage_study  # noqa: E402
 from surveysynth.survey.design_matrix import records_per_coefficient  # noqa: E402
 from surveysynth.survey.survey import Survey  # noqa: E402
 from surveysynth.survey.transforms import Transform  # noqa: E402

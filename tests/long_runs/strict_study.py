@@ -21,10 +21,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from surveysynth.studies.coverage import CoverageStudy, paper_study, two_stage_study
-from surveysynth.studies.designs import SamplingDesign
-from surveysynth.studies.folder import CELLS_NAME, StudyResult
-from surveysynth.studies.run import write_study
+from surveysynth.evaluation.studies.coverage import CoverageStudy, paper_study, two_stage_study
+from surveysynth.evaluation.studies.designs import SamplingDesign
+from surveysynth.evaluation.studies.folder import CELLS_NAME, StudyResult
+from surveysynth.evaluation.studies.study_run import write_study
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SEED = 20260101

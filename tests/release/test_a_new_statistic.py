@@ -21,11 +21,11 @@ from surveysynth.estimation.replication import replicate_estimates
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import STATISTICS, Linearised, Program, Statistic
 from surveysynth.estimation.taylor import estimate_domains
-from surveysynth.evaluate.comparison import LAPLACE, compare
-from surveysynth.evaluate.report import render_report
-from surveysynth.evaluate.run import make_pictures
-from surveysynth.release.folder.reading import read_release
-from surveysynth.release.run import release
+from surveysynth.evaluation.compare.comparison import LAPLACE, compare
+from surveysynth.evaluation.compare.folder import make_pictures
+from surveysynth.evaluation.compare.report import render_report
+from surveysynth.release.folder.reader import read_release
+from surveysynth.release.pipeline import release
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec, parse_spec
 from tests.release.documents.test_readme_programs import assert_recomputes

@@ -17,8 +17,8 @@ import pytest
 import surveysynth as ss
 from surveysynth import cli
 from surveysynth.estimation.statistics import REPORT_COLUMNS, TABLE_COLUMNS
-from surveysynth.release.run import release as release_alone
-from surveysynth.report.style import MARK
+from surveysynth.release.figure_style import MARK
+from surveysynth.release.pipeline import release as release_alone
 from tests.release.test_confidentiality import assert_nothing_leaks
 from tests.surveys import clustered_survey, small_survey
 
@@ -294,11 +294,12 @@ def test_no_look_at_the_data_decides_whether_there_is_a_release(
     def fail(*arguments: object) -> None:
         raise ValueError("salary 123456.789")
 
-    monkeypatch.setattr("surveysynth.evaluate.adequacy_report.judge", fail)
+    monkeypatch.setattr("surveysynth.evaluation.compare.adequacy_report.judge", fail)
     spec = make_spec(survey=SIZE)
     assert cli.main(["release", str(spec), "--out", str(tmp_path / "out"), "--seed", "1"]) == 0
     captured = capsys.readouterr()
-    assert "no adequacy report could be made (ValueError at surveysynth/evaluate/" in captured.out
+    where = "surveysynth/evaluation/compare/"
+    assert f"no adequacy report could be made (ValueError at {where}" in captured.out
     assert "123456" not in captured.out + captured.err
     release_alone(spec, tmp_path / "plain", seed=1)
     assert files_of(tmp_path / "out/release") == files_of(tmp_path / "plain/release")

@@ -12,8 +12,8 @@ import pytest
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.taylor import SampleDesign, Statistic, estimate_domains
 from surveysynth.models import get_model
+from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
-from surveysynth.release.run import release
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec, parse_spec
 from surveysynth.survey.survey import Survey

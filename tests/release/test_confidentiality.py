@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth.release.run import release
+from surveysynth.release.pipeline import release
 from tests.surveys import small_survey
 
 MakeSpec = Callable[..., Path]

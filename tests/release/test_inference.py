@@ -10,7 +10,7 @@ import pytest
 
 from surveysynth.inference.debias import DebiasRecord
 from surveysynth.release.documents.inference_words import inference_words
-from surveysynth.release.run import release
+from surveysynth.release.pipeline import release
 
 FAST = 'predictors = "field + gender"\nchains = 4\ndraws = 250\nwarmup = 100'
 
@@ -26,7 +26,7 @@ def published(path: Path, out: Path) -> tuple[dict, str, pd.DataFrame]:
 def test_debiased_is_the_default_and_every_file_says_so(
     make_spec: Callable[..., Path], tmp_path: Path, model: str
 ) -> None:
-    from surveysynth.studies.example import simulate_survey
+    from surveysynth.evaluation.studies.example import simulate_survey
 
     frame = simulate_survey(600, np.random.default_rng(1))
     lines = f'model = "{model}"\n{FAST}\ninference = "debiased"'

@@ -16,9 +16,9 @@ from surveysynth.inference import published as published_module
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.digits import Digits
 from surveysynth.release.folder.microdata import public_order
-from surveysynth.release.folder.reading import read_release
+from surveysynth.release.folder.reader import read_release
+from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
-from surveysynth.release.run import release
 from surveysynth.spec.build import model_of, read_design
 from surveysynth.spec.spec import load_spec
 from tests.release.documents.test_readme_programs import assert_recomputes, has_haven, program_of

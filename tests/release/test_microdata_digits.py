@@ -15,7 +15,7 @@ import surveysynth as ss
 from surveysynth.errors import RefusedError
 from surveysynth.inference.synthesis import SyntheticDataset, synthesise
 from surveysynth.release.digits import Digits, to_significant
-from surveysynth.release.run import release
+from surveysynth.release.pipeline import release
 from surveysynth.survey.survey import Survey
 from tests.surveys import small_survey
 

@@ -15,8 +15,8 @@ from surveysynth.api.commands import release as run_release
 from surveysynth.cli import main
 from surveysynth.errors import InputError
 from surveysynth.models import get_model
+from surveysynth.release.pipeline import release
 from surveysynth.release.rebuild import rebuild
-from surveysynth.release.run import release
 from surveysynth.spec.build import read_design
 from surveysynth.spec.spec import load_spec
 from tests.release.documents.test_readme_programs import published, run_python, run_r

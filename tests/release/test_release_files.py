@@ -16,8 +16,8 @@ from surveysynth.errors import InputError, RefusedError
 from surveysynth.models import get_model
 from surveysynth.release import files
 from surveysynth.release.documents.programs import python_literal
+from surveysynth.release.pipeline import ReleaseResult, release
 from surveysynth.release.preview import preview_lines
-from surveysynth.release.run import ReleaseResult, release
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec
 from tests.surveys import small_survey
@@ -291,7 +291,7 @@ def test_clusters_are_refused_before_any_fit(
 ) -> None:
     frame = small_survey()
     frame["psu"] = np.arange(len(frame)) // 8
-    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.run.run", None)
+    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.weighted_fits.run", None)
     spec = make_spec(frame, survey='psu = "psu"', synthesizer='model = "normal"')
     with pytest.raises(RefusedError, match=r"no effects of them.*survey\.design_effect"):
         release(spec, tmp_path / "out")

@@ -17,15 +17,15 @@ import pytest
 import surveysynth as ss
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import TABLE, TABLE_COLUMNS
-from surveysynth.evaluate.comparison import compare
-from surveysynth.evaluate.noise import Noise
-from surveysynth.evaluate.report import render_report
-from surveysynth.mechanisms.pseudo_posterior import run as mechanism_module
+from surveysynth.evaluation.compare.comparison import compare
+from surveysynth.evaluation.compare.noise import Noise
+from surveysynth.evaluation.compare.report import render_report
+from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism_module
 from surveysynth.release.folder.bundle import DOSSIER_NAMES
-from surveysynth.release.folder.reading import read_release
+from surveysynth.release.folder.reader import read_release
+from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
 from surveysynth.release.rebuild import rebuild
-from surveysynth.release.run import release
 from surveysynth.spec.build import model_of, read_survey
 from surveysynth.spec.spec import load_spec
 from surveysynth.survey.outcome import Outcome

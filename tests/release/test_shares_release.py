@@ -18,14 +18,14 @@ import pytest
 from surveysynth._support.types import FloatArray
 from surveysynth.api.commands import release as release_and_look
 from surveysynth.errors import InputError
-from surveysynth.evaluate.noise import Noise
-from surveysynth.evaluate.report import render_report
+from surveysynth.evaluation.compare.noise import Noise
+from surveysynth.evaluation.compare.report import render_report
 from surveysynth.inference import published as published_module
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.digits import Digits
-from surveysynth.release.folder.reading import read_release
+from surveysynth.release.folder.reader import read_release
+from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
-from surveysynth.release.run import release
 from surveysynth.release.tables.rounding import ABSENT
 from surveysynth.spec.build import model_of, read_design, read_survey
 from surveysynth.spec.spec import load_spec
@@ -396,7 +396,7 @@ def test_mistakes_are_told(make_spec: MakeSpec) -> None:
 def test_a_comparison_has_shares_and_rows_by_an_outcome(
     make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from surveysynth.evaluate import comparison as module
+    from surveysynth.evaluation.compare import comparison as module
 
     spec = load_spec(spec_of(make_spec, OF_ROWS, tables=BY))
     survey = read_survey(spec)

@@ -18,8 +18,8 @@ from surveysynth._support.progress import (
     RISK_WEIGHTS,
     StageReporter,
 )
-from surveysynth.evaluate.run import write_comparison
-from surveysynth.release.run import release
+from surveysynth.evaluation.compare.folder import write_comparison
+from surveysynth.release.pipeline import release
 
 MakeSpec = Callable[..., Path]
 

@@ -14,11 +14,11 @@ import pytest
 from scipy import stats
 
 from surveysynth.errors import InputError
-from surveysynth.evaluate.comparison import compare
-from surveysynth.evaluate.report import render_report
-from surveysynth.evaluate.run import make_pictures
-from surveysynth.release.folder.reading import read_release
-from surveysynth.release.run import release
+from surveysynth.evaluation.compare.comparison import compare
+from surveysynth.evaluation.compare.folder import make_pictures
+from surveysynth.evaluation.compare.report import render_report
+from surveysynth.release.folder.reader import read_release
+from surveysynth.release.pipeline import release
 from surveysynth.release.writers.sheets import sheet_name
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec, parse_spec

@@ -18,7 +18,7 @@ from surveysynth.estimation.taylor import (
     Statistic,
     estimate_domains,
 )
-from surveysynth.release.run import release
+from surveysynth.release.pipeline import release
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec
 from surveysynth.survey.survey import Survey

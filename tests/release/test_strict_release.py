@@ -16,8 +16,8 @@ import pytest
 from surveysynth.cli import main
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import epsilon_of, rho_of
+from surveysynth.release.pipeline import release
 from surveysynth.release.rebuild import rebuild
-from surveysynth.release.run import release
 from tests.release.documents.test_readme_programs import published, run_python, run_r
 from tests.surveys import clustered_survey, lonely_survey, small_survey
 

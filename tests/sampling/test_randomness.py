@@ -11,7 +11,7 @@ import pytest
 from randomgen import ChaCha
 from scipy import stats
 
-from surveysynth.release.run import Streams, release
+from surveysynth.release.pipeline import Streams, release
 from surveysynth.sampling.randomness import (
     SecretKey,
     is_secret,

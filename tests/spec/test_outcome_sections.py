@@ -313,7 +313,7 @@ ONE_OF_EACH = (
 
 
 def test_each_statistic_is_of_the_outcomes_that_it_suits() -> None:
-    from surveysynth.release.tables.making import keys_of
+    from surveysynth.release.tables.table_builder import keys_of
 
     every = '["count", "total", "mean", "proportion"]'
     assert keys_of(parse_spec(text_of(ONE_OF_EACH, statistics=every))) == (

@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from surveysynth.errors import InputError
+from surveysynth.evaluation.studies import designs
 from surveysynth.models import get_model, model_names
 from surveysynth.spec.outcome_section import OutcomeSection
 from surveysynth.spec.privacy import PrivacySection
@@ -23,7 +24,6 @@ from surveysynth.spec.sections import (
 )
 from surveysynth.spec.spec import Spec, parse_spec
 from surveysynth.spec.study import StudySection
-from surveysynth.studies import designs
 from surveysynth.survey.files import SUFFIXES
 
 PAGE = Path(__file__).parents[2] / "vignettes" / "reference" / "specification.md"

@@ -12,7 +12,7 @@ from surveysynth.release.folder.microdata import (
     synthetic_column_names,
     weight_column,
 )
-from surveysynth.release.writers.labelled import PROGRAMS, LabelledColumn
+from surveysynth.release.writers.stata_spss import PROGRAMS, LabelledColumn
 from surveysynth.survey.outcome import Outcome
 
 if TYPE_CHECKING:

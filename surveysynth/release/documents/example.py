@@ -18,10 +18,10 @@ from surveysynth.release.folder.microdata import (
     labelled_columns,
     weight_column,
 )
-from surveysynth.release.tables.making import Tables
 from surveysynth.release.tables.table import ReleaseTable, well_filled
+from surveysynth.release.tables.table_builder import Tables
 from surveysynth.release.writers.csv import safe_text
-from surveysynth.release.writers.labelled import PROGRAMS, LabelledColumn
+from surveysynth.release.writers.stata_spss import PROGRAMS, LabelledColumn
 from surveysynth.survey.outcome import BELOW
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from surveysynth.release.folder.microdata import (
     weight_column,
 )
 from surveysynth.release.tables.labels import listed
-from surveysynth.report.formats import FORMATS, folder_of
+from surveysynth.spec.formats import FORMATS, folder_of
 from surveysynth.survey.survey import PublicDesign
 
 

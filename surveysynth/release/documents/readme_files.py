@@ -10,7 +10,6 @@ from surveysynth.release.documents.subsets import pair_columns, subset_of
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import file_name
 from surveysynth.release.tables.flags import policy_of
-from surveysynth.release.tables.making import by_korn_graubard, synthetic_columns
 from surveysynth.release.tables.table import (
     EMPTY_DATASET_FLAG,
     NO_SAMPLE_FLAG,
@@ -18,8 +17,9 @@ from surveysynth.release.tables.table import (
     SMALL_DATASET_FLAG,
     SMALL_SAMPLE_FLAG,
 )
+from surveysynth.release.tables.table_builder import by_korn_graubard, synthetic_columns
 from surveysynth.release.tables.where_words import where_words
-from surveysynth.report.formats import FORMATS, table_files
+from surveysynth.spec.formats import FORMATS, table_files
 
 
 def plain(text: str) -> str:

@@ -8,7 +8,7 @@ import math
 
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.release.facts import ReleaseFacts
-from surveysynth.release.writers.labelled import PROGRAMS
+from surveysynth.release.writers.stata_spss import PROGRAMS
 
 
 def digits_section(facts: ReleaseFacts) -> list[str]:

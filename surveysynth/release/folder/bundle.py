@@ -14,7 +14,6 @@ from pathlib import Path
 
 from surveysynth.errors import InputError
 from surveysynth.release.folder.disk import PRIVATE_MODE, flush, make_private
-from surveysynth.release.folder.held import REPLACED, clear_abandoned, held_folder
 from surveysynth.release.folder.ledger import (
     LEDGER_NAME,
     LedgerEntry,
@@ -23,6 +22,7 @@ from surveysynth.release.folder.ledger import (
     write_copy,
 )
 from surveysynth.release.folder.ledger_file import Ledger
+from surveysynth.release.folder.temporary import REPLACED, remove_abandoned, temporary_folder
 
 RELEASE = "release"
 CONFIDENTIAL = "confidential"
@@ -94,7 +94,7 @@ def plan_bundle(out: Path, confidential: Path | None = None, *, overwrite: bool)
         target / CONFIDENTIAL if confidential is None else confidential.expanduser().resolve(),
     )
     for place in dict.fromkeys([plan.out, plan.confidential]):
-        clear_abandoned(place)
+        remove_abandoned(place)
     if not plan.confidential_inside:
         _refuse_nesting(plan)
         _check_confidential(plan.confidential)
@@ -187,7 +187,7 @@ def _temporary(what_failed: str) -> Iterator[Callable[[Path], Path]]:
         for parent in reversed(missing):
             parent.mkdir()
             created.append(parent)
-        roots.append(held.enter_context(held_folder(target)))
+        roots.append(held.enter_context(temporary_folder(target)))
         return roots[-1]
 
     held = ExitStack()
@@ -215,7 +215,7 @@ def plan_folder(
     ``what``: what it is called in messages. Raises ``InputError`` as ``plan_bundle`` does.
     """
     target = out.expanduser().resolve()
-    clear_abandoned(target)
+    remove_abandoned(target)
     if target.exists():
         if not overwrite:
             raise InputError(
@@ -251,7 +251,7 @@ def publish_folder(
         copies = read_ledger(target / LEDGER_NAME)
         make_private(folder)
         flush(folder)
-        with signals_held():
+        with signals_delayed():
             entries = ledger.record(runs, copies)
             write_copy(folder, merge(copies, entries))
             _swap([(folder, target)])
@@ -287,7 +287,7 @@ def publish(
             moves.insert(0, (staging.confidential, plan.confidential))
         for new, _ in moves:
             flush(new)
-        with signals_held():
+        with signals_delayed():
             entries = ledger.record([run], copies)
             try:
                 write_copy(staging.confidential, merge(copies, entries))
@@ -358,7 +358,7 @@ def _swap(moves: Sequence[tuple[Path, Path]]) -> None:
     """Rename every new folder to its target, or none; replaced ones go aside, then away."""
     done: list[tuple[Path, Path]] = []
     replaced: list[Path] = []
-    with signals_held():
+    with signals_delayed():
         try:
             for new, target in moves:
                 if target.exists():
@@ -378,7 +378,7 @@ def _swap(moves: Sequence[tuple[Path, Path]]) -> None:
 
 
 @contextmanager
-def signals_held() -> Iterator[None]:
+def signals_delayed() -> Iterator[None]:
     """Delay Ctrl-C and termination while folders are half renamed or a ledger half written."""
     if not hasattr(signal, "pthread_sigmask"):
         yield

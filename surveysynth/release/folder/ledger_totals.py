@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from surveysynth._support.fragment import fragment
 from surveysynth.mechanisms.noisy_statistics.accounting import epsilon_of, rho_of
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.release.folder.ledger import LedgerEntry
-from surveysynth.report.fragment import fragment
 
 
 @dataclass(frozen=True)

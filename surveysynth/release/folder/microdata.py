@@ -9,7 +9,7 @@ import numpy as np
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.release.tables.labels import Labels
 from surveysynth.release.writers.csv import MicrodataFormat, write_records
-from surveysynth.release.writers.labelled import (
+from surveysynth.release.writers.stata_spss import (
     PROGRAMS,
     LabelledColumn,
     values_of,

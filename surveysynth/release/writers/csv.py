@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from surveysynth.release.tables.layout import Shown
 from surveysynth.release.tables.table import ReleaseTable, stacked_frame
-from surveysynth.report.formats import Format
+from surveysynth.spec.formats import Format
 
 if TYPE_CHECKING:
     import pandas as pd

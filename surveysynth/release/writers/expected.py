@@ -7,8 +7,8 @@ import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.estimation.statistics import statistic_of
+from surveysynth.release import figure_style as style
 from surveysynth.release.expected import Expectation
-from surveysynth.report import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

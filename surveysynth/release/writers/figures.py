@@ -11,11 +11,11 @@ import numpy as np
 from surveysynth._support.types import FloatArray
 from surveysynth._support.xml_text import xml_text
 from surveysynth.estimation.statistics import statistic_of
+from surveysynth.release import figure_style as style
 from surveysynth.release.tables.layout import Presentation, Shown, describe, stubs_of
 from surveysynth.release.tables.stub import StubRow
 from surveysynth.release.tables.table import ReleaseTable
-from surveysynth.report import style
-from surveysynth.report.formats import Format
+from surveysynth.spec.formats import Format
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth.release.tables.layout import Cell, Layout, Shown
-from surveysynth.report.formats import Format
+from surveysynth.spec.formats import Format
 
 if TYPE_CHECKING:
     import pandas as pd

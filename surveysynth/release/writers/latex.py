@@ -11,7 +11,7 @@ from pathlib import Path
 
 from surveysynth._support.xml_text import xml_text
 from surveysynth.release.tables.layout import Cell, Column, Layout, Row, Shown
-from surveysynth.report.formats import Format
+from surveysynth.spec.formats import Format
 
 _ROWS_ON_A_PAGE = 40
 

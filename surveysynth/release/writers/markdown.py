@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from surveysynth.release.tables.layout import Cell, Layout, Row, Shown
-from surveysynth.report.formats import Format
+from surveysynth.spec.formats import Format
 
 _SPECIAL = frozenset("\\`*_[]{}<>#|&~$")
 _INDENT = "&emsp;"

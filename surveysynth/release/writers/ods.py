@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from surveysynth._support.extras import import_extra
 from surveysynth._support.xml_text import xml_text
 from surveysynth.release.tables.layout import Layout, Presentation, Shown
 from surveysynth.release.writers.sheets import (
@@ -30,7 +29,7 @@ from surveysynth.release.writers.sheets import (
     source_of,
     value_of,
 )
-from surveysynth.report.formats import Format
+from surveysynth.spec.formats import Format
 
 #: Names that sheets of tables cannot have.
 _OWN_SHEETS = ("Cover", "Contents", "Notes")
@@ -41,9 +40,7 @@ _WRITTEN = (1980, 1, 1, 0, 0, 0)
 
 
 def write(shown: Shown, folder: Path, made: Format) -> None:
-    """Write every table, one sheet for each outcome of each statistic, into one spreadsheet.
-
-    Raises ``InputError`` without the extra ``formats``."""
+    """Write every table, one sheet for each outcome of each statistic, into one spreadsheet."""
     presentation = shown.presentation
     layouts = sheet_layouts(shown, _OWN_SHEETS)
     book, notes = _Book(presentation.title or DEFAULT_TITLE), Notes()
@@ -112,7 +109,6 @@ class _Book:
     """The spreadsheet as odfpy builds it."""
 
     def __init__(self, title: str) -> None:
-        import_extra("odf", 'tables.formats: "ods"')
         from odf import dc, table
         from odf.opendocument import OpenDocumentSpreadsheet
 

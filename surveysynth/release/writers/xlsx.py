@@ -29,7 +29,7 @@ from surveysynth.release.writers.sheets import (
     source_of,
     value_of,
 )
-from surveysynth.report.formats import Format
+from surveysynth.spec.formats import Format
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,8 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from surveysynth._support.fragment import fragment
 from surveysynth.errors import InputError
-from surveysynth.report.fragment import fragment
 from surveysynth.spec.draft.choices import Choices, check_choices
 from surveysynth.spec.draft.columns import DataFile
 from surveysynth.spec.draft.text import draft_text

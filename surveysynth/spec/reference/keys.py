@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
 from surveysynth.models import model_names, registered
-from surveysynth.report.formats import format_names
+from surveysynth.spec.formats import format_names
 from surveysynth.spec.privacy import PrivacySection
 from surveysynth.spec.sections import Section, SynthesizerSection
 from surveysynth.spec.several import SEVERAL

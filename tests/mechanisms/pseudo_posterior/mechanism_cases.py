@@ -5,14 +5,14 @@ from functools import lru_cache
 import numpy as np
 
 from surveysynth.errors import RefusedError
+from surveysynth.evaluation.studies.designs import stratified_pps_sample
+from surveysynth.evaluation.studies.population import published_cells, simulate_population
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
-from surveysynth.mechanisms.pseudo_posterior.run import run, run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run, run_batch
 from surveysynth.models import get_model
 from surveysynth.models.parts.gaussian import GaussianRecords
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.studies.designs import stratified_pps_sample
-from surveysynth.studies.population import published_cells, simulate_population
 from tests.surveys import make_survey
 
 PLAN = SamplingPlan(4, 100, 125)

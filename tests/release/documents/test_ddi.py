@@ -13,7 +13,7 @@ import pytest
 from surveysynth._support.xml_text import xml_text
 from surveysynth.release.documents.codebook import make_codebook
 from surveysynth.release.documents.ddi import make_ddi
-from surveysynth.release.run import facts_of, release
+from surveysynth.release.pipeline import facts_of, release
 from surveysynth.spec.build import mechanism_of, model_of, read_survey
 from surveysynth.spec.spec import load_spec
 from tests.surveys import small_survey

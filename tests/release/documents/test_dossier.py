@@ -20,7 +20,7 @@ from surveysynth.release.documents.dossier.registry import TO_COMPLETE, registry
 from surveysynth.release.documents.dossier.terms import percent
 from surveysynth.release.documents.readme_words import in_short
 from surveysynth.release.facts import ReleaseFacts
-from surveysynth.release.run import facts_of
+from surveysynth.release.pipeline import facts_of
 from surveysynth.spec.build import mechanism_of, model_of, read_survey
 from surveysynth.spec.spec import load_spec
 from tests.surveys import clustered_survey, small_survey

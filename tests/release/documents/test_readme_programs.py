@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from surveysynth.inference import published as published_module
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.documents.programs import r_literal
-from surveysynth.release.run import release
+from surveysynth.release.pipeline import release
 from surveysynth.release.writers.csv import plain_text
 from tests.surveys import lonely_survey, small_survey, spec_text, write_survey
 

@@ -16,7 +16,12 @@ import pytest
 
 from surveysynth.errors import InputError
 from surveysynth.release.folder.bundle import plan_bundle, plan_folder, staged
-from surveysynth.release.folder.held import REPLACED, clear_abandoned, held_folder, prefix_of
+from surveysynth.release.folder.temporary import (
+    REPLACED,
+    prefix_of,
+    remove_abandoned,
+    temporary_folder,
+)
 from tests.surveys import small_survey
 
 MakeSpec = Callable[..., Path]
@@ -63,7 +68,7 @@ def test_a_release_that_was_being_replaced_is_there_again(
     if new_in_place:
         out.mkdir()
         (out / "which").write_text("new")
-    clear_abandoned(out)
+    remove_abandoned(out)
     assert (out / "which").read_text() == ("new" if new_in_place else "old")
     assert names(tmp_path) == ["out"]
     assert not folder.exists()
@@ -73,14 +78,14 @@ def test_what_another_run_is_writing_stays(tmp_path: Path) -> None:
     plan = plan_bundle(tmp_path / "out", overwrite=False)
     with staged(plan) as staging:
         (staging.confidential / "records.csv").write_text("73194")
-        clear_abandoned(tmp_path / "out")
+        remove_abandoned(tmp_path / "out")
         plan_bundle(tmp_path / "out", overwrite=False)
         assert (staging.confidential / "records.csv").exists()
     assert names(tmp_path) == []
-    with held_folder(tmp_path / "out") as folder:
-        clear_abandoned(tmp_path / "out")
+    with temporary_folder(tmp_path / "out") as folder:
+        remove_abandoned(tmp_path / "out")
         assert folder.is_dir()
-    clear_abandoned(tmp_path / "out")
+    remove_abandoned(tmp_path / "out")
     assert not folder.exists()
 
 
@@ -88,7 +93,7 @@ def test_a_folder_that_is_no_leftover_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / ".out.partial-link").symlink_to(tmp_path / "kept")
     (tmp_path / ".output.partial-x").mkdir()
-    clear_abandoned(tmp_path / "out")
+    remove_abandoned(tmp_path / "out")
     assert names(tmp_path) == [".out.partial-link", ".output.partial-x", "kept"]
     with pytest.raises(InputError):
         plan_bundle(tmp_path / "kept", overwrite=False)

@@ -18,7 +18,7 @@ from surveysynth.release.tables.layout import Column, Layout, Presentation, Show
 from surveysynth.release.tables.rounding import to_digits
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers import html, latex, markdown
-from surveysynth.report.formats import FORMATS
+from surveysynth.spec.formats import FORMATS
 
 LABELS = Labels({"sex": ColumnLabel(title="Sex", levels={"f": "Women", "m": "Men"})})
 

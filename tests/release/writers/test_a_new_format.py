@@ -13,11 +13,11 @@ import pytest
 
 import surveysynth
 from surveysynth.errors import InputError
+from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
-from surveysynth.release.run import release
 from surveysynth.release.tables.layout import Shown
-from surveysynth.report.formats import FORMATS, Format
 from surveysynth.spec.build import model_of, read_survey
+from surveysynth.spec.formats import FORMATS, Format
 from surveysynth.spec.spec import load_spec, parse_spec
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism", "tabs")

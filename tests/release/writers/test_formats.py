@@ -23,7 +23,7 @@ from surveysynth.release.tables.layout import Layout, Presentation, Shown, lay_o
 from surveysynth.release.tables.rounding import Rounding, to_digits, to_multiples
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers import html, latex, markdown, xlsx
-from surveysynth.report.formats import FORMATS
+from surveysynth.spec.formats import FORMATS
 
 XLSX = FORMATS["xlsx"]
 SHEET = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"

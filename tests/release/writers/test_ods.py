@@ -16,7 +16,7 @@ import pytest
 from surveysynth.release.tables.layout import Presentation, Shown, lay_out
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers import ods
-from surveysynth.report.formats import FORMATS
+from surveysynth.spec.formats import FORMATS
 from tests.release.writers.test_formats import HOSTILE, hostile_presentation, presentation, table
 
 ODS = FORMATS["ods"]

@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surveysynth.release import figure_style as style
 from surveysynth.release.tables.labels import ColumnLabel, Labels
 from surveysynth.release.tables.layout import Presentation, Shown
 from surveysynth.release.tables.rounding import to_digits, to_percent
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers import figures
 from surveysynth.release.writers.figures import MOST_ROWS, estimates_with_intervals
-from surveysynth.report import style
-from surveysynth.report.formats import FORMATS
+from surveysynth.spec.formats import FORMATS
 
 HOSTILE = "<script>alert(1)</script> & $x_1^2$ \\alpha 男"
 
@@ -104,8 +104,8 @@ def test_figures_for_release_rest_on_published_numbers_alone() -> None:
     # Besides: the facts of a statistic or format, and transforms, of which no one holds data.
     ours = imports_of(figures) | imports_of(style)
     shown = {f"surveysynth.release.tables.{name}" for name in ("layout", "stub", "table")}
-    facts = {"surveysynth.estimation.statistics", "surveysynth.report.formats"}
-    style_alone = {"surveysynth.report", "surveysynth.survey.outcome"}
+    facts = {"surveysynth.estimation.statistics", "surveysynth.spec.formats"}
+    style_alone = {"surveysynth.release", "surveysynth.survey.outcome"}
     style_alone.add("surveysynth.survey.transforms")
     shown.add("surveysynth.release.writers.notebook")
     support = {"surveysynth._support.types", "surveysynth._support.xml_text"}

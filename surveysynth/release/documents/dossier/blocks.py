@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TypeAlias
 
+from surveysynth._support.page import whole_page
 from surveysynth.release.writers.markdown import escape as plain
-from surveysynth.report.page import whole_page
 
 
 @dataclass(frozen=True)

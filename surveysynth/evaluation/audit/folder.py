@@ -1,0 +1,153 @@
+"""``surveysynth audit``: tests of what a mechanism promises, written to a folder.
+
+All surveys are simulated: of the package's own examples, or of the public inputs of a
+specification. Nothing confidential is read, and everything that is written may be published.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from surveysynth._support.fragment import fragment
+from surveysynth.errors import InputError
+from surveysynth.evaluation.audit.cases import examples, lines_of
+from surveysynth.evaluation.audit.lines import Case, Line, frame_of, worst
+from surveysynth.evaluation.audit.report import render_page
+from surveysynth.evaluation.audit.specified import specified_case
+from surveysynth.release.documents.privacy_file import library_versions
+from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TABLE_NAME, REPORT_NAME, FACTS_NAME = "audit.csv", "audit.html", "audit.json"
+_FILES = (TABLE_NAME, REPORT_NAME, FACTS_NAME)
+DEFAULT_N = 1000
+
+Progress = Callable[[str, int, int], None]
+"""Called with a line, and how many of how many cases are done."""
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """What an audit found.
+
+    Attributes
+    ----------
+    out
+        The folder: audit.csv, audit.html, audit.json.
+    table
+        A row a replacement: ``case``, ``mechanism``, ``model``, ``n``, ``epsilon``, ``record``,
+        ``change``, ``random_numbers``, ``ratio``, ``jointly``, ``beyond``, ``verdict``, ``reason``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import surveysynth as ss
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = ss.audit(out=Path(folder) / "audit", cases=["fbs, noisy statistics"], n=200)
+    >>> found.passed, found.table["ratio"].max() <= 1
+    (0, True)
+    """
+
+    out: Path
+    table: "pd.DataFrame"
+
+    def _repr_html_(self) -> str:
+        """The largest ratio of each case, for notebooks."""
+        largest = self.table.groupby("case", sort=False, as_index=False).agg(
+            n=("n", "first"), epsilon=("epsilon", "first"), ratio=("ratio", "max"),
+            replacements=("ratio", "size"),
+        )  # fmt: skip
+        return fragment(
+            "Audit of simulated surveys",
+            lines=[
+                f"Replacements that moved more than is stated: {self.passed:,}.",
+                f"Report: {self.out / REPORT_NAME}.",
+            ],
+            frames=[("What a replaced record moves, over what is stated", largest)],
+        )
+
+    @property
+    def passed(self) -> int:
+        """Replacements that moved more than is stated, in settings that were not refused."""
+        return int((self.table["verdict"] == "passed").sum())
+
+
+def write_audit(
+    spec: str | Path | None,
+    out: str | Path,
+    *,
+    cases: tuple[str, ...] = (),
+    n: int | None = None,
+    full: bool = False,
+    seed: int = 0,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    tell: Callable[[Line], None] | None = None,
+) -> AuditResult:
+    """Runs the tests and writes the folder; see ``surveysynth.api.audit``. ``tell``: called with
+    the worst line of each kind of record, as soon as its case is done."""
+    target = plan_folder(
+        Path(out), overwrite=overwrite, own=_FILES, marker=FACTS_NAME, what="an audit"
+    )
+    say = progress or (lambda line, done, total: None)
+    given = _specified(spec, seed, cases, n) if spec is not None else _own(cases, n, seed)
+    lines: list[Line] = []
+    for done, (name, case) in enumerate(given):
+        say(name, done, len(given))
+        own = list(_lines(name, case, seed, full=full, n=n or DEFAULT_N))
+        for line in worst(own) if tell is not None else ():
+            assert tell is not None
+            tell(line)
+        lines += own
+    say("writing", len(given), len(given))
+    table = frame_of(lines)
+    with staged_folder(target, "an audit") as folder:
+        table.to_csv(folder / TABLE_NAME, index=False, lineterminator="\n")
+        facts = {
+            "seed": seed, "date": datetime.now(UTC).date().isoformat(), "full": full,
+            "specification": None if spec is None else Path(spec).name,
+            "versions": library_versions(),
+            "verdicts": {k: int(v) for k, v in table["verdict"].value_counts().items()},
+            "lines": json.loads(table.to_json(orient="records")),
+        }  # fmt: skip
+        (folder / FACTS_NAME).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        (folder / REPORT_NAME).write_text(render_page(lines, facts), encoding="utf-8")
+        swap_in(folder, target)
+    return AuditResult(target, table)
+
+
+Given = list[tuple[str, Case | InputError]]
+
+
+def _specified(
+    spec: str | Path, seed: int, cases: tuple[str, ...], n: int | None
+) -> Given:
+    """The one case of a specification."""
+    from surveysynth.spec.spec import load_spec
+
+    if cases or n is not None:
+        raise InputError(
+            "--case and --n choose among the package's own examples: a specification has its own "
+            "records and model. Leave them out, or the specification."
+        )
+    case = specified_case(load_spec(spec), seed)
+    return [(case.name, case)]
+
+
+def _own(cases: tuple[str, ...], n: int | None, seed: int) -> Given:
+    return list(examples(DEFAULT_N if n is None else n, seed, cases))
+
+
+def _lines(
+    name: str, case: Case | InputError, seed: int, *, full: bool, n: int
+) -> Iterator[Line]:
+    if isinstance(case, InputError):
+        yield Line(name, "", "", n, 0.0, "", "", verdict="refused", reason=str(case))
+    else:
+        yield from lines_of(case, seed, full=full)

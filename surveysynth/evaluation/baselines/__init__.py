@@ -1,0 +1,1 @@
+"""Other ways to protect a table or a file, to compare with."""

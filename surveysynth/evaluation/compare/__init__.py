@@ -1,0 +1,1 @@
+"""Tables of several methods compared with the confidential sample, and their reports."""

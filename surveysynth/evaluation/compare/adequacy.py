@@ -1,0 +1,189 @@
+"""Is the model adequate? What was published beside the confidential sample, after a release.
+
+Everything here is confidential, the number of rows that lie far from the sample included: it goes
+to the confidential folder, and one line to whoever ran the release. Nothing is decided by it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from surveysynth._support.types import FloatArray
+from surveysynth.estimation.domains import build_domains
+from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.statistics import LEVEL, TABLE
+from surveysynth.evaluation.compare.parts import (
+    Part,
+    PartShare,
+    parts_of,
+    parts_of_amount,
+    share_of,
+)
+from surveysynth.evaluation.compare.sample import (
+    FAR,
+    distances,
+    sample_tables,
+    sample_weight,
+    without_flags,
+)
+from surveysynth.evaluation.compare.several import Key, by_table, stacked
+from surveysynth.inference.synthesis import SyntheticDataset
+from surveysynth.release.tables.table_builder import Tables
+
+if TYPE_CHECKING:
+    from surveysynth.release.facts import ReleaseFacts
+    from surveysynth.survey.survey import Survey
+
+#: Records of a dataset that are looked at one by one; of more, so many are taken at random.
+MOST_RECORDS = 1_000_000
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Findings:
+    """What a look at a release beside its sample found.
+
+    rows: by statistic and outcome, stacked where there are several tables, frames (D) with the
+    by-columns (of shares the level before them), is_margin, n (missing for rows by an outcome,
+    which hold other records in every dataset and in the sample), published and published_se, sample
+    and sample_se, difference in standard errors of the sample (NaN where there is none) and beyond,
+    whether it is larger than ``FAR``; shares: by variable, of levels, spikes and tails; dataset:
+    the first synthetic one, of ``chosen`` records; clipped: how many lie outside the ball of noisy
+    statistics, None for another mechanism.
+    """
+
+    facts: "ReleaseFacts"
+    survey: "Survey"
+    rows: Mapping[Key, pd.DataFrame]
+    shares: Mapping[str, Sequence[PartShare]]
+    dataset: SyntheticDataset
+    clipped: int | None
+
+    @property
+    def compared(self) -> int:
+        """Rows with a difference."""
+        return sum(int(table["difference"].count()) for table in self.rows.values())
+
+    @property
+    def beyond(self) -> int:
+        """Rows whose difference is larger than ``FAR``."""
+        return sum(int(table["beyond"].sum()) for table in self.rows.values())
+
+    def rows_frame(self) -> pd.DataFrame:
+        """All rows below each other, as adequacy.csv has them."""
+        parts = []
+        for (statistic, outcome), table in self.rows.items():
+            part = table.copy()
+            part.insert(0, "statistic", statistic)
+            part.insert(1, "outcome", outcome)
+            parts.append(part)
+        frame = pd.concat(parts, ignore_index=True)
+        # Levels stand where tables have them, whichever statistic is the first.
+        first = [name for name in ("statistic", "outcome", TABLE, LEVEL) if name in frame]
+        return frame[[*first, *(name for name in frame if name not in first)]]
+
+    def shares_frame(self) -> pd.DataFrame:
+        """All shares below each other, as adequacy_shares.csv has them."""
+        lines = [
+            (variable, share.name, share.sample, share.se, share.synthetic)
+            for variable, shares in self.shares.items()
+            for share in shares
+        ]
+        columns = ["variable", "part", "sample", "sample_se", "synthetic"]
+        frame = pd.DataFrame(lines, columns=columns)
+        apart = distances(frame["synthetic"], frame["sample"], frame["sample_se"])
+        return frame.assign(difference=apart)
+
+
+def judge(
+    facts: "ReleaseFacts",
+    survey: "Survey",
+    tables: Mapping[str, Tables],
+    dataset: SyntheticDataset,
+    realised: Mapping[str, Any],
+) -> Findings:
+    """The published tables, by name, and one dataset of a release beside the sample that it was
+    made of.
+
+    The tables of the sample are estimated once; nothing is synthesised. ``dataset``: of ``chosen``
+    records at least; ``realised``: what the mechanism keeps of its run.
+    """
+    sample = sample_tables(without_flags(facts.spec), survey)
+    compared: dict[str, dict[Key, pd.DataFrame]] = {name: {} for name in tables}
+    for key, whole in sample.items():
+        for each, own in by_table(facts.spec, whole):
+            name = each.tables.name or ""
+            made = {(t.statistic, t.outcome): t for ts in tables[name].values() for t in ts}[key]
+            by = (LEVEL, *made.by) if made.categories else made.by
+            compared[name][key] = beside(made.frame, own, by)
+    rows = stacked(facts.spec, compared)
+    shares = shares_of(survey, dataset)
+    return Findings(facts, survey, rows, shares, dataset, realised.get("clipped_records"))
+
+
+def beside(published: pd.DataFrame, sample: pd.DataFrame, by: Iterable[str]) -> pd.DataFrame:
+    """A published table with the sample's own, row by row; both have the same rows (D)."""
+    difference = distances(published["estimate"], sample["estimate"], sample["se"])
+    return published[[*by, "is_margin", "n"]].assign(
+        published=published["estimate"],
+        published_se=published["se"],
+        sample=sample["estimate"].to_numpy(),
+        sample_se=sample["se"].to_numpy(),
+        difference=difference,
+        beyond=np.abs(difference) > FAR,
+    )
+
+
+def shares_of(survey: "Survey", dataset: SyntheticDataset) -> dict[str, list[PartShare]]:
+    """Levels, spikes and tails of every outcome, then tails of the weight, by the variable's name.
+
+    Outcomes are weighted; of the weight, over its mean, records are counted, and the synthetic
+    one is that of a dataset as the sample would have been, where there is one.
+    """
+    weight, outcomes = sample_weight(survey), survey.design.outcomes
+    result = {}
+    for column, outcome in enumerate(outcomes):
+        values = survey.confidential.outcome[:, column]
+        own, theirs = (values, weight), (dataset.outcome[:, column], dataset.weight)
+        result[outcome.name] = _shares(parts_of(outcome, values, weight), survey, own, theirs)
+    if survey.design.public_weight is not None:
+        return result  # the same in both
+    own, theirs = (
+        (each / each.mean(), np.ones(each.size)) for each in (weight, dataset.variance_weight)
+    )
+    name = survey.design.weight_name or "weight"
+    result[name] = _shares(parts_of_amount(*own), survey, own, theirs)
+    return result
+
+
+def _shares(
+    parts: Iterable[Part],
+    survey: "Survey",
+    sample: tuple[FloatArray, FloatArray],
+    synthetic: tuple[FloatArray, FloatArray],
+) -> list[PartShare]:
+    whole = build_domains(survey.design.frame, (), {})
+    design = SampleDesign.from_public(survey.design).by_psu
+    return [share_of(part, whole, design, sample, synthetic) for part in parts]
+
+
+def chosen(n: int) -> Any:
+    """Which of n records are drawn one by one: an index of arrays (n,)."""
+    if n <= MOST_RECORDS:
+        return slice(None)
+    # The same ones whenever it is asked: this draws pictures, and protects nothing.
+    return np.random.default_rng(0).choice(n, MOST_RECORDS, replace=False, shuffle=False)
+
+
+def thinned(dataset: SyntheticDataset) -> SyntheticDataset:
+    """The same dataset with the ``chosen`` records alone."""
+    records = chosen(dataset.weight.size)
+    outcome, weight = dataset.outcome[records], dataset.weight[records]
+    if not dataset.separate_pair:
+        return SyntheticDataset(dataset.draw, dataset.replicate, outcome, weight, outcome, weight)
+    return SyntheticDataset(
+        dataset.draw, dataset.replicate, outcome, weight, dataset.variance_outcome[records],
+        dataset.variance_weight[records],
+    )  # fmt: skip

@@ -1,0 +1,291 @@
+"""The same tables by several methods at one epsilon: what each costs against the sample.
+
+Everything here is confidential: it stands beside confidential estimates, and the noisy tables are
+made with sensitivities read from the data.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import numpy as np
+import pandas as pd
+
+from surveysynth._support.messages import raise_problems
+from surveysynth._support.progress import NOISY_TABLES, synthesizer_stage
+from surveysynth.errors import InputError, RefusedError
+from surveysynth.evaluation.baselines.sensitivity import Rule
+from surveysynth.evaluation.compare.noise import IMPOSSIBLE_FLAG, Noise
+from surveysynth.evaluation.compare.power_fit import power_fits
+from surveysynth.evaluation.compare.sample import FAR, distances, without_flags
+from surveysynth.evaluation.compare.several import Key
+from surveysynth.evaluation.compare.synthesizers import ModelRun, run_synthesizer
+from surveysynth.evaluation.methods import (
+    CONSISTENT,
+    GAUSSIAN,
+    LAPLACE,
+    SAMPLE,
+    Synthesizer,
+    by_reason,
+    noise_methods,
+    promises,
+    synthesizers,
+)
+from surveysynth.spec.mechanisms import with_noisy_statistics, with_pseudo_posterior
+from surveysynth.spec.outcomes import kind_problems
+
+if TYPE_CHECKING:
+    from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+    from surveysynth.spec.spec import Spec
+    from surveysynth.survey.survey import Survey
+
+Progress = Callable[[str], None]
+
+#: Why there is no noise for them to compare with.
+PUBLIC_WEIGHTS = (
+    "The noise that is compared here hides the weight of a record with its outcome, in counts too; "
+    "with weights = 'public' that would be noise without need."
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """Tables by method, for every statistic and outcome of a specification.
+
+    tables: by (statistic, outcome), then by method, frames of D rows with the by-columns (before
+    them the table, where there are several, whose rows stand below each other), is_margin, n,
+    estimate, se, ci_lower, ci_upper, flag and rmse, the root of squared difference from the sample
+    plus squared SE ([T] 3.3). ``left_out``: why a method is missing. ``strict_budget``: of the
+    methods that promise zero-concentrated privacy, where there are some.
+    """
+
+    spec: "Spec"
+    survey: "Survey"
+    sensitivity: Rule
+    tables: Mapping[Key, Mapping[str, pd.DataFrame]]
+    runs: Mapping[str, ModelRun]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    strict_budget: "Budget | None" = None
+
+    @cached_property
+    def methods(self) -> tuple[str, ...]:
+        """All methods, the sample first."""
+        return tuple(dict.fromkeys(name for each in self.tables.values() for name in each))
+
+    @cached_property
+    def promises(self) -> dict[str, dict[str, object]]:
+        """What each method promises, which an equal number does not make the same."""
+        ran = {name: run.spec for name, run in self.runs.items()}
+        return promises(self.spec, ran, self.methods, self.strict_budget)
+
+    @cached_property
+    def powers(self) -> pd.DataFrame:
+        """How each public power would fit each amount: ``power_fits``."""
+        return power_fits(self.spec, self.survey)
+
+    @property
+    def mixes_currencies(self) -> bool:
+        """Whether an asymptotic epsilon stands beside an (epsilon, delta)."""
+        return self.strict_budget is not None and any(
+            not run.spec.privacy.strict for run in self.runs.values()
+        )
+
+    def frame(self) -> pd.DataFrame:
+        """All tables below each other, as comparison.csv has them."""
+        several = len(self.spec.synthesizer.outcome) > 1
+        parts = []
+        for (statistic, outcome), by_method in self.tables.items():
+            for method, table in by_method.items():
+                part = table.copy()
+                part.insert(0, "statistic", statistic)
+                if several:
+                    part.insert(1, "outcome", outcome)
+                part.insert(part.columns.get_loc("estimate"), "method", method)  # type: ignore[arg-type]
+                parts.append(part)
+        return pd.concat(parts, ignore_index=True)
+
+    def summary(self) -> pd.DataFrame:
+        """One row a statistic, outcome and method: medians over the rows of the table.
+
+        rmse; rmse_ratio, to the sample's SE; difference, |estimate - sample| in sample SEs, and
+        the largest; beyond: how many of the rows that are compared lie more than ``FAR`` from the
+        sample; se_ratio; impossible, the number of rows with an impossible value.
+        """
+        lines = []
+        for (statistic, outcome), by_method in self.tables.items():
+            sample = by_method[SAMPLE]
+            reference = sample["se"].where(sample["se"] > 0)  # a public total has no error
+            for method, table in by_method.items():
+                distance = pd.Series(
+                    np.abs(distances(table["estimate"], sample["estimate"], sample["se"]))
+                )
+                lines.append(
+                    {
+                        "statistic": statistic,
+                        "outcome": outcome,
+                        "method": method,
+                        "rmse": table["rmse"].median(),
+                        "rmse_ratio": (table["rmse"] / reference).median(),
+                        "difference": distance.median(),
+                        "largest": distance.max(),
+                        "beyond": int((distance > FAR).sum()),
+                        "compared": int(distance.count()),
+                        "se_ratio": (table["se"] / reference).median(),
+                        "impossible": int((table["flag"] == IMPOSSIBLE_FLAG).sum()),
+                    }
+                )
+        return pd.DataFrame(lines)
+
+
+def compare(
+    spec: "Spec",
+    survey: "Survey",
+    *,
+    models: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    sensitivity: Rule = "paper",
+    seed: int | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Make every table by every method, each method with the whole epsilon of the specification.
+
+    ``methods`` are those to compare; none stands for all noise, fbs and fbp by either mechanism and
+    the specification's own model; ``models`` come on top. One that does not fit the survey (fbp
+    without a population size, noisy statistics without declared centres) or is refused is left out,
+    with the reason. Noise and synthesis have streams of their own.
+
+    Raises ``InputError`` for a seed below zero or a model or method that is not known,
+    ``RefusedError`` if no synthesizer is left of those that were asked for.
+    """
+    say = progress or (lambda stage: None)
+    # Every row is compared, also where a release would withhold its estimate.
+    spec = without_flags(spec)
+    chosen, order = synthesizers(spec, models, methods)
+    if seed is not None and seed < 0:
+        raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")
+    streams = _Streams(seed, order)
+    say(NOISY_TABLES)
+    made = _Made(spec, survey, streams)
+    made.add_noise(noise_methods(methods), sensitivity)
+    for synthesizer in chosen:
+        say(synthesizer_stage(synthesizer.name))
+        made.add_synthesizer(synthesizer)
+    if chosen and not made.runs:
+        told = by_reason(made.left_out).items()
+        reasons = " ".join(f"{', '.join(names)}: {why}" for why, names in told)
+        raise RefusedError(f"no synthesizer could be compared. {reasons}")
+    return Comparison(
+        spec, survey, sensitivity, _with_rmse(made.frames), made.runs, made.left_out,
+        made.strict_budget,
+    )  # fmt: skip
+
+
+class _Streams:
+    """Random numbers of each method. Those of noise and of the pseudo-posterior's models go by
+    their order, those of other methods by name."""
+
+    def __init__(self, seed: int | None, order: Sequence[str]) -> None:
+        root = np.random.SeedSequence(seed)
+        self.seeded = seed is not None
+        self._entropy = root.entropy
+        self.noise, *rest = root.spawn(1 + len(order))
+        self._models = dict(zip(order, rest, strict=True))
+
+    def of(self, synthesizer: Synthesizer) -> np.random.SeedSequence:
+        """Of a synthesizer."""
+        if synthesizer.strict:
+            return self.named(synthesizer.name)
+        return self._models[synthesizer.model]
+
+    def named(self, method: str) -> np.random.SeedSequence:
+        """Of a method by its name."""
+        return np.random.SeedSequence(self._entropy, spawn_key=(crc32(method.encode()),))
+
+
+class _Made:
+    """Tables, runs and reasons, as methods are added to a comparison."""
+
+    def __init__(self, spec: "Spec", survey: "Survey", streams: _Streams) -> None:
+        self.spec, self.survey, self.streams = spec, survey, streams
+        self._noise = Noise(spec, survey)
+        self.frames: dict[Key, dict[str, pd.DataFrame]] = {
+            key: {SAMPLE: table} for key, table in self._noise.sample.items()
+        }
+        self.runs: dict[str, ModelRun] = {}
+        self.left_out: dict[str, str] = {}
+        self.strict_budget: Budget | None = None
+
+    def add_noise(self, methods: Sequence[str], sensitivity: Rule) -> None:
+        """The methods without a model, of those that are named."""
+        why = ""
+        if not self._noise.possible:
+            why = "noise is made in rows of all records by public columns."
+        elif self.survey.design.public_weight is not None:
+            why = PUBLIC_WEIGHTS
+        if why:
+            asked = [name for name in methods if name != SAMPLE]
+            self.left_out.update(dict.fromkeys(asked, why))
+            return
+        if {LAPLACE, CONSISTENT} & set(methods):
+            rng = np.random.default_rng(self.streams.noise)
+            for name, tables in self._noise.laplace(sensitivity, rng).items():
+                if name in methods:
+                    self._add(name, tables)
+        if GAUSSIAN in methods:
+            try:
+                strict = with_noisy_statistics(self.spec)
+                rng = np.random.default_rng(self.streams.named(GAUSSIAN))
+                tables = self._noise.gaussian(strict, rng)
+            except InputError as error:
+                self.left_out[GAUSSIAN] = str(error)
+            else:
+                self._add(GAUSSIAN, tables)
+                self.strict_budget = strict.privacy.cost
+
+    def add_synthesizer(self, synthesizer: Synthesizer) -> None:
+        """A synthesizer, or why it is left out; the specification's own may not be."""
+        strict, name = synthesizer.strict, synthesizer.name
+        own = (self.spec.synthesizer.model, self.spec.privacy.strict)
+        try:
+            spec = (with_noisy_statistics if strict else with_pseudo_posterior)(self.spec)
+            spec = _with_model(spec, synthesizer.model)
+            run, tables = run_synthesizer(
+                spec, self.survey, self.streams.of(synthesizer), seeded=self.streams.seeded
+            )
+        except (InputError, RefusedError) as error:
+            if isinstance(error, InputError) and own == (synthesizer.model, strict):
+                raise
+            self.left_out[name] = str(error)
+            return
+        self.runs[name] = run
+        self._add(name, tables)
+        if strict:
+            self.strict_budget = spec.privacy.cost
+
+    def _add(self, method: str, tables: Mapping[Key, pd.DataFrame]) -> None:
+        for key, table in tables.items():
+            self.frames[key][method] = table
+
+
+def _with_model(spec: "Spec", name: str) -> "Spec":
+    """The specification with another model, its options as if they had not been given.
+
+    Raises ``InputError`` for kinds of outcomes that it does not take."""
+    synthesizer = spec.synthesizer.with_model(name)
+    raise_problems(str(spec.path), kind_problems(synthesizer, spec.declared))
+    return spec.model_copy(update={"synthesizer": synthesizer})
+
+
+def _with_rmse(
+    frames: Mapping[Key, Mapping[str, pd.DataFrame]],
+) -> dict[Key, dict[str, pd.DataFrame]]:
+    result = {}
+    for key, by_method in frames.items():
+        truth = by_method[SAMPLE]["estimate"]
+        result[key] = {
+            name: table.assign(rmse=np.hypot(table["estimate"] - truth, table["se"]))
+            for name, table in by_method.items()
+        }
+    return result

@@ -1,0 +1,187 @@
+"""Distributions of one outcome in several datasets, drawn: densities of amounts, shares of levels.
+
+The work is one histogram a curve, whatever the number of records.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray
+from surveysynth.estimation.quantiles import weighted_quantiles
+from surveysynth.evaluation.compare.parts import category_name
+from surveysynth.release.figure_style import axis_of, log_ticks, outcome_axis, spread
+from surveysynth.survey.outcome import Outcome
+
+POINTS, _FINER = 400, 4
+#: What lies outside these shares of a dataset on both sides is not shown.
+SHOWN = (0.001, 0.999)
+QUARTILES = (0.25, 0.75)
+#: A curve is cut off at so many times the height of the strong one.
+_TALLEST = 2.5
+#: Kernels end at so many bandwidths.
+_REACH = 4.0
+#: Bars beyond this number of categories have no room for labels of their shares.
+_MOST_BARS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """One dataset: its name and colour, and the values and weights (n,)."""
+
+    label: str
+    colour: str
+    values: FloatArray
+    weight: FloatArray | None
+    strong: bool = False
+
+    def weights(self) -> FloatArray:
+        """Ones, where there are none."""
+        return np.ones(self.values.size) if self.weight is None else self.weight
+
+
+def outcome_row(
+    figure: Any, grid: Any, row: int, outcome: Outcome, curves: Sequence[Curve], label: str
+) -> None:
+    """Draw an outcome into a row of a grid of three columns: bars of its categories, a density of
+    its amounts, or both."""
+    if not outcome.is_amount:
+        bars(figure.add_subplot(grid[row, :]), outcome, curves, label)
+        return
+    if outcome.is_discrete:
+        bars(figure.add_subplot(grid[row, 0]), outcome, curves, label, legend=False)
+    panel = figure.add_subplot(grid[row, 1:] if outcome.is_discrete else grid[row, :])
+    transform = axis_of(outcome)
+    regular = [_at_no_spike(outcome, curve) for curve in curves]
+    ends = density_panel(panel, regular)
+    if ends is not None:
+        outcome_axis(panel.xaxis, transform, *ends)
+    plain = outcome.transform.kind == "identity"
+    scale = "" if plain else f"; axis as {transform.describe(outcome.name)}"
+    panel.set_xlabel(f"{label}{scale}")
+    panel.set_title("Weighted density" + (" at no spike" if outcome.is_discrete else ""))
+
+
+def weight_panel(panel: Any, curves: Sequence[Curve]) -> None:
+    """Densities of logs to base 10 of weights over their mean."""
+    logs = [
+        Curve(c.label, c.colour, np.log10(c.values / c.values.mean()), None, c.strong)
+        for c in curves
+    ]
+    if density_panel(panel, logs) is not None:
+        log_ticks(panel)
+    panel.set_xlabel("weight over the mean weight, log scale")
+    panel.set_title("Density over records")
+
+
+def _at_no_spike(outcome: Outcome, curve: Curve) -> Curve:
+    """Transformed amounts at no spike; what rounding has put outside the transform's domain is
+    left out."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = axis_of(outcome).forward(curve.values)
+    used = outcome.regular(curve.values) & np.isfinite(z)
+    return Curve(curve.label, curve.colour, z[used], curve.weights()[used], curve.strong)
+
+
+def density_panel(panel: Any, curves: Sequence[Curve]) -> tuple[float, float] | None:
+    """Densities on one axis, with a legend in their colours; the ends of the axis, None where no
+    curve has values."""
+    panel.set_yticks([])
+    panel.spines["left"].set_visible(False)
+    legend(panel, curves)
+    shown = [curve for curve in curves if curve.weights().sum() > 0]
+    if not shown:
+        return None
+    # One sort a curve serves both the axis and the kernel.
+    shares = np.array([SHOWN[0], *QUARTILES, SHOWN[1]])
+    known = [weighted_quantiles(c.values, c.weights(), shares) for c in shown]
+    low, high = spread(np.concatenate(known))
+    grid = np.linspace(low, high, POINTS)
+    heights = [
+        density(c.values, c.weights(), grid, bandwidth(c.values, c.weights(), quantiles[1:3]))
+        for c, quantiles in zip(shown, known, strict=True)
+    ]
+    for curve, height in zip(shown, heights, strict=True):
+        width = 2.6 if curve.strong else 1.7
+        panel.plot(grid, height, color=curve.colour, linewidth=width, solid_capstyle="round")
+    # Smoothed weights take few values, and their peaks would flatten all else.
+    strong = [h.max() for curve, h in zip(shown, heights, strict=True) if curve.strong]
+    top = min([max(h.max() for h in heights), *(_TALLEST * peak for peak in strong)])
+    panel.set_xlim(low, high)
+    panel.set_ylim(0, 1.08 * top)
+    return low, high
+
+
+def legend(panel: Any, curves: Sequence[Curve]) -> None:
+    """Names of the curves, in their colours, at the right."""
+    for number, curve in enumerate(curves):
+        panel.text(0.985, 0.94 - 0.11 * number, curve.label, color=curve.colour, ha="right",
+                   transform=panel.transAxes, fontweight="bold")  # fmt: skip
+
+
+def density(
+    values: FloatArray, weight: FloatArray, grid: FloatArray, width: float
+) -> FloatArray:
+    """Gaussian kernel density of weighted values (n,) on an even grid (k,), from a histogram with
+    ``_FINER`` bins a step of the grid; width: the kernel's."""
+    step = float(grid[1] - grid[0])
+    # Where a lump hides the spread of the rest, no kernel is wider than the axis.
+    width = float(np.clip(width, step, 0.1 * grid.size * step))
+    fine = step / _FINER
+    beyond = int(np.ceil(_REACH * width / fine))
+    bins = (grid.size - 1) * _FINER + 1 + 2 * beyond  # a bin around every point, and kernels' ends
+    ends = grid[0] - (beyond + 0.5) * fine, grid[-1] + (beyond + 0.5) * fine
+    height = np.histogram(values, bins, ends, weights=weight)[0]
+    kernel = np.exp(-0.5 * (fine * np.arange(-beyond, beyond + 1) / width) ** 2)
+    smooth = np.convolve(height, kernel / kernel.sum(), mode="valid")[::_FINER]
+    return np.asarray(smooth / (fine * weight.sum()))
+
+
+def bandwidth(values: FloatArray, weight: FloatArray, quartiles: FloatArray) -> float:
+    """Silverman's rule of thumb (1986, 3.31) with the effective number of records; quartiles (2,):
+    the lower and the upper one."""
+    total = weight.sum()
+    mean = weight @ values / total
+    sd = float(np.sqrt(weight @ (values - mean) ** 2 / total))
+    within = float(quartiles[1] - quartiles[0]) / 1.349
+    effective = float(total**2 / (weight @ weight))
+    return float(0.9 * (min(sd, within) or sd) * effective**-0.2)
+
+
+def category_shares(outcome: Outcome, curve: Curve) -> FloatArray:
+    """Weighted share of each category of the discrete part (c,)."""
+    weight = curve.weights()
+    sums = np.bincount(outcome.category(curve.values), weight, minlength=outcome.categories)
+    return np.asarray(sums / weight.sum())
+
+
+def bars(
+    panel: Any, outcome: Outcome, curves: Sequence[Curve], label: str, *, legend: bool = True
+) -> None:
+    """Shares of the categories, a bar a dataset, the first category on top."""
+    places = np.arange(outcome.categories)
+    height = 0.8 / len(curves)
+    largest = 0.0
+    for number, curve in enumerate(curves):
+        shares = category_shares(outcome, curve)
+        largest = max(largest, float(shares.max()))
+        at = places - 0.4 + (number + 0.5) * height
+        panel.barh(at, shares, 0.9 * height, color=curve.colour)
+        if outcome.categories <= _MOST_BARS:
+            for place, share in zip(at, shares, strict=True):
+                panel.annotate(f"{100 * share:.1f}%", (share, place), xytext=(3, 0),
+                               textcoords="offset points", va="center", fontsize=8)  # fmt: skip
+    panel.set_yticks(places, [category_name(outcome, category) for category in places.tolist()])
+    panel.invert_yaxis()
+    panel.set_xlim(0, 1.25 * largest or 1.0)
+    panel.set_xticks([])
+    panel.spines["bottom"].set_visible(False)
+    panel.set_title(f"Weighted shares{f': {label}' if legend else ''}")
+    if legend:
+        for number, curve in enumerate(reversed(curves)):
+            panel.text(1.0, 1.02 + 0.07 * number, curve.label, color=curve.colour, ha="right",
+                       transform=panel.transAxes, fontweight="bold")  # fmt: skip
+
+

@@ -1,0 +1,203 @@
+"""From a specification file to a folder with a comparison: confidential, whole or not at all."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+from surveysynth._support import progress as stages
+from surveysynth._support.fragment import fragment
+from surveysynth.errors import InputError
+from surveysynth.evaluation.baselines.sensitivity import Rule
+from surveysynth.release.folder.bundle import plan_folder, publish_folder, staged_folder
+from surveysynth.release.folder.ledger import LEDGER_NAME
+from surveysynth.release.folder.ledger_totals import LedgerSummary, summarise
+
+if TYPE_CHECKING:
+    from surveysynth._support.page import Picture
+    from surveysynth.evaluation.compare.comparison import Comparison
+
+COMPARISON_NAME, FACTS_NAME, REPORT_NAME = "comparison.csv", "comparison.json", "report.html"
+SUMMARY_NAME, POWERS_NAME = "summary.csv", "powers.csv"
+FIGURES = "figures"
+_OWN = frozenset(
+    {COMPARISON_NAME, SUMMARY_NAME, POWERS_NAME, FACTS_NAME, REPORT_NAME, FIGURES, LEDGER_NAME}
+)
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, repr=False)
+class ComparisonResult:
+    """Where the files are, what was compared, and what the ledger adds up to."""
+
+    out: Path
+    comparison: "Comparison"
+    ledger: LedgerSummary
+
+    def _repr_html_(self) -> str:
+        """Medians over the rows of each table, for notebooks: CONFIDENTIAL, and it says so."""
+        return fragment(
+            "Comparison",
+            mark="CONFIDENTIAL: computed from the sample. Clear this output before the notebook "
+            "goes anywhere.",
+            lines=[f"Report: {self.out / REPORT_NAME}.", *self.ledger.sentences()],
+            frames=[("Medians over cells and margins", self.comparison.summary())],
+        )
+
+
+def write_comparison(
+    spec_path: str | Path,
+    out: str | Path,
+    *,
+    ledger: str | Path | None = None,
+    overwrite: bool = False,
+    seed: int | None = None,
+    models: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    sensitivity: Rule = "paper",
+    progress: Progress | None = None,
+) -> ComparisonResult:
+    """Compare the confidential sample with noise and synthesis, and write tables and a report.
+
+    The mechanism runs on the confidential data as for a release, but nothing is released: the
+    folder, of mode 0700, shows confidential estimates, and the ledger of the survey records the
+    runs as such, not counted.
+
+    Parameters
+    ----------
+    spec_path
+        The specification file.
+    out
+        The folder to write; it must not exist, unless ``overwrite`` is set and a comparison wrote
+        it.
+    ledger
+        A file to keep the ledger in; by default that of the survey's id in the user's state folder.
+    seed
+        Makes the run repeatable.
+    models
+        Synthesizers to compare besides fbs, fbp and the specification's own.
+    methods
+        What to compare, the sample always: any of ``methods.method_names``; all noise and the
+        default synthesizers if empty.
+    sensitivity
+        Of noisy means: "paper" or "honest" (``baselines.sensitivity``).
+    progress
+        Called with the name of each stage.
+
+    Raises ``InputError`` for unusable input and existing targets, ``RefusedError`` when no
+    synthesizer could be compared. In either case, and on any other exception, nothing is written.
+    """
+    from surveysynth.evaluation.compare.comparison import compare
+    from surveysynth.release.run_record import entry_of, ledger_of, with_unit_size
+    from surveysynth.spec.build import read_survey
+    from surveysynth.spec.file_labels import with_file_labels
+    from surveysynth.spec.spec import load_spec
+
+    say = progress or (lambda stage: None)
+    target = plan_folder(
+        Path(out), overwrite=overwrite, own=_OWN, marker=COMPARISON_NAME, what="a comparison"
+    )
+    spec = with_file_labels(load_spec(spec_path))
+    kept = ledger_of(spec, ledger)
+    kept.entries()  # a ledger that cannot be read is told before hours of work
+    say(stages.READING)
+    survey = read_survey(spec)
+    comparison = compare(
+        spec, survey, models=models, methods=methods, sensitivity=sensitivity, seed=seed,
+        progress=say,
+    )  # fmt: skip
+    test = seed is not None
+    with staged_folder(target, "the comparison") as folder:
+        say(stages.REPORT)
+        _write(comparison, folder, test=test)
+        say(stages.WRITING)
+        runs = [
+            with_unit_size(entry_of(run.spec, test=test, released=False), run.spec, survey.design)
+            for run in comparison.runs.values()
+        ]
+        entries = publish_folder(folder, target, kept, runs)
+    return ComparisonResult(target, comparison, summarise(entries, kept.survey))
+
+
+def sensitivity_of(word: str) -> Rule:
+    """The rule that a word names; raises ``InputError`` for another word."""
+    if word not in get_args(Rule):
+        raise InputError(f"sensitivity must be one of {', '.join(get_args(Rule))}, got {word!r}.")
+    return cast(Rule, word)
+
+
+def _write(comparison: "Comparison", folder: Path, *, test: bool) -> None:
+    from surveysynth.evaluation.compare.report import comparison_csv, facts_record, render_report
+    from surveysynth.release.files import write_json
+
+    pictures = make_pictures(comparison)
+    (folder / FIGURES).mkdir()
+    for picture in pictures:
+        (folder / FIGURES / f"{picture.name}.png").write_bytes(picture.png)
+    for name, frame in (
+        (COMPARISON_NAME, comparison.frame()),
+        (SUMMARY_NAME, comparison.summary()),
+        (POWERS_NAME, comparison.powers),
+    ):
+        (folder / name).write_text(comparison_csv(frame), encoding="utf-8")
+    write_json(facts_record(comparison, test=test), folder / FACTS_NAME)
+    report = render_report(comparison, pictures, test=test)
+    (folder / REPORT_NAME).write_text(report, encoding="utf-8")
+
+
+def make_pictures(comparison: "Comparison") -> "list[Picture]":
+    """All figures of a report, drawn."""
+    from surveysynth._support.page import Picture
+    from surveysynth.evaluation.compare import figures as plots
+    from surveysynth.release.figure_style import draw, png_bytes
+
+    def picture(
+        name: str, heading: str, text: str, figure: Callable[..., Any], *more: int
+    ) -> Picture:
+        return Picture(name, heading, text, png_bytes(draw(figure, comparison, *more)))
+
+    bounds = (
+        picture(
+            "record_bounds", "Bounds of the records, unweighted and weighted",
+            "Down-weighting moves the records with the largest bounds below the target; the bar is "
+            "the median record.", plots.record_bounds,
+        ),
+        picture(
+            "risk_weights", "Risk weights against bounds, before and after",
+            "Records with a large bound in the unweighted fit get a small weight; under the "
+            "weights they line up at the target.", plots.risk_weights,
+        ),
+    ) if plots.weighted_runs(comparison) else ()  # fmt: skip
+    made = [
+        picture(
+            "rmse", "Root mean squared error by method",
+            "Farther left is nearer to the confidential sample. The bar and its number are the "
+            "median over cells and margins.", plots.rmse_violins,
+        ),
+        *bounds,
+    ]  # fmt: skip
+    if not comparison.runs:
+        return made
+    design = comparison.survey.design
+    public = design.public_weight is not None  # the same beside real and synthetic outcomes
+    for column in () if public else plots.amounts_of(comparison):
+        name = design.outcome_names[column]
+        made.append(
+            picture(
+                f"outcome_against_weight_{column + 1}",
+                f"Outcome and survey weight: {name}",
+                "Confidential records, then a synthetic dataset with the weights that were drawn, "
+                "then with the smoothed weights that are released.",
+                plots.outcome_against_weight, column,
+            )
+        )  # fmt: skip
+    made.append(
+        picture(
+            "densities", "Distribution of the outcome",
+            "Weighted by the survey weights: the confidential sample, and one synthetic dataset of "
+            f"each synthesizer with {'the public' if public else 'its smoothed'} weights.",
+            plots.densities,
+        )
+    )  # fmt: skip
+    return made

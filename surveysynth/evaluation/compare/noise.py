@@ -1,0 +1,238 @@
+"""The tables of a comparison that no model makes: the sample itself, and noise."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from surveysynth._support.messages import listing
+from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth.errors import InputError
+from surveysynth.estimation.combining import Combined, interval_of
+from surveysynth.estimation.estimates import Key as EstimateKey
+from surveysynth.estimation.statistics import COUNT, MEAN, TOTAL, statistic_of
+from surveysynth.evaluation.baselines.consistent import consistent_tables
+from surveysynth.evaluation.baselines.laplace import NoisyTable, impossible_values, laplace_tables
+from surveysynth.evaluation.baselines.noisy_totals import Declared, gaussian_tables
+from surveysynth.evaluation.baselines.sensitivity import Rule, has_sensitivity
+from surveysynth.evaluation.compare.sample import sample_tables, sample_weight
+from surveysynth.evaluation.compare.several import Key, by_table, stacked
+from surveysynth.evaluation.methods import CONSISTENT, LAPLACE
+from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
+from surveysynth.release.tables.table_builder import estimates_for, keys_of
+from surveysynth.spec.build import noisy_settings_of
+from surveysynth.spec.mechanisms import epsilon_of_spec
+
+if TYPE_CHECKING:
+    from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
+    from surveysynth.spec.spec import Spec
+    from surveysynth.survey.survey import PublicDesign, Survey
+
+IMPOSSIBLE_FLAG = "impossible"
+"""Where noise made a negative count, or another value that cannot be; it is not clipped."""
+#: What noisy totals make.
+OF_TOTALS = (COUNT.name, TOTAL.name, MEAN.name)
+
+
+@dataclass
+class Noise:
+    """Tables of a survey without a model, by key, stacked where there are several; ``sample`` comes
+    first. Noise is made in rows of all records by public columns: tables that are by an outcome, or
+    of a subpopulation, have none. The others share one budget by their numbers of statistics.
+
+    Raises ``InputError`` for a survey without sampling weights.
+    """
+
+    spec: "Spec"
+    survey: "Survey"
+    sample: dict[Key, pd.DataFrame] = field(init=False)
+    weight: FloatArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.weight = sample_weight(self.survey)
+        self.sample = sample_tables(self.spec, self.survey)
+
+    @property
+    def possible(self) -> bool:
+        """Whether there is a table that noise can be made for."""
+        return any(_noise_fits(each) for each in self.spec.each_table)
+
+    def laplace(
+        self, sensitivity: Rule, rng: np.random.Generator
+    ) -> dict[str, dict[Key, pd.DataFrame]]:
+        """Laplace tables and the same made consistent, by method, of every statistic that noise can
+        be scaled to."""
+        made = {
+            name: of_table.laplace(sensitivity, rng, share)
+            for name, of_table, share in self._each(has_sensitivity)
+        }
+        methods = dict.fromkeys(method for tables in made.values() for method in tables)
+        return {
+            method: self._stacked({name: tables[method] for name, tables in made.items()})
+            for method in methods
+        }
+
+    def gaussian(self, strict: "Spec", rng: np.random.Generator) -> dict[Key, pd.DataFrame]:
+        """Noisy counts and totals with discrete Gaussian noise, within the budget and from the
+        centres and spreads of ``strict``, a specification of noisy statistics.
+
+        Raises ``InputError`` for a survey that they cannot be made of, and for tables without a
+        count, a total or a mean.
+        """
+        made = {
+            name: of_table.gaussian(strict, rng, share)
+            for name, of_table, share in self._each(OF_TOTALS.__contains__)
+        }
+        if not made:
+            raise InputError(f"noisy totals make {', '.join(OF_TOTALS)}; none is asked for.")
+        return self._stacked(made)
+
+    def _each(
+        self, suited: Callable[[str], bool]
+    ) -> "Iterator[tuple[str, _OfTable, float]]":
+        """Name and noise of every table that has some, with its share of the budget."""
+        found = []
+        for each, sample in self._samples():
+            keys = [key for key in keys_of(each) if suited(key[0])]
+            if keys and _noise_fits(each):
+                of_table = _OfTable(each, self.survey, sample, self.weight, tuple(keys))
+                found.append((each.tables.name or "", of_table, len(keys)))
+        total = sum(count for *_, count in found)
+        for name, of_table, count in found:
+            yield name, of_table, count / total
+
+    def _samples(self) -> "Iterator[tuple[Spec, dict[Key, pd.DataFrame]]]":
+        """Every table with the sample's own frames of it."""
+        split = [
+            (each.tables.name, each, key, frame)
+            for key, whole in self.sample.items()
+            for each, frame in by_table(self.spec, whole)
+        ]
+        for each in self.spec.each_table:
+            name = each.tables.name
+            yield each, {key: frame for of, _, key, frame in split if of == name}
+
+    def _stacked(self, made: Mapping[str, Mapping[Key, pd.DataFrame]]) -> dict[Key, pd.DataFrame]:
+        """With rows without numbers for tables that have no noise, so that rows are the sample's
+        own."""
+        keys = dict.fromkeys(key for frames in made.values() for key in frames)
+        whole = {
+            each.tables.name or "": {
+                key: made.get(each.tables.name or "", {}).get(key, _without_numbers(frame))
+                for key, frame in sample.items()
+                if key in keys
+            }
+            for each, sample in self._samples()
+        }
+        return stacked(self.spec, whole)
+
+
+def _noise_fits(spec: "Spec") -> bool:
+    """Whether rows are of all records by public columns: a record may change its row otherwise,
+    which the sensitivities here do not allow for."""
+    return spec.tables.by == spec.public_by and spec.tables.where is None
+
+
+def _without_numbers(sample: pd.DataFrame) -> pd.DataFrame:
+    none = dict.fromkeys(("estimate", "se", "ci_lower", "ci_upper"), np.nan)
+    return sample.assign(**none)
+
+
+@dataclass(frozen=True)
+class _OfTable:
+    """The noise of one table: its specification, the sample's own frames of it, the weights (n,)
+    and the keys that noise is made for."""
+
+    spec: "Spec"
+    survey: "Survey"
+    sample: Mapping[Key, pd.DataFrame]
+    weight: FloatArray
+    keys: tuple[EstimateKey, ...]
+
+    def laplace(
+        self, sensitivity: Rule, rng: np.random.Generator, share: float
+    ) -> dict[str, dict[Key, pd.DataFrame]]:
+        """By method; ``share``: of epsilon."""
+        estimates = estimates_for(self.spec, self.survey.design)  # for its rows and its design
+        tables = laplace_tables(
+            estimates.domains,
+            estimates.sample_design,
+            weight=self.weight,
+            outcomes=self.survey.confidential.outcome,
+            keys=self.keys,
+            epsilon=epsilon_of_spec(self.spec) * share,
+            rng=rng,
+            sensitivity=sensitivity,
+            linearisation=self.spec.linearisation,
+            population_size=self.survey.design.population_size,
+        )
+        consistent = consistent_tables(estimates.domains, tables)
+        return {LAPLACE: self._noisy(tables), CONSISTENT: self._noisy(consistent)}
+
+    def gaussian(
+        self, strict: "Spec", rng: np.random.Generator, share: float
+    ) -> dict[Key, pd.DataFrame]:
+        """``share``: of rho."""
+        design, settings = self.survey.design, noisy_settings_of(strict)
+        estimates, budget = estimates_for(self.spec, design), settings.budget
+        if share < 1.0:
+            budget = Budget.of_rho(budget.rho * share, budget.delta)
+        if settings.unit_size(design) > 1:
+            raise InputError("noisy totals protect single records; leave privacy.protect out.")
+        made = gaussian_tables(
+            estimates.domains,
+            estimates.sample_design,
+            weight=self.weight,
+            outcomes=self.survey.confidential.outcome,
+            keys=self.keys,
+            declared=declared_moments(settings, design),
+            budget=budget,
+            source=SeededNoise(rng),
+            radius=settings.clipping(design).radius,
+            population_size=self._scaled_to(),
+        )
+        result = {}
+        for (statistic, column), table in zip(self.keys, made, strict=True):
+            impossible = impossible_values(statistic, column is None, table.estimate)
+            key = (statistic, None if column is None else design.outcome_names[column])
+            result[key] = self._frame(key, table, impossible)
+        return result
+
+    def _scaled_to(self) -> float | None:
+        """N where the sample's own counts add up to it."""
+        return self.survey.design.population_size if self.spec.linearisation == "ratio" else None
+
+    def _noisy(self, tables: Sequence[NoisyTable]) -> dict[Key, pd.DataFrame]:
+        names = self.survey.design.outcome_names
+        result = {}
+        for table in tables:
+            key = (table.statistic, None if table.outcome is None else names[table.outcome])
+            result[key] = self._frame(key, table.combined(), table.impossible)
+        return result
+
+    def _frame(self, key: Key, made: Combined, impossible: BoolArray) -> pd.DataFrame:
+        """The sample's frame with noisy numbers; impossible values are flagged before small
+        cells."""
+        sample = self.sample[key]
+        lower, upper = interval_of(statistic_of(key[0]), made, self.spec.tables.level)
+        return sample.assign(
+            estimate=made.estimate,
+            se=made.standard_error,
+            ci_lower=lower,
+            ci_upper=upper,
+            flag=np.where(impossible, IMPOSSIBLE_FLAG, sample["flag"]),
+        )
+
+
+def declared_moments(settings: "NoisySettings", design: "PublicDesign") -> Declared:
+    """What noisy totals are centred at and clipped to, from the centres and spreads of noisy
+    statistics. Raises ``InputError`` for an outcome with a split."""
+    split = [each.name for each in design.outcomes if each.split is not None]
+    if split:
+        raise InputError(f"noisy totals know no split; {listing(split)} has one.")
+    clipping = settings.clipping(design)
+    inverse: list[Callable[[FloatArray], FloatArray]] = [t.inverse for t in design.transforms]
+    return Declared.of(clipping.centre, clipping.spread, inverse)

@@ -1,0 +1,1 @@
+"""Risk and utility of synthetic records compared with the confidential ones."""

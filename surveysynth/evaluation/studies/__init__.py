@@ -1,0 +1,1 @@
+"""Repeated samples from simulated populations: coverage of the published intervals."""

@@ -1,0 +1,232 @@
+"""What one task of a study does: a batch of samples by one group of methods."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from surveysynth.errors import RefusedError
+from surveysynth.estimation.combining import Combined
+from surveysynth.estimation.estimates import Estimates
+from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.evaluation.baselines.consistent import consistent_tables
+from surveysynth.evaluation.baselines.laplace import laplace_tables
+from surveysynth.evaluation.baselines.noisy_totals import gaussian_tables
+from surveysynth.evaluation.baselines.sensitivity import has_sensitivity
+from surveysynth.evaluation.compare.noise import OF_TOTALS, declared_moments
+from surveysynth.evaluation.methods import GAUSSIAN
+from surveysynth.evaluation.studies.coverage import (
+    CONSISTENT,
+    LAPLACE,
+    NOISE,
+    CoverageStudy,
+    Inference,
+    Task,
+)
+from surveysynth.evaluation.studies.measures import SAMPLE
+from surveysynth.evaluation.studies.noisy_batches import NoisyTask
+from surveysynth.evaluation.studies.published import Conventions, PublishedConventions
+from surveysynth.evaluation.studies.work import TaskResult, Work, alike, weights_of
+from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, own_settings
+
+if TYPE_CHECKING:
+    from surveysynth.mechanisms.base import PrivateDraws
+    from surveysynth.models.base import Model
+    from surveysynth.survey.survey import PublicDesign, Survey
+
+#: Streams of random numbers; those before them are of the study.
+_NOISE, _MODEL, _GAUSSIAN = 2, 3, 4
+
+
+class NoiseTask(Work):
+    """The sample itself and the noisy tables."""
+
+    def result(self, samples: Sequence[int]) -> TaskResult:
+        """Tables of all samples."""
+        for sample in samples:
+            survey = self.study.survey(sample)
+            self._one(sample, survey)
+        return self.made()
+
+    def _one(self, sample: int, survey: "Survey") -> None:
+        study, design = self.study, survey.design
+        # Real values, whose variances are by PSU also where a design effect is declared.
+        sample_design = SampleDesign.from_public(design).by_psu
+        weight, outcomes = weights_of(survey), survey.confidential.outcome
+        estimates = Estimates(
+            study.domains(design.frame), sample_design, study.table_keys(),
+            linearisation=study.linearisation, population_size=design.population_size,
+            outcomes=study.outcomes,
+        )  # fmt: skip
+        estimates.add_alone(outcomes, weight)
+        for key in estimates.keys:
+            self.add(sample, SAMPLE, 0, *key, estimates.combined(key))
+        keys = [key for key in estimates.keys if has_sensitivity(key[0])]
+        if GAUSSIAN in study.methods:
+            self._gaussian(sample, survey, estimates)
+        if not keys or not {LAPLACE, CONSISTENT} & set(study.methods):
+            return
+        for m, bound in product(study.draws, study.bounds):
+            noisy = laplace_tables(
+                estimates.domains, sample_design, weight=weight, outcomes=outcomes, keys=keys,
+                epsilon=2.0 * m * bound, rng=study.generator(_NOISE, sample, m),
+                linearisation=study.linearisation, population_size=design.population_size,
+            )  # fmt: skip
+            for method, tables in ((LAPLACE, noisy), (CONSISTENT, None)):
+                if method in study.methods:
+                    made = consistent_tables(estimates.domains, noisy) if tables is None else tables
+                    for each in made:
+                        combined = each.combined()
+                        self.add(sample, method, m, each.statistic, each.outcome, combined, bound)
+
+    def _gaussian(self, sample: int, survey: "Survey", estimates: Estimates) -> None:
+        """Noisy totals at every epsilon, with the same random numbers."""
+        study, design = self.study, survey.design
+        keys = [key for key in estimates.keys if key[0] in OF_TOTALS]
+        for epsilon in study.epsilons if keys else ():
+            settings = study.strict.at(epsilon)
+            tables = gaussian_tables(
+                estimates.domains, estimates.sample_design, weight=weights_of(survey),
+                outcomes=survey.confidential.outcome, keys=keys,
+                declared=declared_moments(settings, design), budget=settings.budget,
+                source=SeededNoise(study.generator(_GAUSSIAN, sample)), radius=settings.radius,
+                population_size=design.population_size if study.linearisation == "ratio" else None,
+            )  # fmt: skip
+            for (m, bound), (key, table) in product(
+                study.settings_at(epsilon), list(zip(keys, tables, strict=True))
+            ):
+                self.add(sample, GAUSSIAN, m, *key, table, bound)
+
+
+class SynthesisTask(Work):
+    """One synthesizer on a batch of samples, with every inference that is asked for."""
+
+    def __init__(self, study: CoverageStudy, task: Task) -> None:
+        from surveysynth.models import get_model
+
+        super().__init__(study)
+        self.methods = study.inferences[task.group]
+        self.model: Model = get_model(task.group, **study.options.get(task.group, {}))
+        self.key = (_MODEL, crc32(task.group.encode()), task.batch)
+        self.bound = study.bounds[task.bound]
+
+    def result(self, samples: Sequence[int]) -> TaskResult:
+        """Tables of all samples that were not refused."""
+        for number, group in enumerate(alike(self.study, samples, self._prepared)):
+            self._group(group, number)
+        return self.made()
+
+    def _prepared(self, sample: int, survey: "Survey") -> "Survey | None":
+        """With small strata pooled, as in a release."""
+        try:
+            return replace(survey, design=self._widest().prepared(survey.design))
+        except RefusedError as refusal:
+            self.refuse([sample], list(self.methods), refusal)
+            return None
+
+    def _group(self, surveys: "dict[int, Survey]", number: int) -> None:
+        from surveysynth.mechanisms.pseudo_posterior.fit import Database
+        from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
+
+        settings = self._widest()
+        model = self.model.of(next(iter(surveys.values())).design)
+        databases = [
+            Database(
+                model.records(survey.design, survey.confidential),
+                survey.design.n,
+                survey.confidential.outcome,
+                survey.design.frame,
+            )
+            for survey in surveys.values()
+        ]
+        rng = self.study.generator(*self.key, number)
+        results = run_batch(model, databases, settings, rng)
+        released: dict[int, tuple[PublicDesign, PrivateDraws]] = {}
+        for (sample, survey), result in zip(surveys.items(), results, strict=True):
+            if isinstance(result, RefusedError):
+                self.refuse([sample], list(self.methods), result)
+            else:
+                released[sample] = survey.design, result[0]
+        for m in self.study.draws if released else ():
+            nested = {sample: (design, first(draws, m, self.bound))
+                      for sample, (design, draws) in released.items()}  # fmt: skip
+            for method, inference in self.methods.items():
+                self._infer(nested, m, method, inference, number)
+
+    def _widest(self) -> MechanismSettings:
+        """The mechanism at the largest number of draws; fewer are its first ones."""
+        m = max(self.study.draws)
+        return replace(self.study.settings, m=m, epsilon=2.0 * m * self.bound)
+
+    def _infer(
+        self,
+        releases: "dict[int, tuple[PublicDesign, PrivateDraws]]",
+        m: int,
+        method: str,
+        inference: Inference,
+        number: int,
+    ) -> None:
+        """Tables of every release of a batch with one kind of inference."""
+        if inference == "debiased":
+            from surveysynth.inference.debias import debias_many
+
+            rng = self.study.generator(*self.key, number, m, 1)
+            plan = self.study.debias_plan
+            made = debias_many(self.model, list(releases.values()), rng, plan=plan)
+            pairs = zip(releases.items(), made, strict=True)
+            releases = {sample: (design, each.draws) for (sample, (design, _)), each in pairs}
+            failed = [sample for sample, each in zip(releases, made, strict=True)
+                      if each.record.status == "not converged"]  # fmt: skip
+            self.refuse(failed, [f"{method}: debiasing"], "not converged: draws as released")
+        for sample, (design, draws) in releases.items():
+            try:
+                tables = list(self._tables(sample, design, draws, inference))
+            except RefusedError as refusal:
+                self.refuse([sample], [method], refusal)
+                continue
+            for statistic, column, combined in tables:
+                self.add(sample, method, m, statistic, column, combined, self.bound)
+
+    def _tables(
+        self, sample: int, design: "PublicDesign", draws: "PrivateDraws", inference: Inference
+    ) -> Iterator[tuple[str, int | None, Combined]]:
+        """The tables of one release."""
+        from surveysynth.inference.published import datasets_of
+
+        study, m, r = self.study, draws.settings.m, self.study.replicates_per_draw
+        kind = PublishedConventions if inference == "published" else Conventions
+        conventions = kind(self.model, design)
+        estimates = Estimates(
+            study.domains(design.frame), conventions.sample_design(), study.table_keys(),
+            linearisation=study.linearisation, population_size=design.population_size,
+            outcomes=study.outcomes, draws=m, replicates=r, weighting=conventions.weight,
+        )  # fmt: skip
+        # The same stream for every kind of inference: they differ by what they do alone.
+        rng = study.generator(*self.key[:2], sample, m, 2)
+        for dataset in datasets_of(
+            self.model, design, draws, rng, replicates_per_draw=r,
+            inference="debiased" if inference == "debiased" else "paper",
+        ):  # fmt: skip
+            estimates.add(dataset)
+        for key in estimates.keys:
+            yield *key, conventions.combined(estimates.combined(key))
+
+
+def first(draws: "PrivateDraws", m: int, bound: float) -> "PrivateDraws":
+    """The first m of released draws, a release of its own at epsilon = 2 m bound."""
+    from surveysynth.mechanisms.base import PrivateDraws
+
+    settings = replace(own_settings(draws.settings), m=m, epsilon=2.0 * m * bound)
+    return PrivateDraws(
+        draws.model, {name: values[:m] for name, values in draws.theta.items()}, settings
+    )
+
+
+def run_task(study: CoverageStudy, task: Task) -> TaskResult:
+    """Everything of one task of a study."""
+    if task.group in study.noisy:
+        return NoisyTask(study, task).result(study.samples_of(task))
+    work = NoiseTask(study) if task.group == NOISE else SynthesisTask(study, task)
+    return work.result(study.samples_of(task))

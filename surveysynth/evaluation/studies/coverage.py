@@ -1,0 +1,336 @@
+"""Coverage studies: repeated samples of a population, every method at one epsilon (methods 7).
+
+A study is cut into tasks, one batch of samples and one group of methods each: "noise" is the
+sample and the noisy tables, the others are synthesizers. A batch runs in sweeps of arrays. What a
+task draws depends on the seed, the samples' numbers and the method alone, so that tasks may run
+anywhere, in any order, and again.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from surveysynth._support.messages import nearest
+from surveysynth.errors import InputError
+from surveysynth.estimation.contrasts import Pairs
+from surveysynth.estimation.domains import Domains, build_domains
+from surveysynth.estimation.estimates import Estimates, Key
+from surveysynth.estimation.statistics import COUNT, MEAN, statistic_of, table_keys
+from surveysynth.estimation.taylor import Linearisation, SampleDesign
+from surveysynth.evaluation.methods import GAUSSIAN, NOISY, noisy_models
+from surveysynth.evaluation.studies.clusters import check_clusters
+from surveysynth.evaluation.studies.designs import WEIGHT, SamplingDesign
+from surveysynth.evaluation.studies.measures import SAMPLE
+from surveysynth.evaluation.studies.population import Population, paper_population, superpopulation
+from surveysynth.evaluation.studies.strict import StrictSettings, is_strict
+from surveysynth.mechanisms.noisy_statistics.settings import Declared
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.survey.outcome import Outcome, outcomes_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from surveysynth.survey.survey import Survey
+
+NOISE = "noise"
+LAPLACE, CONSISTENT = "laplace", "laplace_consistent"
+NOISE_METHODS = (SAMPLE, LAPLACE, CONSISTENT)
+Inference = Literal["debiased", "paper", "published"]
+_SUFFIXES: dict[str, Inference] = {
+    "_paper": "paper", "_debiased": "debiased", "_published": "published"
+}  # fmt: skip
+
+#: Simulated fits, many at once: two long chains take less work than four short ones for as many
+#: draws. One that does not converge is one of nine, where a release's own would be refused.
+BATCH_PLAN = SamplingPlan(2, 150, 500)
+BATCH = 25
+#: Of the published population, as a public report could say it: salaries of about 100,000 dollars
+#: that differ by a factor of about exp(0.42) within and between its cells (a SD of 0.4 within
+#: cells, and of 0.13 between their published means). One centre serves all cells, so that none is
+#: told by it.
+PAPER_DECLARED = {"salary": Declared(centre=100_000.0, spread=0.42)}
+#: Of the simulated clusters: exp(10.35), and variances of 0.18 within, 0.1 between strata and
+#: groups.
+TWO_STAGE_DECLARED = {"outcome": Declared(centre=31_000.0, spread=0.53)}
+#: Of three draws in the published simulation.
+PUBLISHED_EPSILON = 10.8
+#: Streams of random numbers; those from 2 on are of the tasks.
+_POPULATION, _DRAWN = 0, 1
+
+
+def method_names() -> tuple[str, ...]:
+    """Every method of a study by name."""
+    from surveysynth.models import model_names
+
+    with_inference = [name + suffix for suffix in ("", *_SUFFIXES) for name in model_names()]
+    noisy = (name + NOISY for name in noisy_models())
+    return (*NOISE_METHODS, GAUSSIAN, *with_inference, *noisy)
+
+
+@dataclass(frozen=True, order=True)
+class Task:
+    """Samples of one batch (from 0), by one group: "noise", the name of a synthesizer, which
+    runs at one of the study's bounds (from 0), or that of one by noisy statistics, which runs at
+    one of its epsilons; noise has all of them."""
+
+    batch: int
+    group: str
+    bound: int = 0
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return f"{self.batch:05d}_{self.group}" + (f"_{self.bound + 1}" if self.bound else "")
+
+
+@dataclass(frozen=True, eq=False)
+class CoverageStudy:
+    """Repeated samples of a population, every method with the same epsilon on each of them.
+
+    methods: "sample", "laplace", "laplace_consistent" and synthesizers, with "_paper" or
+    "_debiased" for the inference, debiased where nothing is said; "_published" is inference as in
+    the paper with the conventions that its Tables 4 and 5 show (``published``). The
+    sample is always there, since the others are held against it. settings: of the mechanism; its
+    epsilon is for m draws, and ``draws`` are the numbers of draws m' that tables are made from,
+    nested draws of one fit, each at epsilon 2 m' times the same bound; () stands for m alone.
+    bounds: of one draw, a fit for each; () stands for that of ``settings``, epsilon / (2 m). The
+    random numbers are the same at every bound. options: of a model by name.
+    batch: samples that run side by side; it is part of what makes a study repeatable.
+    debias_plan: of the simulated fits of debiasing, with as many kept draws as ``settings.plan``.
+    design_effect: declared for synthetic data of a two-stage design, in place of effects of PSUs.
+
+    Methods "fbs_noisy", .. (noisy statistics) and "gaussian" (noisy totals) promise zero-
+    concentrated privacy at every one of ``epsilons``, from the constants of ``strict``, with as
+    many draws and datasets as are told there. As for noise, the m of their tables tells whose
+    epsilon it is.
+    """
+
+    population: Population
+    design: SamplingDesign = field(default_factory=SamplingDesign)
+    methods: tuple[str, ...] = (*NOISE_METHODS, "fbs", "fbp")
+    replicates: int = 100
+    seed: int = 0
+    settings: MechanismSettings = field(
+        default_factory=partial(MechanismSettings, epsilon=PUBLISHED_EPSILON)
+    )
+    draws: tuple[int, ...] = ()
+    bounds: tuple[float, ...] = ()
+    replicates_per_draw: int = 4
+    statistics: tuple[str, ...] = (COUNT.name, MEAN.name)
+    linearisation: Linearisation = "ratio"
+    level: float = 0.95
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    batch: int = BATCH
+    debias_plan: SamplingPlan = BATCH_PLAN
+    design_effect: float | None = None
+    strict: StrictSettings = field(default_factory=StrictSettings)
+
+    def __post_init__(self) -> None:
+        if self.replicates < 1 or self.batch < 1 or self.replicates_per_draw < 1:
+            raise InputError("replicates, batch and replicates_per_draw must be at least 1.")
+        if self.seed < 0:
+            raise InputError(f"the seed must be 0 or a positive whole number, got {self.seed}.")
+        if self.debias_plan.kept != self.settings.plan.kept:
+            raise InputError(
+                f"debias_plan must keep as many draws as the mechanism ({self.settings.plan.kept}):"
+                f" a bound over more draws is larger; got {self.debias_plan.kept}."
+            )
+        if not self.settings.private:
+            raise InputError("a study compares methods at one epsilon; risk 'none' has none.")
+        self.design.check(self.population)
+        given = self.draws or (self.settings.m,)
+        if min(given) < 1 or len(set(given)) < len(given):
+            raise InputError("draws must be distinct whole numbers of at least 1.")
+        object.__setattr__(self, "draws", tuple(sorted(given)))
+        bounds = self.bounds or (self.settings.target_bound,)
+        if not all(np.isfinite(each) and each > 0 for each in bounds):
+            raise InputError("bounds must be positive numbers.")
+        if len(set(bounds)) < len(bounds):
+            raise InputError("bounds must be distinct.")
+        object.__setattr__(self, "bounds", tuple(sorted(float(each) for each in bounds)))
+        methods = tuple(dict.fromkeys((SAMPLE, *self.methods)))
+        object.__setattr__(self, "methods", methods)
+        _ = self.inferences  # raises for a method that is not known
+        fitted = (*self.inferences, *(name.removesuffix(NOISY) for name in self.noisy))
+        check_clusters(self.design, tuple(dict.fromkeys(fitted)), self.design_effect)
+        if self.strict_methods:
+            self.strict.check(self.strict_methods, self.population, self.design.two_stage)
+
+    @cached_property
+    def inferences(self) -> dict[str, dict[str, Inference]]:
+        """Of each synthesizer the methods that it serves, and their inference."""
+        from surveysynth.models import model_names
+
+        result: dict[str, dict[str, Inference]] = {}
+        for method in self.methods:
+            if method in NOISE_METHODS or method in self.strict_methods:
+                continue
+            model: str = method
+            inference: Inference = "debiased"
+            for suffix, word in _SUFFIXES.items():
+                if method.endswith(suffix) and method not in model_names():
+                    model, inference = method.removesuffix(suffix), word
+            if model not in model_names():
+                known = ", ".join((*NOISE_METHODS, GAUSSIAN, *model_names()))
+                raise InputError(
+                    f"there is no method {method!r}.{nearest(method, method_names())} Known: "
+                    f"{known}, synthesizers also with {' or '.join(_SUFFIXES)}, and "
+                    f"{', '.join(noisy_models())} with {NOISY}."
+                )
+            result.setdefault(model, {})[method] = inference
+        return result
+
+    @cached_property
+    def strict_methods(self) -> tuple[str, ...]:
+        """The methods that promise zero-concentrated privacy."""
+        known = (GAUSSIAN, *(name + NOISY for name in noisy_models()))
+        return tuple(name for name in self.methods if is_strict(name) and name in known)
+
+    @cached_property
+    def noisy(self) -> tuple[str, ...]:
+        """The methods of noisy statistics."""
+        return tuple(name for name in self.strict_methods if name != GAUSSIAN)
+
+    @property
+    def epsilons(self) -> tuple[float, ...]:
+        """Every epsilon at which tables are made, in order."""
+        return tuple(sorted({2.0 * m * bound for m in self.draws for bound in self.bounds}))
+
+    def settings_at(self, epsilon: float) -> list[tuple[int, float]]:
+        """(m, bound) of every release with this epsilon."""
+        pairs = [(m, bound) for bound in self.bounds for m in self.draws]
+        return [(m, bound) for m, bound in pairs if 2.0 * m * bound == epsilon]
+
+    @property
+    def n_batches(self) -> int:
+        """Number of batches."""
+        return -(-self.replicates // self.batch)
+
+    def tasks(self) -> list[Task]:
+        """All tasks, noise first."""
+        runs = [(NOISE, 0)]
+        runs += [(group, bound) for bound in range(len(self.bounds)) for group in self.inferences]
+        runs += [(group, at) for at in range(len(self.epsilons)) for group in self.noisy]
+        return [Task(batch, *run) for run in runs for batch in range(self.n_batches)]
+
+    def samples_of(self, task: Task) -> range:
+        """Numbers of the samples of a task's batch, from 0."""
+        first = task.batch * self.batch
+        return range(first, min(first + self.batch, self.replicates))
+
+    def generator(self, *key: int) -> np.random.Generator:
+        """A stream of its own for each key."""
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))
+
+    def survey(self, sample: int) -> "Survey":
+        """Sample number ``sample`` as a survey."""
+        from surveysynth.survey.survey import Survey
+
+        population = self.population
+        frame = self.design.draw(population, self.generator(_DRAWN, sample))
+        return Survey.from_frame(
+            frame,
+            outcome=population.outcome,
+            weight=WEIGHT,
+            by=population.by,
+            strata=population.strata,
+            psu=population.psu if self.design.two_stage else None,
+            design_effect=self.design_effect,
+            population_size=population.n_units,
+            predictors=population.predictors,
+            transforms=population.transforms,
+            level_order=population.levels,
+            source="the sample",
+        )
+
+    def domains(self, frame: "pd.DataFrame") -> Domains:
+        """The rows of the tables."""
+        return build_domains(frame, self.population.by, self.population.levels)
+
+    def table_keys(self) -> tuple[Key, ...]:
+        """Statistics with the column of the outcome that they are of."""
+        return table_keys(self.statistics, self.outcomes)
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """The population's outcomes."""
+        return outcomes_of(self.population.outcome, self.population.transforms)
+
+    def truth(self) -> "pd.DataFrame":
+        """Every cell of the population itself: statistic, outcome, row, truth."""
+        import pandas as pd
+
+        frame = self.population.frame
+        whole = SampleDesign(np.zeros(len(frame), dtype=np.int64))
+        estimates = Estimates(
+            self.domains(frame), whole, self.table_keys(), linearisation="plain",
+            population_size=None, outcomes=self.outcomes,
+        )  # fmt: skip
+        outcomes = frame[list(self.population.outcome)].to_numpy(dtype=np.float64)
+        estimates.add_alone(outcomes, np.ones(len(frame)))
+        parts = [
+            self.frame(*key, {"truth": estimates.combined(key).estimate})
+            for key in self.table_keys()
+        ]
+        return pd.concat(parts, ignore_index=True)
+
+    def frame(
+        self, statistic: str, column: int | None, values: dict[str, Any]
+    ) -> "pd.DataFrame":
+        """A column each of ``values``, beside statistic, outcome and row; of a contrast the rows
+        that hold one."""
+        import pandas as pd
+
+        rows = len(next(iter(values.values())))
+        name = "" if column is None else self.population.outcome[column]
+        columns = {"statistic": statistic, "outcome": name, "row": np.arange(rows), **values}
+        made, contrast = pd.DataFrame(columns), statistic_of(statistic).contrast
+        if contrast is None:
+            return made
+        holds = Pairs.of(contrast, self.domains(self.population.frame)).holds
+        return made.loc[holds]
+
+
+def paper_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
+    """The published simulation (methods 7) at epsilon 10.8, m = 3, with log-likelihoods measured as
+    in the papers and strata of few records as they are, or with ``changes`` of it."""
+    stream = np.random.SeedSequence(seed, spawn_key=(_POPULATION,))
+    population = paper_population(np.random.default_rng(stream))
+    strict = StrictSettings(PAPER_DECLARED)
+    settings = MechanismSettings(
+        epsilon=PUBLISHED_EPSILON, origin="density", small_strata="allow"
+    )
+    given = {"strict": strict, "settings": settings, **changes}
+    return CoverageStudy(population, seed=seed, **given)
+
+
+def two_stage_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
+    """A study of clusters: 10 strata of 10,000 units in about 100 clusters, of which five are drawn
+    by PPS to their size, then 20 units of each by PPS: 1,000 records in 50 PSUs.
+
+    The variance between clusters is 0.02 in the log outcome and in the log size (methods 3),
+    beside 0.16 and 0.2 between the units of a cluster. The predictors are main effects, as the
+    population is made. Methods are noise and every synthesizer with effects of clusters, unless
+    ``changes`` say otherwise.
+    """
+    from surveysynth.models import get_model, model_names
+
+    stream = np.random.SeedSequence(seed, spawn_key=(_POPULATION,))
+    population = superpopulation(
+        np.random.default_rng(stream),
+        sizes=(10_000,) * 10,
+        clusters=100,
+        informativeness=0.5,
+        psu_variance=(0.02, 0.015),
+    )
+    population = replace(population, predictors="stratum + group")
+    design = SamplingDesign(
+        "two_stage", n=1000, allocation="equal", per_cluster=20, clusters="size", within="pps"
+    )
+    able = (name for name in model_names() if get_model(name).clustered)
+    setting = {"design": design, "seed": seed, "methods": (*NOISE_METHODS, *able),
+               "strict": StrictSettings(TWO_STAGE_DECLARED)}  # fmt: skip
+    return CoverageStudy(population, **{**setting, **changes})

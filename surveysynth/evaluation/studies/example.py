@@ -1,0 +1,154 @@
+"""The files of ``surveysynth example``: a simulated survey and a specification that works."""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from surveysynth.errors import InputError
+from surveysynth.evaluation.studies.designs import stratified_pps_sample
+from surveysynth.evaluation.studies.population import published_cells, simulate_population
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DEFAULT_N = 1000
+DEFAULT_SEED = 2022
+
+_SPEC = """\
+# A specification for surveysynth: what the survey is, how it is synthesised, what is published.
+# Run:  surveysynth check spec.toml
+#       surveysynth release spec.toml --out out
+spec_version = 1
+
+[survey]
+data = "survey.csv"            # relative to this file
+weight = "weight"              # sampling weight: confidential, it is synthesised too
+strata = "field"               # public: the sample was drawn by field
+population_size = {size}       # public: from a frame or a published source
+
+[synthesizer]
+model = "fbs"                  # fbs or fbp
+outcome = "salary"             # confidential
+transform = "log"
+
+[privacy]
+epsilon = 10.8                 # for the whole release of m draws
+m = 3
+
+[tables]
+by = ["field", "gender"]       # all cells and all margins are made
+statistics = ["count", "mean"]
+title = "Doctorate holders: number and mean salary by field and gender"
+source = "Simulated survey; population sizes and means as published for a simulation study."
+formats = ["csv", "html", "xlsx", "latex", "markdown"]
+figures = ["png"]              # png, svg, pdf: estimates with their intervals
+flags = "none"                 # nchs, statcan, or thresholds: mark or withhold unreliable numbers
+
+[labels.field]
+title = "Field"
+levels = {{ {levels} }}    # code = "label", in the order of the tables
+
+[labels.gender]
+title = "Gender"
+levels = {{ "Male" = "Male", "Female" = "Female" }}
+margin = "All"                 # the name of the row over both
+
+[labels.salary]
+title = "Annual salary"
+unit = "US dollars"
+"""
+
+
+_STUDY = """\
+# A study for surveysynth: what every method does over repeated samples of a population.
+# Run:  surveysynth study study.toml --out study
+spec_version = 1
+
+[survey]
+data = "population.csv"        # every unit of the population, relative to this file; no weights
+strata = "field"
+
+[synthesizer]
+model = "fbs"
+outcome = "salary"
+transform = "log"
+
+[privacy]
+epsilon = 10.8                 # of each release, and of every other method
+m = 3
+replicates_per_draw = 4
+
+[tables]
+by = ["field", "gender"]
+statistics = ["count", "mean"]
+
+[study]
+n = 1000                       # records of a sample
+design = "pps_wr"              # pps_wr, pps, or two_stage with survey.psu
+size = "size"                  # measure of size: inclusion in proportion to it
+allocation = "proportional"    # of n to the strata; or equal, power
+replicates = 100               # samples
+methods = ["laplace", "fbs_paper", "fbs", "fbp_paper", "fbp"]    # the sample is always there
+# draws = [1, 3, 5, 10]        # numbers of draws m, from the same fits
+# bounds = [1.8, 3.4]          # bounds of one draw, in the place of epsilon / (2 m)
+"""
+
+
+def simulate_survey(n: int, rng: np.random.Generator) -> "pd.DataFrame":
+    """A sample of n persons (methods 7): field, gender, salary (dollars), weight.
+
+    Raises ``InputError`` when n is too small for two records in each of the eight fields.
+    """
+    population = simulate_population(published_cells(), rng)
+    sample = stratified_pps_sample(population, strata="field", size="size", n=n, rng=rng)
+    sample["salary"] = sample["salary"].round(2)
+    sample["weight"] = sample["weight"].round(6)
+    return sample[["field", "gender", "salary", "weight"]]
+
+
+def write_example(
+    folder: Path, n: int = DEFAULT_N, seed: int = DEFAULT_SEED, *, study: bool = False
+) -> tuple[Path, Path]:
+    """Write survey.csv and spec.toml into ``folder``, which must be new or empty; their paths.
+
+    ``study``: also population.csv, from which the survey was drawn, and study.toml, a study of such
+    samples. Raises ``InputError`` if the folder holds anything or cannot be written; nothing is
+    left then.
+    """
+    if seed < 0:
+        raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; name a new or empty folder.")
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"the folder {folder} is not empty; name a new or empty one.")
+    survey = simulate_survey(n, np.random.default_rng(seed))
+    try:
+        _write(folder.resolve(), survey, seed if study else None)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror}.") from None
+    return folder / "survey.csv", folder / "spec.toml"
+
+
+def _write(folder: Path, survey: "pd.DataFrame", population_seed: int | None) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
+        staged = Path(name) / "example"
+        staged.mkdir()
+        survey.to_csv(staged / "survey.csv", index=False, lineterminator="\n")
+        cells = published_cells()
+        fields = dict.fromkeys(cells.frame["field"])
+        levels = ", ".join(f'"{code}" = "Field {code}"' for code in fields)
+        (staged / "spec.toml").write_text(
+            _SPEC.format(size=cells.size, levels=levels), encoding="utf-8"
+        )
+        if population_seed is not None:
+            population = simulate_population(cells, np.random.default_rng(population_seed))
+            population = population.round({"salary": 2, "size": 2})
+            population.to_csv(staged / "population.csv", index=False, lineterminator="\n")
+            (staged / "study.toml").write_text(_STUDY, encoding="utf-8")
+        if folder.exists():
+            folder.rmdir()
+        shutil.move(staged, folder)

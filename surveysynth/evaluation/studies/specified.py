@@ -1,0 +1,200 @@
+"""A study from a specification file: ``[study]``, with the data of ``[survey]`` as population."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, get_args
+
+from surveysynth._support.messages import listing, nearest, raise_problems
+from surveysynth.errors import InputError
+from surveysynth.evaluation.methods import NOISY
+from surveysynth.evaluation.studies.coverage import (
+    BATCH_PLAN,
+    NOISE_METHODS,
+    CoverageStudy,
+    method_names,
+)
+from surveysynth.evaluation.studies.designs import (
+    Allocation,
+    ClusterRule,
+    DesignKind,
+    SamplingDesign,
+    WithinRule,
+)
+from surveysynth.evaluation.studies.population import Population
+from surveysynth.evaluation.studies.strict import StrictSettings
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.spec.build import model_options, noisy_settings_of, settings_of
+from surveysynth.spec.mechanisms import with_pseudo_posterior
+from surveysynth.survey.columns import missing_column
+from surveysynth.survey.declaration import Roles, check_roles, make_roles
+from surveysynth.survey.files import open_table
+from surveysynth.survey.outcome import zero_one
+from surveysynth.survey.records import Records, check_binary, check_outcome, read_records
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from surveysynth.spec.spec import Spec
+    from surveysynth.spec.study import StudySection
+
+
+def study_of(
+    spec: "Spec",
+    *,
+    replicates: int | None = None,
+    seed: int = 0,
+    methods: Sequence[str] = (),
+    epsilons: Sequence[float] = (),
+) -> CoverageStudy:
+    """The study that a specification describes; ``replicates``, ``methods`` and ``epsilons``, where
+    they are given, stand in the place of its own.
+
+    Its population size N is the number of units in the data. Epsilons are for privacy.m draws of
+    the pseudo-posterior, whose settings are its defaults where the file names noisy statistics.
+
+    Raises ``InputError`` for a specification without [study], for words that studies do not
+    know, and for data that cannot be a population or that no sample can be drawn from.
+    """
+    section = spec.study
+    if section is None:
+        raise InputError(
+            f"{spec.path}: study: missing; a study needs this section, which may be empty, and a "
+            "population as the data of [survey]."
+        )
+    raise_problems(str(spec.path), _unknown_words(section))
+    pseudo = with_pseudo_posterior(spec)
+    bounds = () if epsilons else section.bounds
+    wanted = tuple(epsilons) or section.epsilons
+    study = CoverageStudy(
+        read_population(spec),
+        design=SamplingDesign(
+            section.design,  # type: ignore[arg-type]  # checked above
+            section.n,
+            section.allocation,  # type: ignore[arg-type]
+            section.per_cluster,
+            section.clusters,  # type: ignore[arg-type]
+            section.within,  # type: ignore[arg-type]
+        ),
+        methods=tuple(methods) or section.methods or _default_methods(spec),
+        replicates=section.replicates if replicates is None else replicates,
+        seed=seed,
+        settings=settings_of(pseudo),
+        draws=section.draws,
+        bounds=bounds or tuple(each / (2.0 * pseudo.privacy.m) for each in wanted),
+        replicates_per_draw=pseudo.privacy.replicates_per_draw,
+        statistics=spec.tables.statistics,
+        linearisation=spec.linearisation,
+        level=spec.tables.level,
+        options={spec.synthesizer.model: model_options(spec)},
+        batch=section.batch,
+        debias_plan=_debias_plan(settings_of(pseudo).plan),
+        design_effect=spec.survey.design_effect,
+        strict=_strict(spec),
+    )
+    study.survey(0)  # what a survey cannot be is told now, not by every batch
+    return study
+
+
+def read_population(spec: "Spec") -> Population:
+    """The data of a specification as a population; raises ``InputError`` for what cannot be one.
+
+    Messages count units and show no value, since a population may be as confidential as a sample.
+    """
+    assert spec.study is not None  # the caller has seen it
+    survey, synthesizer, size = spec.survey, spec.synthesizer, spec.study.size
+    roles = make_roles(
+        synthesizer.outcome, None, spec.tables.by, survey.strata, survey.psu, None,
+        synthesizer.predictors, (),
+    )  # fmt: skip
+    source = str(spec.data_path)
+    table = open_table(spec.data_path)
+    check_roles(roles, table.columns, source)
+    if size is not None and size not in table.columns:
+        raise InputError(
+            f"{source}: study.size: {missing_column(size, table.columns, (*roles.needed, size))}"
+        )
+    # The measure of size is a number like an outcome: read with them.
+    numbers = (*roles.outcomes, *([] if size is None else [size]))
+    reading = Roles(
+        tuple(dict.fromkeys(numbers)), None, roles.by, roles.strata, roles.psu, None,
+        roles.predictors, (),
+    )  # fmt: skip
+    records = read_records(table.read(reading.needed), reading, survey.missing, source)
+    _check_values(spec, records, source)
+    return Population(
+        _frame(records, reading), roles.outcomes, roles.by, roles.strata, size, roles.psu,
+        tuple(each.transform for each in spec.declared), synthesizer.predictors,
+    )  # fmt: skip
+
+
+def _check_values(spec: "Spec", records: Records, source: str) -> None:
+    declared = spec.survey.population_size
+    if declared is not None and declared != records.n:
+        raise InputError(
+            f"{source}: survey.population_size is {declared:,.0f}, but the data of a study are "
+            f"the whole population, {records.n:,} units; leave population_size out."
+        )
+    outcomes = spec.declared
+    for outcome in outcomes:
+        check_outcome(records.numbers[outcome.name], outcome, source)
+    for position in zero_one(outcomes) or range(len(outcomes)):
+        for statistic in spec.binary_statistics:
+            outcome = outcomes[position]
+            check_binary(records.numbers[outcome.name], outcome, statistic, source)
+
+
+def _frame(records: Records, roles: Roles) -> "pd.DataFrame":
+    """Codes as text and numbers as numbers, one row a unit."""
+    import pandas as pd
+
+    data = {
+        name: records.text[name].values() if name in records.text else records.numbers[name]
+        for name in roles.needed
+    }
+    return pd.DataFrame(data, index=pd.RangeIndex(records.n))
+
+
+def _unknown_words(section: "StudySection") -> list[str]:
+    """Words that studies do not know, with the nearest right one."""
+    problems = []
+    kinds = {"design": DesignKind, "allocation": Allocation, "clusters": ClusterRule,
+             "within": WithinRule}  # fmt: skip
+    for key, known in kinds.items():
+        problems += _unknown(f"study.{key}", [getattr(section, key)], get_args(known))
+    problems += _unknown("study.methods", section.methods, method_names())
+    return problems
+
+
+def _unknown(key: str, words: Sequence[str], known: Sequence[str]) -> list[str]:
+    return [
+        f"{key}: expected one of {listing(known, limit=40)}, got {word!r}.{nearest(word, known)}"
+        for word in words
+        if word not in known
+    ]
+
+
+def _strict(spec: "Spec") -> StrictSettings:
+    """Public constants of noisy statistics: as in the file, else its defaults."""
+    declared = noisy_settings_of(spec)
+    own = spec.privacy.strict
+    given = {"m": spec.privacy.m, "replicates_per_draw": spec.privacy.replicates_per_draw}
+    return StrictSettings(
+        declared.declared, declared.weight, spec.privacy.delta, radius=declared.radius,
+        protect=declared.protect, plan=declared.plan, **(given if own else {}),
+    )  # fmt: skip
+
+
+def _default_methods(spec: "Spec") -> tuple[str, ...]:
+    """The sample, noise, and the specification's model with its mechanism and inference."""
+    synthesizer = spec.synthesizer
+    if spec.privacy.strict:
+        return (*NOISE_METHODS, f"{synthesizer.model}{NOISY}")
+    suffix = "_paper" if synthesizer.inference == "paper" else ""
+    return (*NOISE_METHODS, f"{synthesizer.model}{suffix}")
+
+
+def _debias_plan(plan: SamplingPlan) -> SamplingPlan:
+    """As many kept draws as in the release, by two long chains where their number is even."""
+    warmup = min(plan.warmup, BATCH_PLAN.warmup)
+    if plan.kept % 2:
+        return SamplingPlan(plan.chains, warmup, plan.draws)
+    return SamplingPlan(BATCH_PLAN.chains, warmup, plan.kept // 2)

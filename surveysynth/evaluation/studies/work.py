@@ -1,0 +1,115 @@
+"""What one task of a study collects, and which samples it can fit side by side."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray
+from surveysynth.errors import InputError
+from surveysynth.estimation.combining import Combined, interval_of
+from surveysynth.estimation.statistics import statistic_of
+from surveysynth.evaluation.studies.coverage import CoverageStudy
+from surveysynth.evaluation.studies.measures import SAMPLE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from surveysynth.survey.survey import Survey
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """Replicates (see ``measures``), and how often each method gave none, by reason."""
+
+    replicates: "pd.DataFrame"
+    refusals: "pd.DataFrame"
+
+
+class Work:
+    """Collects the replicates of one task."""
+
+    def __init__(self, study: CoverageStudy) -> None:
+        self.study = study
+        self.frames: list[pd.DataFrame] = []
+        self.refused: list[dict[str, Any]] = []
+
+    def add(
+        self,
+        sample: int,
+        method: str,
+        m: int,
+        statistic: str,
+        column: int | None,
+        combined: Combined,
+        bound: float = np.inf,
+    ) -> None:
+        """One table of one sample."""
+        lower, upper = interval_of(statistic_of(statistic), combined, self.study.level)
+        epsilon = np.inf if method == SAMPLE else 2.0 * m * bound
+        values = {
+            "method": method,
+            "m": 0 if method == SAMPLE else m,
+            "epsilon": epsilon,
+            "sample": sample,
+            "estimate": combined.estimate,
+            "se": combined.standard_error,
+            "df": combined.df,
+            "ci_lower": lower,
+            "ci_upper": upper,
+        }
+        self.frames.append(self.study.frame(statistic, column, {**_arrays(values)}))
+
+    def refuse(self, samples: Sequence[int], methods: Sequence[str], reason: object) -> None:
+        """Samples without a table by these methods."""
+        self.refused += [
+            {"sample": sample, "method": method, "reason": str(reason)}
+            for sample in samples
+            for method in methods
+        ]
+
+    def made(self) -> TaskResult:
+        """All that was collected."""
+        import pandas as pd
+
+        refusals = pd.DataFrame(self.refused, columns=["sample", "method", "reason"])
+        if not self.frames:  # a file without rows, but with all columns and their types
+            blank = np.zeros(1)
+            none = Combined(blank, blank, blank, 1.0, blank, blank)
+            self.add(0, SAMPLE, 0, *self.study.table_keys()[0], none)
+            return TaskResult(self.frames.pop().iloc[:0], refusals)
+        return TaskResult(pd.concat(self.frames, ignore_index=True), refusals)
+
+
+def _arrays(values: dict[str, Any]) -> dict[str, Any]:
+    """The columns that are arrays first: they settle the number of rows."""
+    return dict(sorted(values.items(), key=lambda item: not isinstance(item[1], np.ndarray)))
+
+
+def weights_of(survey: "Survey") -> FloatArray:
+    """The sampling weights (n,), which every sample of a study has."""
+    weight = survey.confidential.sampling_weight
+    if weight is None:
+        raise InputError("a sample without weights.")
+    return weight
+
+
+def alike(
+    study: CoverageStudy,
+    samples: Sequence[int],
+    prepared: "Callable[[int, Survey], Survey | None] | None" = None,
+) -> "list[dict[int, Survey]]":
+    """The samples of a batch in groups that can be fitted side by side: with as many columns of X
+    and as many PSUs as each other; one without a level of some variable has fewer. ``prepared``:
+    what is fitted of a sample, None for nothing."""
+    groups: dict[tuple[tuple[str, ...], int], dict[int, Survey]] = {}
+    for sample in samples:
+        drawn = study.survey(sample)
+        survey = drawn if prepared is None else prepared(sample, drawn)
+        if survey is None:
+            continue
+        psu = survey.design.psu
+        units = 0 if psu is None else int(psu.max()) + 1
+        groups.setdefault((survey.design.matrix.columns, units), {})[sample] = survey
+    return list(groups.values())

@@ -1,0 +1,1 @@
+"""Gaussian models: FBS, FBP, and normal regressions without a coefficient hierarchy."""

@@ -1,0 +1,218 @@
+"""FBP: fully Bayes for the population ([T] 2.2, App. D; methods 3).
+
+    population: y~ ~ N(x beta, s_y^2);  log pi~ | y~ ~ N(k_y y~ + x k_x, s_pi^2),  pi~ = N / (n w)
+
+The sample is the population tilted by pi~; its likelihood is exact and stays Gaussian in form, so
+that weighted sufficient statistics and X'alpha are all that a draw needs (methods 4). With PSUs
+both means have an effect of each besides, a_c ~ N(0, T) in the population.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth.errors import InputError
+from surveysynth.models.base import Model, Simulated, SimulationKind, psu_codes, require
+from surveysynth.models.gaussian.fbp import density
+from surveysynth.models.gaussian.fbp.clustered import ClusteredGibbs
+from surveysynth.models.gaussian.fbp.sampler import Gibbs
+from surveysynth.models.gaussian.gaussian_model import GaussianModel
+from surveysynth.models.general_location.choice import general_form
+from surveysynth.models.general_location.groups import LEAST_RECORDS
+from surveysynth.models.general_location.model import OWN_PRIORS, GeneralFBP
+from surveysynth.models.options import Choice, ColumnNames
+from surveysynth.models.parts import log_lik, psu_effects
+from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats
+from surveysynth.models.parts.log_lik import QuadraticForm
+from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS, PSU_COVARIANCE
+from surveysynth.models.parts.sweeps import run_sweeps
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.streams import Streams
+from surveysynth.survey.survey import Confidential, PublicDesign
+
+
+@dataclass(frozen=True)
+class FBP(GaussianModel):
+    """The population synthesizer.
+
+    smoothing: "default" weights a cell of X by 1/E(pi | x); "outcome" is the paper's form, which
+    leaves out x k_x and biases strata that differ in outcome. covariance_by: as of FBS.
+    """
+
+    smoothing: str = "default"
+    covariance_by: tuple[str, ...] | None = ()
+    least_records: int = LEAST_RECORDS
+
+    name = "fbp"
+    title = "FBP (fully Bayes model for the population)"
+    requires = frozenset({"weight", "confidential_weight", "population_size", "one_outcome"})
+    tilted = True
+    clustered = True
+    kinds = ("continuous", "semicontinuous", "binary")
+    stan = density.STAN
+    options = MappingProxyType(
+        {
+            "smoothing": Choice("default", ("default", "outcome")),
+            "covariance_by": ColumnNames(None),
+        }
+    )
+    default_priors = MappingProxyType(
+        {
+            "coefficient_sd": 10.0,
+            "selection_sd": 10.0,
+            "residual_scale": 1.0,
+            "psu_scale": 10.0,
+            "lkj": 6.0,
+            "coefficient_scale": 10.0,
+            **OWN_PRIORS,
+        }
+    )
+
+    def of(self, design: PublicDesign) -> Model:
+        """Itself, or its general form where the design needs that.
+
+        Raises ``InputError`` for smoothing "outcome" there, which is the paper's for one amount."""
+        general = general_form(
+            GeneralFBP, design, self.covariance_by, self.changed_priors, self.least_records
+        )
+        if general is not None and self.smoothing == "outcome":
+            raise InputError(
+                "smoothing: 'outcome' is the paper's form for one continuous outcome without "
+                "bounds and without covariance_by; leave it out."
+            )
+        return general or self
+
+    def records(self, design: PublicDesign, confidential: Confidential) -> GaussianRecords:
+        """z (n, 2): the transformed outcome and log pi~ = log(N / (n w))."""
+        require(self, design)
+        assert confidential.sampling_weight is not None  # require() has checked the design
+        assert design.population_size is not None
+        outcome = design.transforms[0].forward(confidential.outcome[:, 0])
+        log_pi = np.log(design.population_size / design.n) - np.log(confidential.sampling_weight)
+        return self.records_from_simulated(design, Simulated(np.stack([outcome, log_pi], axis=1)))
+
+    def sample(
+        self,
+        stats: GaussianStats,
+        plan: SamplingPlan,
+        rng: np.random.Generator | Sequence[np.random.Generator],
+    ) -> Theta:
+        """Gibbs draws: beta (..., K), selection (..., 1 + K) = (k_y, k_x), variance (..., 2) =
+        (s_y^2, s_pi^2), leading axes (databases, chains, draws); with PSUs psu_covariance
+        (..., 2, 2) and the effects (..., C, 2), which stay in the mechanism."""
+        streams = Streams.of(rng, stats.total.shape[0], plan.chains)
+        sampler = Gibbs if stats.psu is None else ClusteredGibbs
+        return run_sweeps(sampler(stats.repeated(plan.chains), self.priors, streams), plan)
+
+    def monitored(self, theta: Theta) -> dict[str, FloatArray]:
+        """Coefficients of both parts, log residual SDs, log PSU SDs."""
+        monitored = {
+            "beta": theta["beta"],
+            "selection": theta["selection"],
+            "log_residual_sd": self.log_scales(theta),
+        }
+        if PSU_COVARIANCE in theta:
+            monitored["log_psu_sd"] = psu_effects.log_psu_sd(theta)
+        return monitored
+
+    def quadratic_form(
+        self, theta: Theta, x_cells: FloatArray, centre: FloatArray, psu: IntArray | None = None
+    ) -> QuadraticForm:
+        """Coefficients of the sample density of (y~, pi~) about ``centre`` (no Jacobian:
+        it is the density in pi~, methods 3)."""
+        beta, selection, variance = theta["beta"], theta["selection"], theta["variance"]
+        effect = psu_effects.effects_of(theta, psu)
+        form = log_lik.conditional_form(beta, selection, variance, x_cells, centre, effect)
+        k_y, (v_y, v_pi) = selection[:, 0], variance.T
+        # Minus log E(pi | x), given the effect of the PSU.
+        tilt = (selection[:, 1:] + k_y[:, None] * beta) @ x_cells.T
+        tilt = tilt + 0.5 * (v_pi + k_y * k_y * v_y)[:, None]
+        if effect is not None:
+            tilt = tilt + effect[:, :, 1] + k_y[:, None] * effect[:, :, 0]
+        return QuadraticForm(form.constant - tilt, form.linear, form.precision)
+
+    def simulate(
+        self,
+        theta: Theta,
+        design: PublicDesign,
+        rng: np.random.Generator,
+        kind: SimulationKind = "release",
+    ) -> Simulated:
+        """(y~*, log pi~*): from the population model ("release") or the implied sample
+        ("sample"), where selection shifts the means by k_y s_y^2 and s_pi^2 (methods 3).
+
+        PSUs have fresh effects, whose mean selection shifts by T (k_y, 1)'."""
+        cell, x_cells = design.matrix.cell, design.matrix.x_cells
+        k_y, k_x = theta["selection"][0], theta["selection"][1:]
+        tilt = np.array([k_y, 1.0]) if kind == "sample" else np.zeros(2)
+        mean = theta[PSU_COVARIANCE] @ tilt if PSU_COVARIANCE in theta else 0.0
+        effect = psu_effects.fresh_effects(theta, psu_codes(self, design), rng, mean)
+        shift = tilt * theta["variance"] + effect
+        noise = rng.standard_normal((2, design.n)) * np.sqrt(theta["variance"])[:, None]
+        outcome = (x_cells @ theta["beta"])[cell] + shift[..., 0] + noise[0]
+        log_pi = k_y * outcome + (x_cells @ k_x)[cell] + shift[..., 1] + noise[1]
+        return Simulated(np.stack([outcome, log_pi], axis=1))
+
+    def smooth_weight(
+        self, theta: Theta, design: PublicDesign, simulated: Simulated
+    ) -> FloatArray:
+        """1/E(pi | x), constant in a cell of X, over PSUs too; with smoothing "outcome" the
+        paper's exp(-k_y y~*) (methods 3). Both in units of N/n, to be scaled to N."""
+        assert design.population_size is not None  # require() has checked the design
+        k_y, k_x = theta["selection"][0], theta["selection"][1:]
+        if self.smoothing == "outcome":
+            log_weight = -k_y * simulated.z[:, 0]
+        else:
+            v_y, v_pi = theta["variance"]
+            log_pi = design.matrix.x_cells @ (k_x + k_y * theta["beta"])
+            variance = k_y * k_y * v_y + v_pi
+            if PSU_COVARIANCE in theta:
+                tilt = np.array([k_y, 1.0])
+                variance = variance + tilt @ theta[PSU_COVARIANCE] @ tilt
+            log_weight = -(log_pi + 0.5 * variance)[design.matrix.cell]
+        weight: FloatArray = np.exp(log_weight) * (design.population_size / design.n)
+        return weight
+
+    def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
+        """N / (n pi~*), pi~* as it was drawn."""
+        assert design.population_size is not None  # require() has checked the design
+        return np.asarray(np.exp(-simulated.z[:, -1]) * (design.population_size / design.n))
+
+    def log_scales(self, theta: Theta) -> FloatArray:
+        """(log s_y, log s_pi), (..., 2)."""
+        return np.asarray(0.5 * np.log(theta["variance"]))
+
+    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
+        """Other residual SDs, and SDs of PSU effects in the same ratio; coefficients stay."""
+        factor = np.exp(log_scales - self.log_scales(theta))
+        theta = psu_effects.rescaled_psus(theta, factor)
+        return {**theta, "variance": np.exp(2.0 * log_scales)}
+
+    def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
+        """Residual SD ``spread`` of the outcome, 0.5 of log pi~; the same correlation as in FBS.
+
+        A stand-in for data not yet looked at: location plays no part in the bound.
+        """
+        k = design.matrix.x_cells.shape[1]
+        selection = np.zeros(k + 1)
+        selection[0] = 0.25 / spread
+        variance = np.array([spread * spread, 0.1875])
+        guess = {"beta": np.zeros(k), "selection": selection, "variance": variance}
+        if psu_codes(self, design) is not None:
+            guess[PSU_COVARIANCE] = np.diag(INTRACLASS_GUESS * variance)
+        return guess
+
+    def log_density(self, u: FloatArray, stats: GaussianStats) -> tuple[FloatArray, FloatArray]:
+        """Weighted log posterior (...) and gradient (..., d) at u (..., d), as in ``fbp.stan``."""
+        return density.log_density(u, stats, self.priors)
+
+    def constrain(self, u: FloatArray, shape: tuple[int, int]) -> Theta:
+        """Parameters at u (..., d); ``shape`` (K, q)."""
+        return density.constrain(u, shape)
+
+    def unconstrain(self, theta: Theta) -> FloatArray:
+        """Inverse of ``constrain``, (..., d)."""
+        return density.unconstrain(theta)

@@ -1,0 +1,184 @@
+"""FBS: fully Bayes for the observed sample ([T] 2.1, App. C; methods 3).
+
+    (y~_i, w~_i) ~ N(x_i [beta_y beta_w], Sigma),  y~ = transform(y), w~ = log w
+
+for any number of outcomes: q = p + 1 columns, the log weight last. With PSUs the mean has an effect
+a_c ~ N(0, T) of each besides. Blocked Gibbs on weighted sufficient statistics (methods 4), batched
+over databases and chains.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth.models.base import Model, Simulated, SimulationKind, psu_codes
+from surveysynth.models.gaussian.fbs import density
+from surveysynth.models.gaussian.fbs.clustered import ClusteredGibbs
+from surveysynth.models.gaussian.fbs.sampler import Gibbs
+from surveysynth.models.gaussian.gaussian_model import GaussianModel
+from surveysynth.models.general_location.choice import general_form
+from surveysynth.models.general_location.groups import LEAST_RECORDS
+from surveysynth.models.general_location.model import OWN_PRIORS, GeneralFBS
+from surveysynth.models.options import ColumnNames
+from surveysynth.models.parts import log_lik, psu_effects
+from surveysynth.models.parts.gaussian import GaussianStats
+from surveysynth.models.parts.log_lik import QuadraticForm
+from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS, PSU_COVARIANCE
+from surveysynth.models.parts.sweeps import run_sweeps
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.streams import Streams
+from surveysynth.survey.survey import PublicDesign
+
+
+@dataclass(frozen=True)
+class FBS(GaussianModel):
+    """The sample synthesizer: z (n, p + 1), transformed outcomes, then the log weight; (n, p) where
+    the weights are public, which leaves the same model of the outcomes alone.
+
+    covariance_by: public columns by whose groups the residual spread differs, None for the finest
+    groups of the by columns; with any, or outcomes with a discrete part or bounds, it takes the
+    form of a general location model (``of``).
+    """
+
+    covariance_by: tuple[str, ...] | None = ()
+    least_records: int = LEAST_RECORDS
+
+    name = "fbs"
+    title = "FBS (fully Bayes model for the observed sample)"
+    requires = frozenset({"weight"})
+    clustered = True
+    kinds = ("continuous", "semicontinuous", "binary", "categorical")
+    stan = density.STAN
+    options = MappingProxyType({"covariance_by": ColumnNames(None)})
+    default_priors = MappingProxyType(
+        {
+            "coefficient_scale": 10.0,
+            "residual_scale": 10.0,
+            "psu_scale": 10.0,
+            "lkj": 6.0,
+            **OWN_PRIORS,
+        }
+    )
+
+    def of(self, design: PublicDesign) -> Model:
+        """Itself, or its general form where the design needs that."""
+        return general_form(
+            GeneralFBS, design, self.covariance_by, self.changed_priors, self.least_records
+        ) or self
+
+    def sample(
+        self,
+        stats: GaussianStats,
+        plan: SamplingPlan,
+        rng: np.random.Generator | Sequence[np.random.Generator],
+    ) -> Theta:
+        """Gibbs draws: beta (..., K, q), covariance (..., q, q), coefficient_scale (..., q, K),
+        coefficient_correlation (..., K, K), leading axes (databases, chains, draws); with PSUs
+        psu_covariance (..., q, q) and the effects (..., C, q), which stay in the mechanism."""
+        streams = Streams.of(rng, stats.total.shape[0], plan.chains)
+        sampler = Gibbs if stats.psu is None else ClusteredGibbs
+        return run_sweeps(sampler(stats.repeated(plan.chains), self.priors, streams), plan)
+
+    def monitored(self, theta: Theta) -> dict[str, FloatArray]:
+        """Coefficients, log residual SDs, residual correlations (Fisher's z), log PSU SDs."""
+        covariance = theta["covariance"]
+        log_sd = self.log_scales(theta)
+        sd = np.exp(log_sd)
+        row, column = np.tril_indices(covariance.shape[-1], -1)
+        beta = theta["beta"]
+        monitored = {"beta": beta.reshape(*beta.shape[:-2], -1), "log_residual_sd": log_sd}
+        if row.size:  # one outcome and public weights have none
+            correlation = covariance[..., row, column] / (sd[..., row] * sd[..., column])
+            monitored["residual_correlation"] = np.arctanh(correlation)
+        if PSU_COVARIANCE in theta:
+            monitored["log_psu_sd"] = psu_effects.log_psu_sd(theta)
+        return monitored
+
+    def quadratic_form(
+        self, theta: Theta, x_cells: FloatArray, centre: FloatArray, psu: IntArray | None = None
+    ) -> QuadraticForm:
+        """Coefficients of log N(z | x beta + a_c, Sigma) about ``centre``: S draws, the blocks
+        given, conditional on the effects of their PSUs."""
+        effect = psu_effects.effects_of(theta, psu)
+        return log_lik.normal_form(theta["beta"], theta["covariance"], x_cells, centre, effect)
+
+    def simulate(
+        self,
+        theta: Theta,
+        design: PublicDesign,
+        rng: np.random.Generator,
+        kind: SimulationKind = "release",
+    ) -> Simulated:
+        """Draws (y~*, w~*), with fresh effects of all PSUs; the sample's own model, so both kinds
+        are the same."""
+        mean = (design.matrix.x_cells @ theta["beta"])[design.matrix.cell]
+        mean = mean + psu_effects.fresh_effects(theta, design.psu, rng)
+        root = np.linalg.cholesky(theta["covariance"])
+        return Simulated(mean + rng.standard_normal(mean.shape) @ root.T)
+
+    def smooth_weight(
+        self, theta: Theta, design: PublicDesign, simulated: Simulated
+    ) -> FloatArray:
+        """E(w | y~*), methods 3: the conditional mean, for any number of outcomes, record by record
+        (with PSUs under the covariance of residuals and effects together)."""
+        if design.weight_name is None:
+            return self.drawn_weight(design, simulated)
+        beta, covariance = theta["beta"], theta["covariance"]
+        if PSU_COVARIANCE in theta:
+            covariance = covariance + theta[PSU_COVARIANCE]
+        mean = (design.matrix.x_cells @ beta)[design.matrix.cell]
+        slope = np.linalg.solve(covariance[:-1, :-1], covariance[:-1, -1])
+        remaining = covariance[-1, -1] - covariance[-1, :-1] @ slope
+        deviation = simulated.z[:, :-1] - mean[:, :-1]
+        smoothed: FloatArray = np.exp(mean[:, -1] + deviation @ slope + 0.5 * remaining)
+        return smoothed
+
+    def log_scales(self, theta: Theta) -> FloatArray:
+        """Log residual SDs (..., q)."""
+        return np.asarray(0.5 * np.log(np.einsum("...kk->...k", theta["covariance"])))
+
+    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
+        """Other residual SDs, and SDs of PSU effects in the same ratio; coefficients and
+        correlations stay."""
+        factor = np.exp(log_scales - self.log_scales(theta))
+        theta = psu_effects.rescaled_psus(theta, factor)
+        covariance = theta["covariance"] * factor[..., :, None] * factor[..., None, :]
+        return {**theta, "covariance": covariance}
+
+    def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
+        """Residual SD ``spread`` of each outcome and 0.5 of a log weight, correlated by -0.5.
+
+        A stand-in for data not yet looked at: location plays no part in the bound. With PSUs, their
+        effects hold a twentieth of the variance, as in many household surveys.
+        """
+        p = len(design.outcome_names)
+        q = p if design.weight_name is None else p + 1
+        correlation, sd = np.eye(q), np.full(q, spread)
+        if q > p:
+            correlation[-1, :-1] = correlation[:-1, -1] = -0.5 / np.sqrt(p)
+            sd[-1] = 0.5
+        beta = np.zeros((design.matrix.x_cells.shape[1], q))
+        covariance = correlation * sd[:, None] * sd
+        if psu_codes(self, design) is None:
+            return {"beta": beta, "covariance": covariance}
+        share = INTRACLASS_GUESS
+        return {
+            "beta": beta,
+            "covariance": (1.0 - share) * covariance,
+            PSU_COVARIANCE: share * covariance,
+        }
+
+    def log_density(self, u: FloatArray, stats: GaussianStats) -> tuple[FloatArray, FloatArray]:
+        """Weighted log posterior (...) and gradient (..., d) at u (..., d), as in ``fbs.stan``."""
+        return density.log_density(u, stats, self.priors)
+
+    def constrain(self, u: FloatArray, shape: tuple[int, int]) -> Theta:
+        """Parameters at u (..., d); ``shape`` (K, q)."""
+        return density.constrain(u, shape)
+
+    def unconstrain(self, theta: Theta) -> FloatArray:
+        """Inverse of ``constrain``, (..., d)."""
+        return density.unconstrain(theta)

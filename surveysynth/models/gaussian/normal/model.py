@@ -1,0 +1,130 @@
+"""Normal regression of a transformed outcome; log-normal with transform = "log" (methods 3).
+
+    y~ = transform(y) ~ N(x beta, sigma^2)
+    beta ~ N(0, D Omega D), Omega ~ LKJ(6), D = diag(sigma_k), sigma_k and sigma ~ half-t3(0, 1)
+
+and, where the design has a survey weight, log w | y, x ~ N(x gamma + delta y~, s^2) as one more
+component (``survey_weight``). Without one it is the model of the outcome alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth.models.base import Simulated, SimulationKind
+from surveysynth.models.gaussian.gaussian_model import GaussianModel
+from surveysynth.models.gaussian.normal import density
+from surveysynth.models.gaussian.normal.sampler import Gibbs
+from surveysynth.models.parts import log_lik, survey_weight
+from surveysynth.models.parts.gaussian import GaussianStats
+from surveysynth.models.parts.log_lik import QuadraticForm
+from surveysynth.models.parts.sweeps import run_sweeps
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.streams import Streams
+from surveysynth.survey.survey import PublicDesign
+
+
+@dataclass(frozen=True)
+class Normal(GaussianModel):
+    """The regression synthesizer: z (n, 1 or 2), the transformed outcome and, if there is a weight,
+    its logarithm."""
+
+    name = "normal"
+    title = "a normal regression of the transformed outcome"
+    requires = frozenset({"one_outcome"})
+    stan = density.STAN
+    default_priors = MappingProxyType(
+        {"coefficient_scale": 1.0, "residual_scale": 1.0, "lkj": 6.0, **survey_weight.PRIORS}
+    )
+
+    def sample(
+        self,
+        stats: GaussianStats,
+        plan: SamplingPlan,
+        rng: np.random.Generator | Sequence[np.random.Generator],
+    ) -> Theta:
+        """Gibbs draws, leading axes (databases, chains, draws): beta (..., K), variance (..., q) =
+        (sigma^2, s^2), coefficient_scale (..., K), coefficient_correlation (..., K, K) and, with a
+        weight (q = 2), weight_coefficients (..., 1 + K) = (delta, gamma)."""
+        streams = Streams.of(rng, stats.total.shape[0], plan.chains)
+        return run_sweeps(Gibbs(stats.repeated(plan.chains), self.priors, streams), plan)
+
+    def monitored(self, theta: Theta) -> dict[str, FloatArray]:
+        """Coefficients of both parts and log residual SDs."""
+        monitored = {
+            "beta": theta["beta"],
+            "log_residual_sd": self.log_scales(theta),
+        }
+        if "weight_coefficients" in theta:
+            monitored["weight_coefficients"] = theta["weight_coefficients"]
+        return monitored
+
+    def quadratic_form(
+        self, theta: Theta, x_cells: FloatArray, centre: FloatArray, psu: IntArray | None = None
+    ) -> QuadraticForm:
+        """Coefficients of log p(y~, log w | x) about ``centre``: S draws, the cells given."""
+        beta, variance = theta["beta"], theta["variance"]
+        if "weight_coefficients" in theta:
+            weight = theta["weight_coefficients"]
+            return log_lik.conditional_form(beta, weight, variance, x_cells, centre)
+        return log_lik.normal_form(beta[:, :, None], variance[:, :, None], x_cells, centre)
+
+    def simulate(
+        self,
+        theta: Theta,
+        design: PublicDesign,
+        rng: np.random.Generator,
+        kind: SimulationKind = "release",
+    ) -> Simulated:
+        """Draws y~* and log w*; the sample's own model, so both kinds are the same."""
+        x = design.matrix.x_cells[design.matrix.cell]
+        variance = theta["variance"]
+        outcome = x @ theta["beta"] + np.sqrt(variance[0]) * rng.standard_normal(design.n)
+        columns = [outcome]
+        if "weight_coefficients" in theta:
+            coefficients = theta["weight_coefficients"]
+            columns.append(survey_weight.simulate(coefficients, variance[1], outcome, x, rng))
+        return Simulated(np.stack(columns, axis=1))
+
+    def smooth_weight(
+        self, theta: Theta, design: PublicDesign, simulated: Simulated
+    ) -> FloatArray:
+        """E(w | y~*) (methods 3); a survey without weights counts every record once."""
+        coefficients, variance = theta.get("weight_coefficients"), theta["variance"][-1:]
+        return survey_weight.smoothed(coefficients, variance, simulated.z[:, 0], design)
+
+    def log_scales(self, theta: Theta) -> FloatArray:
+        """Log residual SDs of the outcome and, with a weight, the log weight: (..., q)."""
+        return np.asarray(0.5 * np.log(theta["variance"]))
+
+    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
+        """Other residual SDs; coefficients stay."""
+        return {**theta, "variance": np.exp(2.0 * log_scales)}
+
+    def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
+        """Residual SD ``spread`` of the outcome, 0.5 of the log weight; correlated as in FBS.
+
+        A stand-in for data not yet looked at: location plays no part in the bound.
+        """
+        k = design.matrix.x_cells.shape[1]
+        theta = {"beta": np.zeros(k), "variance": np.array([spread * spread])}
+        if design.weight_name is not None:
+            coefficients, variance = survey_weight.prior_guess(k, spread)
+            theta["weight_coefficients"] = coefficients
+            theta["variance"] = np.append(theta["variance"], variance)
+        return theta
+
+    def log_density(self, u: FloatArray, stats: GaussianStats) -> tuple[FloatArray, FloatArray]:
+        """Weighted log posterior (...) and gradient (..., d) at u (..., d): ``normal.stan``."""
+        return density.log_density(u, stats, self.priors)
+
+    def constrain(self, u: FloatArray, shape: tuple[int, int]) -> Theta:
+        """Parameters at u (..., d); ``shape`` (K, q)."""
+        return density.constrain(u, shape)
+
+    def unconstrain(self, theta: Theta) -> FloatArray:
+        """Inverse of ``constrain``, (..., d)."""
+        return density.unconstrain(theta)

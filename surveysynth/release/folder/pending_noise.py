@@ -1,0 +1,176 @@
+"""Noise that is drawn and not released yet: its rho is spent, whatever comes next.
+
+As soon as the noise is drawn the run stands in the ledger, and the noisy numbers beside it. Should
+the run then be refused or stopped, the next one with the same data and specification goes on from
+the same numbers, as the same run: nothing is counted twice, and never too little.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from surveysynth.errors import InputError
+from surveysynth.release.folder.bundle import DRAWN, BundlePlan, copies_of, locked, signals_delayed
+from surveysynth.release.folder.disk import PRIVATE_FILE_MODE, PRIVATE_MODE
+from surveysynth.release.folder.ledger import (
+    LEDGER_NAME,
+    LedgerEntry,
+    merge,
+    read_ledger,
+    text_of,
+)
+from surveysynth.release.folder.ledger_file import Ledger
+
+if TYPE_CHECKING:
+    from surveysynth.spec.spec import Spec
+
+#: What may change between the noise and another attempt: how long chains run, and no more.
+_OF_CHAINS = {"chains", "draws", "warmup"}
+
+
+@dataclass
+class PendingNoise:
+    """What a mechanism asks for noise drawn earlier, and tells of its own.
+
+    ``entry`` is the run in the ledger; ``used`` whether noise has been drawn for it.
+    """
+
+    plan: BundlePlan
+    ledger: Ledger
+    entry: LedgerEntry
+    purpose: str
+    used: bool = False
+
+    def require_room(self) -> None:
+        """Raises ``RefusedError`` where the budget does not allow the run, which has its place in
+        the ledger already if it goes on from noise that is drawn."""
+        if self._waiting() is None:
+            self.ledger.require_room(self.entry, copies_of(self.plan))
+
+    def earlier(self) -> Mapping[str, Any] | None:
+        """Noisy numbers of a run of this purpose that was not released, whose place in the ledger
+        this run then takes; None without any."""
+        waiting = self._waiting()
+        if waiting is None:
+            return None
+        run, statistics = waiting
+        self.entry = replace(self.entry, run=run)
+        self._record()
+        return statistics
+
+    def keep(self, statistics: Mapping[str, Any]) -> None:
+        """Records the run and its noisy numbers.
+
+        Raises ``InputError`` where that fails, and ``RefusedError`` where another run has spent the
+        budget meanwhile, so that nobody sees what came of the numbers.
+        """
+        self._record(json.dumps({"purpose": self.purpose, "statistics": statistics}))
+
+    def _waiting(self) -> tuple[str, Mapping[str, Any]] | None:
+        """The run of this purpose that was not released, and its noisy numbers."""
+        for path in _files(self.plan):
+            kept = _read(path)
+            if kept["purpose"] == self.purpose:
+                return path.stem, kept["statistics"]
+        return None
+
+    def _record(self, statistics: str | None = None) -> None:
+        """The run in the ledger, then its noisy numbers, if they are new."""
+        with signals_delayed():  # Ctrl-C finds the run counted and told of, or neither
+            self._put_down(statistics)
+            self.used = True
+
+    def _put_down(self, statistics: str | None) -> None:
+        folder = self.plan.confidential
+        entries = self.ledger.record([self.entry], copies_of(self.plan))
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with locked(folder):
+                folder.mkdir(mode=PRIVATE_MODE, exist_ok=True)
+                copy = merge(read_ledger(folder / LEDGER_NAME), entries)
+                _write(folder / LEDGER_NAME, text_of(copy))
+            if statistics is not None:
+                _write(folder / DRAWN / f"{self.entry.run}.json", statistics)
+        except OSError as error:
+            raise InputError(
+                f"the noisy numbers of the run could not be kept in {folder}: "
+                f"{error.strerror or 'no reason given'}; nothing was released, they are lost, and "
+                f"the run stands in the ledger {self.ledger.path} all the same."
+            ) from None
+
+    @property
+    def waits(self) -> bool:
+        """Whether noise has been drawn for the run, and no release was made of it."""
+        return self.used and self._waiting() is not None
+
+    @property
+    def stopped(self) -> str:
+        """What a run that was interrupted leaves behind."""
+        return (
+            f"interrupted; nothing was released. {self._spent} Any change but longer chains, or "
+            "another folder, draws new noise, whose rho adds up."
+        )
+
+    @property
+    def advice(self) -> str:
+        """What to do after a run that was not released."""
+        return (
+            f"{self._spent} Longer chains may help (draws and warmup in [synthesizer]); any other "
+            "change draws new noise, whose rho adds up."
+        )
+
+    @property
+    def _spent(self) -> str:
+        return (
+            f"Its noise is drawn and its rho spent: the run stands in {self.ledger.path}, and the "
+            f"noisy numbers are kept in {self.plan.confidential}. Release the same specification "
+            "and data again, to the same folders: that goes on from these numbers and costs "
+            "nothing more."
+        )
+
+
+def purpose_of(spec: "Spec", entry: LedgerEntry) -> str:
+    """What noise was drawn for: a hash of the data, the version and the specification, but for how
+    long chains run and what the ledger is told."""
+    content = spec.model_dump(
+        mode="json",
+        exclude={
+            "path": True, "synthesizer": _OF_CHAINS, "survey": {"id"}, "privacy": {"budget"}
+        },
+    )  # fmt: skip
+    whole = [entry.data_sha256, entry.version, content]
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+
+
+def _files(plan: BundlePlan) -> Iterator[Path]:
+    for folder in plan.confidential_folders:
+        if (folder / DRAWN).is_dir():
+            yield from sorted((folder / DRAWN).glob("*.json"))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return {"purpose": str(kept["purpose"]), "statistics": dict(kept["statistics"])}
+    except (ValueError, TypeError, KeyError):
+        raise InputError(
+            f"{path} is not as a run writes it: its noisy numbers are lost, and their rho stays "
+            "spent. Move the file away; another run draws new noise."
+        ) from None
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all, and through to the disk."""
+    path.parent.mkdir(mode=PRIVATE_MODE, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")  # PARTIAL_LEDGER, of the ledger
+    partial.unlink(missing_ok=True)  # left by a run that was killed, of whatever mode
+    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE)
+    with open(handle, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(partial, path)

@@ -1,0 +1,298 @@
+"""A release folder read back: tables and synthetic datasets as frames, codebook and guarantee.
+
+A convenience. The files are plain csv and JSON, and their README says how to do without it.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from surveysynth._support.fragment import fragment
+from surveysynth.errors import InputError, SurveySynthError
+from surveysynth.estimation.statistics import statistic_of
+from surveysynth.release.folder.bundle import PRIVACY_NAME, RELEASE
+from surveysynth.release.writers.csv import plain_text
+from surveysynth.release.writers.stata_spss import PROGRAMS, read_labelled
+from surveysynth.spec.formats import FORMATS, folder_of
+from surveysynth.survey.columns import text_column
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_CODEBOOK_NAME = "codebook.json"
+_LABELLED = tuple(f".{each}" for each in PROGRAMS)
+#: Columns of tables that a first look does without.
+_DETAILS = ["is_margin", "df", "df_design"]
+_TABLE_NUMBERS = ("estimate", "se", "df", "df_design", "ci_lower", "ci_upper")
+
+
+@dataclass(frozen=True, repr=False)
+class Release:
+    """What a release folder holds; ``read_release`` makes it.
+
+    Attributes
+    ----------
+    folder
+        Of the published files.
+    tables
+        Unrounded, by file name without its ending ("counts", "means"; of several tables
+        "NAME/counts"), where the release has csv files; by-columns are codes as text, ``outcome``
+        comes first where there are several.
+    codebook, privacy
+        The JSON files. Datasets are read when they are asked for.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import surveysynth as ss
+    >>> ss.Release(Path("out"), tables={}, codebook={}, privacy={"private": True})
+    Release('out': tables none; 0 datasets)
+    """
+
+    folder: Path
+    tables: Mapping[str, "pd.DataFrame"]
+    codebook: Mapping[str, Any]
+    privacy: Mapping[str, Any]
+    _files: Mapping[tuple[int, int], str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return (
+            f"Release({str(self.folder)!r}: tables {', '.join(self.tables) or 'none'}; "
+            f"{len(self._files)} datasets)"
+        )
+
+    def _repr_html_(self) -> str:
+        """The tables as they are in the folder, for notebooks."""
+        epsilon = self.privacy.get("epsilon")
+        guarantee = str(self.privacy.get("guarantee", "no guarantee"))
+        if epsilon is not None:
+            guarantee += f", epsilon {epsilon:.4g}"
+        return fragment(
+            str(self.codebook.get("title", "Release")),
+            mark=self.codebook.get("warnings", ()),
+            lines=[f"{self.folder}: {len(self._files):,} synthetic datasets; {guarantee}."],
+            frames=[(stem, self._labelled(frame)) for stem, frame in self.tables.items()],
+        )
+
+    def _labelled(self, frame: "pd.DataFrame") -> "pd.DataFrame":
+        """A table with titles and labels in the place of names and codes, for a first look."""
+        shown, titles = frame.drop(columns=_DETAILS), {}
+        for column in self.codebook.get("columns", ()):
+            name, levels = column["name"], column.get("levels", ())
+            if name in shown:
+                label_of = {level["code"]: level["label"] for level in levels}
+                shown[name] = shown[name].map(lambda code, of=label_of: of.get(code, code))
+                titles[name] = column["title"]
+        return shown.rename(columns=titles)
+
+    @property
+    def private(self) -> bool:
+        """Whether the release claims a guarantee; tests with a seed do not."""
+        return bool(self.privacy["private"])
+
+    @property
+    def keys(self) -> tuple[tuple[int, int], ...]:
+        """(draw, replicate) of every dataset; both count from 1."""
+        return tuple(self._files)
+
+    def dataset(
+        self, draw: int, replicate: int = 1, *, positions: bool = False
+    ) -> "pd.DataFrame":
+        """One synthetic dataset with the columns of the codebook; codes are text.
+
+        ``positions``: synthetic outcomes with levels as the positions of these, from 0 on, in the
+        order of the codebook: numbers as models and estimates take them.
+
+        Raises ``InputError`` if there is no such dataset or its file is missing.
+        """
+        if (draw, replicate) not in self._files:
+            draws = max((key[0] for key in self._files), default=0)
+            replicates = max((key[1] for key in self._files), default=0)
+            raise InputError(
+                f"there is no dataset of draw {draw}, replicate {replicate}; the release has "
+                f"draws 1 to {draws} with replicates 1 to {replicates}."
+            )
+        path = self.folder / self._files[draw, replicate]
+        text = [c["name"] for c in self.codebook["columns"] if "levels" in c or c["type"] == "text"]
+        frame = _read_records(path, text)
+        if path.suffix in _LABELLED:
+            frame = _with_codes(frame, self.codebook, path)
+        if not positions:
+            return frame
+        for column in self.codebook["columns"]:
+            if column["source"] == "synthetic" and "levels" in column:
+                codes = [level["code"] for level in column["levels"]]
+                frame[column["name"]] = _positions(frame[column["name"]], codes, path)
+        return frame
+
+    def datasets(self) -> Iterator[tuple[int, int, "pd.DataFrame"]]:
+        """Draw, replicate and frame of every dataset, one at a time."""
+        for draw, replicate in self.keys:
+            yield draw, replicate, self.dataset(draw, replicate)
+
+
+def read_release(folder: str | Path) -> Release:
+    """Read a release from its folder, or from the folder above it that a run wrote.
+
+    Parameters
+    ----------
+    folder
+        Of the release.
+
+    Returns
+    -------
+    Release
+        Tables and synthetic datasets as frames, codebook and guarantee.
+
+    Raises
+    ------
+    InputError
+        If there is none or a file of it is damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import surveysynth as ss
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _, spec = ss.example(Path(folder) / "ex", n=200)
+    ...     text = spec.read_text().replace("m = 3", "m = 1")  # quicker, for an example
+    ...     _ = spec.write_text(text.replace("[privacy]", 'inference = "paper"\\n[privacy]'))
+    ...     _ = ss.release(spec, Path(folder) / "out", seed=1)
+    ...     released = ss.read_release(Path(folder) / "out")
+    >>> sorted(released.tables), released.private
+    (['counts', 'means'], False)
+    """
+    given = Path(folder)
+    found = [each for each in (given, given / RELEASE) if (each / PRIVACY_NAME).is_file()]
+    if not found:
+        raise InputError(
+            f"{given} holds no release: neither it nor {given / RELEASE} has a {PRIVACY_NAME}."
+        )
+    root = found[0]
+    codebook, privacy = _read_json(root / _CODEBOOK_NAME), _read_json(root / PRIVACY_NAME)
+    try:
+        files = {(each["draw"], each["replicate"]): each["file"] for each in codebook["files"]}
+        _, paths = privacy["private"], _table_paths(root, codebook, privacy["settings"])
+    except (KeyError, TypeError, InputError):
+        raise _damaged(root / _CODEBOOK_NAME) from None
+    tables = {
+        stem: _read_table(path, columns) for stem, (path, columns) in paths.items()
+        if path.is_file()
+    }  # fmt: skip
+    return Release(root, tables, codebook, privacy, files)
+
+
+def _table_paths(
+    root: Path, codebook: Mapping[str, Any], settings: Mapping[str, Any]
+) -> dict[str, tuple[Path, list[str]]]:
+    """The csv file and the by columns of every statistic, under the names of ``Release.tables``."""
+    by = [c["name"] for c in codebook["columns"] if "table" in c["roles"]]
+    one = {"name": "", "by": by, "statistics": settings["statistics"]}
+    made, paths = FORMATS["csv"], {}
+    for table in settings.get("tables", [one]):
+        folder = root / folder_of(made, table["name"])
+        for kind in map(statistic_of, table["statistics"]):
+            name = f"{table['name']}/{kind.stem}" if table["name"] else kind.stem
+            paths[name] = (folder / made.file_of(kind.name), kind.columns_of(table["by"]))
+    return paths
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(f"{path} is not what a release writes; it is damaged or has been changed.")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing from the release.") from None
+    except (OSError, ValueError):
+        raise _damaged(path) from None
+    if not isinstance(content, dict):
+        raise _damaged(path)
+    return content
+
+
+def _read_table(path: Path, by: list[str]) -> "pd.DataFrame":
+    frame = _read_csv(path)
+    if not {*by, "is_margin", "n", "flag", *_TABLE_NUMBERS} <= set(frame.columns):
+        raise _damaged(path)
+    try:
+        for column in _TABLE_NUMBERS:
+            frame[column] = frame[column].replace("", "nan").map(float)
+        known = frame["n"] != ""  # rows by an outcome have none
+        frame["n"] = frame["n"].mask(~known).map(int, na_action="ignore")
+        frame["n"] = frame["n"].astype("int64" if known.all() else "Int64")
+    except ValueError:
+        raise _damaged(path) from None
+    frame["is_margin"] = frame["is_margin"] == "True"
+    return frame
+
+
+def _read_records(path: Path, text: list[str]) -> "pd.DataFrame":
+    import pandas as pd
+
+    if path.suffix in _LABELLED:
+        if not path.is_file():
+            raise InputError(f"{path} is missing from the release.")
+        try:
+            return read_labelled(path, path.suffix[1:])
+        except SurveySynthError:
+            raise
+        except Exception:  # of pyreadstat, which has several
+            raise _damaged(path) from None
+    if path.suffix == ".parquet":
+        try:
+            frame = pd.read_parquet(path)
+        except (OSError, ValueError):
+            raise _damaged(path) from None
+        return frame.astype({name: str for name in text if name in frame})
+    frame = _read_csv(path)
+    try:
+        numbers = {name: pd.to_numeric(frame[name]) for name in frame if name not in text}
+    except ValueError:
+        raise _damaged(path) from None
+    return frame.assign(**{str(name): values for name, values in numbers.items()})
+
+
+def _with_codes(
+    frame: "pd.DataFrame", codebook: Mapping[str, Any], path: Path
+) -> "pd.DataFrame":
+    """A dataset of Stata or SPSS with the codes of the codebook in the place of its numbers."""
+    for column in codebook["columns"]:
+        name = column["name"]
+        if name not in frame:
+            raise _damaged(path)
+        code_of = {
+            str(level["value"]): level["code"] for level in column.get("levels", ())
+            if "value" in level
+        }  # fmt: skip
+        if code_of or column["type"] == "text":
+            text = text_column(frame[name], name).values()
+            frame[name] = text.map(lambda value, codes=code_of: codes.get(value, value))
+    return frame
+
+
+def _positions(column: "pd.Series[str]", codes: list[str], path: Path) -> "pd.Series[float]":
+    """Positions among the codes of a codebook."""
+    position = {code: float(index) for index, code in enumerate(codes)}
+    found = column.map(position)
+    if found.isna().any():
+        raise _damaged(path)
+    return found
+
+
+def _read_csv(path: Path) -> "pd.DataFrame":
+    """Every field as the text that was written."""
+    import pandas as pd
+
+    try:
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing from the release.") from None
+    except (OSError, ValueError):
+        raise _damaged(path) from None
+    return frame.rename(columns=plain_text).map(plain_text)

@@ -1,0 +1,396 @@
+"""From a specification file to a release folder: the one path that writes published files."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from surveysynth._support import progress as stages
+from surveysynth._support.exits import place_of
+from surveysynth.errors import InputError, StoppedError, SurveySynthError
+from surveysynth.estimation.clusters import clusters_of, refuse_clusters
+from surveysynth.estimation.estimates import Estimates
+from surveysynth.release.delta_warning import delta_warning
+from surveysynth.release.folder.bundle import (
+    ADEQUACY_PAGE,
+    BundlePlan,
+    Staging,
+    plan_bundle,
+    publish,
+    staged,
+)
+from surveysynth.release.folder.ledger_totals import LedgerSummary, summarise
+from surveysynth.release.folder.microdata import public_order
+from surveysynth.release.formats_check import check_formats
+from surveysynth.release.rare_levels import rare_level_warnings, rare_levels
+from surveysynth.release.result import Adequacy, result_fragment
+from surveysynth.release.run_record import hints_of, run_to_record, with_unit_size
+from surveysynth.release.tables.table import ReleaseTable
+from surveysynth.release.tables.table_builder import (
+    Tables,
+    estimates_of_each,
+    rows_of,
+    tables_of_each,
+)
+from surveysynth.sampling.randomness import secret_generator
+from surveysynth.survey.outcome import needs_general_form
+
+if TYPE_CHECKING:
+    from surveysynth.inference.synthesis import SyntheticDataset
+    from surveysynth.mechanisms.base import Mechanism, PrivateDraws, Released
+    from surveysynth.models.base import Model
+    from surveysynth.release.facts import ReleaseFacts
+    from surveysynth.release.folder.pending_noise import PendingNoise
+    from surveysynth.spec.spec import Spec
+    from surveysynth.survey.survey import PublicDesign, Survey
+
+Progress = Callable[[str], None]
+"""Called with the name of each stage as it begins; never with anything computed from the data."""
+
+
+class AdequacyObserver(Protocol):
+    """Looks at a release beside the confidential survey, for the confidential folder alone."""
+
+    def see(self, dataset: "SyntheticDataset") -> None:
+        """Every synthetic dataset, as it streams by."""
+
+    def write(
+        self,
+        facts: "ReleaseFacts",
+        survey: "Survey",
+        tables: Mapping[str, Tables],
+        released: "Released",
+        folder: Path,
+    ) -> tuple[int, int]:
+        """Files in the confidential folder; how many rows are compared, and how many lie far."""
+
+
+@dataclass(frozen=True)
+class ReleaseResult:
+    """Where the files are, the tables in them, and what the ledger adds up to (confidential).
+
+    ``tables``: by statistic, and where there are several tables by "NAME/statistic";
+    ``ledger_path``: the file of the ledger; ``ledger_hints``: what its sums may not know of.
+    ``adequacy``: what a look beside the sample found, None where nobody looked; what only
+    whoever ran it may read: ``confidential_warning``, empty where there is none.
+    """
+
+    out: Path
+    confidential: Path
+    tables: Mapping[str, Sequence[ReleaseTable]]
+    warnings: tuple[str, ...]
+    ledger: LedgerSummary
+    ledger_path: Path
+    ledger_hints: tuple[str, ...] = ()
+    adequacy: Adequacy | None = field(default=None, repr=False)
+    confidential_warning: str = field(default="", repr=False)
+
+    def _repr_html_(self) -> str:
+        """Where everything is, for notebooks."""
+        ledger = [*self.ledger.sentences(), *self.ledger_hints]
+        return result_fragment(
+            self.out, self.confidential, self.adequacy, warnings=self.warnings, ledger=ledger
+        )
+
+
+def release(
+    spec_path: str | Path,
+    out: str | Path,
+    *,
+    confidential: str | Path | None = None,
+    ledger: str | Path | None = None,
+    overwrite: bool = False,
+    seed: int | None = None,
+    progress: Progress | None = None,
+    observer: AdequacyObserver | None = None,
+) -> ReleaseResult:
+    """Run the mechanism on a survey and write its private tables and microdata.
+
+    Parameters
+    ----------
+    spec_path
+        The specification file.
+    out
+        The folder to write; it must not exist, unless ``overwrite`` is set.
+    confidential
+        Where realised bounds, risk weights and a copy of the ledger go: ``out``/confidential by
+        default.
+    ledger
+        A file to keep the ledger in; by default that of the survey's id in the user's state folder.
+    overwrite
+        Replaces ``out`` if a release wrote it.
+    seed
+        Makes the run repeatable, which undoes its protection: every file then says that it is a
+        test and not private. Without it, random numbers come from the operating system.
+    progress
+        Called with the name of each stage.
+    observer
+        Looks at the release beside the survey; nothing that is published depends on it.
+
+    Returns
+    -------
+    ReleaseResult
+        Where the files are, the tables, and what the ledger adds up to.
+
+    Raises
+    ------
+    InputError
+        For unusable input and existing targets.
+    RefusedError
+        When a release would not hold what it states, or would take the ledger above the budget.
+        Nothing is written then, nor on any other exception, but for one thing: from the moment that
+        noisy statistics have drawn their noise the run stands in the ledger, and the confidential
+        folder has the noisy numbers, from which the same specification and data go on at no further
+        cost.
+    StoppedError
+        In the place of ``KeyboardInterrupt``, which says nothing, once that moment is over.
+    """
+    from surveysynth.spec.build import (
+        engine_of,
+        mechanism_of,
+        model_of,
+        read_survey,
+    )
+    from surveysynth.spec.file_labels import with_file_labels
+    from surveysynth.spec.spec import load_spec
+
+    say = progress or (lambda stage: None)
+    plan = plan_bundle(
+        Path(out), None if confidential is None else Path(confidential), overwrite=overwrite
+    )
+    spec = with_file_labels(load_spec(spec_path))
+    streams, test = Streams(seed, published=spec.privacy.strict), seed is not None
+    chosen, mechanism = engine_of(spec, model_of(spec)), mechanism_of(spec)
+    one_form = not (needs_general_form(spec.declared) or spec.synthesizer.grouping)
+    if chosen.compiled and one_form:
+        _compile(chosen, say)  # what cannot run is told before anything is read
+    drawn = run_to_record(spec, plan, ledger, test=test)
+    drawn.require_room()  # before the confidential values are looked at
+    say(stages.READING)
+    survey = read_survey(spec)
+    survey = replace(survey, design=mechanism.prepared(survey.design))
+    survey = _in_published_order(survey, spec)
+    model = chosen.of(survey.design)
+    refuse_clusters(survey.design, model)
+    if model.compiled and not one_form:
+        _compile(model, say)
+    check_formats(spec, survey.design)
+    facts = facts_of(spec, survey.design, mechanism, model, test=test)
+    drawn.entry = with_unit_size(drawn.entry, spec, survey.design)
+    with _advice_on_errors(drawn):
+        released = mechanism.run(
+            model, survey.design, survey.confidential, streams.mechanism, say,
+            seeded=test, keeper=None if test else drawn,
+        )  # fmt: skip
+        with staged(plan) as staging:
+            facts, tables = _write(facts, model, released, staging, streams, say, observer)
+            adequacy = _adequacy(observer, facts, survey, tables, released, staging, plan)
+            say(stages.WRITING)
+            entries = publish(plan, staging, drawn.ledger, drawn.entry)
+    return ReleaseResult(
+        plan.out, plan.confidential, flat_tables(tables), _warnings(facts),
+        summarise(entries, drawn.ledger.survey), drawn.ledger.path,
+        hints_of(drawn.ledger, drawn.entry, named=ledger is not None), adequacy,
+        survey.population_warning(),
+    )  # fmt: skip
+
+
+def _warnings(facts: "ReleaseFacts") -> tuple[str, ...]:
+    """Why the files must not be published, and what to look at before they are."""
+    rare = rare_level_warnings(rare_levels(facts.spec, facts.design))
+    return (*facts.warnings, *delta_warning(facts.spec, facts.design), *rare)
+
+
+def _in_published_order(survey: "Survey", spec: "Spec") -> "Survey":
+    """What follows the noise can be made again from published files, which are in this order."""
+    return survey.in_order(public_order(survey.design)) if spec.privacy.strict else survey
+
+
+@contextmanager
+def _advice_on_errors(drawn: "PendingNoise") -> Iterator[None]:
+    """Errors say what becomes of noise that is drawn, and so does Ctrl-C."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if drawn.waits:
+            raise StoppedError(drawn.stopped) from None
+        raise
+    except SurveySynthError as error:
+        if drawn.used:
+            raise type(error)(f"{error} {drawn.advice}") from None
+        raise
+
+
+def _compile(model: "Model", say: Progress) -> None:
+    say(stages.COMPILING)
+    model.prepare()
+
+
+def _write(
+    facts: "ReleaseFacts",
+    model: "Model",
+    released: "Released",
+    staging: Staging,
+    streams: "Streams",
+    say: Progress,
+    observer: AdequacyObserver | None,
+) -> "tuple[ReleaseFacts, Mapping[str, Tables]]":
+    """Synthesise, estimate each dataset as it streams by, and fill the temporary folders."""
+    from surveysynth.release import files
+
+    facts, estimates = private_estimates(
+        facts, model, released.draws, streams.synthesis, say, staging.release,
+        None if observer is None else observer.see,
+    )  # fmt: skip
+    say(stages.DOCUMENTS)
+    tables = tables_of_each(facts.spec, facts.design, estimates)
+    files.write_tables(facts, tables, staging.release)
+    separate_pair = any(each.separate_pair for each in estimates.values())
+    files.write_documents(facts, tables, model.title, staging.release, separate_pair=separate_pair)
+    files.write_published(facts, released.published, streams.entropy, staging.release)
+    files.write_confidential(released, staging.confidential, facts.microdata_format)
+    return facts, tables
+
+
+def _adequacy(
+    observer: AdequacyObserver | None,
+    facts: "ReleaseFacts",
+    survey: "Survey",
+    tables: Mapping[str, Tables],
+    released: "Released",
+    staging: Staging,
+    plan: BundlePlan,
+) -> Adequacy | None:
+    """What a look beside the sample finds, once everything that is published is written."""
+    if observer is None:
+        return None
+    try:
+        rows, beyond = observer.write(facts, survey, tables, released, staging.confidential)
+    except Exception as error:
+        # Whether there is a release may not depend on how confidential values can be shown.
+        return Adequacy(None, problem=f"{type(error).__name__} at {place_of(error)}")
+    return Adequacy(plan.confidential / ADEQUACY_PAGE, rows, beyond)
+
+
+def private_estimates(
+    facts: "ReleaseFacts",
+    model: "Model",
+    draws: "PrivateDraws",
+    rng: np.random.Generator,
+    say: Progress,
+    folder: Path | None = None,
+    see: "Callable[[SyntheticDataset], None] | None" = None,
+) -> "tuple[ReleaseFacts, dict[str, Estimates]]":
+    """What follows the mechanism: the facts, once it is known how data come from its draws, and
+    the estimates of ``synthetic_estimates``. It sees nothing confidential."""
+    from surveysynth.inference.published import published_draws
+
+    if facts.mechanism.down_weights:
+        debiased = published_draws(
+            model, facts.design, draws, rng,
+            inference=facts.spec.synthesizer.inference, progress=say,
+        )  # fmt: skip
+        facts, draws = facts.with_inference(debiased.record), debiased.draws
+    say(stages.SYNTHESIS)
+    return facts, synthetic_estimates(facts, model, draws, rng, folder, see)
+
+
+def synthetic_estimates(
+    facts: "ReleaseFacts",
+    model: "Model",
+    draws: "PrivateDraws",
+    rng: np.random.Generator,
+    folder: Path | None,
+    see: "Callable[[SyntheticDataset], None] | None" = None,
+) -> dict[str, Estimates]:
+    """What all synthetic datasets, rounded as they are published, say of every table, by its name;
+    those that are
+    published are written to ``microdata`` in the folder of the release, if one is given. ``see``:
+    called with each."""
+    from surveysynth.inference.published import datasets_of
+    from surveysynth.release.folder.microdata import MicrodataWriter
+
+    spec, design, mechanism = facts.spec, facts.design, facts.mechanism
+    digits = facts.digits
+    estimates = estimates_of_each(spec, design, mechanism)
+    writer = None
+    if folder is not None:
+        writer = MicrodataWriter(
+            design, folder / "microdata", facts.microdata_format, facts.labels, facts.title
+        )
+    for dataset in datasets_of(
+        model, design, draws, rng,
+        inference=spec.synthesizer.inference if mechanism.down_weights else "paper",
+        replicates_per_draw=spec.privacy.replicates_per_draw,
+    ):  # fmt: skip
+        published = digits.rounded(dataset)
+        for of_table in estimates.values():
+            of_table.add(published)
+        if see is not None:
+            see(published)
+        if writer is not None and dataset.replicate <= facts.published_replicates:
+            writer.write(published)
+    return estimates
+
+
+def facts_of(
+    spec: "Spec",
+    design: "PublicDesign",
+    mechanism: "Mechanism",
+    model: "Model",
+    *,
+    test: bool,
+) -> "ReleaseFacts":
+    """What the files of a release say about it.
+
+    Raises ``InputError`` for a condition or contrast of a table that the public columns do not
+    allow."""
+    from surveysynth.estimation.taylor import SampleDesign
+    from surveysynth.release.facts import ReleaseFacts, labels_of
+
+    for each in spec.each_table:
+        rows_of(each, design)
+    return ReleaseFacts(
+        spec=spec.for_records(design.n),
+        design=design,
+        mechanism=mechanism,
+        statement=mechanism.statement(model, design, test=test),
+        labels=labels_of(spec),
+        df_design=float(SampleDesign.from_public(design).degrees_of_freedom),
+        test=test,
+        clusters=clusters_of(design, model),
+        engine=model.versions(),
+    )
+
+
+def flat_tables(tables: Mapping[str, Tables]) -> Tables:
+    """The tables of a release by statistic, or of several by "NAME/statistic"."""
+    return {
+        f"{name}/{statistic}" if name else statistic: of_outcomes
+        for name, table in tables.items()
+        for statistic, of_outcomes in table.items()
+    }
+
+
+class Streams:
+    """Independent generators for the mechanism and the synthesis.
+
+    Without a seed their numbers cannot be foreseen. What follows the noise of noisy statistics is
+    ``published`` instead: it may be made again from ``entropy``, a number of the operating system.
+    ``entropy`` is None where there is no such number. Raises ``InputError`` for a seed below zero.
+    """
+
+    def __init__(self, seed: int | None, *, published: bool) -> None:
+        if seed is not None and seed < 0:
+            raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")
+        self.entropy: int | None = None
+        if seed is None and not published:
+            self.mechanism, self.synthesis = secret_generator(), secret_generator()
+            return
+        root = np.random.SeedSequence(seed)
+        assert isinstance(root.entropy, int)  # one number, by the way it is made
+        self.entropy = root.entropy
+        self.mechanism, self.synthesis = map(np.random.default_rng, root.spawn(2))

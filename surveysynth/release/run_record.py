@@ -1,0 +1,162 @@
+"""What the ledger is told of a run: from a specification to an entry, a ledger and a budget."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from surveysynth._support.doctor import version_of
+from surveysynth.errors import InputError, RefusedError
+from surveysynth.release.folder.bundle import BundlePlan
+from surveysynth.release.folder.ledger import LedgerEntry, file_sha256
+from surveysynth.release.folder.ledger_file import OF_FILE, Ledger, survey_id
+from surveysynth.release.folder.ledger_totals import Limit
+from surveysynth.release.folder.pending_noise import PendingNoise, purpose_of
+from surveysynth.survey.files import open_table
+
+if TYPE_CHECKING:
+    from surveysynth.spec.spec import Spec
+    from surveysynth.survey.survey import PublicDesign
+
+
+def run_to_record(
+    spec: "Spec", plan: BundlePlan, ledger: str | Path | None, *, test: bool
+) -> PendingNoise:
+    """The run that is about to begin, with its place in the ledger.
+
+    Raises ``InputError`` where the ledger cannot be read, or lies where it would be replaced.
+    """
+    kept = ledger_of(spec, ledger)
+    for folder in (plan.out, plan.confidential):
+        if kept.path.is_relative_to(folder):
+            raise InputError(
+                f"the ledger {kept.path} lies in {folder}, which the release replaces; name a "
+                "file in another place."
+            )
+    entry = entry_of(spec, test=test)
+    return PendingNoise(plan, kept, entry, purpose_of(spec, entry))
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """A run of ``ss.tables`` and its ledger: noise is recorded as soon as it is drawn, and is not
+    kept for another run."""
+
+    ledger: Ledger
+    entry: LedgerEntry
+
+    def earlier(self) -> None:
+        """There is none."""
+
+    def keep(self, statistics: Mapping[str, Any]) -> None:
+        """Records the run, once; raises as ``Ledger.record``."""
+        self.ledger.record([self.entry])
+
+
+def ledger_of(
+    spec: "Spec", path: str | Path | None = None, *, survey: str | None = None
+) -> Ledger:
+    """The ledger of the survey of a specification, or of ``survey``, with the budget."""
+    budget = spec.privacy.budget
+    limit = None if budget is None else Limit(budget, in_rho=spec.privacy.rho is not None)
+    return Ledger.of(survey or survey_id(spec.survey.id, spec.data_path), path, limit)
+
+
+def spending(spec: "Spec", ledger: Ledger) -> tuple[list[str], str]:
+    """What the ledger of a survey adds up to before a release, and why its budget has no room for
+    one: empty where it has. Reads the settings and the ledger, and no records."""
+    summary = ledger.summary()
+    lines = summary.sentences() if summary.runs or summary.strict_runs else []
+    try:
+        ledger.require_room(entry_of(spec, test=False))
+    except RefusedError as refusal:
+        return [*lines, f"REFUSED: {refusal}"], str(refusal)
+    if ledger.limit is not None:
+        lines.append("Ledger: the budget has room for this release.")
+    return lines, ""
+
+
+def hints_of(ledger: Ledger, entry: LedgerEntry, *, named: bool) -> tuple[str, ...]:
+    """What the sums of a ledger may not know of; ``named``: its file is the caller's choice."""
+    hints = []
+    if ledger.survey.startswith(OF_FILE):
+        hints.append(
+            "the survey is known by the place of its file alone: a copy, or the file in another "
+            "place, is counted apart unless id in [survey] gives both one name."
+        )
+    others = 0 if named else ledger.same_data_elsewhere(entry.data_sha256)
+    if others:
+        hints.append(
+            f"the very same data stand under {others} other id{'s' if others > 1 else ''} in "
+            f"{ledger.path.parent}; what was spent there adds up as well. Give them one id."
+        )
+    return tuple(f"Ledger: {hint}" for hint in hints)
+
+
+def entry_of(spec: "Spec", *, test: bool, released: bool = True) -> LedgerEntry:
+    """The record of one run on files; ``released`` is false for comparisons.
+
+    Raises ``InputError`` where the data file cannot be read.
+    """
+    return _entry(
+        spec,
+        survey=survey_id(spec.survey.id, spec.data_path),
+        spec_sha256=file_sha256(spec.path),
+        data_sha256=_sha256_of_data(spec.data_path),
+        test=test,
+        released=released,
+    )
+
+
+def entry_in_memory(
+    spec: "Spec", design: "PublicDesign", survey: str, *, test: bool
+) -> LedgerEntry:
+    """The record of one run on a survey in memory, with the id that its caller gives it."""
+    content = spec.model_dump_json(exclude={"path"})
+    entry = _entry(
+        spec, survey=survey, spec_sha256=hashlib.sha256(content.encode()).hexdigest(),
+        data_sha256="", test=test, released=True,
+    )  # fmt: skip
+    return with_unit_size(entry, spec, design)
+
+
+def _entry(
+    spec: "Spec", *, survey: str, spec_sha256: str, data_sha256: str, test: bool, released: bool
+) -> LedgerEntry:
+    from surveysynth.spec.build import mechanism_of, method_name
+
+    privacy, settings = spec.privacy, mechanism_of(spec).settings
+    return LedgerEntry(
+        survey=survey,
+        spec=spec.path.name,
+        spec_sha256=spec_sha256,
+        data_sha256=data_sha256,
+        model=method_name(spec.synthesizer.model),
+        epsilon=settings.epsilon if settings.private else None,
+        m=settings.m,
+        test=test,
+        version=version_of("surveysynth"),
+        released=released,
+        mechanism=privacy.mechanism,
+        rho=privacy.cost.rho if privacy.strict else None,
+        delta=privacy.delta if privacy.strict else None,
+        protect=privacy.protect,
+    )
+
+
+def with_unit_size(entry: LedgerEntry, spec: "Spec", design: "PublicDesign") -> LedgerEntry:
+    """The record with the size of the largest unit of protection, a public number."""
+    from surveysynth.spec.build import noisy_settings_of
+
+    if not entry.strict:
+        return entry
+    return replace(entry, unit_size=noisy_settings_of(spec).unit_size(design))
+
+
+def _sha256_of_data(path: Path) -> str:
+    try:
+        return file_sha256(path)
+    except OSError:
+        open_table(path)  # which says what is wrong
+        raise

@@ -1,1 +1,0 @@
-"""What pages and figures of releases, comparisons and studies share."""

@@ -1,1 +1,0 @@
-"""Simulated populations and sample designs (methods 7)."""

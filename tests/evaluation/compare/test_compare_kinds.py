@@ -1,0 +1,94 @@
+"""Comparisons of outcomes of several kinds: which tables and figures there are, and of what. Truth:
+weighted shares worked out here; noise of an epsilon so large that it vanishes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from surveysynth.errors import InputError
+from surveysynth.evaluation.compare.comparison import Comparison, _with_model
+from surveysynth.evaluation.compare.figures import amounts_of, densities, outcome_against_weight
+from surveysynth.evaluation.compare.folder import make_pictures
+from surveysynth.evaluation.compare.noise import Noise
+from surveysynth.evaluation.compare.synthesizers import ModelRun
+from surveysynth.evaluation.methods import CONSISTENT, LAPLACE
+from surveysynth.inference.synthesis import SyntheticDataset
+from surveysynth.release.figure_style import draw
+from surveysynth.spec.build import read_survey
+from surveysynth.spec.spec import load_spec
+from tests.surveys import small_survey, spec_text, write_survey
+
+SECTIONS = """
+[outcomes.benefit]
+kind = "semicontinuous"
+spikes = [0]
+[outcomes.employed]
+kind = "binary"
+[outcomes.sector]
+kind = "categorical"
+levels = ["x", "y", "z"]
+"""
+
+
+@pytest.fixture
+def spec_path(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(4)
+    frame = small_survey()
+    n = len(frame)
+    frame = frame.assign(
+        benefit=np.where(rng.random(n) < 0.5, 0.0, frame["salary"]),
+        sector=rng.choice(["x", "y"], n),
+    )
+    tables = 'statistics = ["count", "mean", "proportion"]'
+    text = spec_text(
+        tables=tables, survey="population_size = 30000", privacy="epsilon = 1e9"
+    )
+    path = write_survey(tmp_path / "in", frame, text)
+    path.write_text(path.read_text().replace('outcome = "salary"\n', "") + SECTIONS)
+    return path
+
+
+def test_noise_is_made_of_what_has_a_number(spec_path: Path) -> None:
+    spec = load_spec(spec_path)
+    survey = read_survey(spec)
+    noise = Noise(spec, survey)
+    keys = [("count", None), ("mean", "benefit"), ("proportion", "employed")]
+    assert list(noise.sample) == keys
+    values, weight = survey.confidential.outcome, survey.confidential.sampling_weight
+    share = np.average(values[:, 1], weights=weight)
+    assert noise.sample["proportion", "employed"]["estimate"][0] == pytest.approx(share, rel=1e-12)
+    tables = noise.laplace("paper", np.random.default_rng(1))
+    for method in (LAPLACE, CONSISTENT):
+        assert list(tables[method]) == keys
+        noisy = tables[method]["proportion", "employed"]["estimate"][0]
+        assert noisy == pytest.approx(share, abs=1e-5)
+    with pytest.raises(InputError, match=r"outcomes.sector.kind: model 'fbp'"):
+        _with_model(spec, "fbp")
+    assert _with_model(spec, "fbs").synthesizer.model == "fbs"
+
+
+def test_figures_are_of_amounts_at_no_spike(spec_path: Path) -> None:
+    spec = load_spec(spec_path)
+    survey = read_survey(spec)
+    values, weight = survey.confidential.outcome, survey.confidential.sampling_weight
+    assert weight is not None
+    dataset = SyntheticDataset(1, 1, values, weight, values, weight)
+    runs = {"fbs": ModelRun("FBS", spec, {}, dataset)}
+    sample = {key: {"sample": table.assign(rmse=table["se"]), "fbs": table.assign(rmse=table["se"])}
+              for key, table in Noise(spec, survey).sample.items()}  # fmt: skip
+    comparison = Comparison(spec, survey, "paper", sample, runs)
+    assert amounts_of(comparison) == (0,)
+    names = [picture.name for picture in make_pictures(comparison)]
+    assert names == ["rmse", "outcome_against_weight_1", "densities"]
+    # Bars of every outcome's categories; of the amount, the density of what is at no spike too.
+    bars, panel, *others = draw(densities, comparison).axes
+    assert panel.get_title("left") == "Weighted density at no spike"
+    titles = [each.get_title("left") for each in (bars, *others)]
+    assert titles == ["Weighted shares", "Weighted shares: employed", "Weighted shares: sector"]
+    regular = np.log(values[values[:, 0] > 0, 0])
+    left, right = panel.get_xlim()
+    assert left > regular.min() - np.ptp(regular)
+    assert right < regular.max() + np.ptp(regular)
+    shown = draw(outcome_against_weight, comparison, 0).axes[0].lines[0].get_xdata()
+    np.testing.assert_allclose(np.sort(shown[np.isfinite(shown)]), np.sort(regular))

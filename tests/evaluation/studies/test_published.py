@@ -1,0 +1,103 @@
+"""Truth: the figures that the tabular-products paper prints in its Tables 4 and 5, held against the
+committed result of ``python -m tests.long_runs.coverage_table --paper`` and of the defaults."""
+
+import itertools
+
+import pandas as pd
+import pytest
+
+from surveysynth import example_survey
+from surveysynth.errors import InputError
+from surveysynth.evaluation.studies.published import beside_published, published_tables
+from tests.long_runs import coverage_pages
+from tests.long_runs.coverage_table import paper_setting
+from tests.long_runs.published_tables import PAGE, cells_of, comparison, differences, render
+
+
+@pytest.fixture(scope="module")
+def table():
+    return comparison()
+
+
+def test_the_figures_are_those_of_the_paper():
+    found = published_tables().set_index(["statistic", "field", "gender", "model"])
+    assert len(found) == 96
+    assert list(found.loc[("count", "7", "All", "fbp")]) == [0.51, 4725]
+    assert list(found.loc[("mean", "8", "Female", "fbs")]) == [0.92, 43357]
+
+
+def test_the_study_of_the_paper_is_not_refused_for_its_weights():
+    """Linear weights and strata of few records as published: it could not be made again."""
+    design = example_survey(n=1000).design
+    assert paper_setting().settings.prepared(design) is design
+
+
+def test_lengths_as_published_are_met_and_need_their_conventions(table):
+    for _, part in table.groupby(["statistic", "model"]):
+        ratio = part["published_ci_length"] / part["ci_length"]
+        assert 0.95 < ratio.median() < 1.06
+        assert 0.8 < ratio.min() <= ratio.max() < 1.2
+    # With strata in the variance, FBP counts are far from what was published.
+    counts = table[(table["statistic"] == "count") & (table["model"] == "fbp")]
+    published = (counts["published_ci_length"] / counts["ci_length"]).sub(1).abs()
+    assert published.max() < 0.08
+    assert (counts["paper_ci_length"] / counts["ci_length"]).median() < 0.85
+
+
+def test_coverage_as_published_is_mostly_met(table):
+    assert (differences(table, "published").abs() > 3).sum() <= 6
+    # Weights that correct for selection twice are told apart.
+    means = table[(table["statistic"] == "mean") & (table["model"] == "fbp")]
+    assert (differences(means, "paper") < -3).sum() > 15
+
+
+def test_field_7_under_fbp_is_there_and_is_gone(table):
+    seven = table[(table["statistic"] == "count") & (table["model"] == "fbp")
+                  & (table["field"] == "7")].set_index("gender")  # fmt: skip
+    for gender in ("All", "Male"):
+        row = seven.loc[gender]
+        assert row["coverage"] == 0.51
+        assert abs(row["published_coverage"] - 0.51) < 3 * row["published_coverage_mcse"]
+        assert row["paper_coverage"] < 0.35
+        assert row["default_coverage"] > 0.95 - 3 * row["default_coverage_mcse"]
+        assert row["default_coverage"] >= 0.9
+        # Not by longer intervals.
+        assert row["default_ci_length"] < row["ci_length"]
+
+
+def test_the_page_is_made_from_the_committed_cells():
+    assert PAGE.read_text(encoding="utf-8") == render()
+
+
+def test_cells_of_another_population_are_told():
+    cells = cells_of("paper")
+    with pytest.raises(InputError, match=r"lacks 96 of the 96 .* expected the methods fbs and fbp"):
+        beside_published({"ours": (cells, "")})
+    fewer = cells[cells["field"] != "3"]
+    with pytest.raises(InputError, match=r"lacks 12 of the 96"):
+        beside_published({"ours": (fewer, "_published")})
+    assert isinstance(beside_published({"ours": (cells, "_paper")}), pd.DataFrame)
+
+
+@pytest.mark.parametrize("name", list(coverage_pages.PAGES))
+def test_the_other_pages_are_made_from_the_committed_results(name):
+    page = (coverage_pages.FOLDER / name).read_text(encoding="utf-8")
+    assert page == coverage_pages.PAGES[name]()
+
+
+def test_what_draws_and_bounds_buy():
+    """Figures 6, 7, 11 and 12 of the paper, over 100 samples: error falls with m, mostly at once;
+    one draw undercovers; means gain from a larger bound under FBS; noise stays far behind."""
+    frame = coverage_pages.grid().set_index(["method", "statistic", "bound", "m"]).sort_index()
+    assert set(frame.reset_index("m")["m"]) == {0, 1, 3, 5, 10}
+    for model, statistic, bound in itertools.product(
+        ("fbs_paper", "fbp_paper"), ("count", "mean"), (1.8, 3.4)
+    ):
+        of_m = frame.loc[(model, statistic, bound)]
+        assert of_m["rmse_ratio"].loc[1] > of_m["rmse_ratio"].loc[10]
+        assert of_m["coverage"].loc[1] < of_m["coverage"].loc[3]
+        noise = frame.loc[("laplace", statistic, bound)]["rmse_ratio"]
+        assert noise.is_monotonic_decreasing
+        assert (noise > of_m["rmse_ratio"]).all()
+    means = frame.loc[("fbs_paper", "mean")]["rmse_ratio"]
+    assert (means.loc[3.4] < means.loc[1.8]).all()
