@@ -14,9 +14,8 @@ from surveysynth.mechanisms.noisy_statistics import moments
 from surveysynth.mechanisms.noisy_statistics.augmentation import Augmentation, NoisyTarget
 from surveysynth.mechanisms.noisy_statistics.implied import ImpliedSample, implied_sample
 from surveysynth.mechanisms.noisy_statistics.moments import NoisySums, PublicSums
-from surveysynth.models.parts.sweeps import run_sweeps
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.streams import SWEEPS_AT_ONCE, Streams
+from surveysynth.sampling.sweeps import SWEEPS_AT_ONCE, Streams, run_sweeps
 
 
 def sample_noisy(

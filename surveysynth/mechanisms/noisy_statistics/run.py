@@ -33,7 +33,7 @@ from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.mechanisms.noisy_statistics.statistics import NoisyStatistics, noisy_statistics
 from surveysynth.models.base import Model, psu_codes, require
 from surveysynth.models.general_location.model import GeneralLocation
-from surveysynth.models.parts.sweeps import run_sweeps
+from surveysynth.sampling.sweeps import run_sweeps
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 #: What is released of a survey, by the model that it is released for.

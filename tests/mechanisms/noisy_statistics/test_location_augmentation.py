@@ -18,7 +18,7 @@ from surveysynth.mechanisms.noisy_statistics.location.counts import (
 from surveysynth.mechanisms.noisy_statistics.location.statistics import LocationSums, released
 from surveysynth.mechanisms.noisy_statistics.location.target import LocationTarget
 from surveysynth.mechanisms.noisy_statistics.noise import ApproximateNoise
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams
 from tests.mechanisms.noisy_statistics.location_cases import (
     Law,
     draw_records,

@@ -36,7 +36,7 @@ from surveysynth.mechanisms.noisy_statistics.location.target import LocationTarg
 from surveysynth.mechanisms.noisy_statistics.slices import shrinking_angles
 from surveysynth.mechanisms.noisy_statistics.wishart import NoisyScatter
 from surveysynth.models.general_location.stats import BlockMoments
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams
 
 #: Tries of a slice.
 TRIES = 40
