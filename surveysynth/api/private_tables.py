@@ -261,8 +261,8 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     from surveysynth._support.messages import nearest
     from surveysynth.release.folder.microdata import public_order
     from surveysynth.spec.in_memory import SOURCE
-    from surveysynth.survey.checks import check_binary
     from surveysynth.survey.outcome import zero_one
+    from surveysynth.survey.records import check_binary
 
     design, confidential = survey.design, survey.confidential
     if spec.privacy.strict and survey.refused_degenerate:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from surveysynth.release.tables.labels import ColumnLabel, Labels
-from surveysynth.survey.checks import LEAST_RECORDS, MAX_LEVELS
+from surveysynth.survey.records import LEAST_RECORDS, MAX_LEVELS
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
     from surveysynth.models.base import Model
     from surveysynth.spec.spec import Spec
-    from surveysynth.survey.checks import Roles
+    from surveysynth.survey.declaration import Roles
     from surveysynth.survey.files import Table
     from surveysynth.survey.survey import PublicDesign, Survey
 
@@ -79,8 +79,8 @@ def read_design(spec: "Spec") -> "PublicDesign":
     Records without an outcome or a weight, which ``missing = "drop"`` leaves out of a release, are
     therefore still in it. Raises ``InputError`` as ``read_survey`` does for public columns.
     """
-    from surveysynth.survey.checks import check_by_levels
     from surveysynth.survey.columns import text_column
+    from surveysynth.survey.records import check_by_levels
     from surveysynth.survey.survey import public_design
 
     table, roles = _open(spec)
@@ -107,10 +107,9 @@ def read_design(spec: "Spec") -> "PublicDesign":
 def _open(spec: "Spec") -> "tuple[Table, Roles]":
     """The data file, and the part of each of its columns."""
     from surveysynth._support.messages import raise_problems
-    from surveysynth.survey.checks import check_roles
+    from surveysynth.survey.columns import missing_column
+    from surveysynth.survey.declaration import check_roles, make_roles
     from surveysynth.survey.files import open_table
-    from surveysynth.survey.header import missing_column
-    from surveysynth.survey.survey import make_roles
 
     if spec.study is not None:
         raise InputError(

@@ -12,10 +12,9 @@ from pydantic import ValidationError
 from surveysynth._support.xml_text import visible
 from surveysynth.errors import InputError
 from surveysynth.spec.sections import LabelSection
-from surveysynth.survey.checks import LEAST_RECORDS, MAX_LEVELS
 from surveysynth.survey.columns import text_column
-from surveysynth.survey.files import open_table
-from surveysynth.survey.labelled_files import LABELLED_SUFFIXES, LabelledTable
+from surveysynth.survey.files import LABELLED_SUFFIXES, LabelledTable, open_table
+from surveysynth.survey.records import LEAST_RECORDS, MAX_LEVELS
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec

@@ -9,6 +9,8 @@ import decimal
 import math
 import numbers
 import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,12 +19,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 
+from surveysynth._support.confidential import Unpickled
+from surveysynth._support.messages import nearest
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
-from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError
 from surveysynth.survey.formula import natural_order
 from surveysynth.survey.outcome import Outcome
-from surveysynth.survey.unreadable import kinds_of
 
 #: Words that stand for a missing number in files of other programs (compared without case).
 MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "."})
@@ -236,3 +238,120 @@ def looks_numeric(series: "pd.Series[Any]") -> bool:
     coded = any(isinstance(value, str) and _LEADING_ZERO.match(value) for value in found)
     finite = [value for value in parsed if value is not None and not math.isnan(value)]
     return len(parsed) == len(found) and None not in parsed and bool(finite) and not coded
+
+_NUMBER = r"[+-]?\d+([.,]\d+)?"
+
+_MONTH = (
+    r"(jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?|"
+    r"oct(ober)?|nov(ember)?|dec(ember)?)"
+)
+
+_TIME = r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?\s*([ap]\.?m\.?|z)?"
+
+_DATE = (
+    rf"(\d{{1,4}}([-/.])\d{{1,2}}\2\d{{1,4}}|\d{{1,2}}/\d{{4}}|"
+    rf"\d{{0,2}}[-. ]*{_MONTH}[-., ]*\d{{1,4}}([-., ]+\d{{2,4}})?)([T ]\s*{_TIME})?"
+)
+
+#: Long texts are told by their beginning.
+_LONG = 200
+
+#: What is looked for, in this order, in the whole of a cell without its outer blanks.
+_KINDS = tuple(
+    (words, re.compile(pattern, re.IGNORECASE | re.DOTALL))
+    for words, pattern in (
+        ("with a percent sign", rf"{_NUMBER}\s*[%‰]"),
+        ("with a currency", r"(?=.*\d).*([$€£¥₹]|\b(usd|eur|gbp|chf|cad|aud|jpy|cny|inr)\b).*"),
+        ("with a date", _DATE),
+        ("with a time", _TIME),
+        ("with a comparison sign", r"([<>≤≥~]=?|≈)\s*\S+"),
+        ("with a range", r"\d[\d.,]*\s*([-–]|to)\s*\d[\d.,]*"),
+        ("with brackets", r"\(.*\)|\[.*\]"),
+        # Groups of three, apart from each other by one and the same sign.
+        ("with a thousands separator",
+         r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(\.\d*)?|[+-]?[1-9]\d{0,2}(?:\.\d{3})+(,\d*)?"
+         r"|[+-]?[1-9]\d{0,2}([ _'’\u00a0\u2009\u202f])\d{3}(?:\3\d{3})*([.,]\d*)?"
+         r"|[+-]?[\d_]+(\.\d*)?"),
+        ("with a decimal comma", r"[+-]?\d*,\d+(e[+-]?\d+)?"),
+        ("with words or a unit beside digits", r"(?=.*\d)(?=.*[^\W\d_]).*"),
+        ("with words", r".*[^\W\d_].*"),
+        ("with other signs beside digits", r".*\d.*"),
+    )
+)  # fmt: skip
+
+
+def kind_of(cell: Any) -> str:
+    """What kind of text, or of other thing, a cell holds that is no number."""
+    if isinstance(cell, datetime.date | datetime.time):
+        return "with a date" if isinstance(cell, datetime.date) else "with a time"
+    if not isinstance(cell, str):
+        return "with a cell of another type"
+    text = cell.strip()[:_LONG]
+    return next((words for words, form in _KINDS if form.fullmatch(text)), "with signs only")
+
+
+def kinds_of(cells: Iterable[Any]) -> dict[str, int]:
+    """How many cells are of each kind, the commonest first."""
+    return dict(Counter(map(kind_of, cells)).most_common())
+
+
+def in_words(kinds: dict[str, int]) -> str:
+    """``2 with a thousands separator, 1 with a date``; one kind without its number."""
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    return ", ".join(f"{count:,} {words}" for words, count in kinds.items())
+
+#: Numbers, amounts with a currency, dates and times: nothing but digits and what stands between.
+_VALUE = re.compile(r"[\s\d.,:;/+\-–%$€£¥'()]*\d[\s\d.,:;/+\-–%$€£¥'()]*([eE][+\-]?\d+)?\s*")
+
+
+def is_header(columns: Collection[str], sought: Iterable[str]) -> bool:
+    """Whether names of columns are surely names: none looks like a value, and at least half of
+    those that are sought stand among them, upper and lower case alike."""
+    wanted = {name.casefold().strip() for name in sought}
+    there = {str(name).casefold().strip() for name in columns}
+    values = any(looks_like_value(name) for name in there)
+    return not values and 2 * len(wanted & there) >= len(wanted) > 0
+
+
+def looks_like_value(name: str) -> bool:
+    """Whether a name is a number, a date or an amount rather than a name."""
+    if _VALUE.fullmatch(name):
+        return True
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
+
+
+def missing_column(name: str, columns: Sequence[str], sought: Iterable[str]) -> str:
+    """``there is no column 'x'.`` and the nearest name, or how many there are.
+
+    ``sought``: all columns that were asked for, by which a header is known.
+    """
+    absent = f"there is no column {name!r}."
+    if is_header(columns, sought):
+        return f"{absent}{nearest(name, columns) or f' The data have {_count(len(columns))}.'}"
+    return (
+        f"{absent} The data have {_count(len(columns))}, whose names are not shown: they may be "
+        "values, of a first record in the place of a header. Add the line of names, or correct "
+        "the names in the specification."
+    )
+
+
+def _count(columns: int) -> str:
+    return f"{columns:,} column" + ("" if columns == 1 else "s")
+
+
+def repeated_positions(columns: Sequence[str]) -> str:
+    """Where names occur more than once, as ``columns 2 and 5``; empty if none does. Blank names
+    are no names."""
+    first: dict[str, int] = {}
+    for position, name in enumerate(columns, start=1):
+        if not str(name).strip():
+            continue
+        if name in first:
+            return f"columns {first[name]:,} and {position:,}"
+        first[name] = position
+    return ""

@@ -12,7 +12,7 @@ import numpy as np
 from surveysynth._support.messages import listing, records
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.survey.checks import Roles
+from surveysynth.survey.declaration import Roles
 from surveysynth.survey.design_matrix import DesignMatrix, least_squares_residuals, within_groups
 from surveysynth.survey.outcome import Outcome
 

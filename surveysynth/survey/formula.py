@@ -8,7 +8,7 @@ import ast
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -245,3 +245,67 @@ def encode(values: "pd.Series[str]") -> tuple[IntArray, tuple[str, ...]]:
     position = {level: index for index, level in enumerate(levels)}
     renumber = np.array([position[str(level)] for level in found], dtype=np.int64)
     return (renumber[raw] if renumber.size else raw.astype(np.int64)), levels
+
+
+@dataclass(frozen=True)
+class Interaction:
+    """A term with two or more factors: their columns, its text, its name in a model matrix, and
+    those of the terms within it; ``has_all_within``: whether these are all that there can be."""
+
+    names: tuple[str, ...]
+    text: str
+    term: str
+    within: frozenset[str]
+    has_all_within: bool
+
+    def cell_sizes(
+        self, code: Mapping[str, IntArray], count: IntArray, at: Mapping[str, IntArray]
+    ) -> IntArray:
+        """Records (R,) of the cells that rows with the codes ``at`` lie in; ``count`` (B,) of the
+        rows with the codes ``code``."""
+        own, there = (np.stack([codes[name] for name in self.names]) for codes in (code, at))
+        both = np.hstack([own, there])
+        cell = np.unique(both, axis=1, return_inverse=True)[1].reshape(-1)
+        size = np.bincount(cell[: own.shape[1]], weights=count, minlength=int(cell.max()) + 1)
+        return size[cell[own.shape[1] :]].astype(np.int64)
+
+
+def interactions(parsed: ParsedFormula, factors: Collection[str]) -> list[Interaction]:
+    """Those of two or more of these columns, of lowest order first."""
+    # The intercept lies within every term.
+    texts = {str(term): frozenset(_factors(term)) - {"1"} for term in parsed.formula}
+    found = []
+    for term, parts in zip(parsed.formula, parsed.terms, strict=True):
+        columns = [names[0] for names, _ in parts if len(names) == 1]
+        names = tuple(name for name in columns if name in factors)
+        if len(names) < 2:
+            continue
+        own = texts[str(term)]
+        within = {name: each for name, each in texts.items() if each < own}
+        lower = {frozenset(each) for each in itertools.combinations(own, len(own) - 1)}
+        found.append(Interaction(
+            names, ":".join(_factors(term)), str(term), frozenset(within),
+            lower <= set(within.values()),
+        ))  # fmt: skip
+    return sorted(found, key=lambda each: (len(texts[each.term]), each.text))
+
+
+def without_term(parsed: ParsedFormula, text: str) -> str:
+    """The formula with a term's own parts of one factor less in place of it."""
+    kept: dict[str, None] = {}
+    for term in parsed.formula:
+        parts = _factors(term)
+        if ":".join(parts) != text:
+            kept[":".join(parts)] = None
+            continue
+        lower = itertools.combinations(parts, len(parts) - 1)
+        kept.update(dict.fromkeys(":".join(each) for each in lower))
+    terms = sorted((each for each in kept if each != "1"), key=lambda each: each.count(":"))
+    return " + ".join([*([] if "1" in kept else ["0"]), *terms])
+
+
+def _factors(term: object) -> tuple[str, ...]:
+    return tuple(
+        quote(each.expr) if each.eval_method.value == "lookup" else each.expr
+        for each in term.factors  # type: ignore[attr-defined]
+    )

@@ -1,20 +1,21 @@
-"""Small levels pooled for a model, by a rule on public columns alone (methods 2.10).
+"""Pool small levels for a model, by a rule on public columns alone (methods 2.10).
 
-A row x of X rests on 1 / h records, h = x'(X'X)^-1 x its leverage. Where these are fewer than
-asked for, one record moves the fit at its own row, and with it what its protection costs. Pooling
-takes coefficients away until every row rests on enough:
+A row x of X rests on 1 / h records, where h = x'(X'X)^-1 x is its leverage. Where that is fewer
+than required, one record moves the fit at its own row, which makes protecting it expensive.
+Pooling removes coefficients until every row rests on enough records:
 
-1. A level with fewer records loses its coefficients: its records have the mean row of X over the
-   other levels, as often as these occur, with the rest of their own columns.
-2. A cell of an interaction with fewer records loses what is its own: its columns of that
-   interaction are what the terms within it tell of them, by least squares over the larger cells. An
-   interaction without the terms within it gives way to these.
+1. A level with too few records loses its coefficients. Its records get the mean row of X over the
+   other levels, weighted by their frequency, and keep their own values of all other columns.
+2. A cell of an interaction with too few records loses what is its own: its columns of that
+   interaction are predicted from the terms within it, by least squares over the larger cells. What
+   these do not determine is arbitrary, since X has a column for it. An interaction without the
+   terms within it is replaced by them.
 3. Rows that are still short lose the smallest interaction or level that they lie in.
-4. The default formula admits interactions one by one. Where all together leave rows short of which
-   no level or cell is small, such rows lose their interactions of whatever size, the smallest of
-   the highest order first, until main effects are left.
+4. The default formula admits interactions one by one. If all of them together leave rows short,
+   and no level or cell is small, such rows lose their interactions whatever the size, the smallest
+   of the highest order first, until main effects are left.
 
-Nothing depends on the order of records or levels, nor on what levels are called.
+Nothing depends on the order of records or levels, on labels, or on how levels are coded.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,8 +37,7 @@ from surveysynth.survey.design_matrix import (
     independent_columns,
     records_per_coefficient,
 )
-from surveysynth.survey.formula import parse_formula
-from surveysynth.survey.small_cells import interactions, without_small_cells, without_term
+from surveysynth.survey.formula import ParsedFormula, interactions, parse_formula, without_term
 
 #: Relative: a cell of just enough records has a leverage that is one over them but for rounding.
 ROUNDING = 1e-9
@@ -120,7 +120,7 @@ def pool(
 
     Raises ``RefusedError`` where no pooling gives enough.
     """
-    if enough(matrix, least):
+    if not _short(matrix, least).any():
         return matrix, None
     try:
         pooling = _Pool(frame, matrix, design_columns, least)
@@ -131,9 +131,9 @@ def pool(
     return pooling.matrix, pooling.made()
 
 
-def enough(matrix: DesignMatrix, least: float) -> bool:
-    """Whether every row of X rests on ``least`` records."""
-    return bool(records_per_coefficient(matrix).min() >= least * (1.0 - ROUNDING))
+def _short(matrix: DesignMatrix, least: float) -> BoolArray:
+    """Which rows (G,) of X rest on fewer than ``least`` records."""
+    return records_per_coefficient(matrix) < least * (1.0 - ROUNDING)
 
 
 class _Pool:
@@ -162,12 +162,13 @@ class _Pool:
         self.small_cells: Mapping[str, tuple[int, int]] = {}
         self.in_small_cell: BoolArray = np.zeros(len(self.base), dtype=bool)
         for factor in self.factors.values():
-            factor.pool(factor.n < least)
-        while alone := self._smallest_interaction(self._everywhere, least, alone=True):
+            factor.small = factor.n < least
+        everywhere = np.ones(len(self.base), dtype=bool)
+        while alone := self._smallest_interaction(everywhere, least, alone=True):
             self._leave_out(alone)
         self.matrix = self._build()
-        while not enough(self.matrix, least):
-            self._take_from(records_per_coefficient(self.matrix) < least * (1.0 - ROUNDING))
+        while (short := _short(self.matrix, least)).any():
+            self._take_from(short)
             self.matrix = self._build()
 
     def _classes(self) -> Iterator[str]:
@@ -191,10 +192,6 @@ class _Pool:
                 pairs = group * (int(of_level.max()) + 1) + of_level
                 group = np.unique(pairs, return_inverse=True)[1]
         return group
-
-    @property
-    def _everywhere(self) -> BoolArray:
-        return np.ones(len(self.base), dtype=bool)
 
     def _smallest_interaction(self, rows: BoolArray, least: float, alone: bool = False) -> str:
         """Of the interactions of highest order with a cell of fewer records than ``least`` among
@@ -231,7 +228,7 @@ class _Pool:
             raise RefusedError(self._nothing_to_pool(int(self.count[rows].sum())))
         for factor in self.factors.values():
             here = np.isin(np.arange(factor.n.size), factor.code[rows])
-            factor.pool(here & (factor.n == smallest))
+            factor.small = factor.small | (here & (factor.n == smallest))
 
     def _nothing_to_pool(self, short: int) -> str:
         """Why rows of so many records stay short, and what to change: a formula that nobody wrote
@@ -335,12 +332,8 @@ class _Factor:
 
     @property
     def pooled_rows(self) -> BoolArray:
-        """(B,)."""
+        """(B,) rows with a pooled level."""
         return self.small[self.code]
-
-    def pool(self, which: BoolArray) -> None:
-        """Takes the coefficients of levels (levels,) away."""
-        self.small = self.small | which
 
     def others(self, level: int, group: IntArray) -> IntArray:
         """The levels whose rows a level has: its own, or if it is pooled those that are not, of its
@@ -359,3 +352,48 @@ class _Factor:
         position = np.zeros(self.levels.size, dtype=np.int64)
         position[kept] = np.arange(kept.size)
         return pd.Categorical.from_codes(position[code], categories=pd.Index(self.levels[kept]))
+
+
+def without_small_cells(
+    parsed: ParsedFormula,
+    terms: Sequence[str],
+    rows: FloatArray,
+    code: Mapping[str, IntArray],
+    count: IntArray,
+    least: float,
+) -> tuple[FloatArray, dict[str, tuple[int, int]], BoolArray]:
+    """Rows (R, K) of X whose small cells have nothing of their own; of each interaction that has
+    such cells how many, and of how many records; and which rows (R,) lie in one.
+
+    ``terms``: of the K columns; ``code``: (R,) of each factor; ``count``: (R,) records, 0 for rows
+    that are only looked at.
+    """
+    made, found, columns = rows.copy(), {}, np.asarray(terms)
+    in_one = np.zeros(len(rows), dtype=bool)
+    for each in interactions(parsed, code):
+        small = each.cell_sizes(code, count, code) < least
+        if not small.any():
+            continue
+        within = np.isin(columns, list(each.within))
+        own = columns == each.term
+        made[np.ix_(small, own)] = _predicted(made[:, within], made[:, own], count, small)
+        of_records = small & (count > 0)
+        in_one |= of_records
+        if of_records.any():
+            cells = np.unique(np.stack([code[name][of_records] for name in each.names]), axis=1)
+            found[each.text] = (cells.shape[1], int(count[of_records].sum()))
+    return made + 0.0, found, in_one
+
+
+def _predicted(
+    within: FloatArray, own: FloatArray, count: IntArray, small: BoolArray
+) -> FloatArray:
+    """Columns ``own`` in the small cells, from those ``within`` by least squares over others."""
+    large = ~small & (count > 0)
+    if not large.any():
+        return np.zeros((int(small.sum()), own.shape[1]))
+    length = np.sqrt((within**2).sum(axis=0))
+    scaled = within / np.where(length > 0, length, 1.0)
+    root = np.sqrt(count[large])[:, None]
+    solved = np.linalg.lstsq(root * scaled[large], root * own[large], rcond=1e-10)[0]
+    return np.asarray(scaled[small] @ solved)

@@ -4,27 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
 import pandas as pd
 
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.survey.arguments import public_size
-from surveysynth.survey.checks import (
-    Roles,
-    check_by_levels,
-    check_strata,
-    sampling_fractions,
-    undeclared_levels,
-)
 from surveysynth.survey.columns import TextColumn, text_column
+from surveysynth.survey.declaration import Roles, public_size
+from surveysynth.survey.design_columns import public_weight, sample_codes, with_log_weight
 from surveysynth.survey.design_matrix import DesignMatrix, build_design_matrix
 from surveysynth.survey.formula import parse_formula
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.pooling import Pooling, pool
-from surveysynth.survey.public_weight import public_weight, with_log_weight
-from surveysynth.survey.records import Records, read_records
+from surveysynth.survey.records import Records, check_by_levels, read_records, undeclared_levels
 from surveysynth.survey.transforms import Transform
 
 
@@ -271,29 +263,6 @@ def public_design(
     )  # fmt: skip
 
 
-def make_roles(
-    outcomes: tuple[str, ...],
-    weight: str | None,
-    by: tuple[str, ...],
-    strata: str | None,
-    psu: str | None,
-    fpc: str | None,
-    formula: str | None,
-    public_columns: tuple[str, ...],
-    *,
-    weights: str = "confidential",
-) -> Roles:
-    """Which column plays which part; raises ``InputError`` for a formula that cannot be parsed.
-
-    weights: "public" where the column of the weights is."""
-    predictors = () if formula is None else parse_formula(formula).variables
-    public = weights == "public"
-    return Roles(
-        outcomes, None if public else weight, by, strata, psu, fpc, predictors, public_columns,
-        weight if public else None,
-    )  # fmt: skip
-
-
 def build_public_design(
     records: Records,
     roles: Roles,
@@ -309,7 +278,7 @@ def build_public_design(
     """Codes and the model matrix, with the logarithm of a public weight among its predictors where
     the others do not tell it."""
     _check_declared(records, roles, orders, source)
-    strata, psu, fpc = _sample_codes(records, roles, lonely_psu, source)
+    strata, psu, fpc = sample_codes(records, roles, lonely_psu, source)
     weight = public_weight(records, roles, stratum_sizes, source)
     frame = records.public_frame(roles)
     if weight is not None and weight.name not in frame:
@@ -371,19 +340,6 @@ def _check_declared(
     raise_problems(source, problems)
 
 
-def _sample_codes(
-    records: Records, roles: Roles, lonely_psu: str, source: str
-) -> tuple[IntArray | None, IntArray | None, FloatArray | None]:
-    """Codes of strata (n,) and of nested PSUs (n,), and sampling fractions (H,)."""
-    strata = records.text[roles.strata].codes if roles.strata is not None else None
-    psu = _nested_codes(records.text[roles.psu].codes, strata) if roles.psu is not None else None
-    sizes = check_strata(strata, psu, records.n, lonely_psu, source)
-    if roles.fpc is None:
-        return strata, psu, None
-    fpc = sampling_fractions(records.numbers[roles.fpc], strata, sizes, roles.fpc, source)
-    return strata, psu, fpc
-
-
 def _levels(column: TextColumn, order: Sequence[str] | None) -> tuple[str, ...]:
     return column.levels if order is None else tuple(order)
 
@@ -393,7 +349,3 @@ def _count(codes: IntArray | None) -> str:
     return "0" if codes is None else f"{int(codes.max()) + 1:,}"
 
 
-def _nested_codes(psu: IntArray, strata: IntArray | None) -> IntArray:
-    """PSU codes unique across strata: a label in two strata names two PSUs."""
-    pairs = psu if strata is None else strata * (int(psu.max(initial=0)) + 1) + psu
-    return np.asarray(np.unique(pairs, return_inverse=True)[1], dtype=np.int64)

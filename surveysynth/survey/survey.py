@@ -11,36 +11,37 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError
-from surveysynth.survey.arguments import (
+from surveysynth.survey.columns import repeated_positions
+from surveysynth.survey.declaration import (
+    Roles,
     check_design_effect,
     check_public_weights,
+    check_roles,
     check_settings,
-    check_values,
-    check_varying_values,
     declared_outcomes,
+    make_roles,
     public_size,
 )
-from surveysynth.survey.checks import Roles, check_by_levels, check_roles
 from surveysynth.survey.determined import (
     check_chain_not_determined,
     check_not_determined,
     check_not_determined_within,
 )
-from surveysynth.survey.header import repeated_positions
 from surveysynth.survey.outcome import Outcome
-from surveysynth.survey.public_design import (
-    PublicDesign,
-    build_public_design,
-    make_roles,
-    public_design,
+from surveysynth.survey.public_design import PublicDesign, build_public_design, public_design
+from surveysynth.survey.records import (
+    Records,
+    check_by_levels,
+    check_values,
+    check_varying_values,
+    read_records,
 )
-from surveysynth.survey.records import Records, read_records
 from surveysynth.survey.transforms import Transform
 
-__all__ = ["Confidential", "PublicDesign", "Survey", "make_roles", "public_design"]
+__all__ = ["Confidential", "PublicDesign", "Survey", "public_design"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -41,18 +41,18 @@ from surveysynth.evaluation.audit.neighbours import FEW, Change, changed, places
 from surveysynth.evaluation.audit.noise import flatten, noise_of, published  # noqa: E402
 from surveysynth.evaluation.audit.posterior import Alike, databases, posterior_lines, prepared, side  # noqa: E402
 from surveysynth.evaluation.audit.ratio import Side, weighted_log_lik  # noqa: E402
-from surveysynth.mechanisms.noisy_statistics import run as noisy  # noqa: E402
-from surveysynth.mechanisms.noisy_statistics import statistics  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget  # noqa: E402
-from surveysynth.mechanisms.noisy_statistics.noise import SystemNoise  # noqa: E402
-from surveysynth.mechanisms.noisy_statistics.sensitivity import (  # noqa: E402
+from surveysynth.mechanisms.noisy_statistics.release import statistics  # noqa: E402
+from surveysynth.mechanisms.noisy_statistics.release import survey_statistics as noisy  # noqa: E402
+from surveysynth.mechanisms.noisy_statistics.release.noise import SystemNoise  # noqa: E402
+from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (  # noqa: E402
     NoiseVariances,
     noise_variances,
 )
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior  # noqa: E402
-from surveysynth.mechanisms.pseudo_posterior.run import run_batch  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402

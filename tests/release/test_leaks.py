@@ -24,10 +24,9 @@ from surveysynth.models.stan_engine import StanEngine
 from surveysynth.release.folder.disk import make_private
 from surveysynth.release.pipeline import release
 from surveysynth.sampling.stan.backends import CmdStanBackend
-from surveysynth.survey.checks import LEAST_RECORDS
-from surveysynth.survey.header import is_header
-from surveysynth.survey.records import read_records
-from surveysynth.survey.survey import make_roles
+from surveysynth.survey.columns import is_header
+from surveysynth.survey.declaration import make_roles
+from surveysynth.survey.records import LEAST_RECORDS, read_records
 from tests.release.fuzzing import CANARIES, CANARY_LEVEL, CANARY_OUTCOME, CANARY_WEIGHT
 from tests.surveys import make_survey, small_survey
 

@@ -12,8 +12,8 @@ import pytest
 
 from surveysynth.cli import main
 from surveysynth.errors import InputError, RefusedError, StoppedError
-from surveysynth.mechanisms.noisy_statistics import run as mechanism
 from surveysynth.mechanisms.noisy_statistics.accounting import rho_of
+from surveysynth.mechanisms.noisy_statistics.posterior import draws as mechanism
 from surveysynth.release.folder import pending_noise
 from surveysynth.release.folder.ledger import read_ledger
 from surveysynth.release.folder.ledger_file import ledgers_folder

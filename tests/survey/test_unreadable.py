@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surveysynth.survey.columns import ALMOST_A_LEVEL, level_column, number_column
+from surveysynth.survey.columns import (
+    ALMOST_A_LEVEL,
+    in_words,
+    kind_of,
+    kinds_of,
+    level_column,
+    number_column,
+)
 from surveysynth.survey.outcome import Outcome
-from surveysynth.survey.unreadable import in_words, kind_of, kinds_of
 
 CELLS = {
     "with a thousands separator": [

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import BoolArray, FloatArray
-from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError
 from surveysynth.estimation.combining import Combined
 from surveysynth.estimation.domains import Domains

@@ -21,7 +21,7 @@ from surveysynth.evaluation.compare.sample import sample_tables, sample_weight
 from surveysynth.evaluation.compare.several import Key, by_table, stacked
 from surveysynth.evaluation.methods import CONSISTENT, LAPLACE
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.noise import SeededNoise
+from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.release.tables.table_builder import estimates_for, keys_of
 from surveysynth.spec.build import noisy_settings_of
 from surveysynth.spec.mechanisms import epsilon_of_spec

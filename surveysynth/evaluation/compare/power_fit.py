@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth._support.unpickled import Unpickled
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.margins import sums_by_row
 from surveysynth.estimation.sample_design import SampleDesign

@@ -28,7 +28,7 @@ from surveysynth.evaluation.studies.measures import SAMPLE
 from surveysynth.evaluation.studies.noisy_batches import NoisyTask
 from surveysynth.evaluation.studies.published import Conventions, PublishedConventions
 from surveysynth.evaluation.studies.work import TaskResult, Work, alike, weights_of
-from surveysynth.mechanisms.noisy_statistics.noise import SeededNoise
+from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, own_settings
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class SynthesisTask(Work):
 
     def _group(self, surveys: "dict[int, Survey]", number: int) -> None:
         from surveysynth.mechanisms.pseudo_posterior.fit import Database
-        from surveysynth.mechanisms.pseudo_posterior.run import run_batch
+        from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
 
         settings = self._widest()
         model = self.model.of(next(iter(surveys.values())).design)

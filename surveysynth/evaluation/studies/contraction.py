@@ -135,7 +135,7 @@ def _batch(
     import pandas as pd
 
     from surveysynth.mechanisms.pseudo_posterior.fit import Database
-    from surveysynth.mechanisms.pseudo_posterior.run import run_batch
+    from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
     from surveysynth.models import get_model
 
     found = []

@@ -11,8 +11,9 @@ from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
 from surveysynth.evaluation.methods import NOISY
 from surveysynth.evaluation.studies.coverage import CoverageStudy, Task
 from surveysynth.evaluation.studies.work import TaskResult, Work, alike
-from surveysynth.mechanisms.noisy_statistics.noise import SeededNoise
-from surveysynth.mechanisms.noisy_statistics.run import posterior_batch, release_statistics
+from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_batch
+from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.base import PrivateDraws

@@ -24,12 +24,11 @@ from surveysynth.evaluation.studies.strict import StrictSettings
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.build import model_options, noisy_settings_of, settings_of
 from surveysynth.spec.mechanisms import with_pseudo_posterior
-from surveysynth.survey.checks import Roles, check_binary, check_outcome, check_roles
+from surveysynth.survey.columns import missing_column
+from surveysynth.survey.declaration import Roles, check_roles, make_roles
 from surveysynth.survey.files import open_table
-from surveysynth.survey.header import missing_column
 from surveysynth.survey.outcome import zero_one
-from surveysynth.survey.records import Records, read_records
-from surveysynth.survey.survey import make_roles
+from surveysynth.survey.records import Records, check_binary, check_outcome, read_records
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import BoolArray, FloatArray, IntArray, Theta
-from surveysynth._support.unpickled import Unpickled
 from surveysynth.models.general_location.layout import Layout, LogitPart
 from surveysynth.models.parts import log_lik, logit
 from surveysynth.models.parts.gaussian import GaussianRecords

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import BoolArray, FloatArray
-from surveysynth._support.unpickled import Unpickled
 from surveysynth.sampling.sweeps import Streams
 
 #: Newton halves a step until the density rises, and stops where one promises less than this.

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from surveysynth._support.private_folder import lock_of
+from surveysynth._support.confidential import lock_of
 
 #: A folder that is being replaced, until the new one is in its place.
 REPLACED = "-replaced"

@@ -10,12 +10,10 @@ import pyarrow.parquet
 
 from surveysynth._support.messages import raise_problems
 from surveysynth.errors import InputError
-from surveysynth.survey.checks import LEAST_RECORDS, check_by_levels
-from surveysynth.survey.columns import text_column
-from surveysynth.survey.files import Table, open_table
+from surveysynth.survey.columns import looks_like_value, text_column
+from surveysynth.survey.files import LabelledTable, Table, open_table
 from surveysynth.survey.formula import quote
-from surveysynth.survey.header import looks_like_value
-from surveysynth.survey.labelled_files import LabelledTable
+from surveysynth.survey.records import LEAST_RECORDS, check_by_levels
 
 #: Names of the row over all levels, of which one that is no level is taken.
 _MARGINS = ("All", "Total", "Overall", "All levels", "Sum of all levels")

@@ -9,7 +9,7 @@ from typing import Any
 from surveysynth._support.xml_text import visible
 from surveysynth.spec.draft.choices import OPEN, Choices, OutcomeChoice, settled_amount
 from surveysynth.spec.draft.columns import PublicLevels
-from surveysynth.survey.checks import LEAST_RECORDS
+from surveysynth.survey.records import LEAST_RECORDS
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _LEFT = re.compile(

@@ -15,8 +15,11 @@ from surveysynth.evaluation.audit.lines import Line, frame_of, worst
 from surveysynth.evaluation.audit.posterior import posterior_lines
 from surveysynth.evaluation.audit.report import ratio_words, render_page, sentence
 from surveysynth.evaluation.audit.specified import specified_case
-from surveysynth.mechanisms.noisy_statistics import statistics
-from surveysynth.mechanisms.noisy_statistics.sensitivity import NoiseVariances, noise_variances
+from surveysynth.mechanisms.noisy_statistics.release import statistics
+from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
+    NoiseVariances,
+    noise_variances,
+)
 from surveysynth.spec.spec import load_spec
 from tests.surveys import CANARIES, good, spec_text, write_survey
 

@@ -55,7 +55,7 @@ def refused(*arguments: Any, **options: Any) -> Any:
 @pytest.fixture
 def no_pseudo_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes time and has tests of its own: every one is refused."""
-    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.run.run", refused)
+    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.weighted_fits.run", refused)
 
 
 def test_its_tables_are_those_of_a_release_with_the_same_streams(tmp_path: Path) -> None:

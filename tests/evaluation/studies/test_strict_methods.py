@@ -35,8 +35,9 @@ from surveysynth.evaluation.studies.population import superpopulation
 from surveysynth.evaluation.studies.specified import study_of
 from surveysynth.evaluation.studies.strict import StrictSettings
 from surveysynth.inference.published import datasets_of
-from surveysynth.mechanisms.noisy_statistics.noise import SeededNoise
-from surveysynth.mechanisms.noisy_statistics.run import posterior_draws, release_statistics
+from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
+from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
 from surveysynth.mechanisms.noisy_statistics.settings import Declared
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan

@@ -11,7 +11,7 @@ from surveysynth.release.documents.dossier.blocks import Block, Grid, Items, Sec
 from surveysynth.release.documents.dossier.terms import Terms
 from surveysynth.release.folder.microdata import public_column_names, weight_column
 from surveysynth.release.tables.labels import listed
-from surveysynth.survey.checks import LEAST_RECORDS
+from surveysynth.survey.records import LEAST_RECORDS
 
 if TYPE_CHECKING:
     from surveysynth.survey.outcome import Outcome
