@@ -128,7 +128,7 @@ class Model(ABC):
         priors = MappingProxyType({**self.default_priors, **self.priors})
         object.__setattr__(self, "priors", priors)
         if self.engine is not None:
-            self.engine.check(self)
+            self.stan_program()
             for name, value in _WITH_ENGINE.items():
                 object.__setattr__(self, name, value)
 
@@ -182,20 +182,28 @@ class Model(ABC):
         """Return the same model, sampled by its Stan program."""
         return replace(self, engine=engine)
 
+    def stan_program(self) -> StanProgramSpec:
+        """Return the Stan program; raise ``InputError`` if the model has none."""
+        if self.stan is None:
+            raise InputError(
+                f"The model {self.name!r} has no Stan program: use the engine 'embedded'."
+            )
+        return self.stan
+
     def prepare(self) -> None:
         """Compile the program, if there is one to run; raise ``InputError`` where that fails."""
         if self.engine is not None:
-            self.engine.prepare(self)
+            self.engine.prepare(self.stan_program())
 
     def versions(self) -> dict[str, str]:
         """Return names and versions of what runs the program; raise as ``prepare`` does."""
-        return {} if self.engine is None else self.engine.versions(self)
+        return {} if self.engine is None else self.engine.versions(self.stan_program())
 
     def posterior_draws(self, stats: Any, plan: SamplingPlan, rng: Any) -> Theta:
         """Draw as ``sample`` does, by the engine if there is one."""
         if self.engine is None:
             return self.sample(stats, plan, rng)
-        return self.engine.sample(self, stats, plan, rng)
+        return self.engine.sample(self.stan_program(), self.priors, stats, plan, rng)
 
     # --- records and posterior ----------------------------------------------------------------
 

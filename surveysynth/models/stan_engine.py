@@ -4,8 +4,8 @@ It runs NUTS on the same weighted sufficient statistics. The backend runs the pr
 PyStan for development.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from surveysynth.sampling.randomness import STAN_SEED_BITS
 from surveysynth.sampling.stan.backends import StanBackend, default_backend
 from surveysynth.sampling.stan.source import StanProgramSpec, StanSource
 
-if TYPE_CHECKING:
-    from surveysynth.models.base import Model
-
 #: The hierarchical priors of the package's models make NUTS diverge at Stan's own 0.8 (methods 4).
 ADAPT_DELTA = 0.99
 MAX_SEED = 2**STAN_SEED_BITS - 1
@@ -28,6 +25,12 @@ MAX_SEED = 2**STAN_SEED_BITS - 1
 def seed_from(rng: np.random.Generator) -> int:
     """Draw a seed for Stan, 1..2**31 - 1."""
     return int(rng.integers(1, MAX_SEED, endpoint=True))
+
+
+def program_source(spec: StanProgramSpec) -> StanSource:
+    """Read a program of the package, its includes in place."""
+    folder = stan_directory()
+    return StanSource.read(folder / spec.program, [folder])
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,38 +48,29 @@ class StanEngine:
         if not 0 < self.adapt_delta < 1:
             raise InputError(f"adapt_delta must lie between 0 and 1, got {self.adapt_delta!r}.")
 
-    def check(self, model: "Model") -> StanProgramSpec:
-        """Return the model's Stan program; raise ``InputError`` if it has none."""
-        if model.stan is None:
-            raise InputError(
-                f"The model {model.name!r} has no Stan program: use the engine 'embedded'."
-            )
-        return model.stan
-
-    def source(self, model: "Model") -> StanSource:
-        """Read the program, its includes in place."""
-        folder = stan_directory()
-        return StanSource.read(folder / self.check(model).program, [folder])
-
-    def prepare(self, model: "Model") -> None:
+    def prepare(self, spec: StanProgramSpec) -> None:
         """Compile the program unless that is done; raise ``InputError`` where it fails."""
-        self.backend.prepare(self.source(model))
+        self.backend.prepare(program_source(spec))
 
-    def versions(self, model: "Model") -> dict[str, str]:
+    def versions(self, spec: StanProgramSpec) -> dict[str, str]:
         """Return names and versions of what runs the program."""
-        return self.backend.versions(self.source(model))
+        return self.backend.versions(program_source(spec))
 
     def sample(
-        self, model: "Model", stats: object, plan: SamplingPlan, rng: np.random.Generator
+        self,
+        spec: StanProgramSpec,
+        priors: Mapping[str, float],
+        stats: object,
+        plan: SamplingPlan,
+        rng: np.random.Generator,
     ) -> Theta:
         """Draw by NUTS for the statistics of one database: leading axes (1, chains, draws).
 
         Besides the model's parameters the result holds ``divergent__``, 1 where a draw diverged.
         """
-        spec = self.check(model)
         run = self.backend.run(
-            self.source(model),
-            spec.data(stats, model.priors),
+            program_source(spec),
+            spec.data(stats, priors),
             chains=plan.chains,
             warmup=plan.warmup,
             draws=plan.draws,

@@ -263,7 +263,7 @@ def test_without_cmdstan_the_release_names_the_command_before_it_reads(
 
 def test_the_source_is_complete(backend: Gibbs) -> None:
     engine = StanEngine(backend)
-    source = engine.source(FBP())
+    source = stan_module.program_source(FBP.stan)
     assert "#include" not in source.code
     assert source.name == "fbp"
     assert stan_module.ADAPT_DELTA == engine.adapt_delta == 0.99
