@@ -13,8 +13,8 @@ _LARGE, _SMALL = 0.1, 0.01
 
 def delta_warning(spec: "Spec", design: "PublicDesign") -> tuple[str, ...]:
     """Why delta is too large, with the remedy; empty where it is not, or there is none."""
-    delta, n = spec.privacy.delta, design.n
-    if not spec.privacy.strict or delta * n <= _LARGE:
+    budget, n = spec.privacy.cost, design.n
+    if budget is None or (delta := budget.delta) * n <= _LARGE:
         return ()
     smaller = 10.0 ** math.floor(math.log10(_SMALL / n))
     return (

@@ -19,6 +19,6 @@ def check_formats(spec: "Spec", design: "PublicDesign") -> None:
     file_format = format_of(spec)
     if file_format not in PROGRAMS:
         return
-    pair = not spec.privacy.strict and spec.synthesizer.inference == "debiased"
+    pair = spec.privacy.down_weights and spec.synthesizer.inference == "debiased"
     synthetic = synthetic_column_names(design, separate_pair=pair)
     check_names((*public_column_names(design), *synthetic), file_format)

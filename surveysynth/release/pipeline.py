@@ -162,7 +162,7 @@ def release(
         Path(out), None if confidential is None else Path(confidential), overwrite=overwrite
     )
     spec = with_file_labels(load_spec(spec_path))
-    streams, test = Streams(seed, published=spec.privacy.strict), seed is not None
+    streams, test = Streams(seed, published=spec.privacy.rebuildable), seed is not None
     chosen, mechanism = engine_of(spec, model_of(spec)), mechanism_of(spec)
     one_form = not (needs_general_form(spec.declared) or spec.synthesizer.grouping)
     if chosen.compiled and one_form:
@@ -206,7 +206,7 @@ def _warnings(facts: "ReleaseFacts") -> tuple[str, ...]:
 
 def _in_published_order(survey: "Survey", spec: "Spec") -> "Survey":
     """What follows the noise can be made again from published files, which are in this order."""
-    return survey.in_order(public_order(survey.design)) if spec.privacy.strict else survey
+    return survey.in_order(public_order(survey.design)) if spec.privacy.rebuildable else survey
 
 
 @contextmanager

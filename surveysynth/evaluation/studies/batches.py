@@ -86,7 +86,7 @@ class NoiseTask(Work):
         study, design = self.study, survey.design
         keys = [key for key in estimates.keys if key[0] in OF_TOTALS]
         for epsilon in study.epsilons if keys else ():
-            settings = study.strict.at(epsilon)
+            settings = study.noise.at(epsilon)
             tables = gaussian_tables(
                 estimates.domains, estimates.sample_design, weight=weights_of(survey),
                 outcomes=survey.confidential.outcome, keys=keys,

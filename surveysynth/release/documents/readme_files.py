@@ -53,7 +53,7 @@ def files_section(facts: ReleaseFacts) -> list[str]:
         "assumption, worked examples, residual risks and a checklist",
         "- `registry.json`: a draft entry for the registry of deployments of differential privacy",
     ]
-    if facts.spec.privacy.strict:
+    if facts.spec.privacy.rebuildable:
         rows.append(
             f"- `{STATISTICS_NAME}`: the noisy sums that everything else was computed from, with "
             "all public constants; `surveysynth rebuild` makes every table again from this folder"
