@@ -15,7 +15,7 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.estimation.estimates import Key
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.mechanisms.noisy_statistics.location.run import location_design
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import location_design
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE, column_names
 from surveysynth.models.general_location.model import GeneralLocation

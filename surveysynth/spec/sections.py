@@ -315,7 +315,7 @@ class TablesSection(Section):
     """``[tables]``: which tables are made and how they are written.
 
     microdata: format of the synthetic datasets, csv unless the survey is a parquet file; dta
-    (Stata) and sav (SPSS) have labels and need the extra ``formats``. microdata_digits: significant
+    (Stata) and sav (SPSS) have labels. microdata_digits: significant
     digits of synthetic amounts and weights, which tables are made from. name: of one among several
     ``[[tables]]``, and of its folder. where: the subpopulation that the table is of, a condition on
     columns such as ``age >= 18 and field in ("A", "B")``.

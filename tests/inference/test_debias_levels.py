@@ -13,8 +13,8 @@ from surveysynth.errors import InputError
 from surveysynth.inference.debias import MAX_FACTOR, debias_many
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
-from surveysynth.mechanisms.pseudo_posterior.run import run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
 from surveysynth.models.base import ModelBase, Simulated
 from surveysynth.models.debiased import Coordinates, intercept_direction, mean_row
 from surveysynth.release.documents.inference_words import inference_words

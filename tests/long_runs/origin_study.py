@@ -40,11 +40,11 @@ from surveysynth.evaluation.studies.measures import measure_cells, summarise_met
 from surveysynth.evaluation.studies.population import paper_population  # noqa: E402
 from surveysynth.inference.debias import debias_many  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit, Database  # noqa: E402
-from surveysynth.mechanisms.pseudo_posterior.run import run_batch  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import (  # noqa: E402
     MechanismSettings,
     Origin,
 )
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.models.base import Model  # noqa: E402
 from surveysynth.models.debiased import (  # noqa: E402

@@ -15,7 +15,7 @@ import pytest
 
 from surveysynth._support.types import DIVERGENT
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.mechanisms.pseudo_posterior import run as mechanism
+from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import stan_engine as stan_module
 from surveysynth.models.gaussian.fbp.model import FBP

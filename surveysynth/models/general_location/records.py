@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
-from surveysynth._support.unpickled import Unpickled
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.parts.gaussian import GaussianRecords
 

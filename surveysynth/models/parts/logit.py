@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import FloatArray
-from surveysynth._support.unpickled import Unpickled
 
 #: Newton halves a step until the density rises, and stops where one promises less than this.
 _STEPS = 60

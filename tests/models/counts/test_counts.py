@@ -12,8 +12,8 @@ from scipy.special import gammaln, psi
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.inference.synthesis import synthesise
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
-from surveysynth.mechanisms.pseudo_posterior.run import run, run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run, run_batch
 from surveysynth.models import get_model
 from surveysynth.models.base import Simulated, stacked
 from surveysynth.models.counts import overdispersion

@@ -14,8 +14,8 @@ from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.lipschitz import likelihood_extremes
-from surveysynth.mechanisms.pseudo_posterior.run import run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
 from surveysynth.models import get_model
 from surveysynth.models.base import Simulated, stacked
 from surveysynth.models.parts import log_lik
