@@ -25,11 +25,8 @@ ROUNDING = 1e-9
 
 def without_flags(spec: "Spec") -> "Spec":
     """The specification with every row kept, also where a release would withhold its estimate."""
-    none = {"flags": "none"}
-    several = tuple(each.model_copy(update=none) for each in spec.several)
-    return spec.model_copy(
-        update={"tables": spec.tables.model_copy(update=none), "several": several}
-    )
+    unflagged = tuple(each.model_copy(update={"flags": "none"}) for each in spec.tables)
+    return spec.model_copy(update={"tables": unflagged})
 
 
 def sample_weight(survey: "Survey") -> FloatArray:
