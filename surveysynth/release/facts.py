@@ -140,7 +140,7 @@ def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], An
         (kind.name, outcome): _rounding(
             kind, spec, None if outcome is None else labels.of(outcome).digits
         )
-        for kind in map(statistic_of, spec.table.statistics)
+        for kind in map(statistic_of, spec.all_tables.statistics)
         for outcome in (spec.synthesizer.outcome if kind.needs_outcome else (None,))
     }
 
@@ -148,10 +148,10 @@ def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], An
 def _rounding(kind: Statistic, spec: "Spec", digits: int | None) -> AnyRounding:
     """digits: of the outcome's own label."""
     if kind.rounding == "multiples":
-        base = spec.table.round_counts
+        base = spec.all_tables.round_counts
         return Warranted() if base is None else to_multiples(base)
     if kind.rounding == "percent":
         return to_percent(1 if digits is None else digits)
     if kind.rounding == "warranted":
         return Warranted() if digits is None else to_digits(digits)
-    return to_digits(spec.table.digits_mean if digits is None else digits)
+    return to_digits(spec.all_tables.digits_mean if digits is None else digits)

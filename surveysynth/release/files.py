@@ -48,7 +48,7 @@ def write_tables(facts: ReleaseFacts, tables: Mapping[str, Tables], release: Pat
 
 def presentation_of(facts: ReleaseFacts) -> Presentation:
     """What the tables of one table of a release, one a statistic, share."""
-    section = facts.spec.table
+    section = facts.spec.all_tables
     return Presentation(
         title=section.title,
         source=section.source,
