@@ -15,7 +15,7 @@ import pytest
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.models import get_model
 from surveysynth.release import files
-from surveysynth.release.documents.recompute_python import literal
+from surveysynth.release.documents.programs import python_literal
 from surveysynth.release.pipeline import ReleaseResult, release
 from surveysynth.release.preview import preview_lines
 from surveysynth.spec.build import read_survey
@@ -66,8 +66,8 @@ def test_counts_add_up_to_the_population(make_spec: MakeSpec, tmp_path: Path) ->
 
 def test_a_literal_cannot_end_the_block_it_stands_in() -> None:
     text = "```\nimport os"
-    assert "`" not in literal(text)
-    assert ast.literal_eval(literal(text)) == text
+    assert "`" not in python_literal(text)
+    assert ast.literal_eval(python_literal(text)) == text
 
 
 def test_privacy_record_states_targets(make_spec: MakeSpec, tmp_path: Path) -> None:

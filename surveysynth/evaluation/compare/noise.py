@@ -14,11 +14,21 @@ from surveysynth.estimation.combining import Combined, interval_of
 from surveysynth.estimation.estimates import Key as EstimateKey
 from surveysynth.estimation.statistics import COUNT, MEAN, TOTAL, statistic_of
 from surveysynth.evaluation.baselines.consistent import consistent_tables
-from surveysynth.evaluation.baselines.laplace import NoisyTable, impossible_values, laplace_tables
+from surveysynth.evaluation.baselines.laplace import (
+    NoisyTable,
+    Rule,
+    has_sensitivity,
+    impossible_values,
+    laplace_tables,
+)
 from surveysynth.evaluation.baselines.noisy_totals import Declared, gaussian_tables
-from surveysynth.evaluation.baselines.sensitivity import Rule, has_sensitivity
-from surveysynth.evaluation.compare.sample import sample_tables, sample_weight
-from surveysynth.evaluation.compare.several import Key, by_table, stacked
+from surveysynth.evaluation.compare.tables import (
+    Key,
+    by_table,
+    sample_tables,
+    sample_weight,
+    stacked,
+)
 from surveysynth.evaluation.methods import CONSISTENT, LAPLACE
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise

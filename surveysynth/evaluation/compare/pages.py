@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.evaluation.compare.several import Key
+from surveysynth.evaluation.compare.tables import Key
 from surveysynth.release.facts import labels_of
 from surveysynth.release.tables.labels import Labels
 from surveysynth.release.tables.rounding import ABSENT

@@ -14,8 +14,7 @@ from surveysynth.evaluation.compare.comparison import Comparison
 from surveysynth.evaluation.compare.noise import IMPOSSIBLE_FLAG
 from surveysynth.evaluation.compare.pages import body_lines, heading_of, of_table, stub_of
 from surveysynth.evaluation.compare.power_report import power_section
-from surveysynth.evaluation.compare.sample import FAR
-from surveysynth.evaluation.compare.several import Key, by_table
+from surveysynth.evaluation.compare.tables import FAR, Key, by_table
 from surveysynth.evaluation.methods import (
     CONSISTENT,
     GAUSSIAN,

@@ -6,7 +6,7 @@ from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
 from surveysynth.release.documents.contents import CONTENTS_NAME
 from surveysynth.release.documents.readme_words import file_words
-from surveysynth.release.documents.recompute_where import pair_columns, subset_of
+from surveysynth.release.documents.subsets import pair_columns, subset_of
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import file_name
 from surveysynth.release.tables.flags import policy_of

@@ -1,18 +1,16 @@
 """The worked example of a release's README: which published number is recomputed, and from what."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from surveysynth.estimation.contrasts import Contrast
 from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.estimation.total_variance import public_row_columns
-from surveysynth.release.documents.recompute_contrasts import cells_of
-from surveysynth.release.documents.recompute_labelled import with_codes
-from surveysynth.release.documents.recompute_python import python_program
-from surveysynth.release.documents.recompute_setting import ExampleSetting, LonelyRule
-from surveysynth.release.documents.recompute_where import pair_columns, subset_of, where_columns
+from surveysynth.release.documents.programs import ExampleSetting, LonelyRule
+from surveysynth.release.documents.subsets import pair_columns, subset_of, where_columns
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import (
     VARIANCE_SUFFIX,
@@ -23,10 +21,12 @@ from surveysynth.release.folder.microdata import (
 from surveysynth.release.tables.table import ReleaseTable, well_filled
 from surveysynth.release.tables.table_builder import Tables
 from surveysynth.release.writers.csv import safe_text
-from surveysynth.release.writers.stata_spss import PROGRAMS
+from surveysynth.release.writers.stata_spss import PROGRAMS, LabelledColumn
 from surveysynth.survey.outcome import BELOW
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from surveysynth.survey.survey import PublicDesign
 
 
@@ -36,7 +36,6 @@ class Example:
     ``table``: its name among several."""
 
     setting: ExampleSetting
-    code: str
     outcome: str | None
     row: int
     published: bool
@@ -72,9 +71,29 @@ def make_example(
     setting = _setting(of_table, table, row, separate_pair=separate_pair)
     if facts.microdata_format in PROGRAMS:
         columns = labelled_columns(facts.design, facts.labels, separate_pair=separate_pair)
-        setting = with_codes(setting, columns, _of_rows(facts, separate_pair=separate_pair))
+        setting = _with_codes(setting, columns, _of_rows(facts, separate_pair=separate_pair))
     published = bool(table.frame["se"].notna().iloc[row])
-    return Example(setting, python_program(setting), table.outcome, row, published, name)
+    return Example(setting, table.outcome, row, published, name)
+
+
+def _with_codes(
+    setting: ExampleSetting, columns: Mapping[str, LabelledColumn], others: Iterable[str]
+) -> ExampleSetting:
+    """Return the setting for files of Stata or SPSS, which hold numbers instead of codes.
+
+    The programs turn the numbers back into codes, for all columns in their CODES. ``columns``: the
+    columns of the files; ``others``: names that the reader may add to CODES.
+    """
+    named = dict.fromkeys([*setting.codes, *others])
+    values = {name: columns[name].values for name in named if name in columns}
+    whole = tuple(
+        name for name, numbers in values.items()
+        if numbers and all(code == str(number) for code, number in numbers.items())
+    )  # fmt: skip
+    places = {
+        name: tuple(numbers) for name, numbers in values.items() if numbers and name not in whole
+    }
+    return replace(setting, whole=whole, places=places)
 
 
 def _of_rows(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
@@ -128,6 +147,44 @@ def _example_row(table: ReleaseTable, design: "PublicDesign") -> int:
     return first
 
 
+def _cells(
+    facts: ReleaseFacts,
+    table: ReleaseTable,
+    record: "pd.Series[Any]",
+    written: Callable[[str], str],
+    *,
+    typed: bool,
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return the codes of a row, and for a contrast those of the row it is compared with."""
+    # In csv files, which are read as text, no column holds whole numbers.
+    numbers = [o.name for o in facts.design.outcomes if typed and not o.is_labelled]
+    cell: dict[str, Any] = {
+        written(each): int(record[each]) if each in numbers else written(str(record[each]))
+        for each in table.by
+        if record[each] != facts.labels.of(each).margin
+    }
+    contrast = statistic_of(table.statistic).contrast
+    return (cell, None) if contrast is None else _both_cells(contrast, cell, numbers, written)
+
+
+def _both_cells(
+    contrast: Contrast,
+    cell: dict[str, Any],
+    numbers: list[str],
+    written: Callable[[str], str],
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the codes of both rows of a contrast, from those of the table's row."""
+    column = written(contrast.column)
+
+    def code(level: str) -> Any:
+        return int(level) if contrast.column in numbers else written(level)
+
+    first = cell.get(column) if contrast.first is None else code(contrast.first)
+    rest = {name: value for name, value in cell.items() if name != column}
+    second = {} if contrast.second is None else {column: code(contrast.second)}
+    return {**rest, column: first}, {**rest, **second}
+
+
 def _setting(
     facts: ReleaseFacts, table: ReleaseTable, row: int, *, separate_pair: bool
 ) -> ExampleSetting:
@@ -145,7 +202,7 @@ def _setting(
     others = [name for name in design.outcome_names if name not in deciding]
     outcome = table.outcome or (others or design.outcome_names)[0]
     kind = statistic_of(table.statistic)
-    cell, other = cells_of(facts, table, record, written, typed=typed)
+    cell, other = _cells(facts, table, record, written, typed=typed)
     synthetic = pair_columns(facts)
     own_cells = separate_pair and not synthetic.keys().isdisjoint({**cell, **(other or {})})
 

@@ -1,11 +1,10 @@
 """The condition of a subpopulation as an expression of the README's programs, in both languages."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from surveysynth.release.documents.recompute_setting import Language, Subset
+from surveysynth.release.documents.programs import Language, Subset, python_literal, r_literal
 from surveysynth.release.folder.microdata import VARIANCE_SUFFIX
 from surveysynth.release.writers.csv import safe_text
 from surveysynth.survey.where import Relation, Value, columns_of, folded, parse_where
@@ -106,24 +105,14 @@ def _written(facts: "ReleaseFacts") -> Callable[[str], str]:
     return safe_text if facts.microdata_format == "csv" else str
 
 
-def _python(value: Any) -> str:
-    """A literal that cannot end the surrounding Markdown block."""
-    return repr(value).replace("`", "\\x60")
-
-
-def _r(value: Any) -> str:
-    if not isinstance(value, str):
-        return repr(value)
-    return json.dumps(value, ensure_ascii=False).replace("`", "\\x60")
-
-
 _SYNTAX: dict[Language, _Syntax] = {
     "python": _Syntax(
-        _python, lambda name, number: f"data[{name}].astype({'float' if number else 'str'})",
+        python_literal, lambda name, number: f"data[{name}].astype({'float' if number else 'str'})",
         lambda column, values: f"{column}.isin([{values}])", "~",
     ),
     "r": _Syntax(
-        _r, lambda name, number: f"as.{'numeric' if number else 'character'}(data[[{name}]])",
+        r_literal,
+        lambda name, number: f"as.{'numeric' if number else 'character'}(data[[{name}]])",
         lambda column, values: f"({column} %in% c({values}))", "!",
     ),
 }  # fmt: skip
