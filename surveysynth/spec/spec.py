@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
-from pydantic_core import ErrorDetails
 
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
@@ -32,7 +31,6 @@ from surveysynth.spec.outcomes import (
 from surveysynth.spec.privacy import PrivacySection
 from surveysynth.spec.problems import group_problems, pattern_problems, study_problems
 from surveysynth.spec.public_weights import public_weight_problems
-from surveysynth.spec.reading import read_text
 from surveysynth.spec.sections import (
     LabelSection,
     SurveySection,
@@ -48,14 +46,7 @@ from surveysynth.spec.tables_in_file import (
     section_of,
     where_problems,
 )  # fmt: skip
-from surveysynth.spec.wording import (
-    REQUIRED,
-    expected,
-    nearest_choice,
-    shown,
-    where_of,
-    without_quotes,
-)
+from surveysynth.spec.wording import describe, read_text
 from surveysynth.survey.outcome import Outcome, needs_general_form
 from surveysynth.survey.transforms import Transform
 
@@ -367,31 +358,10 @@ def validate_spec(content: Mapping[str, Any], source: str) -> Spec:
             line
             for details in error.errors(include_url=False)
             if not inherited(details["loc"], content)
-            for line in _describe(details, as_written(details["loc"], content))
+            for line in describe(details, as_written(details["loc"], content), _known_keys)
         ]
     raise_problems(source, problems)
     raise InputError(f"{source} is not valid.")
-
-
-def _describe(details: ErrorDetails, location: tuple[int | str, ...]) -> list[str]:
-    """One line per mistake, in the reader's words; location: its place in the file."""
-    kind = details["type"]
-    where = where_of(location)
-    context: Mapping[str, Any] = details.get("ctx", {})
-    if kind == "value_error":
-        lines = str(context["error"]).split("\n")
-        return [f"{where}: {line}" if where else line for line in lines]
-    if kind == "extra_forbidden":
-        section = len(location) == 1 and isinstance(details["input"], Mapping)
-        what = "section" if section else "key"
-        return [f"{where}: unknown {what}.{_known_keys(location)}"]
-    if kind == "missing":
-        what = "section" if len(location) == 1 else "key"
-        words = f": {REQUIRED[where]}" if where in REQUIRED else ""
-        return [f"{where}: missing; this {what} is required{words}."]
-    hint = nearest_choice(details["input"], context) if kind == "literal_error" else ""
-    hint += without_quotes(kind, str(location[-1]), details["input"])
-    return [f"{where}: expected {expected(kind, context)}, got {shown(details['input'])}.{hint}"]
 
 
 def _known_keys(location: tuple[int | str, ...]) -> str:
