@@ -49,9 +49,9 @@ if TYPE_CHECKING:
         Pairwise,
         Scalar,
     )
-    from surveysynth.mechanisms.pseudo_posterior.run import run as run_mechanism
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
     from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
+    from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run as run_mechanism
     from surveysynth.models import get_model
     from surveysynth.release.folder.reader import Release, read_release
     from surveysynth.release.private_tables import PrivateTables
@@ -187,7 +187,7 @@ _SOURCES = {
     "read_survey": ("spec.build", "read_survey"),
     "release": ("api.commands", "release"),
     "risk_utility_map": ("evaluation.microdata.risk_utility", "risk_utility_map"),
-    "run_mechanism": ("mechanisms.pseudo_posterior.run", "run"),
+    "run_mechanism": ("mechanisms.pseudo_posterior.weighted_fits", "run"),
     "run_release": ("api.commands", "release"),
     "study": ("api.commands", "study"),
     "synthesise": ("inference.synthesis", "synthesise"),

@@ -13,8 +13,8 @@ from typing import Annotated
 import typer
 
 from surveysynth._support import exits
+from surveysynth._support.confidential import sweep
 from surveysynth._support.doctor import THREAD_VARIABLES, version_of
-from surveysynth._support.private_folder import sweep
 from surveysynth.api.audit_command import audit_command
 from surveysynth.api.init_command import init_command
 from surveysynth.api.reference_commands import docs_command, keys_command
@@ -295,7 +295,7 @@ def study(
     """
     from surveysynth._support.progress import report_count
     from surveysynth.api import commands
-    from surveysynth.evaluation.studies.folder import REPORT_NAME
+    from surveysynth.evaluation.studies.work import REPORT_NAME
 
     result = commands.study(
         spec,

@@ -164,7 +164,7 @@ def test_a_defect_shows_no_value(
     def fail(*arguments: object, **named: object) -> None:
         raise ValueError("salary 123456.789")
 
-    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.run.run", fail)
+    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.weighted_fits.run", fail)
     monkeypatch.delenv(exits.DEBUG_VARIABLE, raising=False)
     assert cli.main(["release", str(example), "--out", str(example.parent / "out")]) == 1
     told = capsys.readouterr()

@@ -29,14 +29,16 @@ class DamagedFileError(Exception):
     """The process that tried to read a file did not live to its end."""
 
 
-def read_with(library: Any, function: str, content: bytes, **options: Any) -> Any:
-    """Frame and description by ``library``, the module pyreadstat.
+def read_with(function: str, content: bytes, **options: Any) -> Any:
+    """Return frame and description by a function of pyreadstat.
 
-    Raises ``DamagedFileError`` where reading would end this process, and what pyreadstat raises.
+    Raises ``DamagedFileError`` if reading would end this process, and what pyreadstat raises.
     """
+    import pyreadstat
+
     if not _survives(function, content, options):
         raise DamagedFileError
-    return getattr(library, function)(io.BytesIO(content), **options)
+    return getattr(pyreadstat, function)(io.BytesIO(content), **options)
 
 
 def _survives(function: str, content: bytes, options: dict[str, Any]) -> bool:

@@ -20,12 +20,12 @@ def render(package: str, name: str, /, **context: Any) -> str:
     Raises ``jinja2.UndefinedError`` if the template uses a name that ``context`` lacks, and
     ``jinja2.TemplateNotFound`` if the package has no such template.
     """
-    return _environment(package).get_template(name).render(context)
+    return environment(package).get_template(name).render(context)
 
 
 @cache
-def _environment(package: str) -> "Environment":
-    """Return the settings that all templates of a package share."""
+def environment(package: str) -> "Environment":
+    """Return the settings that all templates of a package share, shared by all callers."""
     # Imported here: it takes 0.05 s, which a command that writes no document should not wait for.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 

@@ -37,7 +37,7 @@ class Synthesizer:
 
 def noisy_models() -> tuple[str, ...]:
     """The models that have the statistics which noisy statistics need."""
-    from surveysynth.mechanisms.noisy_statistics.implied import implied_sample
+    from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import implied_sample
     from surveysynth.models import get_model, model_names
 
     able = []

@@ -23,10 +23,9 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
-from surveysynth.mechanisms.pseudo_posterior.run import Result, run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import own_settings
-from surveysynth.models.base import Model
-from surveysynth.models.debiased import ShiftKind
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import Result, run_batch
+from surveysynth.models.base import Model, ShiftKind
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.randomness import starts
 from surveysynth.survey.survey import PublicDesign

@@ -10,8 +10,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import Theta
-from surveysynth._support.unpickled import Unpickled
 from surveysynth.mechanisms.statement import Statement
 from surveysynth.models.base import Model
 from surveysynth.sampling.plan import SamplingPlan

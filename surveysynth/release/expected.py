@@ -13,7 +13,6 @@ from surveysynth.estimation.estimates import Key
 from surveysynth.estimation.statistics import MEAN, PROPORTION, TABLE, TOTAL, statistic_of
 from surveysynth.estimation.subpopulation import shown_rows, shown_table
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.design import Clipping, NoiseDesign
 from surveysynth.mechanisms.noisy_statistics.expected_se import (
     expected_errors,
     outcome_moments,
@@ -23,7 +22,8 @@ from surveysynth.mechanisms.noisy_statistics.misdeclared import (
     sample_error,
     share_outside,
 )
-from surveysynth.mechanisms.noisy_statistics.run import required_design
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, NoiseDesign
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import required_design
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model
 from surveysynth.release.tables.table_builder import keys_of, public_domains
@@ -226,8 +226,8 @@ class Expectation:
                 )  # fmt: skip
                 table.insert(0, "outcome", outcome)
                 table.insert(0, "statistic", key[0])
-                if self.spec.tables.name is not None:
-                    table.insert(0, TABLE, self.spec.tables.name)
+                if self.spec.table.name is not None:
+                    table.insert(0, TABLE, self.spec.table.name)
                 parts.append(table)
         return pd.concat(parts, ignore_index=True)
 

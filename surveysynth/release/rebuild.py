@@ -17,14 +17,14 @@ from surveysynth._support import progress as stages
 from surveysynth._support.fragment import fragment
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
-from surveysynth.mechanisms.noisy_statistics.run import posterior_draws, statistics_of
+from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import statistics_of
 from surveysynth.release import files
 from surveysynth.release.documents.contents import CONTENTS_NAME
 from surveysynth.release.facts import files_of
 from surveysynth.release.folder.bundle import DOSSIER_NAMES, plan_folder, staged_folder, swap_in
 from surveysynth.release.folder.microdata import file_name, format_of, fraction_name
 from surveysynth.release.folder.reader import read_release
-from surveysynth.release.formats_check import check_tables
 from surveysynth.release.pipeline import Streams, facts_of, synthetic_estimates
 from surveysynth.release.tables.table_builder import tables_of_each
 from surveysynth.release.writers.csv import plain_text
@@ -88,7 +88,6 @@ def rebuild(
     )  # fmt: skip
     content = _read(source / STATISTICS_NAME)
     spec = _spec_of(content, source)
-    check_tables(spec)
     say(stages.READING)
     design = _design_of(spec, source, int(content["records_dropped"]))
     statistics = statistics_of(content["statistics"])
@@ -107,7 +106,7 @@ def rebuild(
         files.write_tables(facts, tables, folder)
         files.write_dossier(facts, folder)
         made = [f"{place}/{name}" for place, name, _ in files_of(spec)]
-        made += [*[CONTENTS_NAME] * bool(spec.several), *DOSSIER_NAMES]
+        made += [*[CONTENTS_NAME] * bool(spec.named_tables), *DOSSIER_NAMES]
         same = tuple(each for each in made if _equal(folder / each, source / each))
         swap_in(folder, target)
     return Rebuilt(target, same, tuple(each for each in made if each not in same))

@@ -15,7 +15,7 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.estimation.estimates import Key
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.mechanisms.noisy_statistics.location.run import location_design
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import location_design
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE, column_names
 from surveysynth.models.general_location.model import GeneralLocation
@@ -214,7 +214,7 @@ def _errors(expected: Expectation) -> list[str]:
     labels = labels_of(expected.spec)
     labels = without_rare(labels, rare_levels(expected.spec, expected.design))
     heads = [f"{'*' if b is own else ''}{b.epsilon:.4g}" for b in budgets]
-    name = expected.spec.tables.name
+    name = expected.spec.table.name
     lines = [
         *([f"Table {name}."] if name else []),
         "Expected standard errors over those of the sample without privacy, by epsilon at delta = "

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import BoolArray, FloatArray
-from surveysynth._support.unpickled import Unpickled
 from surveysynth.sampling.plan import SamplingPlan
 
 MAX_SEED = 2**31 - 1

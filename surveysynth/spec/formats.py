@@ -27,8 +27,7 @@ class Format:
     ending: of its files; meaning: for readers of a release; writer: "module:function", called as
     function(shown, folder, format) with the tables as ``release.tables.layout.Shown``; one_file:
     of all tables, if it has such a file; file_each: whether each statistic has a file; folder: of
-    a release, which is also the key of [tables] where it is asked for ("formats" for tables);
-    needs: a library of an extra that the writer cannot do without.
+    a release, which is also the key of [tables] where it is asked for ("formats" for tables).
     """
 
     ending: str
@@ -37,7 +36,6 @@ class Format:
     one_file: str | None = None
     file_each: bool = True
     folder: Folder = TABLES_FOLDER
-    needs: str = ""
 
     def file_of(self, statistic: str) -> str:
         """Name of the file of a statistic."""
@@ -91,7 +89,6 @@ FORMATS: dict[str, Format] = {
         f"{_WRITERS}.ods:write",
         one_file="tables.ods",
         file_each=False,
-        needs="odf",
     ),
     "markdown": Format("md", "the same as Markdown", f"{_WRITERS}.markdown:write"),
     "png": _figure("png"),

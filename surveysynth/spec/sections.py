@@ -29,8 +29,8 @@ from surveysynth.models.options import Choice, ColumnNames, Option
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.flags import FlagChoice, check_flags
 from surveysynth.spec.formats import format_names
-from surveysynth.spec.several import table_name, where_text
 from surveysynth.spec.statistic_names import known_name, own_files, statistic_name
+from surveysynth.spec.tables_in_file import table_name, where_text
 from surveysynth.survey.declaration import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT, weight_problems
 from surveysynth.survey.files import SUFFIX_WORDS, SUFFIXES
 from surveysynth.survey.transforms import TransformKind
@@ -315,7 +315,7 @@ class TablesSection(Section):
     """``[tables]``: which tables are made and how they are written.
 
     microdata: format of the synthetic datasets, csv unless the survey is a parquet file; dta
-    (Stata) and sav (SPSS) have labels and need the extra ``formats``. microdata_digits: significant
+    (Stata) and sav (SPSS) have labels. microdata_digits: significant
     digits of synthetic amounts and weights, which tables are made from. name: of one among several
     ``[[tables]]``, and of its folder. where: the subpopulation that the table is of, a condition on
     columns such as ``age >= 18 and field in ("A", "B")``.

@@ -49,8 +49,8 @@ def design_columns(
     weight = fractions = None
     if stratum_sizes is not None and roles.strata is not None:
         of_strata = records.text[roles.strata]
-        if wrong := _size_problems(of_strata, units, stratum_sizes):
-            problems += wrong
+        if of_sizes := _size_problems(of_strata, units, stratum_sizes):
+            problems += of_sizes
             return DesignColumns(strata, psu)
         sizes = np.array([stratum_sizes[level] for level in of_strata.levels])
         counts = units.astype(np.float64)

@@ -23,10 +23,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from surveysynth._support.extras import import_extra
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import nearest_file, records
 from surveysynth._support.readstat import read_with
-from surveysynth._support.unpickled import Unpickled
 from surveysynth._support.xml_text import visible, xml_text
 from surveysynth.errors import InputError
 from surveysynth.survey.columns import as_text, repeated_positions, text_column
@@ -315,7 +314,7 @@ def _open_labelled(content: bytes, suffix: str, name: str) -> LabelledTable:
 def open_labelled(content: bytes, suffix: str, name: str) -> LabelledTable:
     """The columns of a file; its records are read when they are asked for.
 
-    Raises ``InputError`` for a file that cannot be read, and without the extra ``formats``.
+    Raises ``InputError`` for a file that cannot be read,.
     """
     if suffix == ".xpt" and len(content) % _XPORT_CARD:
         # Such a file does not say how many records it has.
@@ -331,9 +330,8 @@ def open_labelled(content: bytes, suffix: str, name: str) -> LabelledTable:
 def _read(content: bytes, suffix: str, name: str, **options: Any) -> Any:
     """Frame and description from pyreadstat, whose own messages may quote a value."""
     function, program = _READERS[suffix]
-    library = import_extra("pyreadstat", f"{name}: reading a file of {program}")
     try:
-        return read_with(library, function, content, **options)
+        return read_with(function, content, **options)
     except Exception as error:
         if "encoding" in str(error):
             raise InputError(

@@ -19,12 +19,17 @@ from hypothesis import strategies as st
 
 import surveysynth as ss
 from surveysynth._support.fragment import MOST_ROWS, fragment, frame_html, shown
-from surveysynth._support.notebook import bar_html, in_notebook
-from surveysynth._support.progress import StageReporter, shows_parts, shows_stages
+from surveysynth._support.progress import (
+    StageReporter,
+    bar_html,
+    in_notebook,
+    shows_parts,
+    shows_stages,
+)
 from surveysynth._support.xml_text import xml_text
 from surveysynth.evaluation.audit.folder import AuditResult
 from surveysynth.evaluation.compare.folder import ComparisonResult
-from surveysynth.evaluation.studies.folder import StudyResult
+from surveysynth.evaluation.studies.work import StudyResult
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
 from surveysynth.release.folder.ledger_totals import LedgerSummary
 from surveysynth.release.pipeline import ReleaseResult

@@ -149,8 +149,8 @@ def clustered_records(n: int, psus: int, effects: bool):
 def clusters(n: int = 10_000, psus: int = 100) -> None:
     """The mechanism at epsilon 10.8, m = 3 with effects of PSUs and without, run by turns."""
     from surveysynth.mechanisms.pseudo_posterior.fit import Database
-    from surveysynth.mechanisms.pseudo_posterior.run import run_batch
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+    from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
     from surveysynth.models import get_model
 
     for name in ("fbs", "fbp"):

@@ -33,29 +33,29 @@ import pandas as pd  # noqa: E402
 
 from surveysynth._support.types import FloatArray  # noqa: E402
 from surveysynth.errors import InputError, RefusedError  # noqa: E402
-from surveysynth.evaluation.audit.attack import Proven, holm, most_provable, proven  # noqa: E402
-from surveysynth.evaluation.audit.cases import examples, lines_of  # noqa: E402
-from surveysynth.evaluation.audit.examples import EXAMPLES  # noqa: E402
+from surveysynth.evaluation.audit.cases import EXAMPLES  # noqa: E402
+from surveysynth.evaluation.audit.folder import examples, lines_of  # noqa: E402
 from surveysynth.evaluation.audit.lines import Line, frame_of  # noqa: E402
 from surveysynth.evaluation.audit.neighbours import FEW, Change, changed, places  # noqa: E402
 from surveysynth.evaluation.audit.noise import flatten, noise_of, published  # noqa: E402
 from surveysynth.evaluation.audit.posterior import Alike, databases, posterior_lines, prepared, side  # noqa: E402
 from surveysynth.evaluation.audit.ratio import Side, weighted_log_lik  # noqa: E402
-from surveysynth.mechanisms.noisy_statistics import run as noisy  # noqa: E402
-from surveysynth.mechanisms.noisy_statistics import statistics  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget  # noqa: E402
-from surveysynth.mechanisms.noisy_statistics.noise import SystemNoise  # noqa: E402
-from surveysynth.mechanisms.noisy_statistics.sensitivity import (  # noqa: E402
+from surveysynth.mechanisms.noisy_statistics.release import statistics  # noqa: E402
+from surveysynth.mechanisms.noisy_statistics.release import survey_statistics as noisy  # noqa: E402
+from surveysynth.mechanisms.noisy_statistics.release.noise import SystemNoise  # noqa: E402
+from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (  # noqa: E402
     NoiseVariances,
     noise_variances,
 )
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior  # noqa: E402
-from surveysynth.mechanisms.pseudo_posterior.run import run_batch  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
+from tests.long_runs.attack import Proven, holm, most_provable, proven  # noqa: E402
 
 FOLDER = Path(__file__).parents[1] / "golden"
 REPLACEMENTS, ATTACKS = FOLDER / "audit_replacements.csv", FOLDER / "audit.json"

@@ -23,7 +23,7 @@ from typing import Any
 import cmdstanpy
 
 from surveysynth import cli
-from surveysynth._support.private_folder import PREFIX
+from surveysynth._support.confidential import PREFIX
 from surveysynth.api.example import example
 from surveysynth.spec.build import engine_of, model_of
 from surveysynth.spec.spec import load_spec

@@ -16,14 +16,17 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.mechanisms.noisy_statistics.design import Clipping
-from surveysynth.mechanisms.noisy_statistics.location.posterior import FARTHEST, sample_noisy
-from surveysynth.mechanisms.noisy_statistics.location.shape import LocationShape
-from surveysynth.mechanisms.noisy_statistics.location.statistics import (
+from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
+    FARTHEST,
+    sample_noisy,
+)
+from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
     LocationDesign,
     LocationStatistics,
 )
-from surveysynth.mechanisms.noisy_statistics.location.target import LocationTarget
+from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.sampling.plan import SamplingPlan

@@ -1,16 +1,21 @@
-"""Which wrong changes of the package its tests notice: ``python -m tests.long_runs.mutation``.
+"""Mutation testing: find the wrong changes of the package that its tests miss.
 
-``mutations.toml`` beside this file lists small semantic changes, each with the tests that must
-fail. A change is made in a temporary copy of the tree, never in the tree itself, and its tests run
-there; without any they must pass. Truths are "independent" (an identity, a formula by hand,
-another implementation, a simulation) or "kept" (numbers that an update would bless). The result is
-``tests/golden/mutation.json``; it is incomplete with ``--only``, which writes nothing.
+    python -m tests.long_runs.mutation
 
-Where processes fork, those of the tests share what is imported of other packages, and each imports
-the changed package afresh: a change then costs little more than its tests.
+``mutations.toml`` lists small semantic changes, each with the tests that must fail. An entry names
+a function (``module:qualified.name``) and a text within it, not a file or a line: a function that
+moves to another module needs no edit of the list. The module counts only where several modules
+define that name; a test file is found by its name. Each change is made in a temporary copy of the
+tree, where its tests must fail; they must pass without it. Truths are "independent" (an identity,
+a formula by hand, another implementation, a simulation) or "kept" (numbers that an update would
+overwrite). The result is ``tests/golden/mutation.json``; ``--only`` writes none.
+
+On systems that fork, the test processes share imports of other packages and import the changed
+package afresh: a change then costs little more than its tests.
 """
 
 import argparse
+import ast
 import json
 import os
 import platform
@@ -26,12 +31,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from queue import Queue
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "surveysynth"
 LIST = Path(__file__).with_name("mutations.toml")
 RESULT = ROOT / "tests" / "golden" / "mutation.json"
 #: What a test needs of the tree.
@@ -49,11 +56,11 @@ OPTIONS = ("-x", "-q", "-n0", "-p", "no:cacheprovider", "--assert=plain")
 
 @dataclass(frozen=True)
 class Mutation:
-    """One change: ``old`` text of a file, which occurs once in it, to ``new``, and the tests of
-    which one must fail."""
+    """One change: ``old``, a text that occurs once in a function, to ``new``; one of its tests must
+    fail."""
 
     name: str
-    file: str
+    function: str
     old: str
     new: str
     tests: tuple[str, ...]
@@ -61,7 +68,7 @@ class Mutation:
 
 
 def mutations(path: Path = LIST) -> list[Mutation]:
-    """The list; raises ``ValueError`` for an entry that cannot be."""
+    """Read the list; raise ``ValueError`` for an invalid entry."""
     entries = tomllib.loads(path.read_text(encoding="utf-8"))["mutation"]
     found = [Mutation(**{**each, "tests": tuple(each["tests"])}) for each in entries]
     for each in found:
@@ -69,21 +76,88 @@ def mutations(path: Path = LIST) -> list[Mutation]:
             raise ValueError(f"{each.name}: truth is one of {TRUTHS}, with tests and a change")
     names = [each.name for each in found]
     if len(set(names)) < len(names):
-        raise ValueError("names of mutations are their own")
+        raise ValueError("two mutations have the same name")
     return found
 
 
+def definitions(text: str) -> dict[str, list[tuple[int, int]]]:
+    """Map qualified names of functions, classes and constants to their lines, from 0, end excluded.
+
+    Constants are names assigned at the top of a module or class.
+    """
+    found: dict[str, list[tuple[int, int]]] = {}
+
+    def add(body: Sequence[ast.stmt], prefix: str, constants: bool) -> None:
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+                names, inner = [node.name], isinstance(node, ast.ClassDef)
+                add(node.body, f"{prefix}{node.name}.", inner)
+            elif constants and isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                first = node.lineno
+                names = [each.id for each in targets if isinstance(each, ast.Name)]
+            else:
+                continue
+            for name in names:
+                found.setdefault(prefix + name, []).append((first - 1, node.end_lineno or first))
+
+    add(ast.parse(text).body, "", constants=True)
+    return found
+
+
+@cache
+def _files_of_definitions(package: Path) -> dict[str, list[Path]]:
+    files: dict[str, list[Path]] = {}
+    for path in sorted(package.rglob("*.py")):
+        for name in definitions(path.read_text(encoding="utf-8")):
+            files.setdefault(name, []).append(path.relative_to(package.parent))
+    return files
+
+
+def file_of(mutation: Mutation, tree: Path = ROOT) -> Path:
+    """Return the file, relative to the tree, that defines the function.
+
+    Raises ``ValueError`` unless there is exactly one.
+    """
+    module, _, name = mutation.function.partition(":")
+    found = _files_of_definitions(tree / PACKAGE).get(name, [])
+    if len(found) > 1:
+        ending = "." + module
+        found = [f for f in found if ("." + ".".join(f.with_suffix("").parts)).endswith(ending)]
+    if len(found) != 1:
+        raise ValueError(f"{mutation.name}: {len(found)} files define {mutation.function}")
+    return found[0]
+
+
 def changed(text: str, mutation: Mutation) -> str:
-    """The text of the file with the change; raises ``ValueError`` unless it is in one place."""
-    count = text.count(mutation.old)
-    if count != 1:
-        raise ValueError(f"{mutation.name}: {count} places in {mutation.file}, expected 1")
-    return text.replace(mutation.old, mutation.new)
+    """Make the change in the text of a module; raise ``ValueError`` unless it fits in one place of
+    the function."""
+    name = mutation.function.partition(":")[2]
+    lines = text.splitlines(keepends=True)
+    places = definitions(text).get(name, [])
+    counts = ["".join(lines[start:end]).count(mutation.old) for start, end in places]
+    if sum(counts) != 1:
+        raise ValueError(
+            f"{mutation.name}: {sum(counts)} places in {mutation.function}, expected 1"
+        )
+    start, end = places[counts.index(1)]
+    function = "".join(lines[start:end]).replace(mutation.old, mutation.new)
+    return "".join([*lines[:start], function, *lines[end:]])
+
+
+def path_of_test(test: str, tree: Path = ROOT) -> str:
+    """Complete a test, ``file.py`` or ``file.py::name``, with the folder of its file."""
+    file, colons, name = test.partition("::")
+    found = [*(tree / "tests").rglob(file)]
+    if len(found) != 1:
+        raise ValueError(f"{test}: {len(found)} files of this name in tests/")
+    return f"{found[0].relative_to(tree)}{colons}{name}"
 
 
 @contextmanager
 def copied() -> Iterator[Path]:
-    """A copy of the tree."""
+    """Copy the tree to a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="surveysynth-mutation-") as name:
         tree = Path(name)
         for part in COPIED:
@@ -98,8 +172,9 @@ def copied() -> Iterator[Path]:
 def run_tests(
     tree: Path, tests: Sequence[str], limit: float = SECONDS
 ) -> tuple[int, float, str]:
-    """pytest's exit code (negative: killed after ``limit`` seconds), seconds, and the test that
-    failed first."""
+    """Return pytest's exit code (negative: killed after ``limit`` seconds), the seconds, and the
+    test that failed first."""
+    tests = [path_of_test(test, tree) for test in tests]
     begun = time.monotonic()
     log = tree / "log.txt"
     child = os.fork() if hasattr(os, "fork") else 0
@@ -147,35 +222,37 @@ def _test_here(tree: Path, tests: Sequence[str], log: Path) -> None:
         os._exit(code)
 
 
-def judged(tree: Path, mutation: Mutation) -> dict[str, Any]:
-    """What became of one change."""
-    file = tree / mutation.file
+def try_mutation(tree: Path, mutation: Mutation) -> dict[str, Any]:
+    """Make one change, run its tests, undo it, and report."""
+    where = file_of(mutation)
+    file = tree / where
     text = file.read_text(encoding="utf-8")
     file.write_text(changed(text, mutation), encoding="utf-8")
     try:
         code, seconds, by = run_tests(tree, mutation.tests)
     finally:
         file.write_text(text, encoding="utf-8")
-    # Hanging is noticed too; a broken collection (2 and up) tells nothing of the change.
+    # A test that hangs has noticed too; a broken collection (2 and up) says nothing of the change.
     killed = code == FAILED or code < 0
     return {
-        **asdict(mutation), "killed": killed, "by": by, "code": code, "seconds": round(seconds, 1)
+        **asdict(mutation), "file": where.as_posix(), "killed": killed, "by": by, "code": code,
+        "seconds": round(seconds, 1),
     }  # fmt: skip
 
 
 def _shown(free: "Queue[Path]", mutation: Mutation) -> dict[str, Any]:
-    """What became of a change, made in a tree that is free, in a line."""
+    """Try a change in a free tree and print a line about it."""
     tree = free.get()
-    told = judged(tree, mutation)
+    result = try_mutation(tree, mutation)
     free.put(tree)
-    what = "killed" if told["killed"] else "SURVIVED"
-    by = told["by"] or told["code"]
-    print(f"{what:9}{told['seconds']:7.1f} s  {mutation.name}  {by}", flush=True)
-    return told
+    what = "killed" if result["killed"] else "SURVIVED"
+    by = result["by"] or result["code"]
+    print(f"{what:9}{result['seconds']:7.1f} s  {mutation.name}  {by}", flush=True)
+    return result
 
 
 def _kept(listed: Sequence[Mutation]) -> dict[str, dict[str, Any]]:
-    """Results, by name, of the changes in the list that were killed last time."""
+    """Return results, by name, of listed changes that were killed last time."""
     last = json.loads(RESULT.read_text(encoding="utf-8"))["results"]
     now = {each.name: json.loads(json.dumps(asdict(each))) for each in listed}
     return {
@@ -187,7 +264,7 @@ def _kept(listed: Sequence[Mutation]) -> dict[str, dict[str, Any]]:
 
 
 def unchanged(tree: Path, listed: Sequence[Mutation]) -> list[str]:
-    """Tests that do not pass without any change."""
+    """Return the tests that fail without any change."""
     tests = sorted({test for each in listed for test in each.tests})
     if run_tests(tree, tests, 10 * SECONDS)[0] == PASSED:
         return []
@@ -196,7 +273,7 @@ def unchanged(tree: Path, listed: Sequence[Mutation]) -> list[str]:
 
 
 def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """How many were killed, and by which kind of truth."""
+    """Count the killed changes, by kind of truth."""
     killed = [each for each in results if each["killed"]]
     independent = [each for each in killed if each["truth"] == "independent"]
     return {
@@ -208,7 +285,7 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> int:
-    """0 where nine of ten fall to an independent truth."""
+    """Return 0 if an independent truth kills nine of ten changes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", default="", help="names that hold this text; writes no result")
     parser.add_argument("--unchecked", action="store_true", help="no run of the tree as it is")

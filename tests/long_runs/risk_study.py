@@ -32,8 +32,8 @@ from surveysynth.evaluation.microdata.identification import identification_risk 
 from surveysynth.evaluation.microdata.utility import distribution_utility  # noqa: E402
 from surveysynth.inference.synthesis import synthesise  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.risk import CountBased, Pairwise  # noqa: E402
-from surveysynth.mechanisms.pseudo_posterior.run import run  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
@@ -286,7 +286,7 @@ def main() -> None:
 def _income_with_figures(arguments: argparse.Namespace) -> dict[str, Any]:
     result, records = income(arguments.data, arguments.model)
     if arguments.figures is not None:
-        from surveysynth.evaluation.microdata import risk_figures
+        from tests.long_runs import risk_figures
 
         arguments.figures.mkdir(parents=True, exist_ok=True)
         names = [name for name in result["schemes"] if name != "Topcoded"]

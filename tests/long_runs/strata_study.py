@@ -33,8 +33,8 @@ from scipy.special import gammaincinv  # noqa: E402
 from surveysynth._support.types import FloatArray, Theta  # noqa: E402
 from surveysynth.evaluation.studies.coverage import two_stage_study  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.fit import Database  # noqa: E402
-from surveysynth.mechanisms.pseudo_posterior.run import run_batch  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.models.base import Model  # noqa: E402
 from surveysynth.models.gaussian.fbs.model import FBS  # noqa: E402

@@ -55,4 +55,4 @@ def stand_in_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         return PrivateDraws(model.name, theta, settings), fit
 
-    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.run.run", run)
+    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.weighted_fits.run", run)

@@ -21,7 +21,7 @@ from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.models import get_model
 from surveysynth.models.stan_engine import StanEngine
-from surveysynth.release.folder.disk import make_private
+from surveysynth.release.folder.atomic import make_private
 from surveysynth.release.pipeline import release
 from surveysynth.sampling.stan.backends import CmdStanBackend
 from surveysynth.survey.columns import is_header
@@ -329,7 +329,8 @@ def test_check_says_that_there_is_no_cmdstan(
 def test_the_statement_tells_of_the_seeds_of_stan() -> None:
     design, settings = ss.example_survey(n=100).design, ss.MechanismSettings(epsilon=10.8)
     model = get_model("normal")
-    by_stan = ss.privacy_statement(design, settings, StanEngine(model, CmdStanBackend()))
+    engine = StanEngine(CmdStanBackend())
+    by_stan = ss.privacy_statement(design, settings, model.with_engine(engine))
     told = [item for item in by_stan.not_covered if "31 bits" in item]
     assert len(told) == 1
     assert "command line" in told[0]

@@ -106,7 +106,7 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return noted
 
     monkeypatch.setattr("surveysynth.spec.build.read_survey", note("read_survey"))
-    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.run.run", note("run"))
+    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.weighted_fits.run", note("run"))
     return seen
 
 
@@ -246,7 +246,7 @@ def test_noise_of_tables_in_python_is_recorded_before_anything_follows_from_it(
         raise RefusedError("Planted.")
 
     monkeypatch.setattr(
-        "surveysynth.mechanisms.noisy_statistics.run.posterior_draws", refused
+        "surveysynth.mechanisms.noisy_statistics.posterior.draws.posterior_draws", refused
     )
     survey = ss.Survey.from_frame(
         small_survey(), outcome="salary", weight="weight", by=["gender"], predictors="gender",

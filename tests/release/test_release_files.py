@@ -15,7 +15,7 @@ import pytest
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.models import get_model
 from surveysynth.release import files
-from surveysynth.release.documents.recompute_python import literal
+from surveysynth.release.documents.programs import python_literal
 from surveysynth.release.pipeline import ReleaseResult, release
 from surveysynth.release.preview import preview_lines
 from surveysynth.spec.build import read_survey
@@ -66,8 +66,8 @@ def test_counts_add_up_to_the_population(make_spec: MakeSpec, tmp_path: Path) ->
 
 def test_a_literal_cannot_end_the_block_it_stands_in() -> None:
     text = "```\nimport os"
-    assert "`" not in literal(text)
-    assert ast.literal_eval(literal(text)) == text
+    assert "`" not in python_literal(text)
+    assert ast.literal_eval(python_literal(text)) == text
 
 
 def test_privacy_record_states_targets(make_spec: MakeSpec, tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_clusters_are_refused_before_any_fit(
 ) -> None:
     frame = small_survey()
     frame["psu"] = np.arange(len(frame)) // 8
-    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.run.run", None)
+    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.weighted_fits.run", None)
     spec = make_spec(frame, survey='psu = "psu"', synthesizer='model = "normal"')
     with pytest.raises(RefusedError, match=r"no effects of them.*survey\.design_effect"):
         release(spec, tmp_path / "out")

@@ -20,7 +20,7 @@ from surveysynth.estimation.statistics import TABLE, TABLE_COLUMNS
 from surveysynth.evaluation.compare.comparison import compare
 from surveysynth.evaluation.compare.noise import Noise
 from surveysynth.evaluation.compare.report import render_report
-from surveysynth.mechanisms.pseudo_posterior import run as mechanism_module
+from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism_module
 from surveysynth.release.folder.bundle import DOSSIER_NAMES
 from surveysynth.release.folder.reader import read_release
 from surveysynth.release.pipeline import release

@@ -20,14 +20,17 @@ from surveysynth.cli import main
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.expected_se import expected_errors
-from surveysynth.mechanisms.noisy_statistics.noise import SeededNoise
-from surveysynth.mechanisms.noisy_statistics.run import (
+from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
+from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
+    NoiseVariances,
+    noise_variances,
+)
+from surveysynth.mechanisms.noisy_statistics.release.statistics import ExactSums
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     noise_design,
     release_statistics,
     transformed,
 )
-from surveysynth.mechanisms.noisy_statistics.sensitivity import NoiseVariances, noise_variances
-from surveysynth.mechanisms.noisy_statistics.statistics import ExactSums
 from surveysynth.release import expected as expected_errors_of_rows
 from surveysynth.release.expected import Expectation
 from surveysynth.release.pipeline import release

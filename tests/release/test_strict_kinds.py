@@ -15,7 +15,7 @@ import pytest
 
 from surveysynth.cli import main
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.noisy_statistics.run import statistics_of
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import statistics_of
 from surveysynth.release.pipeline import release
 from surveysynth.release.rebuild import rebuild
 from tests.surveys import small_survey

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import surveysynth as ss
 from surveysynth.cli import main
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.mechanisms.noisy_statistics import run as mechanism
+from surveysynth.mechanisms.noisy_statistics.release import survey_statistics as mechanism
 from tests.surveys import small_survey, spec_text, write_survey
 
 N = 24

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import surveysynth
-from surveysynth._support.private_folder import private_folder
+from surveysynth._support.confidential import private_folder
 from surveysynth.errors import InputError, RefusedError, SurveySynthError
 from surveysynth.sampling.stan import backends, cache
 from surveysynth.sampling.stan.backends import (

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from surveysynth import cli
-from surveysynth._support import private_folder as private
-from surveysynth._support.private_folder import PREFIX, private_folder, sweep
+from surveysynth._support import confidential as private
+from surveysynth._support.confidential import PREFIX, private_folder, sweep
 from surveysynth.errors import InputError
 from surveysynth.sampling.stan import cache
 from surveysynth.sampling.stan.cache import compiled_program, program_version

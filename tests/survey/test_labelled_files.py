@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surveysynth._support import extras, readstat
+from surveysynth._support import readstat
 from surveysynth.errors import InputError
 from surveysynth.release.facts import labels_of
 from surveysynth.spec.build import read_survey
@@ -233,10 +233,3 @@ def test_cells_of_an_outcome_that_are_no_numbers_are_counted_not_shown(tmp_path:
     with pytest.raises(InputError, match="'salary': 1 record with text that is no number") as told:
         read_survey(with_file_labels(spec))
     assert not any(word in str(told.value) for word in (*CANARIES, str(CANARY_OUTCOME)))
-
-
-def test_without_the_extra_the_message_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r'pip install "surveysynth\[formats\]"'):
-        open_table(GOLDEN / "labelled_files.sav")
-    open_table(GOLDEN / "labelled_files.csv")  # needs nothing

@@ -28,8 +28,8 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.evaluation.audit.lines import Case, Line, head_of, measured
 from surveysynth.evaluation.audit.neighbours import Centres, Change, apart, changed, places
-from surveysynth.mechanisms.noisy_statistics import run as mechanism
-from surveysynth.mechanisms.noisy_statistics.noise import SystemNoise
+from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
+from surveysynth.mechanisms.noisy_statistics.release.noise import SystemNoise
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
 from surveysynth.models.base import Model
 from surveysynth.survey.outcome import Outcome
@@ -99,7 +99,7 @@ def published(
 ) -> Published:
     """What would be published with known noise."""
     source = KnownNoise(multiple)
-    made = mechanism.release_statistics(model, design, confidential, settings, source)
+    made = survey_statistics.release_statistics(model, design, confidential, settings, source)
     numbers: list[float] = []
     words: list[Any] = []
     flatten(made.to_dict(), numbers, words)
@@ -156,7 +156,7 @@ def noise_lines(case: Case, changes: Sequence[Change], seed: int) -> Iterator[Li
     try:
         model = case.model.of(design)
         clipping = settings.clipping(design)
-        mechanism.release_statistics(
+        survey_statistics.release_statistics(
             model, design, case.survey.confidential, settings, KnownNoise(lambda: 0.0)
         )
     except InputError as error:
@@ -213,7 +213,7 @@ def _total(model: Model, case: Case, settings: NoisySettings) -> dict[str, Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             try:
-                made = mechanism.release_statistics(
+                made = survey_statistics.release_statistics(
                     model, design, confidential, settings, SystemNoise()
                 )
                 numbers: list[float] = []

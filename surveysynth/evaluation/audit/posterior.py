@@ -17,8 +17,8 @@ from surveysynth.evaluation.audit.lines import Case, Line, head_of, measured
 from surveysynth.evaluation.audit.neighbours import Centres, Change, apart, changed, places
 from surveysynth.evaluation.audit.ratio import LogRatios, Side, log_ratios
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
-from surveysynth.mechanisms.pseudo_posterior.run import Result, run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, own_settings
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import Result, run_batch
 from surveysynth.models.base import Model, require
 from surveysynth.models.parts.psu_effects import PSU_EFFECT
 from surveysynth.survey.survey import Confidential, PublicDesign

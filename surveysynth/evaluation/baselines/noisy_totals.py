@@ -30,9 +30,12 @@ from surveysynth.estimation.margins import (
 )
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.design import Clipping, NoiseDesign
-from surveysynth.mechanisms.noisy_statistics.noise import NoiseSource
-from surveysynth.mechanisms.noisy_statistics.statistics import NoisyStatistics, noisy_statistics
+from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, NoiseDesign
+from surveysynth.mechanisms.noisy_statistics.release.statistics import (
+    NoisyStatistics,
+    noisy_statistics,
+)
 
 #: Cells with records that the (dense) normal equations are made for.
 MOST_CELLS = 4000

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth._support.unpickled import Unpickled
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.margins import sums_by_row
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.taylor import estimate_domains
-from surveysynth.evaluation.compare.sample import distances, sample_weight
+from surveysynth.evaluation.compare.tables import distances, sample_weight
 from surveysynth.release.tables.table_builder import public_domains
 from surveysynth.survey.transforms import Transform
 

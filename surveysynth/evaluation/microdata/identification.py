@@ -11,7 +11,7 @@ import pandas as pd
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.pseudo_posterior import isolation
+from surveysynth.mechanisms.pseudo_posterior import ball_counts
 from surveysynth.mechanisms.pseudo_posterior.risk import check_radius, pattern_codes
 
 
@@ -94,7 +94,7 @@ def identification_risk(
     """
     check_radius(radius, absolute=absolute)
     codes = _codes(frame, pattern, outcome.size)
-    lower, upper = isolation.ball_edges(outcome, radius, absolute=absolute)
+    lower, upper = ball_counts.ball_edges(outcome, radius, absolute=absolute)
     size = np.bincount(codes)[codes]
     after, isolated, own_inside = (np.zeros(outcome.size) for _ in range(3))
     datasets = 0
@@ -104,7 +104,7 @@ def identification_risk(
                 f"dataset {datasets + 1}: expected {outcome.size} synthetic values, record by "
                 f"record, got an array of shape {values.shape}."
             )
-        inside = isolation.count_inside(values, codes, lower, upper, codes)
+        inside = ball_counts.count_inside(values, codes, lower, upper, codes)
         own = (values >= lower) & (values <= upper)
         outside = 1.0 - inside / size
         isolated += outside
@@ -113,7 +113,7 @@ def identification_risk(
         datasets += 1
     if datasets == 0:
         raise InputError("identification risk needs at least one synthetic dataset, got none.")
-    before = isolation.count_risk(outcome, radius, codes, absolute=absolute)
+    before = ball_counts.count_risk(outcome, radius, codes, absolute=absolute)
     return IdentificationRisk(
         before, after / datasets, isolated / datasets, own_inside / datasets, datasets
     )

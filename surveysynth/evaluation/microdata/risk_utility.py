@@ -15,8 +15,8 @@ from surveysynth.errors import InputError, RefusedError
 from surveysynth.evaluation.microdata.utility import DistributionUtility, distribution_utility
 from surveysynth.inference import synthesis
 from surveysynth.mechanisms.pseudo_posterior.risk import Lipschitz, RiskMeasure, Scalar
-from surveysynth.mechanisms.pseudo_posterior.run import run
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, epsilon_of
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run
 from surveysynth.models.base import Model
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Survey, require_survey

@@ -27,8 +27,8 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.noisy_statistics.design import Clipping, NoiseDesign
-from surveysynth.mechanisms.noisy_statistics.sensitivity import noise_variances
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, NoiseDesign
+from surveysynth.mechanisms.noisy_statistics.release.sensitivity import noise_variances
 
 #: Nodes of the quadrature over a normal outcome.
 NODES = 80

@@ -7,8 +7,13 @@ import numpy as np
 
 from surveysynth._support import progress as stages
 from surveysynth.mechanisms.base import Combining, NoiseKeeper, Progress, Released
-from surveysynth.mechanisms.noisy_statistics import run as mechanism
-from surveysynth.mechanisms.noisy_statistics.noise import NoiseSource, SeededNoise, SystemNoise
+from surveysynth.mechanisms.noisy_statistics.posterior import draws as posterior
+from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
+from surveysynth.mechanisms.noisy_statistics.release.noise import (
+    NoiseSource,
+    SeededNoise,
+    SystemNoise,
+)
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.mechanisms.noisy_statistics.statement import (
     GUARANTEE,
@@ -64,7 +69,7 @@ class NoisyStatisticsMechanism:
         say(stages.NOISE)
         statistics = self._statistics(model, design, confidential, source, keeper)
         say(stages.POSTERIOR)
-        draws, record = mechanism.posterior_draws(model, design, statistics, self.settings, rng)
+        draws, record = posterior.posterior_draws(model, design, statistics, self.settings, rng)
         published = {
             "statistics": statistics.to_dict(),
             "posterior": {
@@ -75,7 +80,9 @@ class NoisyStatisticsMechanism:
         }
         realised = {
             "records": design.n,
-            "clipped_records": mechanism.clipped(model, design, confidential, self.settings),
+            "clipped_records": survey_statistics.clipped(
+                model, design, confidential, self.settings
+            ),
         }
         return Released(draws, {STATISTICS_NAME: published}, realised)
 
@@ -86,12 +93,14 @@ class NoisyStatisticsMechanism:
         confidential: Confidential,
         source: NoiseSource,
         keeper: NoiseKeeper | None,
-    ) -> mechanism.Statistics:
+    ) -> survey_statistics.Statistics:
         """Those that the keeper has of an earlier run, or new ones, which it is told of."""
         earlier = None if keeper is None else keeper.earlier()
         if earlier is not None:
-            return mechanism.statistics_of(earlier)
-        made = mechanism.release_statistics(model, design, confidential, self.settings, source)
+            return survey_statistics.statistics_of(earlier)
+        made = survey_statistics.release_statistics(
+            model, design, confidential, self.settings, source
+        )
         if keeper is not None:
             keeper.keep(made.to_dict())
         return made

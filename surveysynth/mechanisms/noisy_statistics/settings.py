@@ -14,8 +14,8 @@ import numpy as np
 from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.design import Clipping, inside
-from surveysynth.mechanisms.noisy_statistics.location.sensitivity import location_variances
+from surveysynth.mechanisms.noisy_statistics.release.location_sensitivity import location_variances
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, inside
 from surveysynth.models.general_location.groups import LEAST_RECORDS
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import BELOW, Outcome

@@ -14,8 +14,8 @@ from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.risk import require_pattern
-from surveysynth.mechanisms.pseudo_posterior.run import run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
 from surveysynth.models.base import Model, Simulated, require
 from surveysynth.sampling.convergence import NotConvergedError
 from surveysynth.survey.survey import PublicDesign

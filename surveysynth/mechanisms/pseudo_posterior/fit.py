@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth._support.unpickled import Unpickled
 from surveysynth.mechanisms.pseudo_posterior.risk import RiskData, require_pattern
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models.base import Model, Simulated

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth._support.unpickled import Unpickled
 
 #: Share of the records whose log-likelihood lies below the "peak". Not the largest of all, which
 #: one record would set.

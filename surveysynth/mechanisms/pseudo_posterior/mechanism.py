@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from surveysynth.mechanisms.base import Combining, NoiseKeeper, Progress, Released
-from surveysynth.mechanisms.pseudo_posterior import run as mechanism
+from surveysynth.mechanisms.pseudo_posterior import weighted_fits
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement, smallest_records
 from surveysynth.mechanisms.statement import Statement
@@ -60,8 +60,8 @@ class PseudoPosterior:
         seeded: bool = False,
         keeper: NoiseKeeper | None = None,
     ) -> Released:
-        """See ``run.run``, whose record of the fit stays confidential. It draws no noise."""
-        private, fit = mechanism.run(model, design, confidential, self.settings, rng, progress)
+        """See ``weighted_fits.run``, whose record of the fit stays confidential. No noise."""
+        private, fit = weighted_fits.run(model, design, confidential, self.settings, rng, progress)
         settings = self.settings
         target = {"target_epsilon": settings.epsilon, "target_bound": settings.target_bound}
         by_record = {

@@ -12,11 +12,11 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 import pandas as pd
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import listing, nearest, records
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.pseudo_posterior import isolation
+from surveysynth.mechanisms.pseudo_posterior import ball_counts
 from surveysynth.mechanisms.pseudo_posterior.weights import relative
 
 RiskName = Literal["lipschitz", "count", "pairwise", "scalar", "none"]
@@ -146,7 +146,7 @@ class CountBased:
 
     def risks(self, data: RiskData) -> FloatArray:
         """IR_i, (n,); the largest over outcomes."""
-        return self._over_outcomes(isolation.count_risk, data)
+        return self._over_outcomes(ball_counts.count_risk, data)
 
     def _over_outcomes(
         self, function: Callable[..., FloatArray], data: RiskData
@@ -203,7 +203,7 @@ class Pairwise(CountBased):
 
     def risks(self, data: RiskData) -> FloatArray:
         """(n,); the largest over outcomes."""
-        return self._over_outcomes(isolation.pairwise_risk, data)
+        return self._over_outcomes(ball_counts.pairwise_risk, data)
 
 
 @dataclass(frozen=True)

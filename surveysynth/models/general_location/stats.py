@@ -11,8 +11,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
-from surveysynth._support.unpickled import Unpickled
 from surveysynth.models.general_location.layout import Layout, LogitPart, RegressionPart
 from surveysynth.models.general_location.records import GeneralRecords, LogitTable
 from surveysynth.models.parts.gaussian import GaussianRecords

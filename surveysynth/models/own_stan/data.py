@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import nearest
 from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray
-from surveysynth._support.unpickled import Unpickled
 from surveysynth.errors import InputError
 from surveysynth.survey.formula import encode
 from surveysynth.survey.survey import Confidential, PublicDesign

@@ -3,6 +3,8 @@
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.total_variance import LEAST_DF, public_row_columns
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
+from surveysynth.release.documents.example import Example, has_lonely_stratum
+from surveysynth.release.documents.programs import python_program, r_program
 from surveysynth.release.documents.readme_files import (
     files_section,
     named,
@@ -11,8 +13,6 @@ from surveysynth.release.documents.readme_files import (
     without_tags,
 )
 from surveysynth.release.documents.readme_words import digits_section, in_short
-from surveysynth.release.documents.recompute_r import r_program
-from surveysynth.release.documents.worked_example import Example, has_lonely_stratum
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import (
     VARIANCE_SUFFIX,
@@ -87,8 +87,8 @@ def _particulars(facts: ReleaseFacts) -> list[str]:
         f"and design columns ({named(public_column_names(design)) or 'none'}) and the numbers of "
         f"sample records are public and published as they are{_but_fractions(design)}.",
     ]
-    if facts.spec.tables.source:
-        paragraphs.append(f"Source: {plain(facts.spec.tables.source)}.".replace("..", "."))
+    if facts.spec.all_tables.source:
+        paragraphs.append(f"Source: {plain(facts.spec.all_tables.source)}.".replace("..", "."))
     if design.dropped:
         paragraphs.append(
             f"{design.dropped:,} survey records with missing values were left out beforehand."
@@ -304,7 +304,7 @@ def _example(facts: ReleaseFacts, example: Example, replicates: int) -> list[str
         "## A worked example",
         f"Run in the folder of this file, either program prints an estimate and {what} The first "
         f"needs {listed(libraries)}:",
-        f"```python\n{example.code}\n```",
+        f"```python\n{python_program(example.setting)}\n```",
         "The second needs R" + (f" and its package {package}" if package else "") + ":",
         f"```r\n{r_program(example.setting)}\n```",
     ]

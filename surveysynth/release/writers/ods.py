@@ -1,132 +1,75 @@
-"""All tables as one OpenDocument spreadsheet: cover, contents, notes, a sheet a table.
+"""All tables as one OpenDocument spreadsheet, written by odfpy from ``sheets.Book``.
 
-The same sheets as the workbook of ``xlsx``: numbers are numbers, rounded as readers see them
-elsewhere; each by-column has a column of its own; no merged and no empty cell in a table. The row
-of headings is marked as such, and the table as a named range, which screen readers announce.
+The sheets are those of the ``xlsx`` workbook. The row of headings is marked as such, and the table
+as a named range, which screen readers announce.
 """
 
 import io
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from surveysynth._support.extras import import_extra
-from surveysynth._support.xml_text import xml_text
-from surveysynth.release.tables.layout import Layout, Presentation, Shown
-from surveysynth.release.writers.sheets import (
-    DEFAULT_TITLE,
-    INSTRUCTIONS,
-    INTRODUCTION,
-    LEGEND,
-    NONE,
-    Notes,
-    decimals_of,
-    marks_of,
-    note_texts,
-    sheet_layouts,
-    source_of,
-    value_of,
+from odf import dc
+from odf.namespaces import STYLENS
+from odf.number import Number, NumberStyle
+from odf.opendocument import OpenDocumentSpreadsheet
+from odf.style import (
+    MasterPage,
+    PageLayout,
+    PageLayoutProperties,
+    ParagraphProperties,
+    Style,
+    TableCellProperties,
+    TableColumnProperties,
+    TextProperties,
 )
+from odf.table import (
+    DatabaseRange,
+    DatabaseRanges,
+    Table,
+    TableCell,
+    TableColumn,
+    TableHeaderRows,
+    TableRow,
+)
+from odf.text import A, P
+
+from surveysynth._support.xml_text import xml_text
+from surveysynth.release.tables.layout import Shown
+from surveysynth.release.writers.sheets import RESERVED, Book, Sheet, SheetColumn, Value, make_book
 from surveysynth.spec.formats import Format
 
-#: Names that sheets of tables cannot have.
-_OWN_SHEETS = ("Cover", "Contents", "Notes")
 #: Widths of columns of numbers, of labels, and of texts.
 _NARROW, _LABELS, _TEXTS = "3.6cm", "4.8cm", "20cm"
-#: The same tables shall give the same bytes: the time of every part of the file.
+#: The time of every part of the file: equal tables must give equal bytes.
 _WRITTEN = (1980, 1, 1, 0, 0, 0)
 
 
 def write(shown: Shown, folder: Path, made: Format) -> None:
-    """Write every table, one sheet for each outcome of each statistic, into one spreadsheet.
-
-    Raises ``InputError`` without the extra ``formats``."""
-    presentation = shown.presentation
-    layouts = sheet_layouts(shown, _OWN_SHEETS)
-    book, notes = _Book(presentation.title or DEFAULT_TITLE), Notes()
-    sheets = {name: _sheet(layout, notes, presentation) for name, layout in layouts.items()}
-    book.texts("Cover", _cover(presentation))
-    book.contents({name: layout.subtitle or layout.title for name, layout in layouts.items()})
-    book.listing("Notes", ("Note", "Text"), [
-        (_reference(notes, text), text) for text in notes.texts
-    ])  # fmt: skip
-    for name, sheet in sheets.items():
-        book.table(name, sheet)
-    (folder / str(made.one_file)).write_bytes(book.content())
+    """Write every table, one sheet for each outcome of each statistic, into one spreadsheet."""
+    book = make_book(shown)
+    writer = _Writer(book.title)
+    writer.cover(book)
+    for sheet in book.sheets:
+        writer.sheet(sheet)
+    (folder / str(made.one_file)).write_bytes(writer.content())
 
 
-@dataclass(frozen=True)
-class _Sheet:
-    """Lines above, headings, rows of labels, numbers and remarks; decimals by column."""
-
-    lines: tuple[str, ...]
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str | float, ...], ...]
-    labels: int
-    decimals: tuple[int, ...]
-
-
-def _cover(presentation: Presentation) -> list[tuple[str, str]]:
-    """Lines of the cover with their styles."""
-    banner = [("banner", presentation.banner)] if presentation.banner else []
-    source = [("text", source_of(presentation))] if presentation.source else []
-    return [
-        ("title", presentation.title or DEFAULT_TITLE), *banner, ("text", INTRODUCTION), *source,
-        ("text", presentation.privacy_note),
-    ]  # fmt: skip
-
-
-def _sheet(layout: Layout, notes: Notes, presentation: Presentation) -> _Sheet:
-    references = " ".join(_reference(notes, text) for text in note_texts(layout, presentation))
-    lines = (
-        layout.subtitle or layout.title,
-        layout.banner,
-        f"{INSTRUCTIONS}{references}",
-        source_of(presentation),
-        *LEGEND,
-    )
-    titles = layout.by_titles or (layout.stub_heading,)
-    return _Sheet(
-        lines=tuple(filter(None, lines)),
-        headings=(*titles, *(each.in_one_line for each in layout.columns), "Notes"),
-        rows=tuple(_row(row, dict(layout.footnotes), notes) for row in layout.rows),
-        labels=len(titles),
-        decimals=tuple(decimals_of(layout, place) for place in range(len(layout.columns))),
-    )
-
-
-def _row(row: Any, text_of: Mapping[str, str], notes: Notes) -> tuple[str | float, ...]:
-    remarks = " ".join(_reference(notes, text_of[mark]) for mark in marks_of(row.cells))
-    labels = row.labels or (row.stub.label,)
-    return (*labels, *map(value_of, row.cells), remarks or NONE)
-
-
-def _reference(notes: Notes, text: str) -> str:
-    return f"[note {notes.number(text)}]"
-
-
-class _Book:
-    """The spreadsheet as odfpy builds it."""
+class _Writer:
+    """Builds the document with odfpy."""
 
     def __init__(self, title: str) -> None:
-        import_extra("odf", 'tables.formats: "ods"')
-        from odf import dc, table
-        from odf.opendocument import OpenDocumentSpreadsheet
-
         self._document: Any = OpenDocumentSpreadsheet()
         self._document.meta.addElement(dc.Title(text=xml_text(title)))
         self._document.meta.addElement(dc.Language(text="en"))
-        self._ranges = table.DatabaseRanges()
+        self._ranges = DatabaseRanges()
         self._styles: set[str] = set()
         self._text_styles()
         self._pages()
 
     def _text_styles(self) -> None:
-        from odf.style import ParagraphProperties, Style, TableCellProperties, TextProperties
-
         for name in ("title", "text", "banner", "head", "head-right", "note", "note-right"):
             style = Style(name=name, family="table-cell")
             cell: dict[str, Any] = {"verticalalign": "top"}
@@ -147,9 +90,6 @@ class _Book:
 
     def _pages(self) -> None:
         """A sheet is printed one page wide, on its side."""
-        from odf.namespaces import STYLENS
-        from odf.style import MasterPage, PageLayout, PageLayoutProperties, Style
-
         size = PageLayoutProperties(
             printorientation="landscape", pagewidth="29.7cm", pageheight="21cm"
         )
@@ -164,9 +104,6 @@ class _Book:
 
     def _column(self, width: str) -> Any:
         """A column of this width."""
-        from odf.style import Style, TableColumnProperties
-        from odf.table import TableColumn
-
         name = f"width-{width.replace('.', '-')}"
         if name not in self._styles:
             self._styles.add(name)
@@ -177,9 +114,6 @@ class _Book:
 
     def _number_style(self, decimals: int) -> str:
         """Numbers to the right with so many decimals and thousands apart."""
-        from odf.number import Number, NumberStyle
-        from odf.style import ParagraphProperties, Style, TableCellProperties, TextProperties
-
         name = f"number-{decimals}"
         if name not in self._styles:
             self._styles.add(name)
@@ -194,96 +128,70 @@ class _Book:
         return name
 
     def _start(self, name: str, widths: Sequence[str]) -> Any:
-        from odf.table import Table
-
         sheet = Table(name=name, stylename="sheet")
         for width in widths:
             sheet.addElement(self._column(width))
         self._document.spreadsheet.addElement(sheet)
         return sheet
 
-    def texts(self, name: str, lines: Sequence[tuple[str, str]]) -> None:
-        """A sheet of lines below each other, each with its style."""
-        sheet = self._start(name, [_TEXTS])
-        for style, line in lines:
-            wrapped = "note" if style == "text" else style
-            sheet.addElement(_table_row([_text_cell(line, wrapped)]))
+    def cover(self, book: Book) -> None:
+        """Write the lines of the cover below each other."""
+        sheet = self._start(RESERVED[0], [_TEXTS])
+        sheet.addElement(_table_row([_text_cell(book.title, "title")]))
+        for heading, texts in book.cover.items():
+            sheet.addElement(_table_row([_text_cell(heading, "head")]))
+            for text in texts:
+                style = "banner" if text == book.banner else "note"
+                sheet.addElement(_table_row([_text_cell(text, style)]))
 
-    def listing(
-        self, name: str, headings: Sequence[str], rows: Sequence[tuple[str, str]]
-    ) -> None:
-        """A sheet of two columns below headings."""
-        from odf.table import TableHeaderRows
-
-        sheet = self._start(name, [_LABELS, _TEXTS])
-        sheet.addElement(_table_row([_text_cell(name, "title")]))
+    def sheet(self, sheet: Sheet) -> None:
+        """Write a table below its lines; the headings and the range of cells are marked."""
+        made = self._start(sheet.name, _widths(sheet))
+        made.addElement(_table_row([_text_cell(sheet.title, "title")]))
+        for line in filter(None, (sheet.banner, *sheet.lines)):
+            made.addElement(_table_row([_text_cell(line, "text")]))
         head = TableHeaderRows()
-        head.addElement(_table_row([_text_cell(each, "head") for each in headings]))
-        sheet.addElement(head)
-        for row in rows:
-            sheet.addElement(_table_row([_text_cell(each, "note") for each in row]))
-
-    def contents(self, titles: Mapping[str, str]) -> None:
-        """Names of the sheets, each a link, and what they show."""
-        from odf.table import TableHeaderRows
-
-        sheet = self._start("Contents", [_LABELS, _TEXTS])
-        sheet.addElement(_table_row([_text_cell("Contents", "title")]))
-        head = TableHeaderRows()
-        cells = [_text_cell(each, "head") for each in ("Worksheet", "Table")]
-        head.addElement(_table_row(cells))
-        sheet.addElement(head)
-        for name, title in {"Notes": "Notes on all tables", **titles}.items():
-            sheet.addElement(_table_row([_link_cell(name), _text_cell(title, "note")]))
-
-    def table(self, name: str, sheet: _Sheet) -> None:
-        """A table below its lines; headings and the range of cells are marked."""
-        from odf.table import DatabaseRange, TableHeaderRows
-
-        numbers = len(sheet.headings) - sheet.labels
-        made = self._start(name, [*[_LABELS] * sheet.labels, *[_NARROW] * numbers])
-        for place, line in enumerate(sheet.lines):
-            made.addElement(_table_row([_text_cell(line, "text" if place else "title")]))
-        head = TableHeaderRows()
-        inside = range(sheet.labels, len(sheet.headings) - 1)
         head.addElement(
             _table_row(
-                _text_cell(each, "head-right" if place in inside else "head")
-                for place, each in enumerate(sheet.headings)
+                _text_cell(each.heading, "head-right" if _on_the_right(each) else "head")
+                for each in sheet.columns
             )
         )
         made.addElement(head)
         for row in sheet.rows:
             made.addElement(_table_row(self._cells(row, sheet)))
-        first, last = len(sheet.lines) + 1, len(sheet.lines) + 1 + len(sheet.rows)
-        quoted = name.replace("'", "''")
+        self._mark(sheet)
+
+    def _cells(self, row: Sequence[Value], sheet: Sheet) -> Iterator[Any]:
+        for value, column in zip(row, sheet.columns, strict=True):
+            if column.kind == "link":
+                yield _link_cell(str(value))
+            elif isinstance(value, str):
+                yield _text_cell(value, "note-right" if _on_the_right(column) else "note")
+            else:
+                style = self._number_style(column.decimals) if column.kind == "number" else "note"
+                cell = TableCell(valuetype="float", value=repr(value), stylename=style)
+                cell.addElement(P(text=f"{value:,.{column.decimals}f}"))
+                yield cell
+
+    def _mark(self, sheet: Sheet) -> None:
+        """Mark the table of a sheet as a named range."""
+        first, last = sheet.heading_row + 1, sheet.heading_row + 1 + len(sheet.rows)
+        quoted = sheet.name.replace("'", "''")
+        corner = f"{_letters(len(sheet.columns))}{last}"
         self._ranges.addElement(
             DatabaseRange(
-                name=f"table_{name.lower().replace(' ', '_')}",
-                targetrangeaddress=f"'{quoted}'.A{first}:'{quoted}'."
-                f"{_letters(len(sheet.headings))}{last}",
+                name=sheet.table_name,
+                targetrangeaddress=f"'{quoted}'.A{first}:'{quoted}'.{corner}",
                 containsheader="true",
             )
         )
 
-    def _cells(self, row: Sequence[str | float], sheet: _Sheet) -> Iterator[Any]:
-        from odf.table import TableCell
-        from odf.text import P
-
-        for place, value in enumerate(row):
-            if isinstance(value, str):
-                inside = sheet.labels <= place < len(row) - 1
-                yield _text_cell(value, "note-right" if inside else "note")
-                continue
-            decimals = sheet.decimals[place - sheet.labels]
-            style = self._number_style(decimals)
-            cell = TableCell(valuetype="float", value=repr(value), stylename=style)
-            cell.addElement(P(text=f"{value:,.{decimals}f}"))
-            yield cell
-
     def content(self) -> bytes:
-        """The file; what odfpy packs with the present time, and with the namespaces of all that
-        it has ever written, is packed again without them."""
+        """Return the file, packed again without the present time and needless namespaces.
+
+        odfpy writes the namespaces of all that it has ever written.
+        """
         self._document.spreadsheet.addElement(self._ranges)
         packed, again = io.BytesIO(), io.BytesIO()
         self._document.write(packed)
@@ -299,9 +207,18 @@ class _Book:
         return again.getvalue()
 
 
-def _table_row(cells: Any) -> Any:
-    from odf.table import TableRow
+def _widths(sheet: Sheet) -> list[str]:
+    """Return the widths of the columns: two for lists, or labels, numbers and remarks."""
+    if not sheet.labels:
+        return [_LABELS, _TEXTS]
+    return [_LABELS if column.kind == "label" else _NARROW for column in sheet.columns]
 
+
+def _on_the_right(column: SheetColumn) -> bool:
+    return column.kind in ("number", "flag")
+
+
+def _table_row(cells: Iterable[Any]) -> Any:
     row = TableRow()
     for cell in cells:
         row.addElement(cell)
@@ -310,18 +227,12 @@ def _table_row(cells: Any) -> Any:
 
 def _text_cell(text: str, style: str) -> Any:
     """Text is text: nothing in it is a formula, a link or a number."""
-    from odf.table import TableCell
-    from odf.text import P
-
     cell = TableCell(valuetype="string", stylename=style)
     cell.addElement(P(text=xml_text(text)))
     return cell
 
 
 def _link_cell(sheet: str) -> Any:
-    from odf.table import TableCell
-    from odf.text import A, P
-
     cell, paragraph = TableCell(valuetype="string", stylename="note"), P()
     quoted = sheet.replace("'", "''")
     paragraph.addElement(A(href=f"#'{quoted}'.A1", text=sheet))

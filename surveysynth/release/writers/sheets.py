@@ -1,58 +1,162 @@
-"""What workbooks of any form share: their sheets, and what stands in cells without a number."""
+"""A workbook before any file format: a cover, and sheets of one table each.
+
+The arrangement is that of official statistics: cover, contents, notes, then a sheet for each table.
+Every by-column and every number has a column of its own. Tables have no merged and no empty cells,
+so that screen readers and programs can follow them.
+"""
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
+from typing import Literal
 
+from surveysynth._support.xml_text import xml_text
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.release.tables.layout import Cell, Layout, Presentation, Shown, lay_out
+from surveysynth.release.tables.layout import Cell, Layout, Presentation, Row, Shown, lay_out
 from surveysynth.release.tables.rounding import ABSENT
 
 NO_NUMBER, NONE = "[x]", "[none]"
-LEGEND = (
+CONTENTS, NOTES = "Contents", "Notes"
+#: Names that sheets of tables cannot have.
+RESERVED = ("Cover", CONTENTS, NOTES)
+_LEGEND = (
     f"{NO_NUMBER} no number is available or it is withheld, for a reason that the notes give",
     f"{NONE} nothing to remark",
 )
-DEFAULT_TITLE = "Tables from synthetic survey microdata"
-INTRODUCTION = (
+_DEFAULT_TITLE = "Tables from synthetic survey microdata"
+_INTRODUCTION = (
     "Tables estimated from synthetic microdata. The contents sheet lists them; the notes sheet "
     "explains what stands in brackets."
 )
-INSTRUCTIONS = "This worksheet contains one table. The notes sheet explains it: "
+_ONE_TABLE = "This worksheet contains one table."
 _LONGEST_NAME = 31
 _NO_SIGNS = re.compile(r"[^\w ]")
 
+ColumnKind = Literal["label", "link", "number", "flag", "text"]
+Value = str | int | float
 
-class Notes:
+
+@dataclass(frozen=True)
+class SheetColumn:
+    """A heading and the kind of cells below it; ``decimals`` are those that numbers show.
+
+    A "link" holds names of sheets; a "label" names a row.
+    """
+
+    heading: str
+    kind: ColumnKind
+    decimals: int = 0
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A worksheet: a title, lines of text and one table.
+
+    ``banner``: a warning below the title, "" without one. Texts are those that XML can hold.
+    """
+
+    name: str
+    title: str
+    banner: str
+    lines: tuple[str, ...]
+    columns: tuple[SheetColumn, ...]
+    rows: tuple[tuple[Value, ...], ...]
+
+    @property
+    def heading_row(self) -> int:
+        """The row of the headings, from 0."""
+        return 1 + bool(self.banner) + len(self.lines)
+
+    @property
+    def labels(self) -> int:
+        """The number of columns that name a row."""
+        return sum(column.kind == "label" for column in self.columns)
+
+    @property
+    def table_name(self) -> str:
+        """The name of the table in the file."""
+        plain = self.name.lower().replace(" ", "_")
+        return f"{plain}_table" if self.name in RESERVED else f"table_{plain}"
+
+
+@dataclass(frozen=True)
+class Book:
+    """A workbook; ``cover``: lines of text by their heading, below ``title``.
+
+    ``banner``: the warning that stands among these lines, "" without one.
+    """
+
+    title: str
+    banner: str
+    cover: Mapping[str, tuple[str, ...]]
+    sheets: tuple[Sheet, ...]
+
+
+def make_book(shown: Shown) -> Book:
+    """Lay all tables out as one workbook, a sheet for each outcome of each statistic."""
+    presentation, notes = shown.presentation, _Notes()
+    tables = [
+        _table_sheet(name, layout, notes, presentation)
+        for name, layout in _layouts(shown).items()
+    ]
+    contents = _listing(
+        CONTENTS, "Table of contents", ("Sheet name", "Table description"), "link",
+        [(sheet.name, sheet.title) for sheet in tables],
+    )  # fmt: skip
+    texts = _listing(
+        NOTES, NOTES, ("Note number", "Note text"), "text", list(enumerate(notes.texts, start=1))
+    )
+    intro = [presentation.banner, _INTRODUCTION]
+    about = [_source(presentation), presentation.privacy_note]
+    cover = {"Introductory information": intro, "About these data": about}
+    return Book(
+        xml_text(presentation.title or _DEFAULT_TITLE),
+        xml_text(presentation.banner),
+        {heading: tuple(map(xml_text, filter(None, lines))) for heading, lines in cover.items()},
+        (contents, texts, *tables),
+    )
+
+
+class _Notes:
     """Notes of all sheets, numbered from 1 in the order in which the sheets refer to them."""
 
     def __init__(self) -> None:
         self._number: dict[str, int] = {}
 
-    def number(self, text: str) -> int:
-        """Of a note, which is new or was there."""
-        return self._number.setdefault(text, len(self._number) + 1)
+    def reference(self, text: str) -> str:
+        """Return the number of a note in brackets."""
+        return f"[note {self._number.setdefault(text, len(self._number) + 1)}]"
 
     @property
     def texts(self) -> list[str]:
-        """By number."""
-        return list(self._number)
+        """The notes in the order of their numbers."""
+        return [xml_text(text) for text in self._number]
 
 
-def sheet_layouts(shown: Shown, reserved: Iterable[str] = ()) -> dict[str, Layout]:
-    """A sheet for each outcome of each statistic, by name; ``reserved``: names that none has."""
+def _listing(
+    name: str, title: str, headings: tuple[str, str], kind: ColumnKind,
+    rows: Sequence[tuple[Value, Value]],
+) -> Sheet:  # fmt: skip
+    """A sheet of two columns."""
+    columns = (SheetColumn(headings[0], kind), SheetColumn(headings[1], "text"))
+    return Sheet(name, title, "", (_ONE_TABLE,), columns, tuple(rows))
+
+
+def _layouts(shown: Shown) -> dict[str, Layout]:
+    """The layout of every sheet of a table, by the name of the sheet."""
     layouts: dict[str, Layout] = {}
     for statistic, of_outcomes in shown.tables.items():
         for number, table in enumerate(of_outcomes, start=1):
             suffix = f" {number}" if len(of_outcomes) > 1 else ""
-            name = sheet_name(statistic_of(statistic).title, suffix, (*reserved, *layouts))
+            name = sheet_name(statistic_of(statistic).title, suffix, (*RESERVED, *layouts))
             layouts[name] = lay_out([table], shown.presentation.for_sheets)
     return layouts
 
 
 def sheet_name(title: str, suffix: str, taken: Iterable[str]) -> str:
-    """A name that spreadsheet programs take: short, without their signs, and not taken."""
+    """Return a name that spreadsheet programs accept: short, of letters and digits, not taken."""
     used = {name.casefold() for name in taken}
     plain = _NO_SIGNS.sub("", title).strip()
     for number in count(1):
@@ -63,32 +167,54 @@ def sheet_name(title: str, suffix: str, taken: Iterable[str]) -> str:
     raise AssertionError  # numbers do not end
 
 
-def source_of(presentation: Presentation) -> str:
-    """The line that names the source; "" without one."""
-    return f"Source: {presentation.source}" if presentation.source else ""
-
-
-def note_texts(layout: Layout, presentation: Presentation) -> list[str]:
-    """Notes on a table and on single cells, but for what has a place of its own."""
-    apart = (source_of(presentation), presentation.banner)
-    return [
-        *(text for text in layout.notes if text not in apart),
-        *(text for _, text in layout.footnotes),
+def _table_sheet(name: str, layout: Layout, notes: _Notes, presentation: Presentation) -> Sheet:
+    source = _source(presentation)
+    references = [
+        notes.reference(text)
+        for text in (*layout.notes, *(text for _, text in layout.footnotes))
+        if text not in (source, presentation.banner)  # which have lines of their own
     ]
+    lines = (f"{_ONE_TABLE} The notes sheet explains it: {''.join(references)}", *_LEGEND, source)
+    titles = layout.by_titles or (layout.stub_heading,)
+    columns = [
+        *(SheetColumn(xml_text(title), "label") for title in titles),
+        *(
+            SheetColumn(xml_text(column.in_one_line), "flag")
+            if column.key == "flag"
+            else SheetColumn(xml_text(column.in_one_line), "number", _decimals(layout, place))
+            for place, column in enumerate(layout.columns)
+        ),
+        SheetColumn(NOTES, "text"),
+    ]
+    return Sheet(
+        name=name,
+        title=xml_text(layout.subtitle or layout.title),
+        banner=xml_text(layout.banner),
+        lines=tuple(map(xml_text, filter(None, lines))),
+        columns=tuple(columns),
+        rows=tuple(_row(row, dict(layout.footnotes), notes) for row in layout.rows),
+    )
 
 
-def marks_of(row: Iterable[Cell]) -> list[str]:
-    """Marks of footnotes in a row, each once."""
-    return sorted({mark for cell in row for mark in cell.marks})
+def _row(row: Row, text_of: Mapping[str, str], notes: _Notes) -> tuple[Value, ...]:
+    """Return the labels, the numbers, and references to the footnotes of the row."""
+    marks = sorted({mark for cell in row.cells for mark in cell.marks})
+    remarks = " ".join(notes.reference(text_of[mark]) for mark in marks)
+    labels = map(xml_text, row.labels or (row.stub.label,))
+    return (*labels, *map(_value, row.cells), remarks or NONE)
 
 
-def value_of(cell: Cell) -> str | float:
-    """A number, or what stands in its place."""
+def _value(cell: Cell) -> Value:
+    """Return the number of a cell, or the text in its place."""
     if cell.value is not None and math.isfinite(cell.value):
         return cell.value
     return {ABSENT: NO_NUMBER, "": NONE}.get(cell.text, cell.text)
 
 
-def decimals_of(layout: Layout, place: int) -> int:
-    """The digits after the point that a column shows."""
+def _decimals(layout: Layout, place: int) -> int:
+    """Return the number of decimals that a column shows."""
     return max((row.cells[place].decimals for row in layout.rows), default=0)
+
+
+def _source(presentation: Presentation) -> str:
+    return f"Source: {presentation.source}" if presentation.source else ""

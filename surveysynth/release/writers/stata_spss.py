@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surveysynth._support.extras import import_extra
 from surveysynth._support.messages import listing
 from surveysynth._support.readstat import read_with
 from surveysynth.errors import InputError
@@ -110,14 +109,15 @@ def write_labelled(
 ) -> None:
     """Write a frame without its index; ``columns`` has every one of it, ``title`` is the file's.
 
-    Labels that a file has no room for are cut. Raises ``InputError`` without the extra.
+    Labels that a file has no room for are cut.
     """
-    library = import_extra("pyreadstat", f'tables.microdata = "{file_format}"')
+    import pyreadstat
+
     numbers = {
         name: _numbered(frame[name], each.values) for name, each in columns.items() if each.values
     }
     coded = frame.assign(**numbers)
-    shared = {
+    shared: dict[str, Any] = {
         "file_label": cut(title, _FILE_LABEL_BYTES),
         "column_labels": {
             name: cut(each.title, _TITLE_BYTES[file_format]) for name, each in columns.items()
@@ -131,10 +131,10 @@ def write_labelled(
         },
     }
     if file_format == "dta":
-        library.write_dta(coded, str(path), **shared)
+        pyreadstat.write_dta(coded, str(path), **shared)
         return
     measures = {name: "nominal" if each.nominal else "scale" for name, each in columns.items()}
-    library.write_sav(coded, str(path), variable_measure=measures, row_compress=True, **shared)
+    pyreadstat.write_sav(coded, str(path), variable_measure=measures, row_compress=True, **shared)
 
 
 def cut(text: str, size: int) -> str:
@@ -149,10 +149,9 @@ def _numbered(column: "pd.Series[str]", values: Mapping[str, int]) -> "pd.Series
 
 
 def read_labelled(path: Path, file_format: str) -> "pd.DataFrame":
-    """The columns of such a file, values as numbers and texts.
+    """Return the columns of such a file, values as numbers and texts.
 
-    Raises ``InputError`` without the extra, and as pyreadstat does for a damaged file.
+    Raises what pyreadstat raises for a damaged file.
     """
-    library = import_extra("pyreadstat", f"{path}: reading a file of {PROGRAMS[file_format]}")
-    frame: pd.DataFrame = read_with(library, f"read_{file_format}", path.read_bytes())[0]
+    frame: pd.DataFrame = read_with(f"read_{file_format}", path.read_bytes())[0]
     return frame

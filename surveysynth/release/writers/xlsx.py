@@ -1,194 +1,160 @@
-"""All tables as one workbook in the form of official statistics: cover, contents, notes, tables.
+"""All tables as one Excel workbook, written by XlsxWriter from ``sheets.Book``.
 
-gptables arranges it. Numbers are numbers, rounded as readers see them elsewhere; each by-column has
-a column of its own, without merged or empty cells, so that screen readers and programs follow. An
-estimate and its standard error keep their own columns in the compact layout too.
+Text is written as text and numbers as numbers, so that no label becomes a formula or a link. Each
+table is marked as a table with a row of headings, which screen readers announce.
 """
 
 import math
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from surveysynth._support.xml_text import xml_text
-from surveysynth.release.tables.layout import Layout, Presentation, Shown
+from xlsxwriter import Workbook
+
+from surveysynth.release.tables.layout import Shown
 from surveysynth.release.writers.sheets import (
-    DEFAULT_TITLE,
-    INSTRUCTIONS,
-    INTRODUCTION,
-    LEGEND,
-    NONE,
-    Notes,
-    decimals_of,
-    marks_of,
-    note_texts,
-    sheet_layouts,
-    source_of,
-    value_of,
+    CONTENTS,
+    NOTES,
+    RESERVED,
+    Book,
+    Sheet,
+    SheetColumn,
+    make_book,
 )
 from surveysynth.spec.formats import Format
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-#: XlsxWriter's default is the present time; the same tables shall give the same bytes.
+#: XlsxWriter's default is the present time; equal tables must give equal bytes.
 _CREATED = datetime(1980, 1, 1)
-#: Text in cells is text: no formula, link or number is made of it.
-_INERT = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
-_WORD_JOINER = "\u2060"
-_INDEX_LEVELS = 3
 _LONGEST_HEADING = 200
-#: Columns in characters, lines of text in points.
-_WIDTH, _BY_WIDTH, _NOTES_WIDTH, _COVER_WIDTH, _LINE = 18, 24, 110, 85, 18
-_COVER = "Cover"
-#: Title, instructions and headings come before the first note.
-_NOTES_START = 3
+#: Widths of columns in characters; height of a line of text in points.
+_NARROW, _BY, _TEXTS, _COVER, _LINE = 18, 24, 110, 85, 18
+#: Columns of labels that are as wide as labels; tables seldom have more.
+_WIDE_LABELS = 3
+_FONT = {"font_name": "Arial", "font_size": 12}
+_STYLES: dict[str, dict[str, Any]] = {
+    "cover title": {"bold": True, "font_size": 16, "text_wrap": True},
+    "cover heading": {"bold": True, "font_size": 14, "text_wrap": True},
+    "cover text": {"text_wrap": True},
+    "title": {"bold": True, "font_size": 16},
+    "banner": {"font_size": 14},
+    "line": {},
+    "heading": {"bold": True, "bottom": 1, "text_wrap": True, "valign": "top"},
+    "row name": {"bold": True, "text_wrap": True},
+    "cell": {"text_wrap": True},
+    "link": {"text_wrap": True, "font_color": "blue", "underline": True},
+}
 
 
 def write(shown: Shown, folder: Path, made: Format) -> None:
     """Write every table, one sheet for each outcome of each statistic, into one workbook."""
-    presentation, layouts = shown.presentation, sheet_layouts(shown)
-    with _own_warnings_of_gptables():
-        workbook = _workbook(layouts, presentation, folder / str(made.one_file))
-    workbook.set_properties({"title": presentation.title, "created": _CREATED})
-    workbook.close()
+    with Workbook(str(folder / str(made.one_file))) as workbook:
+        workbook.set_properties({"title": shown.presentation.title, "created": _CREATED})
+        _Writer(workbook, make_book(shown)).write()
 
 
-@contextmanager
-def _own_warnings_of_gptables() -> Iterator[None]:
-    """gptables 2.0 leaves its theme file open and calls pandas in ways that pandas deprecates."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"unclosed file .*gptheme\.pickle", ResourceWarning)
-        for message, module in (
-            (r"The inplace keyword in DataFrame\.\w+ is deprecated", r"gptables\.core\."),
-            (r"The copy keyword is deprecated", r"gptables\.core\."),
-            (r"Setting an item of incompatible dtype is deprecated", r"gptables\.core\."),
-            # Raised inside a context manager, hence as if by the standard library.
-            (r"'future\.no_silent_downcasting' is deprecated", r"contextlib|gptables\.core\."),
-        ):
-            warnings.filterwarnings("ignore", message, module=module)
-        yield
+class _Writer:
+    """Writes a book sheet by sheet; a format is made once for each use of it."""
+
+    def __init__(self, workbook: Workbook, book: Book) -> None:
+        self._workbook, self._book = workbook, book
+        self._formats: dict[tuple[str, str, str], Any] = {}
+
+    def write(self) -> None:
+        """Write the cover, then the sheets."""
+        self._cover()
+        for sheet in self._book.sheets:
+            self._sheet(sheet)
+
+    def _format(self, style: str, align: str = "", numbers: str = "") -> Any:
+        key = style, align, numbers
+        if key not in self._formats:
+            given = {"align": align, "num_format": numbers}
+            own = {name: value for name, value in given.items() if value}
+            self._formats[key] = self._workbook.add_format({**_FONT, **_STYLES[style], **own})
+        return self._formats[key]
+
+    def _worksheet(self, name: str) -> Any:
+        worksheet = self._workbook.add_worksheet(name)
+        worksheet.hide_gridlines(2)
+        worksheet.set_landscape()
+        worksheet.fit_to_pages(1, 0)
+        return worksheet
+
+    def _cover(self) -> None:
+        worksheet = self._worksheet(RESERVED[0])
+        worksheet.set_column(0, 0, _COVER)
+        lines = [(self._book.title, "cover title")]
+        for heading, texts in self._book.cover.items():
+            lines += [(heading, "cover heading"), *((text, "cover text") for text in texts)]
+        for row, (text, style) in enumerate(lines):
+            worksheet.write_string(row, 0, text, self._format(style))
+            size = 2 if style == "cover title" else 1
+            worksheet.set_row(row, _height(text * size, _COVER))
+
+    def _sheet(self, sheet: Sheet) -> None:
+        worksheet = self._worksheet(sheet.name)
+        banner = [(sheet.banner, "banner")] if sheet.banner else []
+        lines = [(sheet.title, "title"), *banner, *((line, "line") for line in sheet.lines)]
+        for row, (text, style) in enumerate(lines):
+            worksheet.write_string(row, 0, text, self._format(style))
+        self._table(worksheet, sheet)
+        self._sizes(worksheet, sheet)
+
+    def _table(self, worksheet: Any, sheet: Sheet) -> None:
+        top, last = sheet.heading_row, len(sheet.columns) - 1
+        headings = _distinct([column.heading for column in sheet.columns])
+        options = {
+            "name": sheet.table_name,
+            "autofilter": False,
+            "style": None,
+            "columns": [
+                {"header": heading, "header_format": self._format("heading", *_arranged(column))}
+                for heading, column in zip(headings, sheet.columns, strict=True)
+            ],
+        }
+        worksheet.add_table(top, 0, top + len(sheet.rows), last, options)
+        for number, row in enumerate(sheet.rows, start=top + 1):
+            for place, (value, column) in enumerate(zip(row, sheet.columns, strict=True)):
+                style = "row name" if column.kind == "label" and place == 0 else "cell"
+                shown = self._format(style, *_arranged(column))
+                if not isinstance(value, str):
+                    worksheet.write_number(number, place, value, shown)
+                elif column.kind == "link":
+                    link = self._format("link", "left")
+                    worksheet.write_url(number, place, f"internal:'{value}'!A1", link, value)
+                else:
+                    worksheet.write_string(number, place, value, shown)
+
+    def _sizes(self, worksheet: Any, sheet: Sheet) -> None:
+        """Set widths, and heights of rows with wrapped text, which some readers do not work out."""
+        top = sheet.heading_row
+        if sheet.name in (CONTENTS, NOTES):
+            worksheet.set_column(0, 0, _NARROW)
+            worksheet.set_column(1, 1, _TEXTS)
+            if sheet.name == NOTES:
+                for row, (_, text) in enumerate(sheet.rows, start=top + 1):
+                    worksheet.set_row(row, _height(str(text), _TEXTS))
+            return
+        labels = min(sheet.labels, _WIDE_LABELS)
+        worksheet.set_column(0, labels - 1, _BY)
+        worksheet.set_column(labels, len(sheet.columns) - 1, _NARROW)
+        headings = _distinct([column.heading for column in sheet.columns])
+        worksheet.set_row(top, max(_height(text, _NARROW) for text in headings))
 
 
-def _workbook(layouts: Mapping[str, Layout], presentation: Presentation, path: Path) -> Any:
-    import gptables
-
-    notes = _Notes()
-    sheets = {name: _sheet(name, layout, notes, presentation) for name, layout in layouts.items()}
-    workbook = gptables.produce_workbook(
-        str(path),
-        sheets,
-        cover=_cover(presentation),
-        notes_table=notes.frame(),
-        auto_width=False,
-        workbook_options=_INERT,
-    )
-    _arrange(workbook, sheets, presentation)
-    notes_sheet = workbook.get_worksheet_by_name("Notes")
-    for row, text in enumerate(notes.texts, start=_NOTES_START):
-        notes_sheet.set_row(row, _height(text, _NOTES_WIDTH))
-    return workbook
+def _arranged(column: SheetColumn) -> tuple[str, str]:
+    """Return the alignment of a column and the format of its numbers, "" for text."""
+    if column.kind == "number":
+        return "right", "#,##0" + (f".{'0' * column.decimals}" if column.decimals else "")
+    return "center" if column.kind == "flag" else "left", ""
 
 
-class _Notes(Notes):
-    """With what gptables wants of them."""
-
-    def reference(self, text: str) -> str:
-        """What gptables turns into ``[note 1]``."""
-        return f"$$note{self.number(text)}$$"
-
-    def frame(self) -> "pd.DataFrame":
-        """References and texts."""
-        import pandas as pd
-
-        rows = [(f"note{self.number(text)}", _label(text)) for text in self.texts]
-        return pd.DataFrame(rows, columns=["Note reference", "Note text"], dtype=object)
-
-
-def _inert(text: str) -> str:
-    """One line in which gptables finds neither a note reference nor a link.
-
-    It has no way to escape them. A word joiner has no width. Codes of levels may have anything.
-    """
-    return xml_text(text).replace("$$", f"${_WORD_JOINER}$").replace("](", f"]{_WORD_JOINER}(")
-
-
-def _label(text: str) -> Any:
-    """A cell of text; in this form it needs no Latin letter or digit, which gptables demands."""
-    from gptables.core.gptable import FormatList
-
-    return FormatList([{}, _inert(text)])
-
-
-def _cover(presentation: Presentation) -> Any:
-    import gptables
-
-    intro, about = _cover_texts(presentation)
-    return gptables.Cover(
-        title=_inert(presentation.title or DEFAULT_TITLE),
-        intro=[_inert(text) for text in intro],
-        about=[_inert(text) for text in about],
-        cover_label=_COVER,
-        width=_COVER_WIDTH,
-    )
-
-
-def _cover_texts(presentation: Presentation) -> tuple[list[str], list[str]]:
-    """Introduction and what is said about the data."""
-    intro = [
-        *([presentation.banner] if presentation.banner else []),
-        INTRODUCTION,
-    ]
-    source = [source_of(presentation)] if presentation.source else []
-    return intro, [*source, presentation.privacy_note]
-
-
-def _sheet(name: str, layout: Layout, notes: _Notes, presentation: Presentation) -> Any:
-    import gptables
-
-    source = source_of(presentation)
-    references = "".join(notes.reference(text) for text in note_texts(layout, presentation))
-    frame = _frame(layout, notes)
-    by = max(len(layout.by_titles), 1)
-    return gptables.GPTable(
-        table=frame,
-        table_name="table_" + name.lower().replace(" ", "_"),
-        title=_inert(layout.subtitle or layout.title),
-        subtitles=[_inert(layout.banner)] if layout.banner else [],
-        instructions=INSTRUCTIONS + references,
-        source=_inert(source) if source else None,
-        legend=list(LEGEND),
-        index_columns={level: level - 1 for level in range(1, min(by, _INDEX_LEVELS) + 1)},
-        additional_formatting=_formats(layout, by),
-    )
-
-
-def _frame(layout: Layout, notes: _Notes) -> "pd.DataFrame":
-    """By-columns, numbers and references to notes on single cells; no cell is empty."""
-    import pandas as pd
-
-    text_of = dict(layout.footnotes)
-    rows = []
-    for row in layout.rows:
-        marks = marks_of(row.cells)
-        remarks = " ".join(f"[note {notes.number(text_of[mark])}]" for mark in marks)
-        labels = row.labels or (row.stub.label,)
-        cells = [value_of(cell) for cell in row.cells]
-        rows.append([*(_label(text) for text in labels), *cells, remarks or NONE])
-    titles = layout.by_titles or (layout.stub_heading,)
-    headings = _distinct([*titles, *(each.in_one_line for each in layout.columns), "Notes"])
-    return pd.DataFrame(rows, columns=headings, dtype=object)
-
-
-def _distinct(headings: Sequence[str]) -> list[str]:
-    """Headings of a worksheet table differ, whatever their case, and are not too long."""
+def _distinct(headings: list[str]) -> list[str]:
+    """Make headings differ whatever their case, and not too long, as tables of Excel require."""
     found: list[str] = []
     taken: set[str] = set()
     for heading in headings:
-        base = name = _inert(heading)[:_LONGEST_HEADING] or "Column"
+        base = name = heading[:_LONGEST_HEADING] or "Column"
         number = 1
         while name.lower() in taken:
             number += 1
@@ -198,45 +164,6 @@ def _distinct(headings: Sequence[str]) -> list[str]:
     return found
 
 
-def _formats(layout: Layout, by: int) -> list[dict[str, Any]]:
-    """Numbers to the right with the digits of the table."""
-    formats: list[dict[str, Any]] = []
-    for index, column in enumerate(layout.columns):
-        decimals = decimals_of(layout, index)
-        shown = "#,##0" + (f".{'0' * decimals}" if decimals else "")
-        number = {"align": "right", "num_format": shown}
-        kind = {"align": "center"} if column.key == "flag" else number
-        formats.append({"column": {"columns": [by + index], "format": kind, "include_names": True}})
-    return formats
-
-
-def _arrange(workbook: Any, sheets: Mapping[str, Any], presentation: Presentation) -> None:
-    """Widths, and heights of rows with wrapped text, which not every reader works out itself."""
-    for sheet in workbook.worksheets():
-        name = sheet.get_name()
-        sheet.set_landscape()
-        sheet.fit_to_pages(1, 0)
-        if name == _COVER:
-            for row, text in enumerate(_cover_rows(presentation)):
-                sheet.set_row(row, _height(text, _COVER_WIDTH))
-        elif name in sheets:
-            table = sheets[name]
-            sheet.set_column(0, table.index_levels - 1, _BY_WIDTH)
-            sheet.set_column(table.index_levels, table.table.shape[1] - 1, _WIDTH)
-            headings = map(str, table.table.columns)
-            sheet.set_row(table.data_range[0], max(_height(text, _WIDTH) for text in headings))
-        else:
-            sheet.set_column(0, 0, _WIDTH)
-            sheet.set_column(1, 1, _NOTES_WIDTH)
-
-
 def _height(text: str, width: int) -> float:
-    """Points; bold and capital letters take more than the average width."""
+    """Return points; bold and capital letters take more than the average width."""
     return _LINE * math.ceil(1.2 * len(text) / width)
-
-
-def _cover_rows(presentation: Presentation) -> list[str]:
-    """The cover line by line, with the headings that gptables puts between."""
-    intro, about = _cover_texts(presentation)
-    title = presentation.title or DEFAULT_TITLE
-    return [title * 2, "Introductory information", *intro, "About these data", *about]

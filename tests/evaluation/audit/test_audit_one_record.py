@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from surveysynth.errors import InputError
-from surveysynth.evaluation.audit.cases import examples, lines_of
-from surveysynth.evaluation.audit.examples import EXAMPLES, GENDER
+from surveysynth.evaluation.audit.cases import EXAMPLES, GENDER
+from surveysynth.evaluation.audit.folder import examples, lines_of
 from surveysynth.evaluation.audit.neighbours import Change, changed, places
 from surveysynth.evaluation.audit.posterior import (
     Alike,
@@ -23,10 +23,10 @@ from surveysynth.evaluation.audit.posterior import (
     side,
 )
 from surveysynth.evaluation.audit.ratio import Side, log_ratios
-from surveysynth.mechanisms.pseudo_posterior import run as mechanism
+from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism
 from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior
-from surveysynth.mechanisms.pseudo_posterior.run import run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
 
 BY_NAME = {each.name: each for each in EXAMPLES}
 SEED = 31

@@ -8,13 +8,16 @@ import pytest
 
 from surveysynth.errors import InputError
 from surveysynth.evaluation.audit import noise as probe
-from surveysynth.evaluation.audit.examples import EXAMPLES
+from surveysynth.evaluation.audit.cases import EXAMPLES
 from surveysynth.evaluation.audit.neighbours import changes_for
 from surveysynth.evaluation.audit.noise import noise_lines, noise_of, published
-from surveysynth.mechanisms.noisy_statistics import run as mechanism
-from surveysynth.mechanisms.noisy_statistics import statistics
-from surveysynth.mechanisms.noisy_statistics.location import statistics as location
-from surveysynth.mechanisms.noisy_statistics.sensitivity import NoiseVariances, noise_variances
+from surveysynth.mechanisms.noisy_statistics.release import location_statistics as location
+from surveysynth.mechanisms.noisy_statistics.release import statistics
+from surveysynth.mechanisms.noisy_statistics.release import survey_statistics as mechanism
+from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
+    NoiseVariances,
+    noise_variances,
+)
 from surveysynth.survey.survey import Confidential
 
 NOISY = {each.name: each for each in EXAMPLES if each.noisy}
@@ -97,14 +100,14 @@ def test_too_little_noise_on_counts_alone_is_found(monkeypatch):
         variances = wrong
 
     monkeypatch.setattr(
-        mechanism.location, "location_design",
+        mechanism, "location_design",
         lambda *given: Wrong(**vars(location_design(*given))),
     )  # fmt: skip
     found = lines("fbs, kinds, noisy statistics")
     assert max(line.ratio or 0.0 for line in found) > 1.2
 
 
-location_design = mechanism.location.location_design
+location_design = mechanism.location_design
 
 
 @pytest.mark.parametrize("leak", ["mean", "copy"])
@@ -121,7 +124,7 @@ def test_numbers_without_noise_of_their_own_are_found(monkeypatch, leak):
         squares[0, 1, 0] += outcome.mean() * 1e-3
         return replace(made, squares=squares)
 
-    monkeypatch.setattr(probe.mechanism, "release_statistics", wrong)
+    monkeypatch.setattr(probe.survey_statistics, "release_statistics", wrong)
     found = lines("fbs, noisy statistics")
     assert math.inf in [line.ratio for line in found]
     assert "passed" in {line.verdict for line in found}
@@ -135,7 +138,7 @@ def test_a_mechanism_that_does_not_answer_is_found(monkeypatch):
             raise InputError("too large")
         return right(model, design, confidential, *rest)
 
-    monkeypatch.setattr(probe.mechanism, "release_statistics", wrong)
+    monkeypatch.setattr(probe.survey_statistics, "release_statistics", wrong)
     last = lines("fbs, noisy statistics")[-1]
     assert (last.verdict, last.ratio) == ("passed", None)
     assert "largest numbers: InputError" in last.reason

@@ -14,7 +14,7 @@ from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.taylor import Statistic, estimate_domains
 from surveysynth.evaluation.baselines.noisy_totals import Declared, gaussian_tables
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.noise import ApproximateNoise, SeededNoise
+from surveysynth.mechanisms.noisy_statistics.release.noise import ApproximateNoise, SeededNoise
 
 SIZES = np.array([260, 200, 150, 90])
 STRATA = np.repeat(np.arange(4), SIZES)

@@ -16,7 +16,7 @@ from surveysynth.evaluation.compare import figures as plots
 from surveysynth.evaluation.compare.comparison import Comparison, compare
 from surveysynth.evaluation.compare.folder import make_pictures, write_comparison
 from surveysynth.evaluation.compare.report import facts_record, render_report
-from surveysynth.evaluation.compare.synthesizers import run_synthesizer
+from surveysynth.evaluation.compare.tables import run_synthesizer
 from surveysynth.evaluation.methods import synthesizers, two_currencies
 from surveysynth.evaluation.studies.example import write_example
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
@@ -55,7 +55,7 @@ def refused(*arguments: Any, **options: Any) -> Any:
 @pytest.fixture
 def no_pseudo_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes time and has tests of its own: every one is refused."""
-    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.run.run", refused)
+    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.weighted_fits.run", refused)
 
 
 def test_its_tables_are_those_of_a_release_with_the_same_streams(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
         )  # fmt: skip
         return PrivateDraws(model.name, theta, settings), fit
 
-    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.run.run", run)
+    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.weighted_fits.run", run)
 
 
 def rows(frame: pd.DataFrame, statistic: str, method: str) -> pd.DataFrame:
@@ -385,7 +385,7 @@ def refused(*arguments: Any, **options: Any) -> Any:
 def test_nothing_is_written_when_every_synthesizer_is_refused(
     spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.run.run", refused)
+    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.weighted_fits.run", refused)
     refusal = r"no synthesizer could be compared\. .*fbs, fbp: The target"
     with pytest.raises(RefusedError, match=refusal):
         write_comparison(spec, tmp_path / "out")

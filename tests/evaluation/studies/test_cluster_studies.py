@@ -122,7 +122,9 @@ def test_batches_are_of_one_number_of_units(monkeypatch, design_effect):
         effects.update(each.records.psu is not None for each in databases)
         return [RefusedError("none today") for _ in databases]
 
-    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.run.run_batch", run_batch)
+    monkeypatch.setattr(
+        "surveysynth.mechanisms.pseudo_posterior.weighted_fits.run_batch", run_batch
+    )
     study = cluster_study(
         _Uneven, methods=("fbs_paper",), replicates=5, batch=5, design_effect=design_effect
     )

@@ -14,14 +14,13 @@ from surveysynth.estimation.combining import Combined, t_interval
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.taylor import SampleDesign, estimate_domains
 from surveysynth.evaluation.studies import batches
-from surveysynth.evaluation.studies.batches import run_task
+from surveysynth.evaluation.studies.batches import Conventions, PublishedConventions, run_task
 from surveysynth.evaluation.studies.coverage import CoverageStudy, Task, paper_study
 from surveysynth.evaluation.studies.designs import SamplingDesign
 from surveysynth.evaluation.studies.measures import measure_cells, root_ratio, summarise_methods
-from surveysynth.evaluation.studies.published import Conventions, PublishedConventions
 from surveysynth.inference.debias import Debiased, DebiasRecord
-from surveysynth.mechanisms.pseudo_posterior.run import run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan
 from tests.evaluation.studies.study_cases import PLAN, SETTINGS, population, small_study
@@ -189,7 +188,7 @@ def test_samples_do_not_depend_on_batches():
 def test_fewer_draws_are_the_first_of_the_same_fit(monkeypatch):
     seen = []
     monkeypatch.setattr(
-        "surveysynth.mechanisms.pseudo_posterior.run.run_batch",
+        "surveysynth.mechanisms.pseudo_posterior.weighted_fits.run_batch",
         lambda *arguments: seen.append(run_batch(*arguments)) or seen[-1],
     )
     released = []

@@ -15,9 +15,8 @@ from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
-from surveysynth.evaluation.studies import noisy_batches
+from surveysynth.evaluation.studies import batches as noisy_batches
 from surveysynth.evaluation.studies.batches import run_task
-from surveysynth.evaluation.studies.chosen import chosen_study
 from surveysynth.evaluation.studies.coverage import (
     PAPER_DECLARED,
     TWO_STAGE_DECLARED,
@@ -32,11 +31,12 @@ from surveysynth.evaluation.studies.example import write_example
 from surveysynth.evaluation.studies.folder import fingerprint
 from surveysynth.evaluation.studies.measures import measure_cells
 from surveysynth.evaluation.studies.population import superpopulation
-from surveysynth.evaluation.studies.specified import study_of
+from surveysynth.evaluation.studies.specified import chosen_study, study_of
 from surveysynth.evaluation.studies.strict import StrictSettings
 from surveysynth.inference.published import datasets_of
-from surveysynth.mechanisms.noisy_statistics.noise import SeededNoise
-from surveysynth.mechanisms.noisy_statistics.run import posterior_draws, release_statistics
+from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
+from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
 from surveysynth.mechanisms.noisy_statistics.settings import Declared
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.mechanisms.noisy_statistics.design import Clipping
-from surveysynth.mechanisms.noisy_statistics.location.shape import LocationShape
-from surveysynth.mechanisms.noisy_statistics.location.statistics import LocationDesign
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationDesign
+from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
 

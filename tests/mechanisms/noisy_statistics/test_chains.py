@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 
 from surveysynth.errors import RefusedError
-from surveysynth.mechanisms.noisy_statistics import run
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.augmentation import Augmentation
-from surveysynth.mechanisms.noisy_statistics.moments import NoisyMoments, PublicSums
-from surveysynth.mechanisms.noisy_statistics.noise import SeededNoise
-from surveysynth.mechanisms.noisy_statistics.posterior import sample_noisy
+from surveysynth.mechanisms.noisy_statistics.posterior import draws
+from surveysynth.mechanisms.noisy_statistics.posterior.augmentation import Augmentation
+from surveysynth.mechanisms.noisy_statistics.posterior.moments import NoisyMoments, PublicSums
+from surveysynth.mechanisms.noisy_statistics.posterior.noisy_sweeps import sample_noisy
+from surveysynth.mechanisms.noisy_statistics.posterior.shifting import small_cholesky
+from surveysynth.mechanisms.noisy_statistics.posterior.slices import shrinking, slice_step
+from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
 from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN, Declared, NoisySettings
-from surveysynth.mechanisms.noisy_statistics.shifting import small_cholesky
-from surveysynth.mechanisms.noisy_statistics.slices import shrinking, slice_step
 from surveysynth.models import get_model
 from surveysynth.sampling import primitives
 from surveysynth.sampling.convergence import check_convergence
@@ -111,7 +112,7 @@ def releases(count: int) -> tuple[Any, list[Any], NoisySettings]:
             predictors="field", population_size=30_000,
         )  # fmt: skip
         source = SeededNoise(np.random.default_rng(seed))
-        statistics = run.release_statistics(
+        statistics = release_statistics(
             model, survey.design, survey.confidential, settings, source
         )
         made.append((survey.design, statistics))
@@ -121,16 +122,16 @@ def releases(count: int) -> tuple[Any, list[Any], NoisySettings]:
 def fitted(made: list[Any], seeds: list[int], refused: list[bool]) -> list[Any]:
     """Of a batch; what is said of each fit in turn is written in ``refused``."""
     model, _, settings = releases(0)
-    said, judged, judging = iter(refused), run.judged, run.judged.__module__
+    said, gate = iter(refused), draws.draws_if_converged
 
     def judge(model: Any, theta: Any, settings: Any, thinning: int) -> Any:
-        with mock.patch(f"{judging}.check_convergence", return_value=({}, {})):
-            result = judged(model, theta, settings, thinning)
+        with mock.patch(f"{gate.__module__}.check_convergence", return_value=({}, {})):
+            result = gate(model, theta, settings, thinning)
         return RefusedError("not yet") if next(said) else result
 
-    with mock.patch.object(run, "judged", judge):
+    with mock.patch.object(draws, "draws_if_converged", judge):
         rngs = [np.random.default_rng(seed) for seed in seeds]
-        results = run.posterior_batch(model, [made[i] for i in seeds], settings, rngs)
+        results = draws.posterior_batch(model, [made[i] for i in seeds], settings, rngs)
     assert next(said, None) is None
     return results
 
@@ -152,5 +153,5 @@ def test_fits_go_on_alike_alone_and_in_company() -> None:
 def test_what_does_not_converge_is_refused_in_the_end() -> None:
     model, made, settings = releases(1)
     short = replace(settings, plan=SamplingPlan(2, 0, 10))
-    with mock.patch.object(run, "THINNINGS", (1, 2)), pytest.raises(RefusedError, match="R-hat"):
-        run.posterior_draws(model, *made[0], short, np.random.default_rng(0))
+    with mock.patch.object(draws, "THINNINGS", (1, 2)), pytest.raises(RefusedError, match="R-hat"):
+        draws.posterior_draws(model, *made[0], short, np.random.default_rng(0))

@@ -12,7 +12,7 @@ from scipy import stats
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.noisy_statistics.design import (
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import (
     ROW_BITS,
     Clipping,
     NoiseDesign,

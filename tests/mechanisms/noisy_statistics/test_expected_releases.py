@@ -8,12 +8,15 @@ from surveysynth._support.types import FloatArray, Theta
 from surveysynth.estimation.domains import build_domains
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.expected_se import expected_errors
-from surveysynth.mechanisms.noisy_statistics.moments import NoisyMoments, PublicSums
-from surveysynth.mechanisms.noisy_statistics.noise import SeededNoise
-from surveysynth.mechanisms.noisy_statistics.posterior import sample_noisy
-from surveysynth.mechanisms.noisy_statistics.run import noise_design, release_statistics
+from surveysynth.mechanisms.noisy_statistics.posterior.moments import NoisyMoments, PublicSums
+from surveysynth.mechanisms.noisy_statistics.posterior.noisy_sweeps import sample_noisy
+from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
+from surveysynth.mechanisms.noisy_statistics.release.statistics import NoisyStatistics
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
+    noise_design,
+    release_statistics,
+)
 from surveysynth.mechanisms.noisy_statistics.settings import Declared, NoisySettings
-from surveysynth.mechanisms.noisy_statistics.statistics import NoisyStatistics
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import PublicDesign, Survey

@@ -6,9 +6,9 @@ import pytest
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import rho_of
-from surveysynth.mechanisms.noisy_statistics.design import Clipping, NoiseDesign
 from surveysynth.mechanisms.noisy_statistics.expected_se import ExpectedErrors, expected_errors
-from surveysynth.mechanisms.noisy_statistics.sensitivity import noise_variances
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, NoiseDesign
+from surveysynth.mechanisms.noisy_statistics.release.sensitivity import noise_variances
 
 CELLS = np.array([[1.0, *(np.arange(1, 8) == a), b] for a in range(8) for b in range(2)])
 STRATUM = np.arange(16) // 2

@@ -7,18 +7,21 @@ from scipy import special
 
 from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.location.augmentation import (
+from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import (
     LocationAugmentation,
 )
-from surveysynth.mechanisms.noisy_statistics.location.counts import (
+from surveysynth.mechanisms.noisy_statistics.posterior.location.counts import (
     exchanged,
     start_counts,
     tournament,
 )
-from surveysynth.mechanisms.noisy_statistics.location.statistics import LocationSums, released
-from surveysynth.mechanisms.noisy_statistics.location.target import LocationTarget
-from surveysynth.mechanisms.noisy_statistics.noise import ApproximateNoise
-from surveysynth.sampling.streams import Streams
+from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
+    LocationSums,
+    released,
+)
+from surveysynth.mechanisms.noisy_statistics.release.noise import ApproximateNoise
+from surveysynth.sampling.sweeps import Streams
 from tests.mechanisms.noisy_statistics.location_cases import (
     Law,
     draw_records,

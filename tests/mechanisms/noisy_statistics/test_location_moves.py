@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.mechanisms.noisy_statistics.location import augmentation, moves
-from surveysynth.mechanisms.noisy_statistics.location.posterior import LocationSweeps
-from surveysynth.mechanisms.noisy_statistics.location.reference import Normals
-from surveysynth.mechanisms.noisy_statistics.location.target import LocationTarget
-from surveysynth.models.general_location.regressions import Regressions
+from surveysynth.mechanisms.noisy_statistics.posterior.location import augmentation, moves
+from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
+    LocationSweeps,
+)
+from surveysynth.mechanisms.noisy_statistics.posterior.location.reference import Normals
+from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
+from surveysynth.models.general_location.sampler import Regressions
 from surveysynth.models.general_location.scales import Scales
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams
 from tests.long_runs import location_sbc
 from tests.long_runs.location_sbc import CASES, Case, X
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.location.run import posterior_draws, release_statistics
-from surveysynth.mechanisms.noisy_statistics.noise import SeededNoise
+from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
+from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
 from surveysynth.mechanisms.noisy_statistics.settings import Declared, NoisySettings
 from surveysynth.sampling.plan import SamplingPlan
 from tests.models.general_location.general_cases import (

@@ -10,21 +10,21 @@ from hypothesis import strategies as st
 
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.design import ROW_BITS
-from surveysynth.mechanisms.noisy_statistics.location.sensitivity import (
+from surveysynth.mechanisms.noisy_statistics.release.location_sensitivity import (
     largest_product,
     location_variances,
     rho_spent,
     squared_sensitivity,
 )
-from surveysynth.mechanisms.noisy_statistics.location.statistics import (
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
     LocationDesign,
     LocationStatistics,
     LocationSums,
     location_statistics,
     released,
 )
-from surveysynth.mechanisms.noisy_statistics.noise import ApproximateNoise, SeededNoise
+from surveysynth.mechanisms.noisy_statistics.release.noise import ApproximateNoise, SeededNoise
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import ROW_BITS
 from tests.mechanisms.noisy_statistics.location_cases import (
     draw_records,
     known_law,

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from surveysynth.mechanisms.noisy_statistics.design import Clipping
 from surveysynth.mechanisms.noisy_statistics.expected_se import outcome_moments
 from surveysynth.mechanisms.noisy_statistics.misdeclared import (
     clipped_normal,
@@ -12,6 +11,7 @@ from surveysynth.mechanisms.noisy_statistics.misdeclared import (
     sample_error,
     share_outside,
 )
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
 
 RADIUS = 3.2552  # of two columns, by default
 

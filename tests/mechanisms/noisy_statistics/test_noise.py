@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.mechanisms.noisy_statistics.noise import (
+from surveysynth.mechanisms.noisy_statistics.release.noise import (
     ApproximateNoise,
     NoiseSource,
     SeededNoise,

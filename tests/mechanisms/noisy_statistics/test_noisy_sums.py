@@ -13,11 +13,11 @@ from scipy import stats
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.noisy_statistics import statistics
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.design import Clipping, NoiseDesign
-from surveysynth.mechanisms.noisy_statistics.noise import ApproximateNoise, SeededNoise
-from surveysynth.mechanisms.noisy_statistics.statistics import (
+from surveysynth.mechanisms.noisy_statistics.release import statistics
+from surveysynth.mechanisms.noisy_statistics.release.noise import ApproximateNoise, SeededNoise
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, NoiseDesign
+from surveysynth.mechanisms.noisy_statistics.release.statistics import (
     ExactSums,
     NoisyStatistics,
     noisy_statistics,

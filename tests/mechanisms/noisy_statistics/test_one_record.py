@@ -9,9 +9,12 @@ import pytest
 
 from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget, log_delta_of
-from surveysynth.mechanisms.noisy_statistics.design import Clipping, NoiseDesign
-from surveysynth.mechanisms.noisy_statistics.noise import SeededNoise
-from surveysynth.mechanisms.noisy_statistics.statistics import NoisyStatistics, noisy_statistics
+from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, NoiseDesign
+from surveysynth.mechanisms.noisy_statistics.release.statistics import (
+    NoisyStatistics,
+    noisy_statistics,
+)
 
 RUNS = 10_000
 CELLS = np.array([[1.0, 0.0], [1.0, 1.0]])

@@ -13,13 +13,13 @@ from scipy import integrate, stats
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.noisy_statistics.implied import implied_sample
-from surveysynth.mechanisms.noisy_statistics.moments import NoisyMoments, PublicSums
-from surveysynth.mechanisms.noisy_statistics.posterior import sample_noisy
+from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import implied_sample
+from surveysynth.mechanisms.noisy_statistics.posterior.moments import NoisyMoments, PublicSums
+from surveysynth.mechanisms.noisy_statistics.posterior.noisy_sweeps import sample_noisy
 from surveysynth.models import get_model
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.streams import SWEEPS_AT_ONCE, Streams
+from surveysynth.sampling.sweeps import SWEEPS_AT_ONCE, Streams
 from tests.long_runs import noisy_sbc, sbc
 
 MODELS = ("FBS, two outcomes", "Normal with a weight", "FBP", "FBS, PSUs", "FBP, PSUs")

@@ -17,15 +17,15 @@ from scipy import optimize, stats
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget, log_delta_of
-from surveysynth.mechanisms.noisy_statistics.design import Clipping, NoiseDesign
-from surveysynth.mechanisms.noisy_statistics.noise import SeededNoise
-from surveysynth.mechanisms.noisy_statistics.sensitivity import (
+from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, NoiseDesign
+from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
     NoiseVariances,
     noise_variances,
     rho_spent,
     sensitivity,
 )
-from surveysynth.mechanisms.noisy_statistics.statistics import ExactSums, released
+from surveysynth.mechanisms.noisy_statistics.release.statistics import ExactSums, released
 
 RHO = 0.257
 CELLS = np.array([[1.0, a == 1, a == 2, b] for a in range(3) for b in range(2)])

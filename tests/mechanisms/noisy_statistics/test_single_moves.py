@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.mechanisms.noisy_statistics.augmentation import Augmentation, NoisyTarget
-from surveysynth.mechanisms.noisy_statistics.implied import implied_sample
-from surveysynth.mechanisms.noisy_statistics.moments import PublicSums
+from surveysynth.mechanisms.noisy_statistics.posterior.augmentation import Augmentation, NoisyTarget
+from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import implied_sample
+from surveysynth.mechanisms.noisy_statistics.posterior.moments import PublicSums
 from surveysynth.models import get_model
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams
 from tests.long_runs import noisy_sbc, sbc
 
 CHAINS = 10_000

@@ -8,8 +8,8 @@ from surveysynth.errors import RefusedError
 from surveysynth.evaluation.studies.designs import stratified_pps_sample
 from surveysynth.evaluation.studies.population import published_cells, simulate_population
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
-from surveysynth.mechanisms.pseudo_posterior.run import run, run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run, run_batch
 from surveysynth.models import get_model
 from surveysynth.models.parts.gaussian import GaussianRecords
 from surveysynth.sampling.plan import SamplingPlan

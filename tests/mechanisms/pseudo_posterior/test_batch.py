@@ -7,8 +7,8 @@ import pytest
 
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
-from surveysynth.mechanisms.pseudo_posterior.run import run, run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run, run_batch
 from surveysynth.models import get_model
 from tests.mechanisms.pseudo_posterior.mechanism_cases import PLAN, sample_survey, with_outlier
 

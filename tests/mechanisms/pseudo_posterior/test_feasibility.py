@@ -9,8 +9,8 @@ import pytest
 from surveysynth.errors import RefusedError
 from surveysynth.evaluation.studies.example import simulate_survey
 from surveysynth.mechanisms.pseudo_posterior import feasibility
-from surveysynth.mechanisms.pseudo_posterior.run import run
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run
 from surveysynth.models import get_model
 from surveysynth.sampling.convergence import NotConvergedError
 from surveysynth.sampling.plan import SamplingPlan

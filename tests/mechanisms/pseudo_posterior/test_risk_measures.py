@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.mechanisms.pseudo_posterior import run as mechanism
+from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.risk import (
     CountBased,
@@ -18,9 +18,9 @@ from surveysynth.mechanisms.pseudo_posterior.risk import (
     Pairwise,
     Scalar,
 )
-from surveysynth.mechanisms.pseudo_posterior.run import run
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Survey

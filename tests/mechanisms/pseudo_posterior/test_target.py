@@ -8,8 +8,8 @@ import pytest
 
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
-from surveysynth.mechanisms.pseudo_posterior.run import release_positions, run
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import release_positions, run
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan
 from tests.mechanisms.pseudo_posterior.mechanism_cases import (

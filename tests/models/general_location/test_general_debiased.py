@@ -9,8 +9,8 @@ from scipy.special import softmax
 
 from surveysynth.inference.debias import debias_draws
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
-from surveysynth.mechanisms.pseudo_posterior.run import run_batch
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
 from surveysynth.sampling.plan import SamplingPlan
 from tests.models.general_location.general_cases import (
     ALL,

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from surveysynth.inference import published as published_module
 from surveysynth.inference.synthesis import SyntheticDataset
-from surveysynth.release.documents.recompute_r import r_text
+from surveysynth.release.documents.programs import r_literal
 from surveysynth.release.pipeline import release
 from surveysynth.release.writers.csv import plain_text
 from tests.surveys import lonely_survey, small_survey, spec_text, write_survey
@@ -360,7 +360,7 @@ def test_example_is_a_number_that_is_published(make_spec: MakeSpec, tmp_path: Pa
 
 @given(st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=8))
 def test_a_text_of_r_cannot_end_the_block_it_stands_in(text: str) -> None:
-    written = r_text(text)
+    written = r_literal(text)
     assert "`" not in written
     assert "\n" not in written
     assert json.loads(written.replace("\\x60", "`")) == text

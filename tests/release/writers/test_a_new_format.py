@@ -82,8 +82,8 @@ def test_a_specification_knows_it_by_name(make_spec: MakeSpec) -> None:
 
 def test_no_format_is_named_outside_its_writer_and_its_row() -> None:
     package = Path(surveysynth.__file__).parent
-    allowed = {package / "report" / "formats.py", *(package / "release" / "writers").glob("*.py")}
-    allowed.add(package / "studies" / "example.py")  # the text of a specification
+    allowed = {package / "spec" / "formats.py", *(package / "release" / "writers").glob("*.py")}
+    allowed.add(package / "evaluation" / "studies" / "example.py")  # the text of a specification
     named = [
         f"{path.name}: {line.strip()}"
         for path in package.rglob("*.py")

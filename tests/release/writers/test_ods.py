@@ -58,7 +58,9 @@ def test_every_part_is_shown_and_numbers_are_numbers(tmp_path: Path) -> None:
     shown = presentation(banner="NOT PRIVATE")
     found = sheets(written(tmp_path / "t.ods", [made], shown))
     assert list(found) == ["Cover", "Contents", "Notes", "Means"]
-    assert [row[0] for row in found["Cover"]][:2] == ["Title", "NOT PRIVATE"]
+    assert [row[0] for row in found["Cover"]][:3] == (
+        ["Title", "Introductory information", "NOT PRIVATE"]
+    )
     text = "\n".join(str(cell) for rows in found.values() for row in rows for cell in row)
     for part in ["Source: A frame", "A note.", "Privacy: epsilon.",
                  "No sample records in this cell", "too unreliable",
@@ -69,8 +71,8 @@ def test_every_part_is_shown_and_numbers_are_numbers(tmp_path: Path) -> None:
     assert rows[1][:3] == ["a", "[x]", "[x]"]
     assert all(len(row) == 8 for row in found["Means"][-5:])
     assert all(cell != "" for row in rows for cell in row)
-    notes = dict(map(tuple, found["Notes"][2:]))
-    assert "No sample records" in str(notes[rows[1][-1]])
+    notes = {f"[note {number:g}]": text for number, text in found["Notes"][3:]}
+    assert "No sample records" in notes[str(rows[1][-1])]
 
 
 def test_headings_are_marked_and_tables_named(tmp_path: Path) -> None:
@@ -79,14 +81,15 @@ def test_headings_are_marked_and_tables_named(tmp_path: Path) -> None:
     rows = list(means.iter(f"{TABLE}table-row"))
     ((heading,),) = [list(head) for head in means.iter(f"{TABLE}table-header-rows")]
     assert next(heading.itertext()) == "g"
-    (marked,) = root.iter(f"{TABLE}database-range")
+    *lists, marked = root.iter(f"{TABLE}database-range")
+    assert [each.get(f"{TABLE}name") for each in lists] == ["contents_table", "notes_table"]
     first = 1 + rows.index(heading)
     assert marked.get(f"{TABLE}target-range-address") == (
         f"'Means'.A{first}:'Means'.G{first + 2}"
     )
     assert marked.get(f"{TABLE}contains-header") == "true"
     links = [link.get(LINK) for link in root.iter(f"{TEXT}a")]
-    assert links == ["#'Notes'.A1", "#'Means'.A1"]
+    assert links == ["#'Means'.A1"]
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, "a\x00b\x1f", "=1+1", "'x'"])
@@ -119,9 +122,9 @@ def test_sheets_of_tables_keep_apart_from_the_others(tmp_path: Path) -> None:
     root = written(tmp_path / "t.ods", both, presentation())
     assert list(sheets(root)) == ["Cover", "Contents", "Notes", "Means 1", "Means 2"]
     ranges = list(root.iter(f"{TABLE}database-range"))
-    address = str(ranges[0].get(f"{TABLE}target-range-address"))
+    address = str(ranges[2].get(f"{TABLE}target-range-address"))
     assert address.split(":")[1].startswith("'Means 1'.AG")
-    assert len({each.get(f"{TABLE}name") for each in ranges}) == 2
+    assert len({each.get(f"{TABLE}name") for each in ranges}) == 4
 
 
 @pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")

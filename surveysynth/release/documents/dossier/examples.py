@@ -1,6 +1,11 @@
 """Worked examples of what epsilon, or rho, means: beliefs, tests, several records of a person."""
 
-from surveysynth.mechanisms import belief
+from surveysynth.mechanisms.adversary_odds import (
+    gaussian_power,
+    posterior,
+    pure_power,
+    zcdp_power,
+)
 from surveysynth.release.documents.dossier.blocks import Block, Grid, Section, Text
 from surveysynth.release.documents.dossier.terms import TOLD_PRIOR, Terms, percent
 
@@ -44,8 +49,8 @@ def _beliefs(terms: Terms) -> Grid:
     for prior in PRIORS:
         cells = [f"{prior:.0%}"]
         if terms.strict:
-            cells.append(percent(belief.posterior(prior, terms.rho)))
-        rows.append((*cells, percent(belief.posterior(prior, terms.log_factor))))
+            cells.append(percent(posterior(prior, terms.rho)))
+        rows.append((*cells, percent(posterior(prior, terms.log_factor))))
     head: tuple[str, ...] = ("Belief before", "After, at most")
     if terms.strict:
         head = (
@@ -91,12 +96,12 @@ def _tests(terms: Terms) -> Grid:
     if terms.strict:
         head: tuple[str, ...] = ("False alarms", "Power, at most", "Power against normal noise")
         powers: list[tuple[float, ...]] = [
-            (belief.zcdp_power(terms.rho, rate), belief.gaussian_power(terms.rho, rate))
+            (zcdp_power(terms.rho, rate), gaussian_power(terms.rho, rate))
             for rate in FALSE_ALARMS
         ]
     else:
         head = ("False alarms", "Power, at most")
-        powers = [(belief.pure_power(terms.epsilon, rate),) for rate in FALSE_ALARMS]
+        powers = [(pure_power(terms.epsilon, rate),) for rate in FALSE_ALARMS]
     rows = [
         (f"{rate:.0%}", *map(percent, found))
         for rate, found in zip(FALSE_ALARMS, powers, strict=True)
@@ -121,7 +126,7 @@ def _several(terms: Terms) -> Grid:
     rows = []
     for number in SEVERAL:
         cost = terms.rho * number**2 if terms.strict else terms.epsilon * number
-        limit = belief.posterior(TOLD_PRIOR, terms.of_several(number))
+        limit = posterior(TOLD_PRIOR, terms.of_several(number))
         rows.append((str(number), f"{cost:.4g}", percent(limit)))
     named = "records" if terms.protected is None else "units"
     currency = "rho" if terms.strict else "epsilon"

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from surveysynth.mechanisms import belief
+from surveysynth.mechanisms import adversary_odds
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.release.documents.readme_words import round_factor
 from surveysynth.release.facts import ReleaseFacts
@@ -96,12 +96,12 @@ class Terms:
     def log_factor(self) -> float:
         """Log of what the odds of a suspicion are multiplied by at most: under noisy statistics
         but for a probability delta, else as far as the guarantee holds."""
-        return belief.zcdp_log_factor(self.rho, self.delta) if self.strict else self.epsilon
+        return adversary_odds.zcdp_log_factor(self.rho, self.delta) if self.strict else self.epsilon
 
     def of_several(self, records: int) -> float:
         """The same for a person with so many records (or units), all of them unknown."""
         if self.strict:
-            return belief.zcdp_log_factor(self.rho * records**2, self.delta)
+            return adversary_odds.zcdp_log_factor(self.rho * records**2, self.delta)
         return self.epsilon * records
 
 

@@ -4,7 +4,7 @@ Both mechanisms, each as what it is: noisy statistics are proved at every number
 pseudo-posterior is asymptotic, and nobody is told otherwise.
 """
 
-from surveysynth.mechanisms.belief import posterior
+from surveysynth.mechanisms.adversary_odds import posterior
 from surveysynth.release.documents.dossier.blocks import Block, Part, Section, Text
 from surveysynth.release.documents.dossier.terms import TOLD_PRIOR, Terms, percent
 from surveysynth.release.tables.labels import listed

@@ -9,8 +9,8 @@ from scipy import stats as st
 
 from surveysynth.errors import InputError
 from surveysynth.inference.synthesis import synthesise
-from surveysynth.mechanisms.pseudo_posterior.run import run
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run
 from surveysynth.models import get_model
 from surveysynth.models.base import Simulated
 from surveysynth.sampling.plan import SamplingPlan

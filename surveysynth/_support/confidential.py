@@ -1,0 +1,116 @@
+"""Keep confidential values where they are: objects that are not pickled, folders that are deleted.
+
+A process holds a lock on its temporary folder while it uses it. The lock ends with the process,
+however that ends, so a folder whose lock is free was left by a process that was killed, and
+``sweep`` deletes it.
+"""
+
+import os
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn, SupportsIndex
+
+from surveysynth.errors import RefusedError
+
+PREFIX = "surveysynth-private-"
+#: Processes that were just killed may hold a file for a moment more.
+DELETE_TRIES, BETWEEN_TRIES = 20, 0.1
+
+
+class Unpickled:
+    """Base of objects with confidential values: neither pickled nor copied.
+
+    Notebooks, caches and schedulers pickle what they are given. What may be kept of a fit is what
+    ``to_json_dict`` and the confidential folder have; everything else is made again from the data.
+    """
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} holds confidential values and is not pickled or copied; make "
+            "it again from the survey where it is needed."
+        )
+
+
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """A temporary folder that only this user can enter, deleted on every way out.
+
+    Those that killed processes left are deleted first, with a warning that names them. Raises
+    ``RefusedError`` if the folder cannot be deleted.
+    """
+    for told in sweep():
+        warnings.warn(told, UserWarning, stacklevel=3)
+    folder, lock = _made()
+    try:
+        yield folder
+    finally:
+        _delete(folder)
+        if lock is not None:
+            os.close(lock)
+        if folder.exists():
+            raise RefusedError(
+                f"The temporary folder {folder} holds confidential data and could not be deleted: "
+                "delete it by hand. Nothing is released."
+            )
+
+
+def _made() -> tuple[Path, int | None]:
+    """A new folder of mode 0700, locked where the system has locks."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        lock = lock_of(folder)
+        if folder.is_dir():
+            return folder, lock
+        # Another start swept it in the instant before it was locked.
+        if lock is not None:
+            os.close(lock)
+
+
+def sweep(place: Path | None = None) -> list[str]:
+    """Delete what killed processes of this user left in ``place`` (default: the folder for
+    temporary files); a sentence for each folder, that it is gone or has to be deleted by hand."""
+    told = []
+    for folder in sorted((place or Path(tempfile.gettempdir())).glob(f"{PREFIX}*")):
+        if folder.is_symlink() or not folder.is_dir():
+            continue
+        lock = lock_of(folder)
+        if lock is None:  # in use
+            continue
+        _delete(folder)
+        os.close(lock)
+        done = "could not be deleted: delete it by hand" if folder.exists() else "was deleted"
+        told.append(
+            f"The temporary folder {folder} of a fit that was killed held confidential data; "
+            f"it {done}."
+        )
+    return told
+
+
+def lock_of(folder: Path) -> int | None:
+    """The lock on a folder; None where another process has it, where it is gone or another's, and
+    on Windows, which has no such lock: nothing is known to be abandoned there."""
+    try:
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
+    except (OSError, ImportError):
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def _delete(folder: Path) -> None:
+    for _ in range(DELETE_TRIES):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(BETWEEN_TRIES)

@@ -1,0 +1,1 @@
+"""Posterior draws from noisy statistics: free, since nothing confidential enters."""

@@ -1,0 +1,178 @@
+"""Private draws of a model's parameters given noisy statistics (strict 2): post-processing."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+
+import numpy as np
+
+from surveysynth.errors import InputError, RefusedError
+from surveysynth.mechanisms.base import PrivateDraws
+from surveysynth.mechanisms.noisy_statistics.posterior.convergence_gate import (
+    PosteriorRecord,
+    draws_if_converged,
+)
+from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
+    LocationSweeps,
+)
+from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
+from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import implied_sample
+from surveysynth.mechanisms.noisy_statistics.posterior.moments import (
+    NoisyMoments,
+    PublicSums,
+)
+from surveysynth.mechanisms.noisy_statistics.posterior.noisy_sweeps import NoisySweeps, noisy_sweeps
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
+from surveysynth.mechanisms.noisy_statistics.release.statistics import NoisyStatistics
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
+    Statistics,
+    public_sums,
+    table_of,
+)
+from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
+from surveysynth.models.base import Model
+from surveysynth.models.general_location.layout import Layout
+from surveysynth.models.general_location.model import GeneralLocation
+from surveysynth.sampling.sweeps import Streams, run_sweeps
+from surveysynth.survey.survey import PublicDesign
+
+#: Rounds between kept draws: at first, and whenever a fit that has not converged goes on, with all
+#: that it has run so far as its warm-up. Nothing but time is spent by going on.
+THINNINGS = (1, 2, 4, 16, 64, 256)
+LOCATION_THINNINGS = (2, 4, 8, 16, 32, 64)
+
+
+def posterior_draws(
+    model: Model,
+    design: PublicDesign,
+    statistics: Statistics,
+    settings: NoisySettings,
+    rng: np.random.Generator,
+) -> tuple[PrivateDraws, PosteriorRecord]:
+    """m draws of the model's parameters given the noisy statistics, and how they came about."""
+    (result,) = posterior_batch(model, [(design, statistics)], settings, [rng])
+    if isinstance(result, RefusedError):
+        raise result
+    return result
+
+
+def posterior_batch(
+    model: Model,
+    releases: Sequence[tuple[PublicDesign, Statistics]],
+    settings: NoisySettings,
+    rngs: Sequence[np.random.Generator],
+) -> list[tuple[PrivateDraws, PosteriorRecord] | RefusedError]:
+    """``posterior_draws`` of many releases side by side: draws, or why there are none.
+
+    Their numbers of columns of X and of PSUs must be the same, and their settings. Fits that have
+    not converged go on; what a fit gives does not depend on the others.
+    """
+    of_blocks = [each for _, each in releases if isinstance(each, LocationStatistics)]
+    if isinstance(model, GeneralLocation) and len(of_blocks) == len(releases):
+        designs = [design for design, _ in releases]
+        return [
+            location_draws(model, *each, settings, rng)
+            for each, rng in zip(zip(designs, of_blocks, strict=True), rngs, strict=True)
+        ]
+    gaussian = [(d, each) for d, each in releases if isinstance(each, NoisyStatistics)]
+    if len(gaussian) < len(releases):
+        raise InputError(f"These noisy statistics were not made for the model {model.name!r}.")
+    return _gaussian_batch(model, gaussian, settings, rngs)
+
+
+def _gaussian_batch(
+    model: Model,
+    releases: Sequence[tuple[PublicDesign, NoisyStatistics]],
+    settings: NoisySettings,
+    rngs: Sequence[np.random.Generator],
+) -> list[tuple[PrivateDraws, PosteriorRecord] | RefusedError]:
+    """``posterior_batch`` of models with one normal distribution of all records."""
+    implied_sample(model)  # refuses a model without such statistics
+    results: dict[int, tuple[PrivateDraws, PosteriorRecord] | RefusedError] = {}
+    # Where most fits are done the others are better off alone: they come to the same place, since
+    # each has random numbers of its own.
+    begun = [deepcopy(rng) for rng in rngs]
+    members = waiting = list(range(len(releases)))
+    sweeps = _chains(model, releases, settings, rngs)
+    plan = settings.plan
+    for thinning in THINNINGS:
+        if 2 * len(waiting) <= len(members):
+            members, rounds = waiting, sweeps.rounds
+            sweeps = _chains(
+                model, [releases[i] for i in members], settings, [begun[i] for i in members]
+            )
+            sweeps.go(rounds)
+        sweeps.thin = thinning
+        theta = run_sweeps(sweeps, plan)
+        plan = replace(plan, warmup=0)
+        for i in waiting:
+            own = {name: values[members.index(i)] for name, values in theta.items()}
+            results[i] = draws_if_converged(model, own, settings, thinning)
+        waiting = [i for i in waiting if isinstance(results[i], RefusedError)]
+        if not waiting:
+            break
+    return [results[i] for i in range(len(releases))]
+
+
+def _chains(
+    model: Model,
+    releases: Sequence[tuple[PublicDesign, NoisyStatistics]],
+    settings: NoisySettings,
+    rngs: Sequence[np.random.Generator],
+) -> NoisySweeps:
+    parts = [_moments(model, *each) for each in releases]
+    return noisy_sweeps(
+        model,
+        NoisyMoments.stacked([moments for moments, _ in parts]),
+        PublicSums.stacked([sums for _, sums in parts]),
+        settings.plan.chains,
+        rngs,
+    )
+
+
+def _moments(
+    model: Model, design: PublicDesign, statistics: NoisyStatistics
+) -> tuple[NoisyMoments, PublicSums]:
+    """The statistics on the model's scale, and the public sums that belong to them."""
+    centre, sign = statistics.centre.copy(), np.ones(statistics.centre.size)
+    if model.tilted:
+        # The last column of a model of the population is log pi~ = log(N/n) - log w (methods 3).
+        assert design.population_size is not None  # the model requires it
+        centre[-1] = np.log(design.population_size / design.n) - centre[-1]
+        sign[-1] = -1.0
+    moments = NoisyMoments(
+        cross=statistics.cross * sign,
+        squares=statistics.squares * sign[:, None] * sign,
+        sigma=statistics.sigma,
+        squares_sd=statistics.squares_sd,
+        centre=centre,
+        spread=statistics.spread,
+    )
+    return moments, public_sums(model, design, statistics.basis, statistics.psu_weight)
+
+
+def location_draws(
+    model: GeneralLocation,
+    design: PublicDesign,
+    statistics: LocationStatistics,
+    settings: NoisySettings,
+    rng: np.random.Generator,
+) -> tuple[PrivateDraws, PosteriorRecord] | RefusedError:
+    """m draws given the noisy statistics, and how they came about; chains that have not converged
+    go on. Where they never do: why there are none."""
+    plan = settings.plan
+    target = LocationTarget.of(
+        table_of(model, design), design.matrix.cell, [statistics], plan.chains
+    )
+    layout, streams = Layout.of(design, model.grouped), Streams((rng,), 1)
+    sweeps = LocationSweeps(layout, target, model.priors, streams, LOCATION_THINNINGS[0])
+    # Every chain is a database of its own to the sampler.
+    plan = replace(plan, chains=1)
+    for thinning in LOCATION_THINNINGS:
+        sweeps.thin = thinning
+        theta = {name: values[:, 0] for name, values in run_sweeps(sweeps, plan).items()}
+        result = draws_if_converged(model, theta, settings, thinning)
+        if not isinstance(result, RefusedError):
+            break
+        plan = replace(plan, warmup=0)
+    return result

@@ -1,0 +1,344 @@
+"""Data augmentation for noisy counts and moments by block: the confidential ones as unknowns.
+
+A sweep (``begin``, ``finish``) leaves the posterior of (theta, n, T, W) given the noisy numbers
+invariant:
+
+- xi and eta, that is T and W of every block, by elliptical slices given n and theta;
+- counts n, pair by pair of categories, from the multinomial times the noise on counts, with xi and
+  eta held; accepted group by group on what moments say of them;
+- W by a slice in Bartlett's coordinates besides, which moves where records are few.
+
+With theta given n, T and W, the model's own sweep, they make up a Gibbs sampler. In between theta
+may move with xi and eta held (``log_factor``, ``take``), T and W along with it: given T and W its
+variances creep wherever the noise exceeds what the records tell (Yu & Meng 2011). A block whose
+noisy number of records is small is left out, T and W with it: a rule on what is published, under
+which the posterior given the rest is exact.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
+from surveysynth.mechanisms.noisy_statistics.posterior.location.counts import (
+    exchanged,
+    start_counts,
+    tournament,
+)
+from surveysynth.mechanisms.noisy_statistics.posterior.location.latent import (
+    Geometry,
+    Law,
+    PatternTarget,
+)
+from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
+from surveysynth.mechanisms.noisy_statistics.posterior.slices import shrinking_angles
+from surveysynth.mechanisms.noisy_statistics.posterior.wishart import NoisyScatter
+from surveysynth.models.general_location.stats import BlockMoments
+from surveysynth.sampling.sweeps import Streams
+
+#: Tries of a slice.
+TRIES = 40
+#: Rounds of exchanges that are taken or left together.
+ROUNDS_AT_ONCE = 3
+#: Least share of a column's declared variance that chains start from as its residual variance.
+LEAST_START = 0.05
+
+#: Of each pattern.
+Laws = list[Law]
+#: theta to M (B, G, width, q) and Sigma (B, G, q, q) of a pattern, in units of z.
+PatternLaw = Callable[[int], tuple[FloatArray, FloatArray]]
+
+
+class LocationAugmentation:
+    """Counts (B, C, D) of B chains and, of each pattern, T (B, G, r, q) and W (B, G, q, q)."""
+
+    def __init__(self, target: LocationTarget, rng: Streams) -> None:
+        self.target, self.rng = target, rng
+        self.batch = target.counts.shape[0]
+        self.rounds = tournament(target.counts.shape[2])
+        self.turn, self.at_once = 0, min(ROUNDS_AT_ONCE, len(self.rounds))
+        inflation = np.exp(0.3 * rng.standard_normal((self.batch,), 0))
+        self.observe(start_counts(target.counts, target.sizes))
+        pairs = zip(target.targets, self.geometry, strict=True)
+        starts = [_start(each, geometry, inflation) for each, geometry in pairs]
+        self.cross = [cross for cross, _ in starts]
+        self.scatter = [scatter for _, scatter in starts]
+
+    def _of(self, target: PatternTarget, counts: IntArray) -> FloatArray:
+        """Counts (B, R) of a pattern's rows."""
+        return counts.reshape(self.batch, -1)[:, target.row].astype(np.float64)
+
+    def observe(self, counts: IntArray) -> None:
+        """Other counts (B, C, D), and what they say of every pattern."""
+        self.counts = counts
+        self.geometry = [
+            Geometry.of(each, self._of(each, counts)) for each in self.target.targets
+        ]
+
+    def draw_random_numbers(self, c: int) -> None:
+        """Random numbers of the next c sweeps."""
+        b, cells, rng = self.batch, self.target.counts.shape[1], self.rng
+        self.normals, self.uniforms = [], []
+        for each in self.target.targets:
+            g, (r, q) = each.groups, each.cross.shape[2:]
+            half = q * (q + 1) // 2
+            self.normals.append(
+                (
+                    rng.standard_normal((c, 2, b, g, r, q), 2),
+                    rng.standard_normal((c, 3, b, g, half), 2),
+                )
+            )
+            self.uniforms.append(
+                (rng.random((c, 3, b, g), 2), rng.random((c, 3, TRIES, b, g), 3))
+            )
+        pairs = max((len(first) for first, _ in self.rounds), default=0)
+        self.u_pairs = rng.random((c, 2 * self.at_once, b, cells, pairs), 2)
+        self.log_u = np.log(rng.random((c, b, self.target.shape.groups), 1))
+
+    def begin(self, i: int, law_of: PatternLaw, log_p: FloatArray) -> None:
+        """xi, eta and counts at theta: laws of the patterns, and log probabilities (B, C, D)."""
+        self.laws = self.laws_at(law_of)
+        self.held = [self._slices(i, p, law) for p, law in enumerate(self.laws)]
+        if self.rounds:
+            self._exchange(i, log_p)
+
+    @property
+    def shape_of_blocks(self) -> tuple[int, int]:
+        """Chains and groups."""
+        return self.batch, self.target.shape.groups
+
+    def laws_at(self, law_of: PatternLaw) -> Laws:
+        """Of every pattern, at counts as they are."""
+        result = []
+        patterns = zip(self.target.patterns, self.target.targets, self.geometry, strict=True)
+        for number, target, geometry in patterns:
+            middle, sigma = self._in_units(number, target, *law_of(number))
+            result.append(Law.of(target, geometry, middle, sigma))
+        return result
+
+    def log_factor(self, laws: Laws) -> FloatArray:
+        """What the noisy moments say (B, G), xi and eta held."""
+        pairs = zip(laws, self.held, strict=True)
+        return np.asarray(sum(law.log_factor(*held) for law, held in pairs))
+
+    def take(self, accept: BoolArray, laws: Laws) -> None:
+        """Other laws for the blocks (B, G) that accept them: T and W move along."""
+        pairs = zip(laws, self.laws, strict=True)
+        self.laws = [_chosen(accept, new, old) for new, old in pairs]
+        self.geometry = [law.geometry for law in self.laws]
+
+    def finish(self, i: int) -> None:
+        """T and W from xi and eta, and W once more."""
+        for p, (law, (xi, eta)) in enumerate(zip(self.laws, self.held, strict=True)):
+            used = law.target.used[..., None, None]
+            cross = law.cross_at(xi)
+            observed = law.observed(cross)
+            scatter = self._by_bartlett(i, p, law, observed, law.scatter_at(observed, eta))
+            # What is not looked at must not stray to where numbers end.
+            self.cross[p] = np.where(used, cross, 0.0)
+            self.scatter[p] = np.where(used, scatter, np.eye(law.target.q))
+
+    def _in_units(
+        self, number: int, target: PatternTarget, coefficients: FloatArray, sigma: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """M (B, G, r, q) in the axes of A, and Sigma, in units of u."""
+        there = self.target.shape.patterns[number]
+        centre, spread = self.target.centre[there], self.target.spread[there]
+        about = (coefficients - self.target.ones[:, None] * centre) / spread
+        scaled = sigma / (spread[:, None] * spread)
+        largest = np.einsum("...qq->...q", scaled).max(-1)[..., None, None]
+        # Far below all noise: no chain strays to where a covariance has lost its digits.
+        floor = (1e-10 + 1e-11 * largest) * np.eye(int(there.sum()))
+        return target.link @ about, scaled + floor
+
+    def _slices(self, i: int, p: int, law: Law) -> tuple[FloatArray, FloatArray]:
+        """xi and eta of a pattern by elliptical slices, from its T and W."""
+        (fresh_xi, fresh_eta), (level, angle) = self.normals[p], self.uniforms[p]
+        xi = law.xi_of(self.cross[p], fresh_xi[i, 1])
+        q, shape = law.target.q, fresh_eta[i, 0].shape
+        observed = law.observed(self.cross[p])
+        eta = law.eta_of(
+            observed, self.scatter[p].reshape(-1, q, q), fresh_eta[i, 2].reshape(-1, shape[-1])
+        )
+        xi = _elliptical(
+            xi, fresh_xi[i, 0], lambda x: law.log_factor(x, eta), level[i, 0], angle[i, 0]
+        )
+        by_block = eta.reshape(shape)
+        eta = _elliptical(
+            by_block,
+            fresh_eta[i, 0],
+            lambda x: law.log_factor(xi, x.reshape(eta.shape)),
+            level[i, 1],
+            angle[i, 1],
+        ).reshape(eta.shape)
+        return xi, eta
+
+    def _exchange(self, i: int, log_p: FloatArray) -> None:
+        """Counts given xi and eta: some rounds of pairs in every cell, there and back, so that they
+        may as well be run backwards."""
+        target = self.target
+        some = [self.rounds[(self.turn + k) % len(self.rounds)] for k in range(self.at_once)]
+        self.turn += self.at_once
+        proposal = self.counts
+        for k, pairs in enumerate([*some, *some[-2::-1]]):
+            proposal = exchanged(
+                proposal, log_p, target.counts, target.count_sd, pairs,
+                self.u_pairs[i, k, :, :, : len(pairs[0])],
+            )  # fmt: skip
+        proposed = [law.with_counts(self._of(law.target, proposal)) for law in self.laws]
+        ratio = difference(self.log_factor(proposed), self.log_factor(self.laws))
+        accept = self.log_u[i] < ratio
+        by_cell = accept[:, target.shape.group]
+        self.counts = np.where(by_cell[:, :, None], proposal, self.counts)
+        self.take(accept, proposed)
+
+    def _by_bartlett(
+        self, i: int, p: int, law: Law, observed: FloatArray, scatter: FloatArray
+    ) -> FloatArray:
+        """W once more (B, G, q, q); blocks that are not looked at stay as they are."""
+        (_, fresh), (level, angle) = self.normals[p], self.uniforms[p]
+        target, q = law.target, law.target.q
+        used = target.used.reshape(-1) & _regular(scatter)
+        noisy = NoisyScatter(
+            law.df.reshape(-1)[used], law.sigma.reshape(-1, q, q)[used], observed[used],
+            target.squares_sd,
+        )  # fmt: skip
+        moved = scatter.copy()
+        if used.any():
+            moved[used] = noisy.draw_by_bartlett(
+                scatter[used],
+                fresh[i, 1].reshape(-1, fresh.shape[-1])[used],
+                level[i, 2].reshape(-1)[used],
+                shrinking_angles(angle[i, 2].reshape(TRIES, -1).T[used]),
+            )
+        return moved.reshape(*target.used.shape, q, q)
+
+    def moments(self) -> BlockMoments:
+        """What the model's regressions read, in units of z: all blocks that are looked at."""
+        return self.about_centre(self.cross, self.squares()).recentred(
+            self.target.centre, self.target.ones
+        )
+
+    def squares(self) -> list[FloatArray]:
+        """W + T'G^+T (B, G, q, q) of each pattern."""
+        return [
+            scatter + geometry.explained(cross)
+            for geometry, scatter, cross in zip(
+                self.geometry, self.scatter, self.cross, strict=True
+            )
+        ]
+
+    def about_centre(
+        self, cross: Sequence[FloatArray], squares: Sequence[FloatArray]
+    ) -> BlockMoments:
+        """Moments of z - centre from T and Q of each pattern, and counts as they are."""
+        shape = self.target.shape
+        parts = [
+            self._moments_of(p, *each) for p, each in enumerate(zip(cross, squares, strict=True))
+        ]
+        groups = np.tile(np.arange(shape.groups), len(parts))
+        present = np.repeat(shape.patterns[list(self.target.patterns)], shape.groups, axis=0)
+        total, gram, z_cross, scatter = (
+            np.concatenate([part[k] for part in parts], axis=1) for k in range(4)
+        )
+        return BlockMoments(groups, present, total, gram, z_cross, scatter)
+
+    def _moments_of(
+        self, p: int, cross: FloatArray, squares: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        target, shape = self.target.targets[p], self.target.shape
+        there = np.flatnonzero(shape.patterns[self.target.patterns[p]])
+        spread, geometry = self.target.spread[there], self.geometry[p]
+        link, used = target.link, target.used[..., None, None]
+        full_cross = np.zeros((self.batch, target.groups, shape.width, shape.q))
+        full_cross[..., there] = link.swapaxes(-1, -2) @ cross * spread
+        full = np.zeros((self.batch, target.groups, shape.q, shape.q))
+        full[..., there[:, None], there] = squares * spread[:, None] * spread
+        by_row = link.swapaxes(-1, -2) @ geometry.gram @ link
+        return geometry.total * target.used, by_row * used, full_cross * used, full * used
+
+
+def _regular(scatter: FloatArray) -> BoolArray:
+    """Which W (b, q, q) have a root in digits; others are left to the next sweep."""
+    diagonal = np.einsum("bqq->bq", scatter)
+    with np.errstate(invalid="ignore"):
+        sound = np.isfinite(scatter).all((-1, -2)) & (diagonal > 1e-100).all(-1)
+    scatter = np.where(sound[:, None, None], scatter, np.eye(scatter.shape[-1]))
+    size = np.sqrt(np.einsum("bqq->bq", scatter))
+    values = np.linalg.eigvalsh(scatter / (size[:, :, None] * size[:, None, :]))
+    return np.asarray(sound & (values[:, 0] > 1e-12))
+
+
+def difference(new: FloatArray, old: FloatArray) -> FloatArray:
+    """new - old, where what is impossible as it is may go anywhere that is possible."""
+    with np.errstate(invalid="ignore"):
+        result = new - old
+    return np.where(np.isneginf(new), -np.inf, np.where(np.isneginf(old), np.inf, result))
+
+
+def _chosen(accept: BoolArray, new: Law, old: Law) -> Law:
+    """By block (B, G) one law or the other."""
+
+    def of(name: str) -> Any:
+        values = getattr(new, name), getattr(old, name)
+        where = accept.reshape(*accept.shape, *(1,) * (values[0].ndim - 2))
+        return np.where(where, *values)
+
+    names = (
+        "middle", "sigma", "turn", "mean", "sd", "df", "possible", "log_cross", "log_constant",
+    )  # fmt: skip
+    flat = accept.reshape(-1)
+
+    def of_scatter(name: str) -> Any:
+        values = getattr(new.scatter, name), getattr(old.scatter, name)
+        return np.where(flat.reshape(-1, *(1,) * (values[0].ndim - 1)), *values)
+
+    scatter = replace(old.scatter, **{name: of_scatter(name) for name in vars(old.scatter)})
+    same = new.geometry is old.geometry
+    geometry = old.geometry if same else old.geometry.chosen(accept, new.geometry)
+    return replace(old, geometry=geometry, scatter=scatter, **{name: of(name) for name in names})
+
+
+def _elliptical(
+    now: FloatArray,
+    fresh: FloatArray,
+    log_factor: Callable[[FloatArray], FloatArray],
+    level: FloatArray,
+    uniforms: FloatArray,
+) -> FloatArray:
+    """Elliptical slices of standard normals (B, G, ...), each block its own; level (B, G) and
+    uniforms (tries, B, G). A block whose tries run out stays."""
+    lead = (...,) + (None,) * (now.ndim - level.ndim)
+    threshold = log_factor(now) + np.log(level)
+    result, pending = now, np.ones(level.shape, dtype=bool)
+    for angle in angles_of(uniforms):
+        there = np.cos(angle)[lead] * now + np.sin(angle)[lead] * fresh
+        inside = pending & (log_factor(there) >= threshold)
+        result = np.where(inside[lead], there, result)
+        pending &= ~inside
+        if not pending.any():
+            break
+    return result
+
+
+def angles_of(uniforms: FloatArray) -> FloatArray:
+    """Successive tries (t, ...) on an ellipse from uniforms (t, ...)."""
+    return np.moveaxis(shrinking_angles(np.moveaxis(uniforms, 0, -1)), -1, 0)
+
+
+def _start(
+    target: PatternTarget, geometry: Geometry, inflation: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """T~ shrunk as for coefficients of the size of the spread, and W with no eigenvalue too
+    small, times ``inflation`` (B,); in units of u."""
+    lam, vectors = geometry.lam, geometry.vectors
+    signal = (lam * lam + lam)[..., None]
+    inner = vectors.swapaxes(-1, -2) @ target.cross
+    cross = vectors @ (inner * (signal / (signal + target.sigma**2)))
+    df = np.maximum(geometry.df, target.q + 1.0)
+    scatter = target.squares - geometry.explained(cross)
+    values, axes = np.linalg.eigh(scatter)
+    values = np.maximum(values, LEAST_START * df[..., None]) * inflation[:, None, None]
+    return cross, (axes * values[..., None, :]) @ axes.swapaxes(-1, -2)

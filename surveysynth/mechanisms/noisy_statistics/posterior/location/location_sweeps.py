@@ -1,0 +1,157 @@
+"""Posterior draws of the general location model from noisy counts and moments.
+
+The noise is in the model (``augmentation``); regressions and logits move as they do without it, on
+counts and moments that are unknowns. All of it is post-processing: it costs no epsilon.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import (
+    LocationAugmentation,
+    PatternLaw,
+)
+from surveysynth.mechanisms.noisy_statistics.posterior.location.moves import Moves
+from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
+from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
+from surveysynth.models.general_location.layout import Layout, LogitPart
+from surveysynth.models.general_location.records import Chain
+from surveysynth.models.general_location.sampler import Gibbs
+from surveysynth.models.general_location.stats import GeneralStats, regression_from_moments
+from surveysynth.models.parts.logit import LogitSums, log_shares
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.sweeps import SWEEPS_AT_ONCE, Streams, run_sweeps
+
+#: Variances of a group without records can be anything: they are kept within this factor of the
+#: declared ones, far beyond what is told from nothing under any noise.
+FARTHEST = 1e6
+
+
+def sample_noisy(
+    layout: Layout,
+    target: LocationTarget,
+    priors: Mapping[str, float],
+    plan: SamplingPlan,
+    rngs: Sequence[np.random.Generator],
+    thin: int = 1,
+) -> Theta:
+    """Draws as of ``GeneralLocation.sample``, leading axes (databases, chains, draws); target: of
+    ``plan.chains`` chains a database, rngs: one a database."""
+    streams = Streams(tuple(rngs), 1)  # every chain has counts of its own: a database of its own
+    return run_sweeps(LocationSweeps(layout, target, priors, streams, thin), plan)
+
+
+class LogitTable:
+    """How one logit reads the whole table of counts (B, C, D)."""
+
+    def __init__(self, shape: LocationShape, part: LogitPart, order: int) -> None:
+        sizes = [each.categories for each in shape.discrete]
+        self.sizes = int(np.prod(sizes[:order])), sizes[order], int(np.prod(sizes[order + 1 :]))
+        # Combinations whose own and later categories are the first: one for each earlier one.
+        earlier = np.arange(self.sizes[0]) * self.sizes[1] * self.sizes[2]
+        cells = len(shape.x_cells)
+        x = np.repeat(shape.x_cells, earlier.size, axis=0)
+        tilde = np.hstack([x, np.tile(shape.indicators[earlier], (cells, 1))])
+        self.rows = tilde[:, part.columns][None]
+
+    def sums(self, counts: IntArray) -> LogitSums:
+        """What the logit's sampler reads."""
+        batch, cells = counts.shape[:2]
+        split = counts.reshape(batch, cells, *self.sizes).sum(-1)
+        return LogitSums(self.rows, split.reshape(batch, -1, self.sizes[1]).astype(np.float64))
+
+    def log_p(self, b: FloatArray, cells: int) -> FloatArray:
+        """Log probabilities (B, C, D) of the own category at b (B, d), the same whatever is
+        later."""
+        matrix = b.reshape(b.shape[0], self.rows.shape[-1], -1)
+        own = log_shares(self.rows @ matrix)
+        split = own.reshape(b.shape[0], cells, *self.sizes[:2], 1)
+        return np.broadcast_to(split, (b.shape[0], cells, *self.sizes)).reshape(
+            b.shape[0], cells, -1
+        )
+
+
+class LocationSweeps:
+    """``thin`` rounds of the augmentation and of the model's own sweeps."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        target: LocationTarget,
+        priors: Mapping[str, float],
+        rng: Streams,
+        thin: int,
+    ) -> None:
+        self.layout, self.target, self.thin, self.rounds = layout, target, thin, 0
+        self.rng, self.batch = rng, target.counts.shape[0]
+        self.data = LocationAugmentation(target, rng)
+        self.tables = [
+            LogitTable(target.shape, part, order) for order, part in enumerate(layout.logits)
+        ]
+        self.model = Gibbs(self._statistics(), priors, rng)
+        self.moves = None
+        if self.model.regressions is not None:
+            self.moves = Moves(self, self.model.regressions)
+            spread = target.spread**2
+            self.model.regressions.scales.limits = (
+                FARTHEST**-1 * float(spread.min()), FARTHEST * float(spread.max())
+            )  # fmt: skip
+
+    def _statistics(self) -> GeneralStats:
+        """What the model reads, of counts and moments as they are."""
+        groups, moments = self.target.shape.groups, self.data.moments()
+        logits = tuple(table.sums(self.data.counts) for table in self.tables)
+        regressions = tuple(
+            regression_from_moments(part, moments, groups) for part in self.layout.regressions
+        )
+        return GeneralStats(self.layout, logits, regressions)
+
+    def state(self) -> Theta:
+        """The parameters of the model, as its own sampler names them."""
+        return self.model.state()
+
+    def draw_random_numbers(self, c: int) -> None:
+        """Rounds draw their own numbers: there are ``thin`` of them in a sweep."""
+
+    def sweep(self, i: int) -> None:
+        """``thin`` rounds."""
+        for _ in range(self.thin):
+            i = self.rounds % SWEEPS_AT_ONCE
+            if i == 0:
+                self.data.draw_random_numbers(SWEEPS_AT_ONCE)
+                self.model.draw_random_numbers(SWEEPS_AT_ONCE)
+                if self.moves is not None:
+                    self.moves.draw_random_numbers(SWEEPS_AT_ONCE)
+            with np.errstate(over="ignore", under="ignore"):
+                self._round(i)
+            self.rounds += 1
+
+    def _round(self, i: int) -> None:
+        cells = len(self.target.shape.x_cells)
+        log_p = np.zeros(self.data.counts.shape)
+        for table, logit in zip(self.tables, self.model.logits, strict=True):
+            log_p = log_p + table.log_p(logit.b, cells)
+        self.data.begin(i, self.law(), log_p)
+        if self.moves is not None:
+            self.moves.turn(i)
+            self.moves.rescale(i, self.rounds)
+        self.data.finish(i)
+        self.model.observe(self._statistics())
+        self.model.sweep(i)
+
+    def law(self) -> PatternLaw:
+        """Laws of the patterns at the parameters as they are."""
+        state = self.state()
+        return lambda pattern: self._law(state, pattern)
+
+    def _law(self, state: Theta, pattern: int) -> tuple[FloatArray, FloatArray]:
+        """Coefficients (B, G, width, q) and covariances (B, G, q, q) of a pattern's columns."""
+        shape = self.target.shape
+        present = np.flatnonzero(shape.patterns[pattern])
+        normals = [
+            Chain.of(state, self.layout, group, present).normal() for group in range(shape.groups)
+        ]
+        beta, covariance = (np.stack(each, axis=1) for each in zip(*normals, strict=True))
+        return beta, covariance

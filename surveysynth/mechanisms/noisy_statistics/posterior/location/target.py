@@ -1,0 +1,127 @@
+"""Noisy counts and moments by block as the augmentation reads them: public all of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
+from surveysynth.mechanisms.noisy_statistics.posterior.location.latent import PatternTarget
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
+from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
+
+#: A block is looked at if its noisy number of records passes what its moments need by so many SDs
+#: of the noise: the unknown number then does so, but for a chance of less than 1e-6.
+CERTAIN_SDS = 5.0
+
+
+@dataclass(frozen=True, repr=False)
+class LocationTarget:
+    """Noisy statistics of databases with one public table, ``chains`` chains each.
+
+    patterns: numbers of those that have columns, and a target for each; counts (B, C, D) noisy;
+    sizes (C,) public; ones (width,): x~ ones = 1.
+    """
+
+    shape: LocationShape
+    patterns: tuple[int, ...]
+    targets: tuple[PatternTarget, ...]
+    counts: FloatArray
+    count_sd: float
+    sizes: IntArray
+    ones: FloatArray
+    centre: FloatArray
+    spread: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        shape: LocationShape,
+        cell: IntArray,
+        noisy: Sequence[LocationStatistics],
+        chains: int,
+    ) -> "LocationTarget":
+        """Statistics of the same public constants, one a database; cell (n,) public."""
+        first, cells = noisy[0], shape.x_cells.shape[0]
+        counts = np.stack([each.counts for each in noisy]).reshape(len(noisy), cells, -1)
+        ones = np.zeros(shape.width)
+        solution = np.linalg.lstsq(shape.x_cells, np.ones(cells), rcond=None)[0]
+        ones[: shape.x_cells.shape[1]] = solution
+        if np.abs(shape.x_cells @ solution - 1.0).max() > 1e-8:
+            raise ValueError("noisy statistics about a centre need an intercept in the span of X")
+        patterns = tuple(p for p, there in enumerate(shape.patterns) if there.any())
+        repeated = [each for each in noisy for _ in range(chains)]
+        return cls(
+            shape=shape,
+            patterns=patterns,
+            targets=tuple(_pattern_target(shape, p, repeated) for p in patterns),
+            counts=np.repeat(counts, chains, axis=0),
+            count_sd=first.count_sd,
+            sizes=np.bincount(cell, minlength=cells),
+            ones=ones,
+            centre=first.centre,
+            spread=first.spread,
+        )
+
+
+def _pattern_target(
+    shape: LocationShape, pattern: int, noisy: Sequence[LocationStatistics]
+) -> PatternTarget:
+    """Groups side by side, axes of A filled up with zeros."""
+    first, there = noisy[0], np.flatnonzero(shape.patterns[pattern])
+    cell, combination, x = shape.rows(pattern)
+    row, group = cell * len(shape.combinations) + combination, shape.group[cell]
+    blocks = [int(b) for b in np.flatnonzero(first.block_pattern == pattern)]
+    r, q, width = max(first.basis[b].shape[1] for b in blocks), there.size, shape.width
+    rows, link = np.zeros((row.size, r)), np.zeros((shape.groups, r, width))
+    cross = np.zeros((len(noisy), shape.groups, r, q))
+    squares = np.zeros((len(noisy), shape.groups, q, q))
+    for b in blocks:
+        g, size = int(first.block_group[b]), first.basis[b].shape[1]
+        own = x[group == g] @ first.basis[b]
+        rows[group == g, :size] = own
+        link[g, :size] = np.linalg.lstsq(own, x[group == g], rcond=None)[0]
+        cross[:, g, :size] = [each.cross[b] for each in noisy]
+        squares[:, g] = [each.squares[b] for each in noisy]
+    diagonal, off = first.squares_sd
+    squares_sd = np.full((q, q), off)
+    np.fill_diagonal(squares_sd, diagonal)
+    return PatternTarget(
+        row=row,
+        row_group=group,
+        rows=rows,
+        outer=_outer(rows, group, shape.groups),
+        link=link,
+        cross=cross,
+        squares=squares,
+        used=_used(shape, pattern, noisy),
+        sigma=first.sigma,
+        squares_sd=squares_sd,
+    )
+
+
+def _outer(rows: FloatArray, group: IntArray, groups: int) -> sparse.csr_array:
+    """Products aa' (R, G r r) of rows, in the place of their group."""
+    size, r = rows.shape
+    products = (rows[:, :, None] * rows[:, None, :]).reshape(size, r * r)
+    columns = (group * r * r)[:, None] + np.arange(r * r)
+    index = np.repeat(np.arange(size), r * r)
+    shape = (size, groups * r * r)
+    return sparse.csr_array((products.ravel(), (index, columns.ravel())), shape=shape)
+
+
+def _used(
+    shape: LocationShape, pattern: int, noisy: Sequence[LocationStatistics]
+) -> BoolArray:
+    """Blocks (B, G) whose noisy numbers of records are large enough: what is published decides."""
+    cell, combination, _ = shape.rows(pattern)
+    row, group = cell * len(shape.combinations) + combination, shape.group[cell]
+    first, q = noisy[0], int(shape.patterns[pattern].sum())
+    result = np.zeros((len(noisy), shape.groups), dtype=bool)
+    for b in np.flatnonzero(first.block_pattern == pattern):
+        g = int(first.block_group[b])
+        own = row[group == g]
+        needed = first.basis[b].shape[1] + q + 1 + CERTAIN_SDS * first.count_sd * own.size**0.5
+        result[:, g] = [each.counts[own].sum() > needed for each in noisy]
+    return result

@@ -1,0 +1,1 @@
+"""Public design and noise of the statistics that a release spends its budget on."""

@@ -1,0 +1,316 @@
+"""Exact counts and moments by block, with noise: what is released of several kinds of outcome.
+
+Total on every valid survey, as ``noisy_statistics.statistics`` is: sums are whole numbers, and
+nothing but the noisy numbers depends on a record.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
+from surveysynth.errors import InputError
+from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+from surveysynth.mechanisms.noisy_statistics.release.location_sensitivity import (
+    LocationVariances,
+    largest_product,
+    location_variances,
+)
+from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
+from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource, SystemNoise, added
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import (
+    ROW_BITS,
+    Clipping,
+    NoiseDesign,
+)
+
+BLOCK = 2**18
+#: Records whose sums stay inside 64-bit whole numbers.
+MOST_RECORDS = 2**26
+
+
+@dataclass(frozen=True, eq=False)
+class BlockDesign:
+    """Public: the rows of one block, and the shape of its noise.
+
+    row (rows,) of the whole table, c D + d; noise: A has one row for each of them.
+    """
+
+    pattern: int
+    group: int
+    row: IntArray
+    cell: IntArray
+    noise: NoiseDesign
+
+
+@dataclass(frozen=True, eq=False)
+class LocationDesign:
+    """Public: the table, clipping, and the blocks that have rows, pattern after pattern."""
+
+    shape: LocationShape
+    clipping: Clipping
+    blocks: tuple[BlockDesign, ...]
+
+    @classmethod
+    def optimal(cls, shape: LocationShape, clipping: Clipping) -> "LocationDesign":
+        """D-optimal noise in each block."""
+        blocks = []
+        for pattern in range(len(shape.patterns)):
+            cell, combination, x = shape.rows(pattern)
+            row = cell * len(shape.combinations) + combination
+            for group in range(shape.groups):
+                own = shape.group[cell] == group
+                noise = NoiseDesign.optimal(x[own], clipping)
+                blocks.append(BlockDesign(pattern, group, row[own], cell[own], noise))
+        return cls(shape, clipping, tuple(blocks))
+
+    def variances(self, rho: float, share: float, records: int) -> LocationVariances:
+        """The noise of a budget."""
+        products = [largest_product(each.noise.rows, each.cell) for each in self.blocks]
+        return location_variances(
+            self.clipping.steps, rho, max(products, default=Fraction(0)), share, records,
+            discrete=bool(self.shape.discrete),
+        )  # fmt: skip
+
+
+class LocationSums:
+    """Exact sums of one database, in whole numbers; blocks of records in any order."""
+
+    def __init__(self, design: LocationDesign) -> None:
+        shape, q = design.shape, design.clipping.q
+        rows = shape.x_cells.shape[0] * len(shape.combinations)
+        self.design, self.n = design, 0
+        self.count = np.zeros(rows, dtype=np.int64)
+        self.by_row = np.zeros((rows, q), dtype=np.int64)
+        blocks = len(shape.patterns) * shape.groups
+        self.squares = np.zeros((blocks, q, q), dtype=object)
+
+    def add(self, cell: IntArray, combination: IntArray, z: FloatArray) -> None:
+        """Records: cells (n,), combinations (n,) and z (n, q), finite where it is there."""
+        shape, clipping = self.design.shape, self.design.clipping
+        for start in range(0, len(cell), BLOCK):
+            part = slice(start, start + BLOCK)
+            there = shape.present_in[combination[part]]
+            u = clipping.on_grid(np.where(there, z[part], clipping.centre))
+            u[~there] = 0  # what is not there is exactly nothing
+            row = cell[part] * len(shape.combinations) + combination[part]
+            self.count += np.bincount(row, minlength=self.count.size)
+            for j, column in enumerate(u.T):
+                sums = np.bincount(row, weights=column, minlength=self.count.size)
+                self.by_row[:, j] += sums.astype(np.int64)
+            block = shape.pattern[combination[part]] * shape.groups + shape.group[cell[part]]
+            for each in np.unique(block):
+                own = u[block == each]
+                self.squares[each] += (own.T @ own).astype(object)
+            self.n += len(u)
+        if self.n > MOST_RECORDS:
+            raise ValueError(f"sums of more than {MOST_RECORDS} records need longer numbers")
+
+    def cross(self, block: BlockDesign) -> IntArray:
+        """A'U of a block in 2^-30 steps, (r, q) whole numbers as objects."""
+        rows = block.noise.rows.T.astype(object)
+        return np.asarray(rows @ self.by_row[block.row].astype(object))
+
+    def squares_of(self, block: BlockDesign) -> IntArray:
+        """U'U of a block (q, q), as objects."""
+        result: IntArray = self.squares[block.pattern * self.design.shape.groups + block.group]
+        return result
+
+
+@dataclass(frozen=True)
+class LocationStatistics:
+    """What is released of one survey, with all public constants: any use of it is free.
+
+    Attributes
+    ----------
+    n
+        Records.
+    counts
+        Of the rows (c, d), cell after cell, with noise; of a cell they need not add up to the
+        public number of its records.
+    cross, squares
+        Of each block, (r, q_p) and (q_p, q_p), of the columns that its pattern has.
+    basis
+        Of each block (width, r): A = rows of (x, e(d)) times it.
+    present
+        Columns of z (P, q) of each pattern.
+    block_pattern, block_group
+        Of each block.
+    sigma, squares_sd, count_sd
+        SD of the noise: of entries of cross, of the diagonal and the rest of squares, of counts.
+    centre, spread, radius
+        u = (z - centre)/spread by column (q,), clipped to |u| <= radius.
+    share
+        (k / radius)^2, how precise counts are beside moments.
+    rho, epsilon, delta, records
+        The guarantee, for neighbours that differ in one unit of up to ``records`` records.
+    noise
+        "system"; "seeded" or "approximate" statistics are not private.
+    """
+
+    n: int
+    counts: FloatArray
+    cross: tuple[FloatArray, ...]
+    squares: tuple[FloatArray, ...]
+    basis: tuple[FloatArray, ...]
+    present: BoolArray
+    block_pattern: IntArray
+    block_group: IntArray
+    sigma: float
+    squares_sd: tuple[float, float]
+    count_sd: float
+    centre: FloatArray
+    spread: FloatArray
+    radius: float
+    share: float
+    rho: float
+    epsilon: float
+    delta: float
+    records: int
+    noise: str
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the noise came from the operating system, exactly."""
+        return self.noise == "system"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers, words and nested lists: as JSON they come back to the last bit."""
+        each = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: _plain(value) for name, value in each.items()}
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> "LocationStatistics":
+        """The inverse of ``to_dict``; raises ``InputError`` where entries do not fit together."""
+        names = [item.name for item in fields(cls)]
+        wrong = sorted(set(names) ^ set(given))
+        if wrong:
+            raise InputError(
+                f"Noisy statistics have the entries {', '.join(names)}; missing or unknown here: "
+                f"{', '.join(wrong)}."
+            )
+        values: dict[str, Any] = dict(given)
+        try:
+            for name in ("cross", "basis"):
+                values[name] = tuple(np.array(each, np.float64) for each in given[name])
+            # Lists do not tell (0, 0), of a pattern without columns, from (0,).
+            values["squares"] = tuple(
+                np.array(each, np.float64).reshape(len(each), len(each))
+                for each in given["squares"]
+            )
+            for name in ("counts", "centre", "spread"):
+                values[name] = np.array(given[name], np.float64)
+            for name in ("block_pattern", "block_group"):
+                values[name] = np.array(given[name], np.int64)
+            values["present"] = np.array(given["present"], bool)
+            values["squares_sd"] = tuple(given["squares_sd"])
+            result = cls(**values)
+            _check_shapes(result)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"Noisy statistics do not fit together: {error}.") from None
+        return result
+
+
+def location_statistics(
+    design: LocationDesign,
+    cell: IntArray,
+    category: IntArray,
+    z: FloatArray,
+    *,
+    budget: Budget,
+    share: float = 1.0,
+    records: int = 1,
+    source: NoiseSource | None = None,
+) -> LocationStatistics:
+    """Release the statistics of one survey within ``budget``.
+
+    cell (n,), category (n, outcomes), z (n, q); records: of the largest unit of protection. Raises
+    ``InputError`` for a budget or share that is no number above zero."""
+    sums = LocationSums(design)
+    sums.add(cell, design.shape.combination_of(category), z)
+    return released(design, sums, budget=budget, share=share, records=records, source=source)
+
+
+def released(
+    design: LocationDesign,
+    sums: LocationSums,
+    *,
+    budget: Budget,
+    share: float = 1.0,
+    records: int = 1,
+    source: NoiseSource | None = None,
+) -> LocationStatistics:
+    """The statistics out of exact sums."""
+    source = SystemNoise() if source is None else source
+    clipping, shape = design.clipping, design.shape
+    variances = design.variances(budget.rho, share, records)
+    counts = added(sums.count.astype(object), variances.count, source)
+    cross, squares = [], []
+    for block in design.blocks:
+        there = np.flatnonzero(shape.patterns[block.pattern])
+        noisy = added(sums.cross(block)[:, there], variances.moments.cross, source)
+        cross.append(noisy.astype(np.float64) * (2.0**-ROW_BITS * clipping.step))
+        exact = sums.squares_of(block)[np.ix_(there, there)]
+        squares.append(_noisy_squares(exact, variances, source) * clipping.step**2)
+    sd = variances.moments.squares_sd(clipping)
+    return LocationStatistics(
+        n=sums.n,
+        counts=counts.astype(np.float64),
+        cross=tuple(cross),
+        squares=tuple(squares),
+        basis=tuple(block.noise.basis for block in design.blocks),
+        present=shape.patterns,
+        block_pattern=np.array([block.pattern for block in design.blocks]),
+        block_group=np.array([block.group for block in design.blocks]),
+        sigma=variances.moments.cross_sd(clipping),
+        squares_sd=(float(sd[0, 0]), float(sd[0, -1] if clipping.q > 1 else sd[0, 0] / 2**0.5)),
+        count_sd=float(variances.count) ** 0.5,
+        centre=clipping.centre,
+        spread=clipping.spread,
+        radius=clipping.radius,
+        share=share,
+        rho=budget.rho,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        records=records,
+        noise=source.kind,
+    )
+
+
+def _noisy_squares(
+    exact: IntArray, variances: LocationVariances, source: NoiseSource
+) -> FloatArray:
+    """Symmetric (q_p, q_p), noise of its own on each entry on and above the diagonal."""
+    upper = np.triu_indices(len(exact))
+    entries, on_diagonal = exact[upper], upper[0] == upper[1]
+    entries[on_diagonal] = added(entries[on_diagonal], variances.moments.diagonal, source)
+    entries[~on_diagonal] = added(entries[~on_diagonal], variances.moments.off_diagonal, source)
+    result = np.zeros(exact.shape)
+    result[upper] = result.T[upper] = entries.astype(np.float64)
+    return result
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+def _check_shapes(given: LocationStatistics) -> None:
+    """Raise ValueError unless arrays fit together and are finite."""
+    blocks = given.block_pattern.tolist()
+    if not len(given.cross) == len(given.squares) == len(given.basis) == len(blocks):
+        raise ValueError("every block has cross, squares and basis")
+    for pattern, cross, squares, basis in zip(
+        blocks, given.cross, given.squares, given.basis, strict=True
+    ):
+        q = int(given.present[pattern].sum())
+        if cross.shape != (basis.shape[1], q) or squares.shape != (q, q):
+            raise ValueError(f"a block has cross {cross.shape} and squares {squares.shape}")
+        if not (np.isfinite(cross).all() and np.isfinite(squares).all()):
+            raise ValueError("cross and squares are finite numbers")
+    if not np.isfinite(given.counts).all():
+        raise ValueError("counts are finite numbers")

@@ -1,0 +1,178 @@
+"""Noisy statistics of a survey: the one place where confidential records and noise meet (strict 1).
+
+Whatever follows is a function of what ``release_statistics`` returns: draws from it may be made any
+number of times, by any model that has such statistics, at no further cost.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray
+from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import implied_sample
+from surveysynth.mechanisms.noisy_statistics.posterior.moments import (
+    PublicSums,
+    check_freedom,
+    rank,
+)
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
+    LocationDesign,
+    LocationStatistics,
+    location_statistics,
+)
+from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
+from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import NoiseDesign
+from surveysynth.mechanisms.noisy_statistics.release.statistics import (
+    NoisyStatistics,
+    noisy_statistics,
+)
+from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
+from surveysynth.models.base import Model, psu_codes, require
+from surveysynth.models.general_location.model import GeneralLocation
+from surveysynth.survey.survey import Confidential, PublicDesign
+
+#: What is released of a survey, by the model that it is released for.
+Statistics: TypeAlias = NoisyStatistics | LocationStatistics
+
+
+def release_statistics(
+    model: Model,
+    design: PublicDesign,
+    confidential: Confidential,
+    settings: NoisySettings,
+    source: NoiseSource | None = None,
+) -> Statistics:
+    """The noisy statistics of z = (transformed outcomes, log weight), or, of a general location
+    model, of categories, amounts and the log weight.
+
+    The model says whether sums by PSU are among them. Raises ``InputError`` before the survey is
+    looked at.
+    """
+    if isinstance(model, GeneralLocation):
+        return _location_statistics(model, design, confidential, settings, source)
+    noise, _ = required_design(model, design, settings)
+    return noisy_statistics(
+        noise,
+        design.matrix.cell,
+        transformed(design, confidential),
+        budget=settings.budget,
+        psu=psu_codes(model, design),
+        records=settings.unit_size(design),
+        source=source,
+    )
+
+
+def _location_statistics(
+    model: GeneralLocation,
+    design: PublicDesign,
+    confidential: Confidential,
+    settings: NoisySettings,
+    source: NoiseSource | None = None,
+) -> LocationStatistics:
+    """The noisy statistics of categories, transformed amounts and the log weight."""
+    public = location_design(model, design, settings)
+    records = model.records(design, confidential)
+    return location_statistics(
+        public, records.cell, records.category, records.z,
+        budget=settings.budget,
+        share=settings.count_share,
+        records=settings.unit_size(design),
+        source=source,
+    )  # fmt: skip
+
+
+def required_design(
+    model: Model, design: PublicDesign, settings: NoisySettings
+) -> tuple[NoiseDesign, int]:
+    """The public shape of the noise, and the rank of X with the PSUs that have effects.
+
+    Raises ``InputError`` for a model without such statistics, and for a design that leaves too
+    few records for its residuals: by public inputs, before anything is spent."""
+    implied_sample(model.of(design))
+    require(model, design)
+    noise = noise_design(model, design, settings)
+    public = public_sums(model, design, noise.basis, noise.psu_weight)
+    columns = rank(public.white_gram)
+    check_freedom(public.total, columns, noise.clipping.q)
+    return noise, columns
+
+
+def noise_design(model: Model, design: PublicDesign, settings: NoisySettings) -> NoiseDesign:
+    """The public shape of the noise for this design."""
+    psu = psu_codes(model, design)
+    n_psu = 0 if psu is None else int(psu.max()) + 1
+    return NoiseDesign.optimal(design.matrix.x_cells, settings.clipping(design), n_psu=n_psu)
+
+
+def table_of(model: GeneralLocation, design: PublicDesign) -> LocationShape:
+    """The public table of a design."""
+    return LocationShape(
+        design.matrix.x_cells,
+        model.groups(design).cell,
+        design.outcomes,
+        design.weight_name is not None,
+    )
+
+
+def location_design(
+    model: GeneralLocation, design: PublicDesign, settings: NoisySettings
+) -> LocationDesign:
+    """The public shape of the noise; raises ``InputError`` for what the design lacks, before
+    anything is spent."""
+    require(model, design)
+    return LocationDesign.optimal(table_of(model, design), settings.clipping(design))
+
+
+def transformed(design: PublicDesign, confidential: Confidential) -> FloatArray:
+    """z (n, q): transformed outcomes, then the log weight if there is one. Confidential."""
+    columns = [t.forward(confidential.outcome[:, j]) for j, t in enumerate(design.transforms)]
+    if confidential.sampling_weight is not None:
+        columns.append(np.log(confidential.sampling_weight))
+    return np.stack(columns, axis=1)
+
+
+def clipped(
+    model: Model, design: PublicDesign, confidential: Confidential, settings: NoisySettings
+) -> int:
+    """How many records lie outside the ball. Confidential: it tells whether the declared centres
+    and spreads suit these data."""
+    if isinstance(model, GeneralLocation):
+        return _clipped_of_location(model, design, confidential, settings)
+    clipping = settings.clipping(design)
+    with np.errstate(over="ignore"):
+        u = (transformed(design, confidential) - clipping.centre) / clipping.spread
+        return int(np.count_nonzero((u * u).sum(axis=1) > clipping.radius**2))
+
+
+def _clipped_of_location(
+    model: GeneralLocation,
+    design: PublicDesign,
+    confidential: Confidential,
+    settings: NoisySettings,
+) -> int:
+    """How many records lie outside the ball. Confidential."""
+    clipping = settings.clipping(design)
+    records = model.records(design, confidential)
+    there = records.layout.present(records.category)
+    with np.errstate(over="ignore"):
+        u = np.where(there, (records.z - clipping.centre) / clipping.spread, 0.0)
+        return int(np.count_nonzero((u * u).sum(axis=1) > clipping.radius**2))
+
+
+def statistics_of(given: Mapping[str, Any]) -> Statistics:
+    """Noisy statistics that were written as a dictionary; raises ``InputError`` where its entries
+    do not fit together."""
+    kind = LocationStatistics if "counts" in given else NoisyStatistics
+    return kind.from_dict(given)
+
+
+def public_sums(
+    model: Model, design: PublicDesign, basis: FloatArray, psu_weight: float
+) -> PublicSums:
+    """Return the sums over public columns that belong to sums made with this basis."""
+    matrix = design.matrix
+    return PublicSums.of(
+        matrix.x_cells, matrix.cell, basis, psu_codes(model, design), psu_weight
+    )

@@ -1,0 +1,261 @@
+"""The worked example of a release's README: which published number is recomputed, and from what."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surveysynth.estimation.contrasts import Contrast
+from surveysynth.estimation.statistics import LEVEL, statistic_of
+from surveysynth.estimation.total_variance import public_row_columns
+from surveysynth.release.documents.programs import ExampleSetting, LonelyRule
+from surveysynth.release.documents.subsets import pair_columns, subset_of, where_columns
+from surveysynth.release.facts import ReleaseFacts
+from surveysynth.release.folder.microdata import (
+    VARIANCE_SUFFIX,
+    fraction_name,
+    labelled_columns,
+    weight_column,
+)
+from surveysynth.release.tables.table import ReleaseTable, well_filled
+from surveysynth.release.tables.table_builder import Tables
+from surveysynth.release.writers.csv import safe_text
+from surveysynth.release.writers.stata_spss import PROGRAMS, LabelledColumn
+from surveysynth.survey.outcome import BELOW
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from surveysynth.survey.survey import PublicDesign
+
+
+@dataclass(frozen=True)
+class Example:
+    """The setting, the program in Python, and the row of the published table it recomputes;
+    ``table``: its name among several."""
+
+    setting: ExampleSetting
+    outcome: str | None
+    row: int
+    published: bool
+    table: str = ""
+
+    @property
+    def statistic(self) -> str:
+        """The table's statistic."""
+        return self.setting.statistic
+
+
+def make_example(
+    facts: ReleaseFacts, tables: Mapping[str, Tables], *, separate_pair: bool
+) -> Example:
+    """Choose a published number (a mean of an interior cell where there is one, of all records
+    where it can be) and write it; ``tables``: by name.
+
+    Only where every number is withheld does it choose one of those.
+    """
+    found = [
+        (name, of_table, table)
+        for name, of_table in facts.each_table.items()
+        for of_outcomes in tables[name].values()
+        for table in of_outcomes
+    ]
+    ordered = sorted(
+        found, key=lambda each: (each[1].spec.table.where or "", _hardness(each[2].statistic))
+    )
+    name, of_table, table = next(
+        (each for each in ordered if each[2].frame["se"].notna().any()), ordered[0]
+    )
+    row = _example_row(table, facts.design)
+    setting = _setting(of_table, table, row, separate_pair=separate_pair)
+    if facts.microdata_format in PROGRAMS:
+        columns = labelled_columns(facts.design, facts.labels, separate_pair=separate_pair)
+        setting = _with_codes(setting, columns, _of_rows(facts, separate_pair=separate_pair))
+    published = bool(table.frame["se"].notna().iloc[row])
+    return Example(setting, table.outcome, row, published, name)
+
+
+def _with_codes(
+    setting: ExampleSetting, columns: Mapping[str, LabelledColumn], others: Iterable[str]
+) -> ExampleSetting:
+    """Return the setting for files of Stata or SPSS, which hold numbers instead of codes.
+
+    The programs turn the numbers back into codes, for all columns in their CODES. ``columns``: the
+    columns of the files; ``others``: names that the reader may add to CODES.
+    """
+    named = dict.fromkeys([*setting.codes, *others])
+    values = {name: columns[name].values for name in named if name in columns}
+    whole = tuple(
+        name for name, numbers in values.items()
+        if numbers and all(code == str(number) for code, number in numbers.items())
+    )  # fmt: skip
+    places = {
+        name: tuple(numbers) for name, numbers in values.items() if numbers and name not in whole
+    }
+    return replace(setting, whole=whole, places=places)
+
+
+def _of_rows(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
+    """Columns of all tables that tell who is in a row or a subpopulation, with those of the pair
+    for variances."""
+    of_pair = pair_columns(facts) if separate_pair else {}
+    sections = facts.spec.tables
+    names = [name for each in sections for name in (*each.by, *where_columns(each.where))]
+    return [*names, *(of_pair[name] for name in names if name in of_pair)]
+
+
+def _hardness(statistic: str) -> tuple[bool, ...]:
+    """What is first in order is the easiest to follow: no sums, and in the outcome's own units."""
+    kind = statistic_of(statistic)
+    return (
+        kind.additive, kind.is_count, kind.percent, kind.share_below is not None,
+        kind.contrast is not None,
+    )  # fmt: skip
+
+
+def _units_by_stratum(design: "PublicDesign") -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Numbers of records of each stratum, or of PSUs where variances are by PSU."""
+    strata = np.zeros(design.n, dtype=np.int64) if design.strata is None else design.strata
+    if design.psu is not None and design.design_effect is None:
+        strata = np.unique(np.stack([strata, design.psu]), axis=1)[0]
+    return np.bincount(strata)
+
+
+def has_lonely_stratum(design: "PublicDesign") -> bool:
+    """Whether some stratum has a single record (or primary sampling unit)."""
+    return bool(np.any(_units_by_stratum(design) == 1))
+
+
+def _example_row(table: ReleaseTable, design: "PublicDesign") -> int:
+    frame = table.frame
+    shown, first = frame["se"].notna(), 0
+    if table.categories:  # a level or a spike, which a program can compare with, and not of none
+        outcome = design.outcomes[design.outcome_names.index(str(table.outcome))]
+        if outcome.spikes:
+            points = ~frame[LEVEL].isin(outcome.category_names[: len(outcome.sides)])
+            shown, first = shown & points, int(np.flatnonzero(points)[0])
+        shown &= frame["ci_lower"].notna()
+    if statistic_of(table.statistic).share_below is not None:  # with an interval to both sides
+        shown &= frame["ci_lower"].notna() & frame["ci_upper"].notna()
+    # The average rule counts strata by the row's own records: show it where it is simplest.
+    if not (has_lonely_stratum(design) and design.lonely_psu == "average"):
+        for wanted in (~frame["is_margin"] & shown, shown):
+            rows = np.flatnonzero(wanted & well_filled(frame))
+            if rows.size:
+                return int(rows[0])
+    return first
+
+
+def _cells(
+    facts: ReleaseFacts,
+    table: ReleaseTable,
+    record: "pd.Series[Any]",
+    written: Callable[[str], str],
+    *,
+    typed: bool,
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return the codes of a row, and for a contrast those of the row it is compared with."""
+    # In csv files, which are read as text, no column holds whole numbers.
+    numbers = [o.name for o in facts.design.outcomes if typed and not o.is_labelled]
+    cell: dict[str, Any] = {
+        written(each): int(record[each]) if each in numbers else written(str(record[each]))
+        for each in table.by
+        if record[each] != facts.labels.of(each).margin
+    }
+    contrast = statistic_of(table.statistic).contrast
+    return (cell, None) if contrast is None else _both_cells(contrast, cell, numbers, written)
+
+
+def _both_cells(
+    contrast: Contrast,
+    cell: dict[str, Any],
+    numbers: list[str],
+    written: Callable[[str], str],
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the codes of both rows of a contrast, from those of the table's row."""
+    column = written(contrast.column)
+
+    def code(level: str) -> Any:
+        return int(level) if contrast.column in numbers else written(level)
+
+    first = cell.get(column) if contrast.first is None else code(contrast.first)
+    rest = {name: value for name, value in cell.items() if name != column}
+    second = {} if contrast.second is None else {column: code(contrast.second)}
+    return {**rest, column: first}, {**rest, **second}
+
+
+def _setting(
+    facts: ReleaseFacts, table: ReleaseTable, row: int, *, separate_pair: bool
+) -> ExampleSetting:
+    design, record = facts.design, table.frame.iloc[row]
+    typed = facts.microdata_format != "csv"
+
+    def written(text: str) -> str:
+        return text if typed else safe_text(text)
+
+    def column(name: str | None) -> str | None:
+        return None if name is None else written(name)
+
+    where = facts.spec.table.where
+    deciding = (*table.by, *where_columns(where))
+    others = [name for name in design.outcome_names if name not in deciding]
+    outcome = table.outcome or (others or design.outcome_names)[0]
+    kind = statistic_of(table.statistic)
+    cell, other = _cells(facts, table, record, written, typed=typed)
+    synthetic = pair_columns(facts)
+    own_cells = separate_pair and not synthetic.keys().isdisjoint({**cell, **(other or {})})
+
+    def of_pair(given: dict[str, Any]) -> dict[str, Any]:
+        return {synthetic.get(name, name): code for name, code in given.items()}
+
+    weight = weight_column(design)
+    level, compared = _level_of(table, row, design)
+    lonely: dict[str, LonelyRule] = {"adjust": "adjust", "average": "average"}
+    pair = (written(outcome + VARIANCE_SUFFIX), written(weight + VARIANCE_SUFFIX))
+    return ExampleSetting(
+        statistic=table.statistic,
+        rule=facts.spec.linearisation,
+        cell=cell,
+        outcome=written(outcome),
+        weight=written(weight),
+        variance_pair=pair if separate_pair else None,
+        strata=column(design.strata_name),
+        psu=column(design.psu_name) if design.design_effect is None else None,
+        fraction=column(fraction_name(design)),
+        population=design.population_size,
+        lonely=lonely.get(design.lonely_psu, "skip") if has_lonely_stratum(design) else "none",
+        file_format=facts.microdata_format,
+        design_effect=design.design_effect,
+        public=tuple(written(name) for name in public_row_columns(design))
+        if facts.mechanism.combining == "total_variance"
+        else None,
+        level=written(level) if isinstance(level, str) else level,
+        compared=compared,
+        variance_cell=of_pair(cell) if own_cells else None,
+        df_design=float(facts.df_design),
+        denominator=(written(kind.of[1]), synthetic[written(kind.of[1])]) if kind.of else None,
+        other_cell=other,
+        variance_other_cell=of_pair(other) if own_cells and other is not None else None,
+        subset=subset_of(facts, where, synthetic if separate_pair else {}, (outcome, *kind.of)),
+    )
+
+
+def _level_of(
+    table: ReleaseTable, row: int, design: "PublicDesign"
+) -> tuple[str | float | None, str]:
+    """Of a statistic by level that of the row, of numbers of a binary outcome with names the last;
+    None for an outcome that is a number itself. With it how values compare: a side of a split
+    without spikes is all that lies from the split on, or below it."""
+    if table.outcome is None:
+        return None, "=="
+    outcome = design.outcomes[design.outcome_names.index(table.outcome)]
+    if table.categories:
+        level = str(table.frame[LEVEL].iloc[row])
+    elif outcome.is_labelled:
+        level = outcome.levels[-1]
+    else:
+        return None, "=="
+    if outcome.split is not None and not outcome.spikes:
+        return outcome.split, "<" if level == outcome.side_name(BELOW) else ">="
+    return level if outcome.is_labelled else float(level), "=="
