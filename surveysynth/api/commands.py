@@ -13,7 +13,7 @@ from surveysynth.release.pipeline import release as run_release
 
 if TYPE_CHECKING:
     from surveysynth.evaluation.compare.folder import ComparisonResult
-    from surveysynth.evaluation.studies.folder import StudyResult
+    from surveysynth.evaluation.studies.work import StudyResult
     from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
 
 Progress = Callable[[str], None]
@@ -383,8 +383,8 @@ def study(
     >>> found.summary["method"].unique().tolist()
     ['sample', 'laplace']
     """
-    from surveysynth.evaluation.studies.chosen import chosen_study
-    from surveysynth.evaluation.studies.study_run import write_study
+    from surveysynth.evaluation.studies.folder import write_study
+    from surveysynth.evaluation.studies.specified import chosen_study
 
     return write_study(
         chosen_study(

@@ -226,8 +226,8 @@ class Expectation:
                 )  # fmt: skip
                 table.insert(0, "outcome", outcome)
                 table.insert(0, "statistic", key[0])
-                if self.spec.tables.name is not None:
-                    table.insert(0, TABLE, self.spec.tables.name)
+                if self.spec.table.name is not None:
+                    table.insert(0, TABLE, self.spec.table.name)
                 parts.append(table)
         return pd.concat(parts, ignore_index=True)
 

@@ -29,7 +29,7 @@ from surveysynth._support.progress import (
 from surveysynth._support.xml_text import xml_text
 from surveysynth.evaluation.audit.folder import AuditResult
 from surveysynth.evaluation.compare.folder import ComparisonResult
-from surveysynth.evaluation.studies.folder import StudyResult
+from surveysynth.evaluation.studies.work import StudyResult
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
 from surveysynth.release.folder.ledger_totals import LedgerSummary
 from surveysynth.release.pipeline import ReleaseResult

@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from surveysynth.evaluation.studies.published import beside_published
+from surveysynth._support.resources import literature_table
+from surveysynth.errors import InputError
+from surveysynth.estimation.statistics import COUNT, MEAN
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PAGE = Path(__file__).parents[2] / "vignettes" / "coverage" / "README.md"
@@ -23,11 +25,55 @@ SETTINGS = {
 }
 STATISTICS = {"count": "Counts (Table 4)", "mean": "Mean salary (Table 5)"}
 MODELS = {"fbs": "FBS", "fbp": "FBP"}
+#: Published tables by statistic.
+PUBLISHED = {
+    COUNT.name: "simulation_counts_table4.csv",
+    MEAN.name: "simulation_mean_salary_table5.csv",
+}
+_PLACE = ("field", "gender")
 
 
 def cells_of(name: str) -> pd.DataFrame:
     """The committed cells of one study."""
     return pd.read_csv(GOLDEN / f"coverage_{name}_cells.csv", dtype={"field": str})
+
+
+def published_tables() -> pd.DataFrame:
+    """Tables 4 and 5 in one frame: statistic, field, gender, model, coverage, ci_length."""
+    parts = []
+    for statistic, name in PUBLISHED.items():
+        table = pd.read_csv(literature_table(name), dtype={"field": str})
+        for model in MODELS:
+            part = table[list(_PLACE)].assign(statistic=statistic, model=model)
+            for column in ("coverage", "ci_length"):
+                part[column] = table[f"{model}_{column}"]
+            parts.append(part)
+    return pd.concat(parts, ignore_index=True)
+
+
+def beside_published(settings: dict[str, tuple[pd.DataFrame, str]]) -> pd.DataFrame:
+    """The published cells with the same cells of studies beside them.
+
+    settings: by name the cells of a study (``cells.csv``, with field and gender) and the suffix of
+    its methods, as "_published" or "". Adds to each row, by name of the setting, coverage,
+    coverage_mcse, ci_length, ci_length_mcse. Raises ``InputError`` for cells that lack one.
+    """
+    result = published_tables()
+    keys = ["statistic", *_PLACE, "model"]
+    columns = ["coverage", "coverage_mcse", "ci_length", "ci_length_mcse"]
+    for name, (cells, suffix) in settings.items():
+        methods = {f"{model}{suffix}": model for model in MODELS}
+        ours = cells[cells["method"].isin(methods)]
+        ours = ours.assign(model=ours["method"].map(methods))[[*keys, *columns]]
+        ours = ours.rename(columns={each: f"{name}_{each}" for each in columns})
+        result = result.merge(ours, on=keys, how="left", validate="one_to_one")
+        missing = int(result[f"{name}_coverage"].isna().sum())
+        if missing:
+            raise InputError(
+                f"the study {name!r} lacks {missing} of the {len(result)} published cells; "
+                f"expected the methods {' and '.join(methods)} on the published population."
+            )
+    return result
 
 
 def comparison() -> pd.DataFrame:

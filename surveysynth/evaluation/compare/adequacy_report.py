@@ -13,11 +13,9 @@ import numpy as np
 
 from surveysynth._support.page import Picture, bullets, figure_section, scrolled, whole_page
 from surveysynth.evaluation.compare.adequacy import Findings, chosen, judge, thinned
-from surveysynth.evaluation.compare.distributions import Curve, outcome_row, weight_panel
+from surveysynth.evaluation.compare.distributions import Curve, PartShare, outcome_row, weight_panel
 from surveysynth.evaluation.compare.pages import body_lines, heading_of, of_table, stub_of
-from surveysynth.evaluation.compare.parts import PartShare
-from surveysynth.evaluation.compare.sample import FAR, distances, sample_weight
-from surveysynth.evaluation.compare.several import Key, by_table
+from surveysynth.evaluation.compare.tables import FAR, Key, by_table, distances, sample_weight
 from surveysynth.mechanisms.noisy_statistics.misdeclared import share_outside
 from surveysynth.release.facts import rounding_of
 from surveysynth.release.figure_style import MARK, colour_of, draw, new_figure, png_bytes
@@ -244,7 +242,7 @@ def _table(found: Findings, spec: "Spec", key: Key, table: "pd.DataFrame") -> st
         published = number(row["published"], row["published_se"])
         sample = number(row["sample"], row["sample_se"])
         cells.append(f"{published}{sample}<td>{show_ratio(row['difference'])}{mark}</td>")
-    by = [name for name in spec.tables.by if name in table]
+    by = [name for name in spec.table.by if name in table]
     heading, rows = stub_of(key, table, by, facts.labels)
     head = (
         f"<tr><th>{escape(heading)}</th><th>Records</th><th>Published</th>"

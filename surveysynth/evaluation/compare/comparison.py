@@ -16,12 +16,17 @@ import pandas as pd
 from surveysynth._support.messages import raise_problems
 from surveysynth._support.progress import NOISY_TABLES, synthesizer_stage
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.evaluation.baselines.sensitivity import Rule
+from surveysynth.evaluation.baselines.laplace import Rule
 from surveysynth.evaluation.compare.noise import IMPOSSIBLE_FLAG, Noise
 from surveysynth.evaluation.compare.power_fit import power_fits
-from surveysynth.evaluation.compare.sample import FAR, distances, without_flags
-from surveysynth.evaluation.compare.several import Key
-from surveysynth.evaluation.compare.synthesizers import ModelRun, run_synthesizer
+from surveysynth.evaluation.compare.tables import (
+    FAR,
+    Key,
+    ModelRun,
+    distances,
+    run_synthesizer,
+    without_flags,
+)
 from surveysynth.evaluation.methods import (
     CONSISTENT,
     GAUSSIAN,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from surveysynth.evaluation.compare.comparison import Comparison
-    from surveysynth.evaluation.compare.synthesizers import ModelRun
+    from surveysynth.evaluation.compare.tables import ModelRun
 
 #: More points than this are thinned evenly: a scatter plot shows no more anyway.
 MOST_POINTS = 20_000

@@ -20,8 +20,7 @@ from surveysynth.estimation.estimates import Estimates, Key
 from surveysynth.estimation.statistics import COUNT, MEAN, statistic_of, table_keys
 from surveysynth.estimation.taylor import Linearisation, SampleDesign
 from surveysynth.evaluation.methods import GAUSSIAN, NOISY, noisy_models
-from surveysynth.evaluation.studies.clusters import check_clusters
-from surveysynth.evaluation.studies.designs import WEIGHT, SamplingDesign
+from surveysynth.evaluation.studies.designs import WEIGHT, SamplingDesign, check_clusters
 from surveysynth.evaluation.studies.measures import SAMPLE
 from surveysynth.evaluation.studies.population import Population, paper_population, superpopulation
 from surveysynth.evaluation.studies.strict import StrictSettings, is_strict

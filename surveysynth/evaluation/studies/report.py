@@ -11,8 +11,8 @@ from surveysynth._support.page import Picture, bullets, figure_section, scrolled
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.evaluation.studies import figures as plots
 from surveysynth.evaluation.studies.coverage import CoverageStudy
-from surveysynth.evaluation.studies.folder import FIGURES, REPORT_NAME, StudyResult
 from surveysynth.evaluation.studies.measures import SAMPLE
+from surveysynth.evaluation.studies.work import FIGURES, REPORT_NAME, StudyResult
 from surveysynth.release.figure_style import draw, png_bytes
 
 if TYPE_CHECKING:

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from surveysynth._support.fragment import fragment
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.combining import Combined, interval_of
@@ -19,12 +21,38 @@ if TYPE_CHECKING:
     from surveysynth.survey.survey import Survey
 
 
+REPORT_NAME, FIGURES = "report.html", "figures"
+
+
 @dataclass(frozen=True)
 class TaskResult:
     """Replicates (see ``measures``), and how often each method gave none, by reason."""
 
     replicates: "pd.DataFrame"
     refusals: "pd.DataFrame"
+
+
+@dataclass(frozen=True, repr=False)
+class StudyResult:
+    """What a study found: replicates, cells (one row each), summary by method, refusals, and the
+    tasks that failed, with the reason."""
+
+    out: Path
+    replicates: "pd.DataFrame"
+    cells: "pd.DataFrame"
+    summary: "pd.DataFrame"
+    refusals: "pd.DataFrame"
+    failed: dict[str, str]
+
+    def _repr_html_(self) -> str:
+        """Measures by method, for notebooks."""
+        failed = f"Batches that failed: {len(self.failed):,}." if self.failed else ""
+        return fragment(
+            "Study",
+            mark=failed,
+            lines=[f"Report: {self.out / REPORT_NAME}."],
+            frames=[("Medians over cells and margins", self.summary)],
+        )
 
 
 class Work:

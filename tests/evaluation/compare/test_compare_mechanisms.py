@@ -16,7 +16,7 @@ from surveysynth.evaluation.compare import figures as plots
 from surveysynth.evaluation.compare.comparison import Comparison, compare
 from surveysynth.evaluation.compare.folder import make_pictures, write_comparison
 from surveysynth.evaluation.compare.report import facts_record, render_report
-from surveysynth.evaluation.compare.synthesizers import run_synthesizer
+from surveysynth.evaluation.compare.tables import run_synthesizer
 from surveysynth.evaluation.methods import synthesizers, two_currencies
 from surveysynth.evaluation.studies.example import write_example
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget

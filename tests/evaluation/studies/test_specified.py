@@ -15,10 +15,9 @@ from surveysynth.evaluation.studies.batches import run_task
 from surveysynth.evaluation.studies.coverage import method_names
 from surveysynth.evaluation.studies.designs import Allocation, DesignKind
 from surveysynth.evaluation.studies.example import write_example
-from surveysynth.evaluation.studies.folder import fingerprint
+from surveysynth.evaluation.studies.folder import fingerprint, write_study
 from surveysynth.evaluation.studies.population import superpopulation
 from surveysynth.evaluation.studies.specified import read_population, study_of
-from surveysynth.evaluation.studies.study_run import write_study
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.spec import load_spec, parse_spec
 from surveysynth.survey.transforms import Transform
@@ -260,8 +259,8 @@ def test_the_command_takes_a_specification(folder, tmp_path, monkeypatch, capsys
         for task in tasks:
             finished(task, run_task(study, task))
 
-    monkeypatch.setattr("surveysynth.evaluation.studies.chosen.study_of", noted)
-    monkeypatch.setattr("surveysynth.evaluation.studies.study_run.run_tasks", in_this_process)
+    monkeypatch.setattr("surveysynth.evaluation.studies.specified.study_of", noted)
+    monkeypatch.setattr("surveysynth.evaluation.studies.folder.run_tasks", in_this_process)
     out = tmp_path / "out"
     assert cli.main(["study", str(path), "--out", str(out), "--seed", "2"]) == 0
     assert (made[0].replicates, made[0].seed) == (3, 2)

@@ -15,9 +15,8 @@ from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
-from surveysynth.evaluation.studies import noisy_batches
+from surveysynth.evaluation.studies import batches as noisy_batches
 from surveysynth.evaluation.studies.batches import run_task
-from surveysynth.evaluation.studies.chosen import chosen_study
 from surveysynth.evaluation.studies.coverage import (
     PAPER_DECLARED,
     TWO_STAGE_DECLARED,
@@ -32,7 +31,7 @@ from surveysynth.evaluation.studies.example import write_example
 from surveysynth.evaluation.studies.folder import fingerprint
 from surveysynth.evaluation.studies.measures import measure_cells
 from surveysynth.evaluation.studies.population import superpopulation
-from surveysynth.evaluation.studies.specified import study_of
+from surveysynth.evaluation.studies.specified import chosen_study, study_of
 from surveysynth.evaluation.studies.strict import StrictSettings
 from surveysynth.inference.published import datasets_of
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws

@@ -28,12 +28,16 @@ from surveysynth.evaluation.studies.population import Population, paper_populati
 from surveysynth.mechanisms.pseudo_posterior.risk import RiskData
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.weights import capped
+from surveysynth.release import figure_style as style
+from surveysynth.release.figure_style import new_figure, violin
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Survey
 from surveysynth.survey.transforms import Transform
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from surveysynth.models.base import Model
 
@@ -217,3 +221,49 @@ def sd_with_error(values: FloatArray) -> tuple[float, float]:
     spread = float(np.mean(centred**4)) - variance**2 * (values.size - 3) / (values.size - 1)
     sd = float(np.sqrt(variance))
     return sd, float(np.sqrt(max(spread, 0.0) / values.size) / (2.0 * sd)) if sd else 0.0
+
+
+def contraction_figure(deltas: "pd.DataFrame") -> "Figure":
+    """Delta of every database by n and rule, a row a source ; its SD
+    against n on the right, with two Monte Carlo standard errors and the rate n^(-1/2)."""
+    summary = summarise_contraction(deltas)
+    sources, sizes = list(dict.fromkeys(deltas["source"])), sorted(set(deltas["n"]))
+    numbers = sorted(set(summary["databases"]))
+    told = " to ".join(f"{each}" for each in dict.fromkeys((numbers[0], numbers[-1])))
+    mark = f"Delta of simulated databases, {told} for each n"
+    figure = new_figure(12.6, 0.8 + 2.7 * len(sources), mark, style.FAINT)
+    panels = figure.subplots(len(sources), 4, squeeze=False)
+    for row, source in zip(panels, sources, strict=True):
+        for panel, scheme in zip(row, SCHEMES, strict=False):
+            part = deltas[(deltas["source"] == source) & (deltas["scheme"] == scheme)]
+            for place, n in enumerate(sizes):
+                values = part.loc[part["n"] == n, "delta"].to_numpy(dtype=np.float64)
+                violin(panel, place, values, _SCHEME_COLOURS[scheme], log=False)
+            panel.set_yticks(range(len(sizes)), [f"n = {n:,}" for n in sizes])
+            panel.set_ylim(len(sizes) - 0.4, -0.6)
+            panel.set_title(f"{source}\n{scheme}" if scheme == SCHEMES[0] else f"\n{scheme}")
+            panel.set_xlabel("Delta")
+        _sd_against_n(row[-1], summary[summary["source"] == source])
+    panels[0, -1].legend(fontsize=7.5, frameon=False)
+    return figure
+
+
+_SCHEME_COLOURS = {"unweighted": style.FAINT, "linear": "#D55E00", "capped": "#0072B2"}
+
+
+def _sd_against_n(panel: "Axes", summary: "pd.DataFrame") -> None:
+    for scheme, colour in _SCHEME_COLOURS.items():
+        part = summary[summary["scheme"] == scheme]
+        n, sd = part["n"].to_numpy(dtype=np.float64), part["sd"].to_numpy(dtype=np.float64)
+        panel.errorbar(n, sd, 2 * part["sd_mcse"], color=colour, marker="o", markersize=4,
+                       linewidth=1.6, capsize=2, label=scheme)  # fmt: skip
+        if scheme == "capped":
+            rate = sd[0] * np.sqrt(n[0] / n)
+            panel.plot(n, rate, color=style.FAINT, linestyle=(0, (1.5, 1.5)), label="rate 1/√n")
+    panel.set_xscale("log")
+    panel.set_yscale("log")
+    panel.set_xticks(sorted(set(summary["n"])), [f"{n:,}" for n in sorted(set(summary["n"]))])
+    panel.minorticks_off()
+    panel.set_xlabel("n")
+    panel.set_title("\nSD of Delta")
+    panel.grid(True, axis="both")
