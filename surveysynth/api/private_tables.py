@@ -211,7 +211,7 @@ def _specification(
     """The specification that the arguments of ``tables`` amount to; those that are None are left
     to the defaults of a file."""
     from surveysynth.spec.in_memory import spec_of_survey
-    from surveysynth.spec.several import SHARED
+    from surveysynth.spec.tables_in_file import ALL_TABLES
 
     merged = {name: dict(keys) for name, keys in sections.items()}
     for section, keys in arguments.items():
@@ -224,7 +224,7 @@ def _specification(
         merged.setdefault(section, {}).update(given)
     if several is None:
         return spec_of_survey(design, merged)
-    merged[SHARED] = merged.pop("tables", {})
+    merged[ALL_TABLES] = merged.pop("tables", {})
     return spec_of_survey(design, merged, _each_own(several))
 
 

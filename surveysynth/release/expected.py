@@ -229,8 +229,8 @@ class Expectation:
                 )  # fmt: skip
                 table.insert(0, "outcome", outcome)
                 table.insert(0, "statistic", key[0])
-                if self.spec.tables.name is not None:
-                    table.insert(0, TABLE, self.spec.tables.name)
+                if self.spec.table.name is not None:
+                    table.insert(0, TABLE, self.spec.table.name)
                 parts.append(table)
         return pd.concat(parts, ignore_index=True)
 
@@ -316,7 +316,7 @@ def expected_figure(every: Sequence[Expectation]) -> "Figure":
         ratios = expected.ratios((statistic, column), budgets)
         _panel(panel, epsilon, ratios, margin, expected.settings.epsilon)
         name = "" if column is None else f" of {expected.design.outcome_names[column]}"
-        table = f"{expected.spec.tables.name}: " if expected.spec.tables.name else ""
+        table = f"{expected.spec.table.name}: " if expected.spec.table.name else ""
         panel.set_title(f"{table}{statistic_of(statistic).title}{name}", parse_math=False)
     panels[0].legend(fontsize=8.5, loc="upper right", framealpha=1.0, edgecolor="none")
     panels[-1].set_xlabel(f"epsilon, at delta = {every[0].settings.budget.delta:.3g}")

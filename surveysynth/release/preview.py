@@ -52,7 +52,7 @@ def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
 
 def _table_lines(spec: "Spec", design: "PublicDesign", labels: Labels) -> list[str]:
     """The cells of one table."""
-    section = spec.tables
+    section = spec.table
     name = [f"Table {section.name}, by {listed(section.by) or 'nothing'}:"] if section.name else []
     where = []
     if section.where is not None:
@@ -172,7 +172,7 @@ def row_label(domains: Domains, labels: Labels, row: int) -> str:
 
 def _files_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
     """The files of each table, and how many rows it has."""
-    lines = [f"  {CONTENTS_NAME}: all {len(spec.several)} tables"] if spec.several else []
+    lines = [f"  {CONTENTS_NAME}: all {len(spec.tables)} tables"] if spec.named_tables else []
     for each in spec.each_table:
         names = [f"{folder}/{name}" for folder, name, _ in files_of(each)]
         rows = span(row_counts(each, design))

@@ -107,7 +107,7 @@ def rebuild(
         files.write_tables(facts, tables, folder)
         files.write_dossier(facts, folder)
         made = [f"{place}/{name}" for place, name, _ in files_of(spec)]
-        made += [*[CONTENTS_NAME] * bool(spec.several), *DOSSIER_NAMES]
+        made += [*[CONTENTS_NAME] * bool(spec.named_tables), *DOSSIER_NAMES]
         same = tuple(each for each in made if _equal(folder / each, source / each))
         swap_in(folder, target)
     return Rebuilt(target, same, tuple(each for each in made if each not in same))

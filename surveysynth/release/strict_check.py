@@ -214,7 +214,7 @@ def _errors(expected: Expectation) -> list[str]:
     labels = labels_of(expected.spec)
     labels = without_rare(labels, rare_levels(expected.spec, expected.design))
     heads = [f"{'*' if b is own else ''}{b.epsilon:.4g}" for b in budgets]
-    name = expected.spec.tables.name
+    name = expected.spec.table.name
     lines = [
         *([f"Table {name}."] if name else []),
         "Expected standard errors over those of the sample without privacy, by epsilon at delta = "

@@ -175,7 +175,7 @@ def check_engine(spec: "Spec", model: "Model") -> None:
     from importlib.util import find_spec
 
     chosen: Any = engine_of(spec, model)
-    backend = getattr(chosen, "backend", None)
+    backend = getattr(chosen.engine or chosen, "backend", None)
     if backend is None:
         return
     from surveysynth.sampling.stan.backends import CmdStanBackend, PyStanBackend
@@ -198,7 +198,7 @@ def engine_of(spec: "Spec", model: "Model") -> "Model":
         return model
     from surveysynth.models.stan_engine import StanEngine
 
-    return StanEngine(model)  # type: ignore[arg-type]
+    return model.with_engine(StanEngine())
 
 
 def mechanism_of(spec: "Spec") -> "Mechanism":

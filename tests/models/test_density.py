@@ -6,7 +6,7 @@ import pytest
 from scipy import stats as st
 from scipy.special import betaln
 
-from surveysynth.sampling.diagnostics import effective_sample_size
+from surveysynth.sampling.convergence import effective_sample_size
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.unconstrained import (
     CorrelationRoot,

@@ -329,7 +329,8 @@ def test_check_says_that_there_is_no_cmdstan(
 def test_the_statement_tells_of_the_seeds_of_stan() -> None:
     design, settings = ss.example_survey(n=100).design, ss.MechanismSettings(epsilon=10.8)
     model = get_model("normal")
-    by_stan = ss.privacy_statement(design, settings, StanEngine(model, CmdStanBackend()))
+    engine = StanEngine(CmdStanBackend())
+    by_stan = ss.privacy_statement(design, settings, model.with_engine(engine))
     told = [item for item in by_stan.not_covered if "31 bits" in item]
     assert len(told) == 1
     assert "command line" in told[0]

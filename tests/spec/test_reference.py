@@ -54,7 +54,7 @@ def test_every_key_of_every_section_is_on_the_page() -> None:
     assert len(fields) > 80
     assert sorted(headings) == sorted(["spec_version", *fields])
     # And there is no section that this test does not know.
-    assert set(Spec.model_fields) - set(SECTIONS) == {"spec_version", "path", "several"}
+    assert set(Spec.model_fields) - set(SECTIONS) == {"spec_version", "path", "shared"}
 
 
 def test_the_page_is_the_one_that_the_settings_give() -> None:

@@ -17,7 +17,7 @@ import jax.numpy as jnp  # noqa: E402
 from jax.scipy.linalg import block_diag  # noqa: E402
 
 from surveysynth._support.resources import stan_directory  # noqa: E402
-from surveysynth.sampling.diagnostics import effective_sample_size  # noqa: E402
+from surveysynth.sampling.convergence import effective_sample_size  # noqa: E402
 from surveysynth.sampling.stan.backends import PyStanBackend  # noqa: E402
 from surveysynth.sampling.stan.pystan import compile_program  # noqa: E402
 from surveysynth.sampling.stan.source import StanSource, flattened_source  # noqa: E402

@@ -34,7 +34,7 @@ def heading_of(labels: Labels, statistic: str, outcome: str | None) -> str:
 def of_table(spec: "Spec") -> str:
     """The name and subpopulation of a table, to follow its heading; empty for the one table of all
     records."""
-    section = spec.tables
+    section = spec.table
     name = f" (table {section.name})" if section.name else ""
     inside = f"; {where_words(section.where, labels_of(spec))}" if section.where else ""
     return f"{name}{inside}"

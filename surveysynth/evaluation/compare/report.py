@@ -45,7 +45,7 @@ _SUMMARY = (
 
 def render_report(comparison: Comparison, pictures: Sequence[Picture], *, test: bool) -> str:
     """The page as text; every label is escaped."""
-    title = comparison.spec.tables.title or "Tables of a survey"
+    title = comparison.spec.all_tables.title or "Tables of a survey"
     return whole_page(
         f"CONFIDENTIAL: what privacy costs, {title}",
         MARK,
@@ -147,7 +147,7 @@ def _table(
     rounding = rounding_of(spec, labels)[key]
     sample = by_method[SAMPLE]
     head = "".join(_method_head(comparison, name) for name in by_method)
-    by = [name for name in spec.tables.by if name in sample]  # a contrast has one less
+    by = [name for name in spec.table.by if name in sample]  # a contrast has one less
     heading, rows = stub_of(key, sample, by, labels)
     top = f"<tr><th>{escape(heading)}</th><th>Records</th>{head}</tr>"
     columns = {
@@ -180,8 +180,8 @@ def _notes(comparison: Comparison) -> str:
         "paper": "as published, which is not a bound on what a replaced record does to a mean",
         "honest": "the bound that covers the change of a mean's denominator too",
     }[comparison.sensitivity]
-    several = comparison.spec.several
-    sets = "its" if several else f"{2 ** len(comparison.spec.tables.by)}"
+    several = comparison.spec.named_tables
+    sets = "its" if several else f"{2 ** len(comparison.spec.table.by)}"
     tables = sum(
         bool({LAPLACE, CONSISTENT} & set(by_method)) for by_method in comparison.tables.values()
     )

@@ -85,9 +85,9 @@ def study_of(
         draws=section.draws,
         bounds=bounds or tuple(each / (2.0 * pseudo.privacy.m) for each in wanted),
         replicates_per_draw=pseudo.privacy.replicates_per_draw,
-        statistics=spec.tables.statistics,
+        statistics=spec.table.statistics,
         linearisation=spec.linearisation,
-        level=spec.tables.level,
+        level=spec.table.level,
         options={spec.synthesizer.model: model_options(spec)},
         batch=section.batch,
         debias_plan=_debias_plan(settings_of(pseudo).plan),
@@ -106,7 +106,7 @@ def read_population(spec: "Spec") -> Population:
     assert spec.study is not None  # the caller has seen it
     survey, synthesizer, size = spec.survey, spec.synthesizer, spec.study.size
     roles = make_roles(
-        synthesizer.outcome, None, spec.tables.by, survey.strata, survey.psu, None,
+        synthesizer.outcome, None, spec.table.by, survey.strata, survey.psu, None,
         synthesizer.predictors, (),
     )  # fmt: skip
     source = str(spec.data_path)

@@ -12,12 +12,12 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.counts.family import CountFamily
-from surveysynth.models.counts.overdispersion import overdispersion_log_prior
+from surveysynth.models.counts.mode import overdispersion_log_prior
 from surveysynth.models.counts.stats import CountStats
 from surveysynth.models.parts import survey_weight
 from surveysynth.models.parts.coefficient_prior import coefficient_log_prior
 from surveysynth.sampling import unconstrained
-from surveysynth.sampling.stan.program import StanProgramSpec
+from surveysynth.sampling.stan.source import StanProgramSpec
 from surveysynth.sampling.unconstrained import CorrelationRoot
 
 

@@ -17,19 +17,19 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import ModelBase, Simulated, SimulationKind, require
+from surveysynth.models.base import Model, Simulated, SimulationKind, require
 from surveysynth.models.counts import density, sampler
 from surveysynth.models.counts.family import NEGATIVE_BINOMIAL, POISSON, CountFamily
 from surveysynth.models.counts.stats import CountStats, compress, count_records
 from surveysynth.models.parts import survey_weight
 from surveysynth.models.parts.pairs import PairRecords, log_lik_blocks
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams
 from surveysynth.survey.survey import Confidential, PublicDesign
 from surveysynth.survey.transforms import Transform
 
 
-class CountModel(ModelBase):
+class CountModel(Model):
     """A count regression; what differs between the two is their ``family``."""
 
     requires = frozenset({"one_outcome"})

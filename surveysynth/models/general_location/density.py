@@ -16,9 +16,9 @@ from scipy.special import gammaln, psi
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.general_location.layout import WEIGHT, Layout, part_name, part_order
 from surveysynth.models.general_location.stats import GeneralStats, RegressionSums
-from surveysynth.models.parts.coefficient_prior import HALF_T_DF
+from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.sampling import unconstrained
-from surveysynth.sampling.stan.program import StanProgramSpec
+from surveysynth.sampling.stan.source import StanProgramSpec
 
 Shape = tuple[Layout, int]
 

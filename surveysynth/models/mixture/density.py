@@ -15,9 +15,10 @@ from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.mixture.likelihood import log_likelihood
 from surveysynth.models.mixture.stats import MixtureStats
 from surveysynth.models.parts import survey_weight
-from surveysynth.models.parts.coefficient_prior import HALF_T_DF, shared_scale_log_prior
+from surveysynth.models.parts.coefficient_prior import shared_scale_log_prior
+from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.sampling import unconstrained
-from surveysynth.sampling.stan.program import StanProgramSpec
+from surveysynth.sampling.stan.source import StanProgramSpec
 from surveysynth.sampling.unconstrained import CorrelationRoot
 
 

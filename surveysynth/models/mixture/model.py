@@ -20,15 +20,15 @@ from types import MappingProxyType
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.models.base import ModelBase, Simulated, SimulationKind
+from surveysynth.models.base import Model, Simulated, SimulationKind
 from surveysynth.models.mixture import density, likelihood, sampler
 from surveysynth.models.mixture.stats import MixtureStats, compress, mixture_records
 from surveysynth.models.options import WholeNumber
 from surveysynth.models.parts import survey_weight
 from surveysynth.models.parts.pairs import PairRecords, log_lik_blocks
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.stan.program import StanProgramSpec
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.stan.source import StanProgramSpec
+from surveysynth.sampling.sweeps import Streams
 from surveysynth.survey.survey import PublicDesign
 
 #: H unless the specification says otherwise.
@@ -36,7 +36,7 @@ COMPONENTS = 5
 
 
 @dataclass(frozen=True)
-class NormalMixture(ModelBase):
+class NormalMixture(Model):
     """The mixture synthesizer: H ``components``; z (n, 1 or 2), the transformed outcome and, if
     there is a weight, its logarithm."""
 

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from surveysynth._support.types import FloatArray
+from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.sampling import unconstrained
 from surveysynth.sampling.unconstrained import CorrelationRoot
-
-#: Degrees of freedom of the half-t priors ([T] App. C).
-HALF_T_DF = 3.0
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.parts.coefficient_prior import HALF_T_DF
+from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.models.parts.gaussian import GaussianStats, PsuStats
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
 from surveysynth.sampling import unconstrained

@@ -15,10 +15,10 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri_exp, stdtrit
 
 from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray, IntArray, Theta
-from surveysynth.models.parts.coefficient_prior import HALF_T_DF
+from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.models.parts.covariance import CovarianceBlock, LogTie
 from surveysynth.models.parts.gaussian import PsuStats
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams
 
 #: Entries of Theta: T (..., q, q), which may be released, and the effects (..., C, q) of the
 #: sampled PSUs, which never leave the mechanism.

@@ -17,13 +17,11 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.parts.coefficient_prior import HALF_T_DF
-from surveysynth.models.parts.coefficients import overdispersion
+from surveysynth.models.parts.coefficients import HALF_T_DF, overdispersion
 from surveysynth.models.parts.gaussian import GaussianStats
-from surveysynth.models.parts.sweeps import run_sweeps
 from surveysynth.sampling import primitives, unconstrained
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams, run_sweeps
 from surveysynth.survey.survey import PublicDesign
 
 PRIORS: Mapping[str, float] = MappingProxyType(

@@ -34,7 +34,7 @@ def digits_section(facts: ReleaseFacts) -> list[str]:
 
 def _shown(facts: ReleaseFacts) -> str:
     """Digits of counts and means; of several tables those that they agree in."""
-    sections = facts.spec.every_section
+    sections = facts.spec.tables
     bases = {_base(each.round_counts) for each in sections}
     digits = {each.digits_mean for each in sections}
     if len(bases) > 1 or len(digits) > 1:

@@ -19,7 +19,6 @@ from surveysynth.models import model_names, registered
 from surveysynth.spec.formats import format_names
 from surveysynth.spec.privacy import PrivacySection
 from surveysynth.spec.sections import Section, SynthesizerSection
-from surveysynth.spec.several import SEVERAL
 from surveysynth.spec.spec import Spec
 
 WORDS = Path(__file__).with_name("keys.toml")
@@ -94,7 +93,7 @@ def sections() -> tuple[SectionKeys, ...]:
 def _typed() -> Iterator[tuple[str, dict[str, type[BaseModel]]]]:
     """Each section's name, and its keys with the settings that have them."""
     for name, field in Spec.model_fields.items():
-        if name == SEVERAL:
+        if name == "shared":
             continue  # the same keys again
         for model in _sections_in(field.annotation):
             yield name, dict.fromkeys(model.model_fields, model)

@@ -16,14 +16,13 @@ from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run, run_batch
 from surveysynth.models import get_model
 from surveysynth.models.base import Simulated, stacked
-from surveysynth.models.counts import overdispersion
+from surveysynth.models.counts import mode as mode_module
 from surveysynth.models.counts.family import log_rising
-from surveysynth.models.counts.mode import find_mode
-from surveysynth.models.counts.overdispersion import GridProposal, overdispersion_log_prior
+from surveysynth.models.counts.mode import GridProposal, find_mode, overdispersion_log_prior
 from surveysynth.models.counts.stats import count_records
 from surveysynth.models.parts import log_lik
 from surveysynth.sampling import nuts
-from surveysynth.sampling.diagnostics import effective_sample_size
+from surveysynth.sampling.convergence import effective_sample_size
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import outcomes_of
 from surveysynth.survey.survey import Confidential
@@ -299,11 +298,11 @@ def test_the_grid_proposes_from_the_density_that_it_states():
     np.testing.assert_allclose(grid.log_density(points), stated, atol=1e-6)
     for which in range(2):
         centre, spread = mode[which, 0], sd[which, 0]
-        flatter = st.norm(centre, spread / np.sqrt(overdispersion._TEMPER))
+        flatter = st.norm(centre, spread / np.sqrt(mode_module._TEMPER))
         assert st.kstest(points[which], flatter.cdf).pvalue > 1e-4
         assert st.kstest(points[which], st.norm(centre, spread).cdf).pvalue < 1e-6
     difference = grid.log_density(mode + sd) - grid.log_density(mode)
-    np.testing.assert_allclose(difference, -0.5 * overdispersion._TEMPER, atol=2e-3)
+    np.testing.assert_allclose(difference, -0.5 * mode_module._TEMPER, atol=2e-3)
     assert np.all(grid.log_density(mode + 200.0 * sd) == -np.inf)
 
 

@@ -10,13 +10,11 @@ from scipy.special import expit
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.general_location.stats import GeneralStats
-from surveysynth.models.parts.logit import LogitSums
-from surveysynth.models.parts.logit_sampler import LogitBlocks
-from surveysynth.models.parts.sweeps import run_sweeps
+from surveysynth.models.parts.logit import LogitBlocks, LogitSums
 from surveysynth.sampling import nuts
-from surveysynth.sampling.diagnostics import effective_sample_size, r_hat
+from surveysynth.sampling.convergence import effective_sample_size, r_hat
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams, run_sweeps
 from tests.models.general_location.general_cases import (
     ALL,
     BENEFIT,

@@ -17,8 +17,7 @@ from surveysynth.models.mixture.model import NormalMixture
 from surveysynth.models.mixture.start import find_mode
 from surveysynth.models.mixture.stats import mixture_records
 from surveysynth.models.parts import log_lik
-from surveysynth.sampling.convergence import check_convergence
-from surveysynth.sampling.diagnostics import effective_sample_size, r_hat
+from surveysynth.sampling.convergence import check_convergence, effective_sample_size, r_hat
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential

@@ -15,7 +15,7 @@ from surveysynth.models.parts import psu_density
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.models.parts.psu_density import PsuParts, psu_log_prior, split_psu_parts
 from surveysynth.sampling import unconstrained
-from surveysynth.sampling.stan.program import StanProgramSpec
+from surveysynth.sampling.stan.source import StanProgramSpec
 
 
 def log_density(

@@ -20,17 +20,15 @@ from surveysynth.models.gaussian.fbp import density
 from surveysynth.models.gaussian.fbp.clustered import ClusteredGibbs
 from surveysynth.models.gaussian.fbp.sampler import Gibbs
 from surveysynth.models.gaussian.gaussian_model import GaussianModel
-from surveysynth.models.general_location.choice import general_form
 from surveysynth.models.general_location.groups import LEAST_RECORDS
-from surveysynth.models.general_location.model import OWN_PRIORS, GeneralFBP
+from surveysynth.models.general_location.model import OWN_PRIORS, GeneralFBP, general_form
 from surveysynth.models.options import Choice, ColumnNames
 from surveysynth.models.parts import log_lik, psu_effects
 from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats
 from surveysynth.models.parts.log_lik import QuadraticForm
 from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS, PSU_COVARIANCE
-from surveysynth.models.parts.sweeps import run_sweeps
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams, run_sweeps
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 
@@ -72,12 +70,15 @@ class FBP(GaussianModel):
     )
 
     def of(self, design: PublicDesign) -> Model:
-        """Itself, or its general form where the design needs that.
+        """Return the model itself, or its general form where the design needs that.
 
-        Raises ``InputError`` for smoothing "outcome" there, which is the paper's for one amount."""
+        Raises ``InputError`` for the general form with smoothing "outcome", which the paper
+        defines for one continuous outcome.
+        """
         general = general_form(
-            GeneralFBP, design, self.covariance_by, self.changed_priors, self.least_records
-        )
+            GeneralFBP, design, self.covariance_by, self.changed_priors, self.least_records,
+            self.engine,
+        )  # fmt: skip
         if general is not None and self.smoothing == "outcome":
             raise InputError(
                 "smoothing: 'outcome' is the paper's form for one continuous outcome without "

@@ -11,10 +11,11 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.parts import survey_weight
-from surveysynth.models.parts.coefficient_prior import HALF_T_DF, coefficient_log_prior
+from surveysynth.models.parts.coefficient_prior import coefficient_log_prior
+from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.sampling import unconstrained
-from surveysynth.sampling.stan.program import StanProgramSpec
+from surveysynth.sampling.stan.source import StanProgramSpec
 from surveysynth.sampling.unconstrained import CorrelationRoot
 
 

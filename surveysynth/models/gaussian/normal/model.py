@@ -21,9 +21,8 @@ from surveysynth.models.gaussian.normal.sampler import Gibbs
 from surveysynth.models.parts import log_lik, survey_weight
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.models.parts.log_lik import QuadraticForm
-from surveysynth.models.parts.sweeps import run_sweeps
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams, run_sweeps
 from surveysynth.survey.survey import PublicDesign
 
 
