@@ -258,11 +258,11 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
 
     Raises ``InputError`` for what ``read_survey`` refuses in a file.
     """
-    from surveysynth._support.messages import nearest
+    from surveysynth._support.messages import nearest, raise_problems
     from surveysynth.release.folder.microdata import public_order
     from surveysynth.spec.in_memory import SOURCE
     from surveysynth.survey.outcome import zero_one
-    from surveysynth.survey.records import check_binary
+    from surveysynth.survey.records import binary_problems
 
     design, confidential = survey.design, survey.confidential
     if spec.privacy.strict and survey.refused_degenerate:
@@ -280,7 +280,8 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     for statistic in spec.binary_statistics:
         for column in zero_one(design.outcomes):
             outcome = design.outcomes[column]
-            check_binary(confidential.outcome[:, column], outcome, statistic, SOURCE)
+            values = confidential.outcome[:, column]
+            raise_problems(SOURCE, binary_problems(values, outcome, statistic))
     orders = {name: tuple(label.levels) for name, label in spec.labels.items() if label.levels}
     margins = {name: spec.margin_label(name) for name in spec.public_by}
     chosen = replace(survey, design=design.with_by(spec.public_by, orders, margins))
