@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from surveysynth._support.fragment import fragment
 from surveysynth._support.progress import COMPARISON_STAGES, shows_parts, shows_stages
 from surveysynth.errors import InputError
-from surveysynth.release.pipeline import ReleaseResult
 from surveysynth.release.pipeline import release as run_release
+from surveysynth.release.result import ReleaseResult
 
 if TYPE_CHECKING:
     from surveysynth.evaluation.compare.folder import ComparisonResult

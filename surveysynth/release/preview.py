@@ -8,17 +8,20 @@ from surveysynth.estimation.clusters import cluster_lines
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.subpopulation import WHERE, shown_rows
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.release.delta_warning import delta_warning
 from surveysynth.release.documents.contents import CONTENTS_NAME
 from surveysynth.release.documents.ddi import DDI_NAME
 from surveysynth.release.facts import files_of, labels_of
 from surveysynth.release.folder.bundle import DOSSIER_NAMES, PRIVACY_NAME
-from surveysynth.release.formats_check import check_formats
-from surveysynth.release.rare_levels import rare_level_warnings, rare_levels, without_rare
-from surveysynth.release.tables.labels import Labels, listed, span
+from surveysynth.release.public_checks import (
+    check_formats,
+    delta_warning,
+    rare_level_warnings,
+    rare_levels,
+    without_rare,
+)
+from surveysynth.release.tables.labels import Labels, listed, span, where_words
 from surveysynth.release.tables.table import SMALL_SAMPLE
 from surveysynth.release.tables.table_builder import public_domains, row_counts, synthetic_columns
-from surveysynth.release.tables.where_words import where_words
 from surveysynth.survey.pooling import ROUNDING
 
 if TYPE_CHECKING:

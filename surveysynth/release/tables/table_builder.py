@@ -14,6 +14,7 @@ from surveysynth.estimation.combining import (
     CombiningRule,
     PartialSynthesis,
     interval_of,
+    korn_graubard_interval,
     t_interval,
 )
 from surveysynth.estimation.contrasts import Contrast
@@ -25,7 +26,6 @@ from surveysynth.estimation.domains import (
     build_rows,
 )
 from surveysynth.estimation.estimates import Estimates, Key, TableLines
-from surveysynth.estimation.korn_graubard import korn_graubard_interval
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import Statistic, statistic_of, table_keys
 from surveysynth.estimation.subpopulation import (
