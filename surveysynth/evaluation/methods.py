@@ -15,7 +15,6 @@ from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import imp
 from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE
 from surveysynth.models import get_model, model_names
 from surveysynth.spec.build import mechanism_of, method_name
-from surveysynth.spec.mechanisms import epsilon_of_spec
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.noisy_statistics.accounting import Budget
@@ -51,19 +50,19 @@ _LABELS = {CONSISTENT: "Consistent Laplace", "fbs": "FBS", "fbp": "FBP"}
 class Method:
     """A method by name.
 
-    model: of a synthesizer, else empty; strict: whether it promises zero-concentrated privacy;
+    model: of a synthesizer, else empty; noisy: whether it promises zero-concentrated privacy;
     inference: how a study makes tables from a synthesizer's draws.
     """
 
     name: str
     model: str = ""
-    strict: bool = False
+    noisy: bool = False
     inference: Inference = "debiased"
 
     @classmethod
-    def synthesizer(cls, model: str, *, strict: bool = False) -> "Method":
-        """Return the method of a model; ``strict``: by noisy statistics."""
-        return cls(method_name(model) + (NOISY if strict else ""), model, strict)
+    def synthesizer(cls, model: str, *, noisy: bool = False) -> "Method":
+        """Return the method of a model; ``noisy``: by noisy statistics."""
+        return cls(method_name(model) + (NOISY if noisy else ""), model, noisy)
 
 
 @cache
@@ -95,11 +94,11 @@ def study_method_names() -> tuple[str, ...]:
 def study_method(name: str) -> Method:
     """Return the method of a study by its name; raise ``InputError`` for an unknown one."""
     if name in MODEL_FREE:
-        return Method(name, strict=is_strict(name))
+        return Method(name, noisy=is_strict(name))
     if name in model_names():
         return Method(name, name)
     if name.removesuffix(NOISY) in noisy_models():
-        return Method(name, name.removesuffix(NOISY), strict=True)
+        return Method(name, name.removesuffix(NOISY), noisy=True)
     for suffix, inference in INFERENCES.items():
         if name.endswith(suffix) and name.removesuffix(suffix) in model_names():
             return Method(name, name.removesuffix(suffix), inference=inference)
@@ -135,16 +134,16 @@ def synthesizers(
                 f"there is no method {name!r}.{nearest(name, known)} Known: "
                 f"{listing(known, limit=40)}."
             )
-    own, strict = spec.synthesizer.model, spec.privacy.strict
+    own, noisy_own = spec.synthesizer.model, not spec.privacy.down_weights
     asked = [name for name in methods if name in model_names()]
-    order = list(dict.fromkeys([*DEFAULT_MODELS, *([] if strict else [own]), *models, *asked]))
+    order = list(dict.fromkeys([*DEFAULT_MODELS, *([] if noisy_own else [own]), *models, *asked]))
     made = [Method.synthesizer(name) for name in order]
     named = [name.removesuffix(NOISY) for name in methods if name.endswith(NOISY)]
-    noisy = dict.fromkeys([*DEFAULT_MODELS, *([own] if strict else []), *named])
-    made += [Method.synthesizer(name, strict=True) for name in noisy]
+    noisy = dict.fromkeys([*DEFAULT_MODELS, *([own] if noisy_own else []), *named])
+    made += [Method.synthesizer(name, noisy=True) for name in noisy]
     if methods:
         made = [each for each in made if each.name in methods or (
-            each.model in models and not each.strict)]  # fmt: skip
+            each.model in models and not each.noisy)]  # fmt: skip
     return made, order
 
 
@@ -195,7 +194,7 @@ def promises(
     """
     unprotected = {
         "guarantee": "none: sensitivities are read from the confidential data",
-        "noise_for_pure_epsilon": epsilon_of_spec(spec),
+        "noise_for_pure_epsilon": spec.privacy.stated_epsilon,
     }
     result: dict[str, dict[str, Any]] = {}
     for name in methods:

@@ -47,7 +47,7 @@ class NoisyTask(Work):
         self.model: Model = get_model(name, **study.options.get(name, {}))
         self.key = crc32(name.encode())
         self.epsilon = study.epsilons[task.bound]
-        self.settings = study.strict.at(self.epsilon)
+        self.settings = study.noise.at(self.epsilon)
 
     def result(self, samples: Sequence[int]) -> TaskResult:
         """Tables of all samples that were not refused."""
@@ -81,7 +81,7 @@ class NoisyTask(Work):
         """The tables of one release."""
         from surveysynth.inference.published import datasets_of
 
-        study, r = self.study, self.study.strict.replicates_per_draw
+        study, r = self.study, self.study.noise.replicates_per_draw
         estimates = Estimates(
             study.domains(design.frame), SampleDesign.from_public(design), study.table_keys(),
             linearisation=study.linearisation, population_size=design.population_size,
@@ -141,7 +141,7 @@ class NoiseTask(Work):
         study = self.study
         keys = [key for key in estimates.keys if key[0] in OF_TOTALS]
         for epsilon in study.epsilons if keys else ():
-            settings = study.strict.at(epsilon)
+            settings = study.noise.at(epsilon)
             tables = gaussian_totals(
                 estimates, survey, keys, settings, settings.budget,
                 study.generator(_GAUSSIAN, sample), linearisation=study.linearisation,
