@@ -34,7 +34,6 @@ from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.release.tables.table_builder import estimates_for, keys_of
 from surveysynth.spec.build import noisy_settings_of
-from surveysynth.spec.mechanisms import epsilon_of_spec
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
@@ -173,7 +172,7 @@ class _OfTable:
             weight=self.weight,
             outcomes=self.survey.confidential.outcome,
             keys=self.keys,
-            epsilon=epsilon_of_spec(self.spec) * share,
+            epsilon=self.spec.privacy.stated_epsilon * share,
             rng=rng,
             sensitivity=sensitivity,
             linearisation=self.spec.linearisation,

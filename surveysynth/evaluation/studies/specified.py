@@ -98,7 +98,7 @@ def study_of(
         batch=section.batch,
         debias_plan=_debias_plan(settings_of(pseudo).plan),
         design_effect=spec.survey.design_effect,
-        strict=_strict(spec),
+        noise=_strict(spec),
     )
     study.survey(0)  # what a survey cannot be is told now, not by every batch
     return study
@@ -190,10 +190,11 @@ def _unknown(key: str, words: Sequence[str], known: Sequence[str]) -> list[str]:
 def _strict(spec: "Spec") -> StrictSettings:
     """Public constants of noisy statistics: as in the file, else its defaults."""
     declared = noisy_settings_of(spec)
-    own = spec.privacy.strict
+    privacy = spec.privacy.as_noisy_statistics()
+    own = privacy is spec.privacy
     given = {"m": spec.privacy.m, "replicates_per_draw": spec.privacy.replicates_per_draw}
     return StrictSettings(
-        declared.declared, declared.weight, spec.privacy.delta, radius=declared.radius,
+        declared.declared, declared.weight, privacy.delta, radius=declared.radius,
         protect=declared.protect, plan=declared.plan, **(given if own else {}),
     )  # fmt: skip
 
@@ -201,7 +202,7 @@ def _strict(spec: "Spec") -> StrictSettings:
 def _default_methods(spec: "Spec") -> tuple[str, ...]:
     """The sample, noise, and the specification's model with its mechanism and inference."""
     synthesizer = spec.synthesizer
-    if spec.privacy.strict:
+    if not spec.privacy.down_weights:
         return (*NOISE_METHODS, f"{synthesizer.model}{NOISY}")
     suffix = "_paper" if synthesizer.inference == "paper" else ""
     return (*NOISE_METHODS, f"{synthesizer.model}{suffix}")
