@@ -151,8 +151,8 @@ tables avoid this by equal weights within cells, which the default smoothing alw
 
 **Our defaults** cover {default_least:.2f} to {default_largest:.2f} in every cell. On average FBS
 counts cover {default_fbs_count:.2f}, FBP counts {default_fbp_count:.2f}, and means
-{default_fbs_mean:.2f} (FBS) and {default_fbp_mean:.2f} (FBP). In the median cell, intervals of means
-are {default_mean_length:.2f} times as long as the published ones, those of FBS counts
+{default_fbs_mean:.2f} (FBS) and {default_fbp_mean:.2f} (FBP). In the median cell, intervals of
+means are {default_mean_length:.2f} times as long as the published ones, those of FBS counts
 {default_fbs_length:.2f} times, and those of FBP counts {default_fbp_length:.2f} times.
 """
 

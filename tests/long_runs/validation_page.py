@@ -154,8 +154,8 @@ def _apart(apart: pd.DataFrame) -> list[str]:
         sentences.append(f"svy refuses: {'; '.join(refused)}.")
     sentences.append(
         "samplics was compared only for designs without lonely PSUs and finite populations, and "
-        "not for its bootstrap, nor for `pps_wr`, its selection with replacement: both were found to "
-        "be wrong. It is no longer maintained."
+        "not for its bootstrap, nor for `pps_wr`, its selection with replacement: both were "
+        "found to be wrong. It is no longer maintained."
     )
     return sentences
 
