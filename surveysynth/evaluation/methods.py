@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
 from surveysynth.spec.build import mechanism_of, method_name
-from surveysynth.spec.mechanisms import epsilon_of_spec
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.noisy_statistics.accounting import Budget
@@ -24,15 +23,15 @@ DEFAULT_MODELS = ("fbs", "fbp")
 
 @dataclass(frozen=True)
 class Synthesizer:
-    """A model by a mechanism: ``strict`` for noisy statistics, else the pseudo-posterior."""
+    """A model by a mechanism: ``noisy`` for noisy statistics, else the pseudo-posterior."""
 
     model: str
-    strict: bool = False
+    noisy: bool = False
 
     @property
     def name(self) -> str:
         """Of the method."""
-        return method_name(self.model) + (NOISY if self.strict else "")
+        return method_name(self.model) + (NOISY if self.noisy else "")
 
 
 def noisy_models() -> tuple[str, ...]:
@@ -79,16 +78,16 @@ def synthesizers(
     if unknown:
         raise InputError(f"there is no model {unknown[0]!r}; known: {', '.join(model_names())}.")
     check_methods(methods, method_names(spec))
-    own, strict = spec.synthesizer.model, spec.privacy.strict
+    own, by_noise = spec.synthesizer.model, not spec.privacy.down_weights
     asked = [name for name in methods if name in model_names()]
-    order = list(dict.fromkeys([*DEFAULT_MODELS, *([] if strict else [own]), *models, *asked]))
+    order = list(dict.fromkeys([*DEFAULT_MODELS, *([] if by_noise else [own]), *models, *asked]))
     made = [Synthesizer(name) for name in order]
     named = [name.removesuffix(NOISY) for name in methods if name.endswith(NOISY)]
-    noisy = dict.fromkeys([*DEFAULT_MODELS, *([own] if strict else []), *named])
-    made += [Synthesizer(name, strict=True) for name in noisy]
+    noisy = dict.fromkeys([*DEFAULT_MODELS, *([own] if by_noise else []), *named])
+    made += [Synthesizer(name, noisy=True) for name in noisy]
     if methods:
         made = [each for each in made if each.name in methods or (
-            each.model in models and not each.strict)]  # fmt: skip
+            each.model in models and not each.noisy)]  # fmt: skip
     return made, order
 
 
@@ -128,7 +127,7 @@ def promises(
     ``budget`` that of noisy totals."""
     unprotected = {
         "guarantee": "none: sensitivities are read from the confidential data",
-        "noise_for_pure_epsilon": epsilon_of_spec(spec),
+        "noise_for_pure_epsilon": spec.privacy.stated_epsilon,
     }
     result: dict[str, dict[str, Any]] = {}
     for name in methods:

@@ -25,7 +25,7 @@ from surveysynth.release.folder.atomic import make_private
 from surveysynth.release.pipeline import release
 from surveysynth.sampling.stan.backends import CmdStanBackend
 from surveysynth.survey.columns import is_header
-from surveysynth.survey.declaration import make_roles
+from surveysynth.survey.declaration import Declaration, make_roles
 from surveysynth.survey.records import LEAST_RECORDS, read_records
 from tests.release.fuzzing import CANARIES, CANARY_LEVEL, CANARY_OUTCOME, CANARY_WEIGHT
 from tests.surveys import make_survey, small_survey
@@ -272,7 +272,7 @@ def confidential_objects() -> Iterator[Any]:
         yield records
         yield model.compress(records, np.ones(survey.design.n))
     roles = make_roles(("salary",), "weight", ("field",), None, None, None, None, ())
-    yield read_records(frame, roles, "fail", "the data frame")
+    yield read_records(frame, Declaration(roles, (), "the data frame"))
 
 
 def _kinds(frame: pd.DataFrame) -> ss.Survey:

@@ -116,7 +116,7 @@ def judge(
     compared: dict[str, dict[Key, pd.DataFrame]] = {name: {} for name in tables}
     for key, whole in sample.items():
         for each, own in by_table(facts.spec, whole):
-            name = each.tables.name or ""
+            name = each.table.name or ""
             made = {(t.statistic, t.outcome): t for ts in tables[name].values() for t in ts}[key]
             by = (LEVEL, *made.by) if made.categories else made.by
             compared[name][key] = beside(made.frame, own, by)

@@ -242,7 +242,7 @@ def _table(found: Findings, spec: "Spec", key: Key, table: "pd.DataFrame") -> st
         published = number(row["published"], row["published_se"])
         sample = number(row["sample"], row["sample_se"])
         cells.append(f"{published}{sample}<td>{show_ratio(row['difference'])}{mark}</td>")
-    by = [name for name in spec.tables.by if name in table]
+    by = [name for name in spec.table.by if name in table]
     heading, rows = stub_of(key, table, by, facts.labels)
     head = (
         f"<tr><th>{escape(heading)}</th><th>Records</th><th>Published</th>"

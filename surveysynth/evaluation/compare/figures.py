@@ -180,7 +180,7 @@ def _points(panel: Any, x: FloatArray, y: FloatArray, colour: str) -> None:
 
 def _target_line(panel: Any, run: "ModelRun") -> None:
     privacy = run.spec.privacy
-    if privacy.risk == "none":
+    if not privacy.private:
         return
     target = privacy.epsilon / (2 * privacy.m)
     panel.axvline(target, color=style.WARNING, linewidth=1.1, linestyle=(0, (4, 2)))

@@ -34,7 +34,6 @@ from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.release.tables.table_builder import estimates_for, keys_of
 from surveysynth.spec.build import noisy_settings_of
-from surveysynth.spec.mechanisms import epsilon_of_spec
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
@@ -109,7 +108,7 @@ class Noise:
             keys = [key for key in keys_of(each) if suited(key[0])]
             if keys and _noise_fits(each):
                 of_table = _OfTable(each, self.survey, sample, self.weight, tuple(keys))
-                found.append((each.tables.name or "", of_table, len(keys)))
+                found.append((each.table.name or "", of_table, len(keys)))
         total = sum(count for *_, count in found)
         for name, of_table, count in found:
             yield name, of_table, count / total
@@ -117,12 +116,12 @@ class Noise:
     def _samples(self) -> "Iterator[tuple[Spec, dict[Key, pd.DataFrame]]]":
         """Every table with the sample's own frames of it."""
         split = [
-            (each.tables.name, each, key, frame)
+            (each.table.name, each, key, frame)
             for key, whole in self.sample.items()
             for each, frame in by_table(self.spec, whole)
         ]
         for each in self.spec.each_table:
-            name = each.tables.name
+            name = each.table.name
             yield each, {key: frame for of, _, key, frame in split if of == name}
 
     def _stacked(self, made: Mapping[str, Mapping[Key, pd.DataFrame]]) -> dict[Key, pd.DataFrame]:
@@ -130,8 +129,8 @@ class Noise:
         own."""
         keys = dict.fromkeys(key for frames in made.values() for key in frames)
         whole = {
-            each.tables.name or "": {
-                key: made.get(each.tables.name or "", {}).get(key, _without_numbers(frame))
+            each.table.name or "": {
+                key: made.get(each.table.name or "", {}).get(key, _without_numbers(frame))
                 for key, frame in sample.items()
                 if key in keys
             }
@@ -143,7 +142,7 @@ class Noise:
 def _noise_fits(spec: "Spec") -> bool:
     """Whether rows are of all records by public columns: a record may change its row otherwise,
     which the sensitivities here do not allow for."""
-    return spec.tables.by == spec.public_by and spec.tables.where is None
+    return spec.table.by == spec.public_by and spec.table.where is None
 
 
 def _without_numbers(sample: pd.DataFrame) -> pd.DataFrame:
@@ -173,7 +172,7 @@ class _OfTable:
             weight=self.weight,
             outcomes=self.survey.confidential.outcome,
             keys=self.keys,
-            epsilon=epsilon_of_spec(self.spec) * share,
+            epsilon=self.spec.privacy.stated_epsilon * share,
             rng=rng,
             sensitivity=sensitivity,
             linearisation=self.spec.linearisation,
@@ -227,7 +226,7 @@ class _OfTable:
         """The sample's frame with noisy numbers; impossible values are flagged before small
         cells."""
         sample = self.sample[key]
-        lower, upper = interval_of(statistic_of(key[0]), made, self.spec.tables.level)
+        lower, upper = interval_of(statistic_of(key[0]), made, self.spec.table.level)
         return sample.assign(
             estimate=made.estimate,
             se=made.standard_error,

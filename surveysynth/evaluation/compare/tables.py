@@ -32,7 +32,7 @@ def stacked(spec: "Spec", tables: Mapping[str, Mapping[Key, pd.DataFrame]]) -> (
 ):
     """The frames of all tables, by name, as one for each key; by columns that a table does not have
     are empty."""
-    if not spec.several:
+    if not spec.named_tables:
         (alone,) = tables.values()
         return dict(alone)
     keys = dict.fromkeys(key for frames in tables.values() for key in frames)
@@ -57,11 +57,11 @@ def by_table(spec: "Spec", frame: pd.DataFrame) -> "Iterator[tuple[Spec, pd.Data
     """The rows of each table that a stacked frame has, with its own by columns and its
     specification."""
     for each in spec.each_table:
-        if not spec.several:
+        if not spec.named_tables:
             yield each, frame
             continue
-        rows = frame[frame[TABLE] == each.tables.name].reset_index(drop=True)
-        others = [name for name in spec.by if name not in each.tables.by and name in rows]
+        rows = frame[frame[TABLE] == each.table.name].reset_index(drop=True)
+        others = [name for name in spec.by if name not in each.table.by and name in rows]
         if len(rows):
             yield each, rows.drop(columns=[TABLE, *others])
 
@@ -96,7 +96,7 @@ def run_synthesizer(
     from surveysynth.release.pipeline import facts_of, synthetic_estimates
     from surveysynth.spec import build
 
-    if spec.privacy.strict:  # as in a release, whose tables can be made again from its files
+    if spec.privacy.rebuildable:  # as in a release, whose tables can be made again from its files
         survey = survey.in_order(public_order(survey.design))
     mechanism = build.mechanism_of(spec)
     design = mechanism.prepared(survey.design)
@@ -153,11 +153,8 @@ ROUNDING = 1e-9
 
 def without_flags(spec: "Spec") -> "Spec":
     """The specification with every row kept, also where a release would withhold its estimate."""
-    none = {"flags": "none"}
-    several = tuple(each.model_copy(update=none) for each in spec.several)
-    return spec.model_copy(
-        update={"tables": spec.tables.model_copy(update=none), "several": several}
-    )
+    unflagged = tuple(each.model_copy(update={"flags": "none"}) for each in spec.tables)
+    return spec.model_copy(update={"tables": unflagged})
 
 
 def sample_weight(survey: "Survey") -> FloatArray:

@@ -56,7 +56,7 @@ class NoisyTask(Work):
         self.model: Model = get_model(name, **study.options.get(name, {}))
         self.key = crc32(name.encode())
         self.epsilon = study.epsilons[task.bound]
-        self.settings = study.strict.at(self.epsilon)
+        self.settings = study.noise.at(self.epsilon)
 
     def result(self, samples: Sequence[int]) -> TaskResult:
         """Tables of all samples that were not refused."""
@@ -90,7 +90,7 @@ class NoisyTask(Work):
         """The tables of one release."""
         from surveysynth.inference.published import datasets_of
 
-        study, r = self.study, self.study.strict.replicates_per_draw
+        study, r = self.study, self.study.noise.replicates_per_draw
         estimates = Estimates(
             study.domains(design.frame), SampleDesign.from_public(design), study.table_keys(),
             linearisation=study.linearisation, population_size=design.population_size,
@@ -154,7 +154,7 @@ class NoiseTask(Work):
         study, design = self.study, survey.design
         keys = [key for key in estimates.keys if key[0] in OF_TOTALS]
         for epsilon in study.epsilons if keys else ():
-            settings = study.strict.at(epsilon)
+            settings = study.noise.at(epsilon)
             tables = gaussian_tables(
                 estimates.domains, estimates.sample_design, weight=weights_of(survey),
                 outcomes=survey.confidential.outcome, keys=keys,

@@ -102,7 +102,7 @@ class CoverageStudy:
     design_effect: declared for synthetic data of a two-stage design, in place of effects of PSUs.
 
     Methods "fbs_noisy", .. (noisy statistics) and "gaussian" (noisy totals) promise zero-
-    concentrated privacy at every one of ``epsilons``, from the constants of ``strict``, with as
+    concentrated privacy at every one of ``epsilons``, from the constants of ``noise``, with as
     many draws and datasets as are told there. As for noise, the m of their tables tells whose
     epsilon it is.
     """
@@ -125,7 +125,7 @@ class CoverageStudy:
     batch: int = BATCH
     debias_plan: SamplingPlan = BATCH_PLAN
     design_effect: float | None = None
-    strict: StrictSettings = field(default_factory=StrictSettings)
+    noise: StrictSettings = field(default_factory=StrictSettings)
 
     def __post_init__(self) -> None:
         if self.replicates < 1 or self.batch < 1 or self.replicates_per_draw < 1:
@@ -156,7 +156,7 @@ class CoverageStudy:
         fitted = (*self.inferences, *(name.removesuffix(NOISY) for name in self.noisy))
         check_clusters(self.design, tuple(dict.fromkeys(fitted)), self.design_effect)
         if self.strict_methods:
-            self.strict.check(self.strict_methods, self.population, self.design.two_stage)
+            self.noise.check(self.strict_methods, self.population, self.design.two_stage)
 
     @cached_property
     def inferences(self) -> dict[str, dict[str, Inference]]:
@@ -302,7 +302,7 @@ def paper_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
     settings = MechanismSettings(
         epsilon=PUBLISHED_EPSILON, origin="density", small_strata="allow"
     )
-    given = {"strict": strict, "settings": settings, **changes}
+    given = {"noise": strict, "settings": settings, **changes}
     return CoverageStudy(population, seed=seed, **given)
 
 
@@ -331,5 +331,5 @@ def two_stage_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
     )
     able = (name for name in model_names() if get_model(name).clustered)
     setting = {"design": design, "seed": seed, "methods": (*NOISE_METHODS, *able),
-               "strict": StrictSettings(TWO_STAGE_DECLARED)}  # fmt: skip
+               "noise": StrictSettings(TWO_STAGE_DECLARED)}  # fmt: skip
     return CoverageStudy(population, **{**setting, **changes})

@@ -137,7 +137,7 @@ def _facts(study: CoverageStudy, result: StudyResult) -> str:
 
 def _strict(study: CoverageStudy) -> str:
     """What the methods with zero-concentrated privacy promise, and with which constants."""
-    strict = study.strict
+    strict = study.noise
     named = ", ".join(plots.method_label(name) for name in study.strict_methods)
     rho = _listed(strict.at(each).budget.rho for each in study.epsilons)
     declared = "; ".join(

@@ -87,8 +87,8 @@ def _particulars(facts: ReleaseFacts) -> list[str]:
         f"and design columns ({named(public_column_names(design)) or 'none'}) and the numbers of "
         f"sample records are public and published as they are{_but_fractions(design)}.",
     ]
-    if facts.spec.tables.source:
-        paragraphs.append(f"Source: {plain(facts.spec.tables.source)}.".replace("..", "."))
+    if facts.spec.all_tables.source:
+        paragraphs.append(f"Source: {plain(facts.spec.all_tables.source)}.".replace("..", "."))
     if design.dropped:
         paragraphs.append(
             f"{design.dropped:,} survey records with missing values were left out beforehand."

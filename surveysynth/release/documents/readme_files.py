@@ -10,6 +10,7 @@ from surveysynth.release.documents.subsets import pair_columns, subset_of
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import file_name
 from surveysynth.release.tables.flags import policy_of
+from surveysynth.release.tables.labels import where_words
 from surveysynth.release.tables.table import (
     EMPTY_DATASET_FLAG,
     NO_SAMPLE_FLAG,
@@ -18,7 +19,6 @@ from surveysynth.release.tables.table import (
     SMALL_SAMPLE_FLAG,
 )
 from surveysynth.release.tables.table_builder import by_korn_graubard, synthetic_columns
-from surveysynth.release.tables.where_words import where_words
 from surveysynth.spec.formats import FORMATS, table_files
 
 
@@ -53,12 +53,12 @@ def files_section(facts: ReleaseFacts) -> list[str]:
         "assumption, worked examples, residual risks and a checklist",
         "- `registry.json`: a draft entry for the registry of deployments of differential privacy",
     ]
-    if facts.spec.privacy.strict:
+    if facts.spec.privacy.rebuildable:
         rows.append(
             f"- `{STATISTICS_NAME}`: the noisy sums that everything else was computed from, with "
             "all public constants; `surveysynth rebuild` makes every table again from this folder"
         )
-    levels = dict.fromkeys(f"{100 * each.level:.4g}%" for each in facts.spec.every_section)
+    levels = dict.fromkeys(f"{100 * each.level:.4g}%" for each in facts.spec.tables)
     return [
         "## Files",
         "\n".join(rows),
@@ -76,20 +76,20 @@ def files_section(facts: ReleaseFacts) -> list[str]:
 def _tables(facts: ReleaseFacts) -> list[str]:
     """Every file of the one table, or a line a table and one a format."""
     spec = facts.spec
-    if not spec.several:
-        formats = (*spec.tables.formats, *spec.tables.figures)
+    if not spec.named_tables:
+        formats = (*spec.table.formats, *spec.table.figures)
         return [
             f"- `{folder}/{name}`: {made.meaning}"
-            for folder, name, made in table_files(spec.tables.statistics, formats)
+            for folder, name, made in table_files(spec.table.statistics, formats)
         ]
-    rows = [f"- `{CONTENTS_NAME}`: all {len(spec.several)} tables, with links to their files"]
+    rows = [f"- `{CONTENTS_NAME}`: all {len(spec.tables)} tables, with links to their files"]
     for name, each in facts.each_table.items():
-        section = each.spec.tables
+        section = each.spec.table
         formats = (*section.formats, *section.figures)
         made = [f"`{f}/{file}`" for f, file, _ in table_files(section.statistics, formats, name)]
         title = f" ({plain(section.title)})" if section.title else ""
         rows.append(f"- table **{plain(name)}**{title}: {', '.join(made)}")
-    used = dict.fromkeys(f for each in spec.several for f in (*each.formats, *each.figures))
+    used = dict.fromkeys(f for each in spec.tables for f in (*each.formats, *each.figures))
     return [*rows, *(f"- of these, `.{FORMATS[f].ending}`: {FORMATS[f].meaning}" for f in used)]
 
 
@@ -122,14 +122,14 @@ def _intervals(facts: ReleaseFacts) -> list[str]:
     pairs = [
         (each, statistic_of(name))
         for each in facts.spec.each_table
-        for name in each.tables.statistics
+        for name in each.table.statistics
     ]
     if any(kind.by_level for _, kind in pairs):
         sentences.append("Tables of shares have a line for each `level` of an outcome in each row.")
     exact = _plurals([kind for each, kind in pairs if by_korn_graubard(each, kind)])
     auto = [
         kind for each, kind in pairs
-        if each.tables.interval == "auto" and not by_korn_graubard(each, kind)
+        if each.table.interval == "auto" and not by_korn_graubard(each, kind)
     ]  # fmt: skip
     if exact:
         sentences.append(
@@ -156,7 +156,7 @@ def _plurals(kinds: Sequence[Statistic]) -> str:
 
 def _rules(facts: ReleaseFacts) -> str:
     """What the reliability flags do, where there are any."""
-    policies = [policy_of(each.flags, each.flag_action) for each in facts.spec.every_section]
+    policies = [policy_of(each.flags, each.flag_action) for each in facts.spec.tables]
     sentences = dict.fromkeys(sentence for each in policies for sentence in each.legend())
     legend = "".join(f" {plain(sentence)}" for sentence in sentences)
     if not any(policy.withholding for policy in policies):
@@ -174,7 +174,7 @@ def subpopulations(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
     none is."""
     lines, own_pair = [], False
     for name, each in facts.each_table.items():
-        where = each.spec.tables.where
+        where = each.spec.table.where
         subset = subset_of(each, where, pair_columns(facts) if separate_pair else {}, ())
         if where is None or subset is None:
             continue

@@ -31,7 +31,7 @@ def registry_entry(facts: ReleaseFacts) -> dict[str, Any]:
             "basic": _basic(terms),
             **(_guarantee(terms) if claimed else {}),
             "administrative": {
-                "sources": facts.spec.tables.source or TO_COMPLETE,
+                "sources": facts.spec.all_tables.source or TO_COMPLETE,
                 "notes": _notes(facts),
                 "registry_authors": [TO_COMPLETE],
             },

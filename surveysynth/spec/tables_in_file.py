@@ -22,7 +22,9 @@ from surveysynth.estimation.subpopulation import levels_held
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.where import Relation, Value, columns_of, parse_where, relations
 
-SHARED, SEVERAL, TABLES = "all_tables", "several", "tables"
+TABLES, ALL_TABLES = "tables", "all_tables"
+#: The field of a specification that holds the section [all_tables].
+_SHARED = "shared"
 #: Keys of one table among several.
 OWN = ("name", "where")
 #: Keys of all tables of a release together.
@@ -57,44 +59,44 @@ def where_text(text: str) -> str:
 
 
 def folded(given: Any) -> Any:
-    """Sections as a file writes them, with ``tables`` as what several share and ``several`` as a
-    list of whole sections; as they are where there is one [tables].
+    """Return the sections of a file with ``tables`` as a list of whole sections.
 
-    Raises ``ValueError`` for keys that are in the wrong of both places.
+    ``shared`` is the section [all_tables] where the file has [[tables]]. Raises ``ValueError`` for
+    keys in the wrong section.
     """
     if not isinstance(given, Mapping):
         return given
-    if SEVERAL in given:
-        raise ValueError(f"{SEVERAL}: unknown section. Several tables are written as [[tables]].")
-    tables = given.get(TABLES)
+    if _SHARED in given:
+        raise ValueError(f"{_SHARED}: unknown section. Use [{ALL_TABLES}].")
+    tables = given.get(TABLES, {})
     if not isinstance(tables, list | tuple):
-        if SHARED in given:
+        if ALL_TABLES in given:
             raise ValueError(
-                f"{SHARED}: this is what several [[tables]] share; with one [tables], put its keys "
-                "there."
+                f"{ALL_TABLES}: this section is for several [[tables]]; with one [tables], put its "
+                "keys there."
             )
-        return given
-    shared = given.get(SHARED, {})
+        return {**given, TABLES: (tables,)} if TABLES in given else given
+    shared = given.get(ALL_TABLES, {})
     problems = _misplaced(shared, tables)
     if problems:
         raise ValueError("\n".join(problems))
     default = shared if isinstance(shared, Mapping) else {}
     default = {key: value for key, value in default.items() if key != "title"}
-    several = tuple({**default, **own} if isinstance(own, Mapping) else own for own in tables)
-    rest = {key: value for key, value in given.items() if key != SHARED}
-    return {**rest, TABLES: shared, SEVERAL: several}
+    whole = tuple({**default, **own} if isinstance(own, Mapping) else own for own in tables)
+    rest = {key: value for key, value in given.items() if key != ALL_TABLES}
+    return {**rest, TABLES: whole, _SHARED: shared}
 
 
 def _misplaced(shared: Any, tables: Sequence[Any]) -> list[str]:
     if not tables:
         return [f"{TABLES}: expected at least one table."]
     problems = [
-        f"{SHARED}.{key}: this is of one table; put it into one of [[tables]]."
+        f"{ALL_TABLES}.{key}: this is of one table; put it into one of [[tables]]."
         for key in OWN
         if isinstance(shared, Mapping) and key in shared
     ]
     problems += [
-        f"{TABLES}[{number}].{key}: this is of all tables of a release; put it into [{SHARED}]."
+        f"{TABLES}[{number}].{key}: this is of all tables of a release; put it into [{ALL_TABLES}]."
         for number, own in enumerate(tables, start=1)
         for key in OF_RELEASE
         if isinstance(own, Mapping) and key in own
@@ -113,16 +115,19 @@ def _misplaced(shared: Any, tables: Sequence[Any]) -> list[str]:
 
 
 def unfolded(content: dict[str, Any]) -> dict[str, Any]:
-    """The sections of a file from those of ``folded``: each table with its own keys alone."""
-    if SEVERAL not in content:
+    """Return the sections as a file has them; the inverse of ``folded``."""
+    if TABLES not in content:
         return content
-    shared = content[TABLES]
+    if _SHARED not in content:
+        (alone,) = content[TABLES]
+        return {**content, TABLES: alone}
+    shared = content[_SHARED]
     own = [
         {key: value for key, value in each.items() if key == "title" or shared.get(key) != value}
-        for each in content[SEVERAL]
+        for each in content[TABLES]
     ]
-    rest = {key: value for key, value in content.items() if key not in (SEVERAL, TABLES)}
-    return {**rest, SHARED: shared, TABLES: own}
+    rest = {key: value for key, value in content.items() if key not in (_SHARED, TABLES)}
+    return {**rest, ALL_TABLES: shared, TABLES: own}
 
 
 def section_of(location: Sequence[int | str], keys: Sequence[str]) -> (
@@ -133,26 +138,28 @@ def section_of(location: Sequence[int | str], keys: Sequence[str]) -> (
     section = str(location[0])
     if section == TABLES and isinstance(location[1], int):
         return f"[{TABLES}]", tuple(key for key in keys if key not in OF_RELEASE)
-    refused = {TABLES: OWN[:1], SHARED: OWN}.get(section, ())
+    refused = {TABLES: OWN[:1], ALL_TABLES: OWN}.get(section, ())
     return section, tuple(key for key in keys if key not in refused)
 
 
 def inherited(location: Sequence[int | str], content: Mapping[str, Any]) -> bool:
-    """Whether a mistake is of a key that a table has from ``all_tables``, where it is told."""
-    if len(location) < 3 or location[0] != SEVERAL or not isinstance(location[1], int):
+    """Return True for a mistake in a key that a table has from ``all_tables``, reported there."""
+    tables = content.get(TABLES)
+    if len(location) < 3 or location[0] != TABLES or not isinstance(tables, list | tuple):
         return False
-    own = content[TABLES][location[1]]
+    own = tables[int(location[1])]
     return isinstance(own, Mapping) and location[2] not in own
 
 
 def as_written(location: tuple[int | str, ...], content: Mapping[str, Any]) -> (
     tuple[int | str, ...]
 ):
-    """The place of a mistake in the file, from its place after ``folded``."""
-    if not isinstance(content.get(TABLES), list | tuple):
-        return location
-    first = {SEVERAL: TABLES, TABLES: SHARED}.get(str(location[0])) if location else None
-    return location if first is None else (first, *location[1:])
+    """Return the place of a mistake in the file, from its place after ``folded``."""
+    if location[:1] == (_SHARED,):
+        return (ALL_TABLES, *location[1:])
+    if location[:1] == (TABLES,) and not isinstance(content.get(TABLES), list | tuple):
+        return (TABLES, *location[2:])
+    return location
 
 
 def where_problems(
