@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from surveysynth.errors import InputError
 from surveysynth.estimation.subpopulation import Subpopulation
-from surveysynth.release.tables.labels import ColumnLabel, Labels
-from surveysynth.release.tables.where_words import where_words
+from surveysynth.release.tables.labels import ColumnLabel, Labels, where_words
 from surveysynth.survey.where import (
     DEEPEST,
     LONGEST,
