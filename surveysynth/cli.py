@@ -295,7 +295,7 @@ def study(
     """
     from surveysynth._support.progress import report_count
     from surveysynth.api import commands
-    from surveysynth.evaluation.studies.folder import REPORT_NAME
+    from surveysynth.evaluation.studies.work import REPORT_NAME
 
     result = commands.study(
         spec,

@@ -254,7 +254,7 @@ def test_tables_by_other_columns_of_the_model(
         ({"sections": {"privcay": {}}}, "privcay: unknown section"),
         ({"labels": {"gendr": {}}}, r"no column 'gendr'.*Did you mean 'gender'"),
         ({"labels": {"gender": {"levels": {"M": "Men"}}}}, "have a level that is not listed"),
-        ({"labels": {"gender": {"margin": "M"}}}, "'M', which is the name of its margin"),
+        ({"labels": {"gender": {"margin": "M"}}}, "'M', which is also the name of its margin"),
         ({"several": "x"}, r"several: expected a list of mappings, one a table.*, got 'x'\."),
         ({"several": {"name": "x"}}, r"expected a list of mappings.*, got a table of keys\."),
         ({"several": ["x"]}, r"expected a list of mappings.*, got 'x' in the list\."),

@@ -143,8 +143,8 @@ def test_readme_specification_is_the_example_s(tmp_path: Path) -> None:
         loaded = load_spec(path)
         for section in ("survey", "synthesizer", "privacy"):
             assert getattr(loaded, section) == getattr(spec, section), (document, section)
-        assert loaded.tables.by == spec.tables.by
-        assert loaded.tables.statistics == spec.tables.statistics
+        assert loaded.table.by == spec.table.by
+        assert loaded.table.statistics == spec.table.statistics
 
 
 def test_readme_s_second_specification_is_the_first_with_another_privacy(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_readme_s_second_specification_is_the_first_with_another_privacy(tmp_pat
     path = tmp_path / "strict.toml"
     path.write_text(f"{own}\n{second}", encoding="utf-8")
     loaded = load_spec(path)
-    assert loaded.privacy.strict
+    assert loaded.privacy.rebuildable
     assert loaded.outcomes["salary"].spread is not None
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from surveysynth._support.fragment import fragment
 from surveysynth._support.progress import COMPARISON_STAGES, shows_parts, shows_stages
 from surveysynth.errors import InputError
-from surveysynth.release.pipeline import ReleaseResult
 from surveysynth.release.pipeline import release as run_release
+from surveysynth.release.result import ReleaseResult
 
 if TYPE_CHECKING:
     from surveysynth.evaluation.compare.folder import ComparisonResult
-    from surveysynth.evaluation.studies.folder import StudyResult
+    from surveysynth.evaluation.studies.work import StudyResult
     from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
 
 Progress = Callable[[str], None]
@@ -135,7 +135,7 @@ def check(
 
     say = tell or (lambda part: None)
     specification = with_file_labels(load_spec(spec))
-    if specification.privacy.strict:
+    if not specification.privacy.down_weights:
         from surveysynth.release.strict_check import check_strict
 
         lines = check_strict(specification, out, overwrite=overwrite)
@@ -383,8 +383,8 @@ def study(
     >>> found.summary["method"].unique().tolist()
     ['sample', 'laplace']
     """
-    from surveysynth.evaluation.studies.chosen import chosen_study
-    from surveysynth.evaluation.studies.study_run import write_study
+    from surveysynth.evaluation.studies.folder import write_study
+    from surveysynth.evaluation.studies.specified import chosen_study
 
     return write_study(
         chosen_study(

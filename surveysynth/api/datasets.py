@@ -16,8 +16,12 @@ from surveysynth.api.example import survey_of
 from surveysynth.errors import InputError
 from surveysynth.evaluation.studies.designs import SamplingDesign, stratified_pps_sample
 from surveysynth.evaluation.studies.example import DEFAULT_N, DEFAULT_SEED, simulate_survey
-from surveysynth.evaluation.studies.households import HEATING, N_HOUSEHOLDS, simulate_households
-from surveysynth.evaluation.studies.population import superpopulation
+from surveysynth.evaluation.studies.population import (
+    HEATING,
+    N_HOUSEHOLDS,
+    simulate_households,
+    superpopulation,
+)
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Survey
 from surveysynth.survey.transforms import Transform

@@ -157,7 +157,7 @@ def tables(
     survey, mechanism = _survey_for(survey, spec), mechanism_of(spec)
     design, test = mechanism.prepared(survey.design), seed is not None
     built = (engine_of(spec, model_of(spec)) if isinstance(model, str) else model).of(design)
-    of_mechanism, of_synthesis = _streams(seed, published=spec.privacy.strict)
+    of_mechanism, of_synthesis = _streams(seed, published=spec.privacy.rebuildable)
     refuse_clusters(design, built)
     say = progress or (lambda stage: None)
     facts = facts_of(spec, design, mechanism, built, test=test)
@@ -211,7 +211,7 @@ def _specification(
     """The specification that the arguments of ``tables`` amount to; those that are None are left
     to the defaults of a file."""
     from surveysynth.spec.in_memory import spec_of_survey
-    from surveysynth.spec.several import SHARED
+    from surveysynth.spec.tables_in_file import ALL_TABLES
 
     merged = {name: dict(keys) for name, keys in sections.items()}
     for section, keys in arguments.items():
@@ -224,7 +224,7 @@ def _specification(
         merged.setdefault(section, {}).update(given)
     if several is None:
         return spec_of_survey(design, merged)
-    merged[SHARED] = merged.pop("tables", {})
+    merged[ALL_TABLES] = merged.pop("tables", {})
     return spec_of_survey(design, merged, _each_own(several))
 
 
@@ -258,14 +258,14 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
 
     Raises ``InputError`` for what ``read_survey`` refuses in a file.
     """
-    from surveysynth._support.messages import nearest
+    from surveysynth._support.messages import nearest, raise_problems
     from surveysynth.release.folder.microdata import public_order
     from surveysynth.spec.in_memory import SOURCE
     from surveysynth.survey.outcome import zero_one
-    from surveysynth.survey.records import check_binary
+    from surveysynth.survey.records import binary_problems
 
     design, confidential = survey.design, survey.confidential
-    if spec.privacy.strict and survey.refused_degenerate:
+    if spec.privacy.answers_every_survey and survey.refused_degenerate:
         raise InputError(
             f"{SOURCE}: mechanism = 'noisy_statistics' answers on every valid survey, but this one "
             "would have been refused if its outcomes or weights did not vary, so that it tells of "
@@ -280,12 +280,13 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     for statistic in spec.binary_statistics:
         for column in zero_one(design.outcomes):
             outcome = design.outcomes[column]
-            check_binary(confidential.outcome[:, column], outcome, statistic, SOURCE)
+            values = confidential.outcome[:, column]
+            raise_problems(SOURCE, binary_problems(values, outcome, statistic))
     orders = {name: tuple(label.levels) for name, label in spec.labels.items() if label.levels}
     margins = {name: spec.margin_label(name) for name in spec.public_by}
     chosen = replace(survey, design=design.with_by(spec.public_by, orders, margins))
     # As in a release, whose numbers can be made again from its files.
-    return chosen.in_order(public_order(chosen.design)) if spec.privacy.strict else chosen
+    return chosen.in_order(public_order(chosen.design)) if spec.privacy.rebuildable else chosen
 
 
 def _streams(

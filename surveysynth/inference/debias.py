@@ -25,8 +25,7 @@ from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.settings import own_settings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import Result, run_batch
-from surveysynth.models.base import Model
-from surveysynth.models.debiased import ShiftKind
+from surveysynth.models.base import Model, ShiftKind
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.randomness import starts
 from surveysynth.survey.survey import PublicDesign

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from surveysynth.errors import InputError
 
 if TYPE_CHECKING:
-    from surveysynth.models.base import ModelBase
+    from surveysynth.models.base import Model
 
 #: Names in specifications, and the class of each: folder, file and class below this package.
 _REGISTRY = {
@@ -25,7 +25,7 @@ def model_names() -> tuple[str, ...]:
     return tuple(_REGISTRY)
 
 
-def get_model(name: str, **options: Any) -> "ModelBase":
+def get_model(name: str, **options: Any) -> "Model":
     """The synthesizer ``name``.
 
     Parameters
@@ -54,10 +54,10 @@ def get_model(name: str, **options: Any) -> "ModelBase":
     if name not in _REGISTRY:
         raise InputError(f"Unknown model {name!r}; the models are {', '.join(_REGISTRY)}.")
     module, _, attribute = _REGISTRY[name].rpartition(".")
-    made: ModelBase = getattr(import_module(f"{__name__}.{module}"), attribute)(**options)
+    made: Model = getattr(import_module(f"{__name__}.{module}"), attribute)(**options)
     return made
 
 
-def registered() -> Iterator["ModelBase"]:
+def registered() -> Iterator["Model"]:
     """Every synthesizer with its defaults."""
     return map(get_model, _REGISTRY)

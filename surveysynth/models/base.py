@@ -1,39 +1,45 @@
-"""What a synthesizer is: the protocol that the mechanism, synthesis and studies rely on."""
+"""Base class of synthesizers: what the mechanism, synthesis and studies rely on."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.debiased import Coordinates
 from surveysynth.models.options import Option, check_option, check_priors
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.stan.program import StanProgramSpec
+from surveysynth.sampling.stan.source import StanProgramSpec
 from surveysynth.survey.outcome import OutcomeKind, needs_general_form
 from surveysynth.survey.survey import Confidential, PublicDesign
 
+if TYPE_CHECKING:
+    from surveysynth.models.stan_engine import StanEngine
+
 SimulationKind = Literal["release", "sample"]
+ShiftKind: TypeAlias = Literal["scale", "odds"]
+"""A residual scale, or the odds of a level against the reference level."""
+#: Attributes of a model that its engine, NUTS on one database, decides.
+_WITH_ENGINE = {"batched": False, "common_random_numbers": False, "compiled": True}
 
 
 @dataclass(frozen=True, repr=False)
 class Simulated:
-    """One simulated dataset on the model's scale: z (n, q), the last column the log weight
-    (FBS) or log inclusion probability (FBP).
+    """One simulated dataset on the model's scale.
 
-    category (n, p): of each outcome the discrete part, where outcomes have one (``Outcome``); z of
-    an outcome that is no amount, or lies at a spike, means nothing then.
+    z (n, q): transformed outcomes; the last column is the log weight (FBS) or the log inclusion
+    probability (FBP). category (n, p): the discrete part of each outcome (``Outcome``), if any. z
+    of an outcome without an amount, or at a spike, has no meaning.
     """
 
     z: FloatArray
     category: IntArray | None = None
 
     def outcomes(self, design: PublicDesign) -> FloatArray:
-        """The outcomes (n, p), amounts in original units, levels by their position."""
+        """Return the outcomes (n, p): amounts in original units, levels by their position."""
         columns = []
         for j, outcome in enumerate(design.outcomes):
             if self.category is None:
@@ -43,166 +49,74 @@ class Simulated:
         return np.stack(columns, axis=1)
 
 
-class Model(Protocol):
-    """A synthesizer. Arrays of parameters carry leading axes (databases, chains, draws).
+@dataclass(frozen=True, repr=False)
+class Coordinates:
+    """Parameters that debiasing shifts (methods 8.3): logs (S, d) of residual scales and of odds.
 
-    Nothing outside ``mechanisms`` may assume that the likelihood is down-weighted record by record:
-    a model takes the weights only in ``compress``. Most of this has a default in ``ModelBase``.
+    kinds (d) says which column is which.
     """
 
-    @property
-    def name(self) -> str:
-        """Its name in the registry and in a specification."""
+    logs: FloatArray
+    kinds: tuple[ShiftKind, ...]
 
-    @property
-    def title(self) -> str:
-        """Its name in words, for statements."""
+    def __post_init__(self) -> None:
+        if self.logs.shape[-1:] != (len(self.kinds),):
+            raise InputError(
+                f"expected a column of logs for each of {len(self.kinds)} kinds, got an array of "
+                f"shape {self.logs.shape}."
+            )
 
-    @property
-    def requires(self) -> frozenset[str]:
-        """Of a design: "weight", "confidential_weight", "population_size", "one_outcome"."""
+    @classmethod
+    def of_scales(cls, log_scales: FloatArray) -> "Coordinates":
+        """Return scales alone."""
+        return cls(log_scales, ("scale",) * log_scales.shape[-1])
 
-    @property
-    def batched(self) -> bool:
-        """Whether ``sample`` takes several databases at once."""
-
-    @property
-    def common_random_numbers(self) -> bool:
-        """Whether draws from the same generator move smoothly with the risk weights. Those of NUTS
-        and of a mixture jump as the weights move a little."""
-
-    @property
-    def identified(self) -> bool:
-        """Whether labels cannot switch: mixtures are not identified."""
-
-    @property
-    def tilted(self) -> bool:
-        """Whether a dataset as the sample would have been differs in distribution from one as it
-        is released: FBP releases the population, which selection has tilted in the sample."""
-
-    @property
-    def takes_discrete(self) -> bool:
-        """Whether outcomes may have discrete parts, and bounds that synthetic values keep."""
-
-    @property
-    def clustered(self) -> bool:
-        """Whether the PSUs of a design have effects, drawn afresh in every simulated dataset
-        (methods 3, clusters); see ``psu_codes``."""
-
-    @property
-    def datasets_per_draw(self) -> int | None:
-        """How many datasets a draw can make; None: as many as wanted."""
-
-    @property
-    def compiled(self) -> bool:
-        """Whether it runs a program that ``prepare`` compiles."""
-
-    @property
-    def stan(self) -> StanProgramSpec | None:
-        """Its Stan program, if it has one."""
-
-    def of(self, design: PublicDesign) -> "Model":
-        """The form that the model has for a design, itself unless it has several: what meets a
-        design takes this. Of its result it is the same again. Raises ``InputError``."""
-
-    def prepare(self) -> None:
-        """Compile its program, if it runs one, unless that is done; raises ``InputError``."""
-
-    def versions(self) -> dict[str, str]:
-        """Names and versions of what runs its program, if it has one; raises as ``prepare``."""
-
-    def records(self, design: PublicDesign, confidential: Confidential) -> Any:
-        """The confidential records on the model's scale."""
-
-    def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> Any:
-        """The same from a simulated dataset: feasibility, debiasing and tests refit it."""
-
-    def compress(self, records: Any, risk_weights: FloatArray) -> Any:
-        """Weighted sufficient statistics of one database; risk_weights alpha (n,).
-
-        Of a batched model: a leading axis of one database, and a class method ``stacked`` that
-        joins several (``Stackable``)."""
-
-    def sample(self, stats: Any, plan: SamplingPlan, rng: Any) -> Theta:
-        """Posterior draws, leading axes (databases, chains, draws).
-
-        rng: a Generator; a batched model also takes a sequence of them, one a database."""
-
-    def monitored(self, theta: Theta) -> dict[str, FloatArray]:
-        """Unconstrained scalars for R-hat and ESS, by name: (..., chains, draws, d)."""
-
-    def log_lik_blocks(
-        self, theta: Theta, records: Any
-    ) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Streams (rows, log_lik (S, len(rows))), unweighted, never S x n at once.
-
-        theta has one leading axis S. Every record occurs in exactly one block.
-        """
-
-    def simulate(
-        self, theta: Theta, design: PublicDesign, rng: np.random.Generator, kind: SimulationKind
-    ) -> Simulated:
-        """A dataset of the design's n records from one draw (theta without leading axes).
-
-        "release": as it is published; "sample": as the sample would have been.
-        """
-
-    def smooth_weight(
-        self, theta: Theta, design: PublicDesign, simulated: Simulated
-    ) -> FloatArray:
-        """Smoothed weights (n,) of a "release" dataset, in the units of the sampling weight."""
-
-    def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
-        """Weights (n,) of a "sample" dataset as they were drawn: they vary as the survey's did."""
-
-    def log_scales(self, theta: Theta) -> FloatArray:
-        """Logs (S, d) of the residual scales that down-weighted tails shrink, d >= 0. theta has
-        one leading axis S."""
-
-    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """theta (leading axis S) with these residual scales (S, d); coefficients and correlations
-        stay."""
-
-    def debiased(self, theta: Theta, design: PublicDesign) -> Coordinates:
-        """What debiasing shifts, (S, d): the log scales, and of an outcome with levels the log odds
-        of each but the reference, averaged over the design's records (methods 8.3)."""
-
-    def with_debiased(self, theta: Theta, logs: FloatArray, design: PublicDesign) -> Theta:
-        """theta (leading axis S) with these ``debiased(theta, design).logs``; an intercept moves,
-        other coefficients stay."""
-
-    def prior_guess(self, design: PublicDesign, spread: float) -> Theta | None:
-        """A guess of theta from public inputs alone, for ``surveysynth check``: residual SD
-        ``spread`` of the transformed outcomes. None where there is no telling."""
+    def joined(self, other: "Coordinates") -> "Coordinates":
+        """Return both, in this order."""
+        logs = np.concatenate([self.logs, other.logs], axis=-1)
+        return Coordinates(logs, self.kinds + other.kinds)
 
 
 @dataclass(frozen=True)
-class ModelBase(ABC):
-    """What most synthesizers have in common: one says what differs, in a frozen dataclass below.
+class Model(ABC):
+    """A synthesizer; arrays of parameters have leading axes (databases, chains, draws).
 
-    ``priors`` overrides constants of the priors (methods 3) by name; each of the model's own
-    ``options`` is a field of its dataclass. Both are declared here and read by the specification.
-    Raises ``InputError`` for a name or a value that is none of those declared.
+    Nothing outside ``mechanisms`` may assume that the likelihood is down-weighted record by
+    record: a model sees risk weights only in ``compress``.
+
+    ``priors`` overrides constants of the priors (methods 3) by name, and each of the model's own
+    ``options`` is a field of its dataclass; the specification reads both declarations. ``engine``
+    replaces the model's own sampler. Raises ``InputError`` for an unknown prior, for a value that
+    a prior or an option cannot have, and for an engine where there is no Stan program.
     """
 
     priors: Mapping[str, float] = field(default_factory=dict, kw_only=True)
+    engine: "StanEngine | None" = field(default=None, kw_only=True)
 
     #: Constants of the priors with their defaults.
     default_priors: ClassVar[Mapping[str, float]] = MappingProxyType({})
     #: Keys of [synthesizer] that this model alone takes.
     options: ClassVar[Mapping[str, Option]] = MappingProxyType({})
-    #: Whether the outcome is a count, which enters as it is, without a transform.
+    #: The outcome is a count and enters without a transform.
     takes_count: ClassVar[bool] = False
-    #: Of outcomes that a specification may give it; with more than one, also with bounds.
-    kinds: ClassVar[tuple[OutcomeKind, ...]] = ("continuous",)
-    batched: ClassVar[bool] = False
-    common_random_numbers: ClassVar[bool] = False
-    identified: ClassVar[bool] = True
-    tilted: ClassVar[bool] = False
-    clustered: ClassVar[bool] = False
-    compiled: ClassVar[bool] = False
-    #: Whether outcomes may have discrete parts, and bounds that synthetic values keep.
+    #: Outcomes may have discrete parts, and bounds that synthetic values keep.
     takes_discrete: ClassVar[bool] = False
+    #: Kinds of outcomes that a specification may give it; with more than one, also bounds.
+    kinds: ClassVar[tuple[OutcomeKind, ...]] = ("continuous",)
+    #: ``sample`` takes several databases at once.
+    batched: ClassVar[bool] = False
+    #: Draws from one generator move smoothly with the risk weights. Those of NUTS and of mixtures
+    #: jump.
+    common_random_numbers: ClassVar[bool] = False
+    #: Labels cannot switch.
+    identified: ClassVar[bool] = True
+    #: A dataset like the sample differs in distribution from a released one: FBP releases the
+    #: population, of which the sample is a selection.
+    tilted: ClassVar[bool] = False
+    #: PSUs have effects, drawn afresh in every simulated dataset (methods 3; ``psu_codes``).
+    clustered: ClassVar[bool] = False
+    #: It runs a program that ``prepare`` compiles.
+    compiled: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name, option in self.options.items():
@@ -213,10 +127,32 @@ class ModelBase(ABC):
         check_priors(self.name, self.default_priors, self.priors)
         priors = MappingProxyType({**self.default_priors, **self.priors})
         object.__setattr__(self, "priors", priors)
+        if self.engine is not None:
+            self.stan_program()
+            for name, value in _WITH_ENGINE.items():
+                object.__setattr__(self, name, value)
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Name in the registry and in a specification."""
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """Name in words, for statements."""
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """Requirements on a design, by name.
+
+        "weight", "confidential_weight", "population_size" or "one_outcome".
+        """
+        return frozenset()
 
     @property
     def changed_priors(self) -> dict[str, float]:
-        """Those that are not the defaults."""
+        """Priors that differ from the defaults."""
         return {
             name: value
             for name, value in self.priors.items()
@@ -224,44 +160,59 @@ class ModelBase(ABC):
         }
 
     @property
-    @abstractmethod
-    def name(self) -> str:
-        """Its name in the registry and in a specification."""
-
-    @property
-    @abstractmethod
-    def title(self) -> str:
-        """Its name in words, for statements."""
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """Nothing of a design."""
-        return frozenset()
-
-    @property
     def datasets_per_draw(self) -> int | None:
-        """As many datasets as wanted."""
+        """Number of datasets that one draw can make; None for any number."""
         return None
 
     @property
     def stan(self) -> StanProgramSpec | None:
-        """No Stan program."""
+        """Stan program of the model, if it has one."""
         return None
 
     def of(self, design: PublicDesign) -> "Model":
-        """Itself, for any design that it takes."""
+        """Return the form that the model takes for a design, usually itself.
+
+        Idempotent; callers that use a design use this form. Raises ``InputError``.
+        """
         return self
 
-    def prepare(self) -> None:  # noqa: B027  # most models have nothing to compile
-        """Nothing to do."""
+    # --- engine -------------------------------------------------------------------------------
+
+    def with_engine(self, engine: "StanEngine") -> Self:
+        """Return the same model, sampled by its Stan program."""
+        return replace(self, engine=engine)
+
+    def stan_program(self) -> StanProgramSpec:
+        """Return the Stan program; raise ``InputError`` if the model has none."""
+        if self.stan is None:
+            raise InputError(
+                f"The model {self.name!r} has no Stan program: use the engine 'embedded'."
+            )
+        return self.stan
+
+    def prepare(self) -> None:
+        """Compile the program, if there is one to run; raise ``InputError`` where that fails."""
+        if self.engine is not None:
+            self.engine.prepare(self.stan_program())
 
     def versions(self) -> dict[str, str]:
-        """No program."""
-        return {}
+        """Return names and versions of what runs the program; raise as ``prepare`` does."""
+        return {} if self.engine is None else self.engine.versions(self.stan_program())
+
+    def posterior_draws(self, stats: Any, plan: SamplingPlan, rng: Any) -> Theta:
+        """Draw as ``sample`` does, by the engine if there is one."""
+        if self.engine is None:
+            return self.sample(stats, plan, rng)
+        return self.engine.sample(self.stan_program(), self.priors, stats, plan, rng)
+
+    # --- records and posterior ----------------------------------------------------------------
 
     def records(self, design: PublicDesign, confidential: Confidential) -> Any:
-        """Those of z: the transformed outcomes and, if there is a weight, its logarithm. Raises
-        ``InputError`` for a design that lacks what the model ``requires``."""
+        """Put the confidential records on the model's scale.
+
+        Default: transformed outcomes and, if there is a weight, its logarithm. Raises
+        ``InputError`` for a design that lacks what the model ``requires``.
+        """
         require(self, design)
         columns = [
             transform.forward(confidential.outcome[:, j])
@@ -273,25 +224,38 @@ class ModelBase(ABC):
 
     @abstractmethod
     def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> Any:
-        """Records of a dataset that is already on the model's scale."""
+        """Return the records of a simulated dataset: feasibility, debiasing and tests refit it."""
 
     @abstractmethod
     def compress(self, records: Any, risk_weights: FloatArray) -> Any:
-        """Weighted sufficient statistics of one database; risk_weights alpha (n,)."""
+        """Compute the weighted sufficient statistics of one database; risk_weights alpha (n,).
+
+        Those of a batched model have a leading axis of one database, and a class method
+        ``stacked`` that joins several (``Stackable``).
+        """
 
     @abstractmethod
     def sample(self, stats: Any, plan: SamplingPlan, rng: Any) -> Theta:
-        """Posterior draws, leading axes (databases, chains, draws)."""
+        """Draw from the posterior by the model's own sampler.
+
+        Leading axes (databases, chains, draws). rng: a Generator; a batched model also takes a
+        sequence of them, one for each database.
+        """
 
     @abstractmethod
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
-        """Unconstrained scalars for R-hat and ESS, by name: (..., chains, draws, d)."""
+        """Return unconstrained scalars for R-hat and ESS by name, (..., chains, draws, d)."""
 
     @abstractmethod
     def log_lik_blocks(
         self, theta: Theta, records: Any
     ) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Streams (rows, log_lik (S, len(rows))), unweighted."""
+        """Stream unweighted log-likelihoods, (rows, log_lik (S, len(rows))), never S x n at once.
+
+        theta has one leading axis S. Every record occurs in exactly one block.
+        """
+
+    # --- simulation ---------------------------------------------------------------------------
 
     @abstractmethod
     def simulate(
@@ -301,16 +265,22 @@ class ModelBase(ABC):
         rng: np.random.Generator,
         kind: SimulationKind = "release",
     ) -> Simulated:
-        """A dataset of the design's n records from one draw."""
+        """Simulate the design's n records from one draw (theta without leading axes).
+
+        kind: "release" as published; "sample" as the sample would have been.
+        """
 
     def smooth_weight(
         self, theta: Theta, design: PublicDesign, simulated: Simulated
     ) -> FloatArray:
-        """The weights as they were drawn, (n,)."""
+        """Return smoothed weights (n,) of a "release" dataset, in units of the sampling weight.
+
+        Default: the weights as drawn.
+        """
         return self.drawn_weight(design, simulated)
 
     def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
-        """w* (n,) of the log weight, the last column of z; public weights, or ones without any."""
+        """Return the weights (n,) of a dataset as drawn; public weights, or ones without any."""
         if design.public_weight is not None:
             return design.public_weight
         outcomes = len(design.outcome_names)
@@ -318,25 +288,40 @@ class ModelBase(ABC):
             return np.ones(design.n)
         return np.asarray(np.exp(simulated.z[:, outcomes]))
 
+    def prior_guess(self, design: PublicDesign, spread: float) -> Theta | None:
+        """Guess theta from public inputs alone, for ``surveysynth check``.
+
+        ``spread``: residual SD of the transformed outcomes. None (default): no guess is possible.
+        """
+        return None
+
+    # --- debiasing ----------------------------------------------------------------------------
+
     def log_scales(self, theta: Theta) -> FloatArray:
-        """None, (S, 0): its draws are not debiased."""
+        """Return the logs (S, d) of the residual scales that down-weighted tails shrink.
+
+        theta has one leading axis S. Default: d = 0, draws are not debiased.
+        """
         return np.empty((next(iter(theta.values())).shape[0], 0))
 
     def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """theta as it is."""
+        """Return theta with these residual scales (S, d), coefficients and correlations kept."""
         return dict(theta)
 
     def debiased(self, theta: Theta, design: PublicDesign) -> Coordinates:
-        """The log scales."""
+        """Return the parameters that debiasing shifts, (S, d) (methods 8.3).
+
+        These are the log scales and, for an outcome with levels, the log odds of each level but
+        the reference, averaged over the design's records.
+        """
         return Coordinates.of_scales(self.log_scales(theta))
 
     def with_debiased(self, theta: Theta, logs: FloatArray, design: PublicDesign) -> Theta:
-        """theta with these log scales."""
-        return self.with_log_scales(theta, logs)
+        """Return theta with these ``debiased(theta, design).logs``.
 
-    def prior_guess(self, design: PublicDesign, spread: float) -> Theta | None:
-        """None: ``surveysynth check`` does not tell whether a target can be reached."""
-        return None
+        Of the coefficients only intercepts move.
+        """
+        return self.with_log_scales(theta, logs)
 
 
 class Stackable(Protocol):
@@ -344,26 +329,29 @@ class Stackable(Protocol):
 
     @classmethod
     def stacked(cls, parts: Any, /) -> Any:
-        """Those of several databases as one, along the leading axis of every array."""
+        """Join those of several databases along the leading axis of every array."""
 
 
 S = TypeVar("S", bound=Stackable)
 
 
 def stacked(stats: Sequence[S]) -> S:
-    """The statistics of several databases as one."""
+    """Join the statistics of several databases."""
     if len(stats) == 1:
         return stats[0]
     return cast(S, type(stats[0]).stacked(stats))
 
 
 def psu_codes(model: Model, design: PublicDesign) -> IntArray | None:
-    """PSU codes (n,) from 0 on if the model has effects of them here: no design effect is given."""
+    """Return PSU codes (n,) from 0 on, or None if the model has no PSU effects for this design.
+
+    With a given design effect there are none.
+    """
     return design.psu if model.clustered and design.design_effect is None else None
 
 
 def require(model: Model, design: PublicDesign) -> None:
-    """Raises ``InputError`` if the design lacks what the model needs, or has other outcomes."""
+    """Raise ``InputError`` if the design lacks what the model needs, or has other outcomes."""
     if needs_general_form(design.outcomes) and not model.takes_discrete:
         special = next(outcome for outcome in design.outcomes if not outcome.is_plain)
         what = special.kind if special.is_discrete else "bounded"

@@ -78,24 +78,24 @@ class ReleaseFacts:
     @property
     def digits(self) -> Digits:
         """Of synthetic values, in the microdata and in whatever is computed from them."""
-        return Digits(self.design, self.spec.tables.microdata_digits)
+        return Digits(self.design, self.spec.all_tables.microdata_digits)
 
     @property
     def published_replicates(self) -> int:
         """Datasets of a draw among the microdata: all of them, or where they can be made again
         from published numbers, the first."""
-        return 1 if self.spec.privacy.strict else self.spec.privacy.replicates_per_draw
+        return 1 if self.spec.privacy.rebuildable else self.spec.privacy.replicates_per_draw
 
     @property
     def title(self) -> str:
         """The caller's title, or what the release is."""
-        return self.spec.tables.title or "Tables from synthetic survey microdata"
+        return self.spec.all_tables.title or "Tables from synthetic survey microdata"
 
     @property
     def each_table(self) -> "dict[str, ReleaseFacts]":
         """The facts of every table by itself, by name; empty for one that has none."""
         return {
-            each.tables.name or "": replace(self, spec=each) for each in self.spec.each_table
+            each.table.name or "": replace(self, spec=each) for each in self.spec.each_table
         }
 
     @property
@@ -111,9 +111,9 @@ def files_of(spec: "Spec") -> list[tuple[str, str, Format]]:
         made
         for each in spec.each_table
         for made in table_files(
-            each.tables.statistics,
-            (*each.tables.formats, *each.tables.figures),
-            each.tables.name or "",
+            each.table.statistics,
+            (*each.table.formats, *each.table.figures),
+            each.table.name or "",
         )
     ]
 
@@ -140,7 +140,7 @@ def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], An
         (kind.name, outcome): _rounding(
             kind, spec, None if outcome is None else labels.of(outcome).digits
         )
-        for kind in map(statistic_of, spec.tables.statistics)
+        for kind in map(statistic_of, spec.all_tables.statistics)
         for outcome in (spec.synthesizer.outcome if kind.needs_outcome else (None,))
     }
 
@@ -148,10 +148,10 @@ def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], An
 def _rounding(kind: Statistic, spec: "Spec", digits: int | None) -> AnyRounding:
     """digits: of the outcome's own label."""
     if kind.rounding == "multiples":
-        base = spec.tables.round_counts
+        base = spec.all_tables.round_counts
         return Warranted() if base is None else to_multiples(base)
     if kind.rounding == "percent":
         return to_percent(1 if digits is None else digits)
     if kind.rounding == "warranted":
         return Warranted() if digits is None else to_digits(digits)
-    return to_digits(spec.tables.digits_mean if digits is None else digits)
+    return to_digits(spec.all_tables.digits_mean if digits is None else digits)

@@ -21,12 +21,12 @@ from surveysynth.release.folder.bundle import (
     REALISED_NAME,
     RECORDS_STEM,
 )
+from surveysynth.release.tables.labels import where_words
 from surveysynth.release.tables.layout import Presentation, Shown
 from surveysynth.release.tables.table_builder import Tables
-from surveysynth.release.tables.where_words import where_words
 from surveysynth.release.writers import csv
 from surveysynth.spec.formats import FORMATS, folder_of
-from surveysynth.spec.several import unfolded
+from surveysynth.spec.tables_in_file import unfolded
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.base import Released
@@ -35,19 +35,19 @@ def write_tables(facts: ReleaseFacts, tables: Mapping[str, Tables], release: Pat
     """Every table in every format that was asked for, each in the folder of a release where it
     belongs, and a page of contents where there are several; ``tables``: by name."""
     for table, of_table in facts.each_table.items():
-        section, shown = of_table.spec.tables, Shown(tables[table], presentation_of(of_table))
+        section, shown = of_table.spec.table, Shown(tables[table], presentation_of(of_table))
         for name in (*section.formats, *section.figures):
             made = FORMATS[name]
             folder = release / folder_of(made, table)
             folder.mkdir(parents=True, exist_ok=True)
             made.load_writer()(shown, folder, made)
-    if facts.spec.several:
+    if facts.spec.named_tables:
         (release / CONTENTS_NAME).write_text(contents_page(facts, tables), encoding="utf-8")
 
 
 def presentation_of(facts: ReleaseFacts) -> Presentation:
     """What the tables of one table of a release, one a statistic, share."""
-    section = facts.spec.tables
+    section = facts.spec.all_tables
     return Presentation(
         title=section.title,
         source=section.source,

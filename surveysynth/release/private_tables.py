@@ -77,7 +77,7 @@ class PrivateTables:
         cls, facts: ReleaseFacts, tables: Mapping[str, Tables], *, recorded: bool = False
     ) -> "PrivateTables":
         """The tables of a release with these facts, by name."""
-        if not facts.spec.several:
+        if not facts.spec.named_tables:
             return cls._of_one(facts, tables[""], recorded=recorded)
         several = {
             name: cls._of_one(each, tables[name], recorded=recorded)

@@ -29,9 +29,8 @@ from surveysynth.release.pipeline import Streams, facts_of, synthetic_estimates
 from surveysynth.release.tables.table_builder import tables_of_each
 from surveysynth.release.writers.csv import plain_text
 from surveysynth.release.writers.stata_spss import PROGRAMS
-from surveysynth.spec.build import mechanism_of, model_of, noisy_settings_of
+from surveysynth.spec.build import declaration_of, mechanism_of, model_of, noisy_settings_of
 from surveysynth.spec.spec import Spec
-from surveysynth.survey.declaration import make_roles
 from surveysynth.survey.files import open_table
 from surveysynth.survey.survey import PublicDesign, public_design
 
@@ -107,7 +106,7 @@ def rebuild(
         files.write_tables(facts, tables, folder)
         files.write_dossier(facts, folder)
         made = [f"{place}/{name}" for place, name, _ in files_of(spec)]
-        made += [*[CONTENTS_NAME] * bool(spec.several), *DOSSIER_NAMES]
+        made += [*[CONTENTS_NAME] * bool(spec.named_tables), *DOSSIER_NAMES]
         same = tuple(each for each in made if _equal(folder / each, source / each))
         swap_in(folder, target)
     return Rebuilt(target, same, tuple(each for each in made if each not in same))
@@ -150,25 +149,13 @@ def _design_of(spec: Spec, source: Path, dropped: int) -> PublicDesign:
     """The public half of the survey, from the first dataset of the microdata."""
     path = source / "microdata" / file_name(1, 1, format_of(spec))
     frame = _first_dataset(source, path)
-    section, synthesizer = spec.survey, spec.synthesizer
-    roles = make_roles(
-        synthesizer.outcome, section.weight, spec.public_by, section.strata, section.psu, None,
-        synthesizer.predictors, section.public_columns, weights=section.weights,
-    )  # fmt: skip
-    assert synthesizer.predictors is not None  # a release writes the formula that it used
+    assert spec.synthesizer.predictors is not None  # a release writes the formula that it used
+    declared = declaration_of(spec)
+    roles = replace(declared.roles, fpc=None)
     design = public_design(
-        frame,
-        roles,
-        spec.declared,
-        predictors=synthesizer.predictors,
-        lonely_psu=section.lonely_psu,
-        population_size=section.population_size,
-        orders={name: tuple(each.levels) for name, each in spec.labels.items() if each.levels},
-        design_effect=section.design_effect,
-        source=str(path),
-        stratum_sizes=section.stratum_sizes,
+        frame, replace(declared, roles=roles, source=str(path), missing="fail")
     )
-    return replace(_with_fractions(design, frame, section.fpc), dropped=dropped)
+    return replace(_with_fractions(design, frame, spec.survey.fpc), dropped=dropped)
 
 
 def _first_dataset(source: Path, path: Path) -> "pd.DataFrame":

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
     from surveysynth.models.base import Model
     from surveysynth.spec.spec import Spec
-    from surveysynth.survey.declaration import Roles
+    from surveysynth.survey.declaration import Declaration
     from surveysynth.survey.files import Table
     from surveysynth.survey.survey import PublicDesign, Survey
 
@@ -42,73 +42,57 @@ def read_survey(spec: "Spec") -> "Survey":
     ...     ss.read_survey(ss.load_spec(ss.example(folder, n=100)[1])).design.n
     100
     """
-    from surveysynth.survey.survey import Survey
+    from surveysynth.survey.survey import survey_of
 
-    table, roles = _open(spec)
-    section, synthesizer = spec.survey, spec.synthesizer
-    return Survey.from_frame(
-        table.read(roles.needed),
-        outcomes=spec.declared,
-        weight=section.weight,
-        by=spec.public_by,
-        strata=section.strata,
-        psu=section.psu,
-        fpc=section.fpc,
-        lonely_psu=section.lonely_psu,
-        design_effect=section.design_effect,
-        population_size=section.population_size,
-        predictors=synthesizer.predictors,
-        public_columns=section.public_columns,
-        missing=section.missing,
-        level_order=_level_order(spec),
-        margin_labels=_margin_labels(spec),
-        statistics=spec.statistics,
-        binary_for=spec.binary_statistics,
-        weights=section.weights,
-        stratum_sizes=section.stratum_sizes,
-        # A mechanism that answers on every valid survey may not refuse one for what it holds.
-        refuse_degenerate=not spec.privacy.strict,
-        source=str(spec.data_path),
-    )
+    table, declaration = _open(spec)
+    return survey_of(table.read(declaration.roles.needed), declaration)
 
 
 def read_design(spec: "Spec") -> "PublicDesign":
-    """The public half of the survey, from its public columns alone: cells of outcomes and weights
-    are not read.
+    """Return the public half of the survey; cells of outcomes and weights are not read.
 
     Records without an outcome or a weight, which ``missing = "drop"`` leaves out of a release, are
     therefore still in it. Raises ``InputError`` as ``read_survey`` does for public columns.
     """
-    from surveysynth.survey.columns import text_column
-    from surveysynth.survey.records import check_by_levels
     from surveysynth.survey.survey import public_design
 
-    table, roles = _open(spec)
-    section, synthesizer, source = spec.survey, spec.synthesizer, str(spec.data_path)
-    frame = table.read([name for name in roles.needed if name not in roles.confidential])
-    orders = {name: order for name, order in _level_order(spec).items() if order}
-    levels = {name: text_column(frame[name], name) for name in roles.by}
-    check_by_levels(levels, roles.by, orders, _margin_labels(spec), source)
-    return public_design(
-        frame,
+    table, declaration = _open(spec)
+    return public_design(table.read(declaration.public_part().roles.needed), declaration)
+
+
+def declaration_of(spec: "Spec") -> "Declaration":
+    """Return what a specification declares of the columns of the survey."""
+    from surveysynth.survey.declaration import Declaration, make_roles
+
+    section, synthesizer = spec.survey, spec.synthesizer
+    roles = make_roles(
+        synthesizer.outcome, section.weight, spec.public_by, section.strata, section.psu,
+        section.fpc, synthesizer.predictors, section.public_columns, weights=section.weights,
+    )  # fmt: skip
+    return Declaration(
         roles,
         spec.declared,
+        str(spec.data_path),
         predictors=synthesizer.predictors,
         lonely_psu=section.lonely_psu,
-        population_size=section.population_size,
-        orders=orders,
-        design_effect=section.design_effect,
-        source=source,
         missing=section.missing,
+        design_effect=section.design_effect,
+        population_size=section.population_size,
+        orders={name: tuple(each.levels) for name, each in spec.labels.items() if each.levels},
+        margins={name: spec.margin_label(name) for name in spec.public_by},
+        statistics=spec.statistics,
+        binary_for=spec.binary_statistics,
+        # A mechanism that answers for every valid survey may not refuse one because of its values.
+        refuse_degenerate=not spec.privacy.answers_every_survey,
+        weights=section.weights,
         stratum_sizes=section.stratum_sizes,
     )
 
 
-def _open(spec: "Spec") -> "tuple[Table, Roles]":
-    """The data file, and the part of each of its columns."""
+def _open(spec: "Spec") -> "tuple[Table, Declaration]":
+    """Return the data file, and what is declared of its columns."""
     from surveysynth._support.messages import raise_problems
     from surveysynth.survey.columns import missing_column
-    from surveysynth.survey.declaration import check_roles, make_roles
     from surveysynth.survey.files import open_table
 
     if spec.study is not None:
@@ -116,30 +100,15 @@ def _open(spec: "Spec") -> "tuple[Table, Roles]":
             f"{spec.path} has a section [study], so that its data are a population and no survey: "
             "run 'surveysynth study' with it, or leave the section out."
         )
-    section, synthesizer, source = spec.survey, spec.synthesizer, str(spec.data_path)
-    roles = make_roles(
-        synthesizer.outcome, section.weight, spec.public_by, section.strata, section.psu,
-        section.fpc, synthesizer.predictors, section.public_columns, weights=section.weights,
-    )  # fmt: skip
+    declaration = declaration_of(spec)
     table = open_table(spec.data_path)
-    check_roles(roles, table.columns, source)
-    raise_problems(
-        source,
-        [
-            f"labels.{name}: {missing_column(name, table.columns, roles.needed)}"
-            for name in spec.labels
-            if name not in table.columns
-        ],
-    )
-    return table, roles
-
-
-def _level_order(spec: "Spec") -> dict[str, tuple[str, ...]]:
-    return {name: tuple(label.levels) for name, label in spec.labels.items()}
-
-
-def _margin_labels(spec: "Spec") -> dict[str, str]:
-    return {name: spec.margin_label(name) for name in spec.public_by}
+    absent = [
+        f"labels.{name}: {missing_column(name, table.columns, declaration.roles.needed)}"
+        for name in spec.labels
+        if name not in table.columns
+    ]
+    raise_problems(declaration.source, [*declaration.problems(table.columns), *absent])
+    return table, declaration
 
 
 def model_of(spec: "Spec") -> "Model":
@@ -161,7 +130,7 @@ def model_options(spec: "Spec") -> dict[str, Any]:
     """What a specification says of its registered model, besides the name."""
     synthesizer = spec.synthesizer
     options = {"priors": dict(synthesizer.priors), **synthesizer.options}
-    if spec.privacy.strict and "covariance_by" in options:
+    if spec.privacy.needs_declared_scales and "covariance_by" in options:
         # Noise asks for more records of a group.
         columns = sum(each.is_amount for each in spec.declared)
         columns += int(spec.survey.weight is not None and not spec.survey.public_weights)
@@ -175,7 +144,7 @@ def check_engine(spec: "Spec", model: "Model") -> None:
     from importlib.util import find_spec
 
     chosen: Any = engine_of(spec, model)
-    backend = getattr(chosen, "backend", None)
+    backend = getattr(chosen.engine or chosen, "backend", None)
     if backend is None:
         return
     from surveysynth.sampling.stan.backends import CmdStanBackend, PyStanBackend
@@ -198,12 +167,12 @@ def engine_of(spec: "Spec", model: "Model") -> "Model":
         return model
     from surveysynth.models.stan_engine import StanEngine
 
-    return StanEngine(model)  # type: ignore[arg-type]
+    return model.with_engine(StanEngine())
 
 
 def mechanism_of(spec: "Spec") -> "Mechanism":
     """The mechanism that a specification asks for, with its settings."""
-    if spec.privacy.strict:
+    if spec.privacy.mechanism == "noisy_statistics":
         from surveysynth.mechanisms.noisy_statistics.mechanism import NoisyStatisticsMechanism
 
         return NoisyStatisticsMechanism(noisy_settings_of(spec))
@@ -222,7 +191,7 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
     from surveysynth.spec.outcomes import WEIGHT
     from surveysynth.survey.outcome import ABOVE, BELOW
 
-    synthesizer, privacy = spec.synthesizer, spec.privacy
+    synthesizer, privacy = spec.synthesizer, spec.privacy.as_noisy_statistics()
 
     def declared(side: int) -> dict[str, Declared]:
         return {
@@ -237,7 +206,7 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
         "declared_below": {name: below[name] for name in split},
         "weight": above.get(WEIGHT, Declared()),
         "m": privacy.m,
-        "radius": (privacy.radius or 0.0) if privacy.strict else 0.0,
+        "radius": privacy.radius or 0.0,
         "protect": privacy.protect,
         "plan": synthesizer.plan(NOISY_PLAN),
         "count_share": privacy.count_share,
@@ -258,7 +227,7 @@ def settings_of(spec: "Spec") -> "MechanismSettings":
     from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS, MechanismSettings
     from surveysynth.sampling.plan import SamplingPlan
 
-    privacy, synthesizer = spec.privacy, spec.synthesizer
+    privacy, synthesizer = spec.privacy.as_pseudo_posterior(), spec.synthesizer
     of_papers = synthesizer.inference == "paper"
     return MechanismSettings(
         epsilon=privacy.epsilon,

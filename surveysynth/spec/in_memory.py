@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth.errors import InputError
-from surveysynth.spec.several import SEVERAL, SHARED, TABLES
 from surveysynth.spec.spec import NO_FILE, Spec, validate_spec
+from surveysynth.spec.tables_in_file import ALL_TABLES, TABLES
 from surveysynth.survey.outcome import Outcome, needs_general_form
 from surveysynth.survey.transforms import Transform
 
@@ -69,8 +69,8 @@ def spec_of_survey(
 
 def _as_given(message: str) -> str:
     """A message with the names of arguments for sections that only a file has."""
-    named = re.sub(r"\btables(?=\[\d)", SEVERAL, message.replace(f"[[{TABLES}]]", SEVERAL))
-    return named.replace(SHARED, TABLES)
+    named = re.sub(r"\btables(?=\[\d)", "several", message.replace(f"[[{TABLES}]]", "several"))
+    return named.replace(ALL_TABLES, TABLES)
 
 
 def _transforms(transforms: Sequence[Transform]) -> dict[str, Any]:

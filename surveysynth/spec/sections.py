@@ -29,8 +29,8 @@ from surveysynth.models.options import Choice, ColumnNames, Option
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.flags import FlagChoice, check_flags
 from surveysynth.spec.formats import format_names
-from surveysynth.spec.several import table_name, where_text
 from surveysynth.spec.statistic_names import known_name, own_files, statistic_name
+from surveysynth.spec.tables_in_file import table_name, where_text
 from surveysynth.survey.declaration import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT, weight_problems
 from surveysynth.survey.files import SUFFIX_WORDS, SUFFIXES
 from surveysynth.survey.transforms import TransformKind

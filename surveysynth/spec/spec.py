@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
-from pydantic_core import ErrorDetails
 
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.outcome_section import OutcomeSection
 from surveysynth.spec.outcomes import (
@@ -29,47 +27,39 @@ from surveysynth.spec.outcomes import (
     statistic_problems,
     strict_problems,
 )
-from surveysynth.spec.privacy import PrivacySection
+from surveysynth.spec.privacy import PRIVACY_KEYS, Privacy, PseudoPosteriorSection, without_tag
 from surveysynth.spec.problems import group_problems, pattern_problems, study_problems
 from surveysynth.spec.public_weights import public_weight_problems
-from surveysynth.spec.reading import read_text
 from surveysynth.spec.sections import (
     LabelSection,
     SurveySection,
     SynthesizerSection,
     TablesSection,
 )
-from surveysynth.spec.several import (
-    SEVERAL,
-    SHARED,
+from surveysynth.spec.study import StudySection
+from surveysynth.spec.tables_in_file import (
+    ALL_TABLES,
     as_written,
     folded,
     inherited,
     section_of,
     where_problems,
 )  # fmt: skip
-from surveysynth.spec.study import StudySection
-from surveysynth.spec.wording import (
-    REQUIRED,
-    expected,
-    nearest_choice,
-    shown,
-    where_of,
-    without_quotes,
-)
+from surveysynth.spec.wording import describe, read_text
 from surveysynth.survey.outcome import Outcome, needs_general_form
 from surveysynth.survey.transforms import Transform
 
 #: In the place of a file, where the survey is in memory and the model may be an object.
 NO_FILE = "specification.toml"
 
-_SECTIONS: dict[str, type[BaseModel]] = {
-    "survey": SurveySection,
-    "synthesizer": SynthesizerSection,
-    "privacy": PrivacySection,
-    "tables": TablesSection,
-    SHARED: TablesSection,
-    "study": StudySection,
+#: Keys of each section.
+_SECTIONS: dict[str, tuple[str, ...]] = {
+    "survey": tuple(SurveySection.model_fields),
+    "synthesizer": tuple(SynthesizerSection.model_fields),
+    "privacy": PRIVACY_KEYS,
+    "tables": tuple(TablesSection.model_fields),
+    ALL_TABLES: tuple(TablesSection.model_fields),
+    "study": tuple(StudySection.model_fields),
 }
 
 #: Sections with a section for each name in them.
@@ -79,7 +69,8 @@ _BY_NAME: dict[str, type[BaseModel]] = {"labels": LabelSection, "outcomes": Outc
 class Spec(BaseModel):
     """A whole specification; ``path`` is the file it came from and roots the relative paths.
 
-    tables: of the one table; where there are several, these, and what they share.
+    tables: one section for each table. shared: the section [all_tables] of a file with [[tables]];
+    None for a file with one [tables], whose section holds for the whole release.
     """
 
     model_config = ConfigDict(
@@ -89,9 +80,9 @@ class Spec(BaseModel):
     spec_version: Literal[1] = 1
     survey: SurveySection
     synthesizer: SynthesizerSection
-    privacy: PrivacySection = PrivacySection()
-    tables: TablesSection = TablesSection()
-    several: tuple[TablesSection, ...] = ()
+    privacy: Privacy = PseudoPosteriorSection()
+    tables: tuple[TablesSection, ...] = (TablesSection(),)
+    shared: TablesSection | None = None
     labels: dict[str, LabelSection] = {}
     outcomes: dict[str, OutcomeSection] = {}
     study: StudySection | None = None
@@ -100,8 +91,8 @@ class Spec(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _as_sections(cls, given: Any) -> Any:
-        """Several tables apart from what they share; and where the synthesizer names no outcome,
-        the sections of outcomes do, in their order."""
+        """List the tables. Where the synthesizer names no outcome, the sections of outcomes do, in
+        their order."""
         if not isinstance(given, Mapping):
             return given
         given = folded(given)
@@ -116,7 +107,7 @@ class Spec(BaseModel):
     @property
     def plan(self) -> SamplingPlan:
         """The size of a fit under the mechanism."""
-        return self.synthesizer.plan(NOISY_PLAN if self.privacy.strict else SamplingPlan())
+        return self.synthesizer.plan(self.privacy.default_plan)
 
     def for_records(self, n: int) -> "Spec":
         """The specification with the settings that depend on the number of records."""
@@ -135,7 +126,7 @@ class Spec(BaseModel):
             )
         weight = () if self.survey.public_weights else (self.survey.weight,)
         confidential = (*synthesizer.outcome, *filter(None, weight))
-        problems += pattern_problems(self.privacy.pattern, confidential, self.public_names)
+        problems += pattern_problems(self.privacy.pattern_columns, confidential, self.public_names)
         known = (*self.public_by, *self.formula_columns)
         problems += group_problems(synthesizer.grouping, known)
         wrong = outcome_problems(
@@ -143,13 +134,13 @@ class Spec(BaseModel):
             known_model=not (synthesizer.is_program and self.path == Path(NO_FILE)),
         )  # fmt: skip
         if not wrong:
-            for number in range(len(self.every_section)):
+            for number in range(len(self.tables)):
                 problems += self._table_problems(number)
         problems += wrong
         if not wrong:
             levels = {name: tuple(label.levels) for name, label in self.labels.items()}
             problems += label_problems(self.declared, levels)
-        if not wrong and self.privacy.strict:
+        if not wrong and self.privacy.needs_declared_scales:
             problems += strict_problems(
                 self.survey, synthesizer, self.privacy, self.outcomes, self.public_names,
                 whole=self.study is not None,
@@ -166,20 +157,20 @@ class Spec(BaseModel):
             general = needs_general_form(self.declared) or bool(self.synthesizer.grouping)
         return study_problems(
             self.survey, self.synthesizer, self.privacy, self.study, kept=self.plan.kept,
-            general=general, several=bool(self.several) or self.tables.where is not None,
+            general=general, several=self.named_tables or self.all_tables.where is not None,
         )  # fmt: skip
 
     def _table_problems(self, number: int) -> list[str]:
         """What one table cannot be made of, with its place in the file."""
-        tables, declared = self.every_section[number], self.declared
-        place = f"tables[{number + 1}]" if self.several else "tables"
+        tables, declared = self.tables[number], self.declared
+        place = f"tables[{number + 1}]" if self.named_tables else "tables"
         known = tuple(dict.fromkeys((*self.public_by, *self.formula_columns)))
         weight = None if self.survey.public_weights else self.survey.weight
         problems = by_problems(
             tables, declared, self.labels, self.statistics, study=self.study is not None
         ) or statistic_problems(tables, declared)
         problems += where_problems(tables.where, declared, known, weight)
-        if tables.name is not None and not self.several:
+        if tables.name is not None and not self.named_tables:
             problems.append("tables.name: this is of one among several [[tables]]; leave it out.")
         if tables.layout == "crosstab" and not tables.by:
             problems.append("tables.layout: 'crosstab' needs a column in by, which goes across.")
@@ -193,14 +184,14 @@ class Spec(BaseModel):
                 "survey.weight: missing; the tables of a survey need a column of weights."
             )
         synthesizer = self.synthesizer
-        problems += public_weight_problems(survey, synthesizer, self.tables, self.outcomes)
+        problems += public_weight_problems(survey, synthesizer, self.all_tables, self.outcomes)
         if survey.population_size is None and "population_size" in synthesizer.requires:
             problems.append(
                 f"survey.population_size: missing; model {synthesizer.model!r} needs the public "
                 "size of the population (from a frame or a published source, not the sum of the "
                 "weights)."
             )
-        if survey.population_size is None and self.tables.linearisation == "ratio":
+        if survey.population_size is None and self.all_tables.linearisation == "ratio":
             problems.append(
                 "tables.linearisation: 'ratio' needs survey.population_size, the public size of "
                 "the population; set it or use 'plain'."
@@ -246,28 +237,39 @@ class Spec(BaseModel):
         return tuple(name for name in self.by if name not in self.synthesizer.outcome)
 
     @property
-    def every_section(self) -> tuple[TablesSection, ...]:
-        """The section of each table."""
-        return self.several or (self.tables,)
+    def all_tables(self) -> TablesSection:
+        """The section that holds for the whole release."""
+        return self.tables[0] if self.shared is None else self.shared
+
+    @property
+    def table(self) -> TablesSection:
+        """The section of the one table."""
+        (section,) = self.tables
+        return section
+
+    @property
+    def named_tables(self) -> bool:
+        """True for a file with [[tables]], in which each table has a name and a folder."""
+        return self.shared is not None
 
     @property
     def each_table(self) -> "tuple[Spec, ...]":
-        """The specification of each table by itself, as if the release had no other."""
-        if not self.several:
+        """One specification for each table, as if the release had no other."""
+        if not self.named_tables:
             return (self,)
         return tuple(
-            self.model_copy(update={"tables": each, "several": ()}) for each in self.several
+            self.model_copy(update={"tables": (each,), "shared": None}) for each in self.tables
         )
 
     @property
     def by(self) -> tuple[str, ...]:
         """The by columns of all tables."""
-        return tuple(dict.fromkeys(name for each in self.every_section for name in each.by))
+        return tuple(dict.fromkeys(name for each in self.tables for name in each.by))
 
     @property
     def statistics(self) -> tuple[str, ...]:
         """The statistics of all tables."""
-        return tuple(dict.fromkeys(n for each in self.every_section for n in each.statistics))
+        return tuple(dict.fromkeys(n for each in self.tables for n in each.statistics))
 
     @property
     def data_path(self) -> Path:
@@ -283,8 +285,8 @@ class Spec(BaseModel):
     def linearisation(self) -> Literal["ratio", "plain"]:
         """The linearisation in force: as given, else ratio when there is a population size that
         weights are scaled to, which a study has."""
-        if self.tables.linearisation is not None:
-            return self.tables.linearisation
+        if self.all_tables.linearisation is not None:
+            return self.all_tables.linearisation
         if self.survey.public_weights:
             return "plain"
         known = self.survey.population_size is not None or self.study is not None
@@ -355,45 +357,25 @@ def validate_spec(content: Mapping[str, Any], source: str) -> Spec:
         problems = [
             line
             for details in error.errors(include_url=False)
-            if not inherited(details["loc"], content)
-            for line in _describe(details, as_written(details["loc"], content))
+            if not inherited(location := without_tag(details["loc"]), content)
+            for line in describe(details, as_written(location, content), _known_keys)
         ]
     raise_problems(source, problems)
     raise InputError(f"{source} is not valid.")
 
 
-def _describe(details: ErrorDetails, location: tuple[int | str, ...]) -> list[str]:
-    """One line per mistake, in the reader's words; location: its place in the file."""
-    kind = details["type"]
-    where = where_of(location)
-    context: Mapping[str, Any] = details.get("ctx", {})
-    if kind == "value_error":
-        lines = str(context["error"]).split("\n")
-        return [f"{where}: {line}" if where else line for line in lines]
-    if kind == "extra_forbidden":
-        section = len(location) == 1 and isinstance(details["input"], Mapping)
-        what = "section" if section else "key"
-        return [f"{where}: unknown {what}.{_known_keys(location)}"]
-    if kind == "missing":
-        what = "section" if len(location) == 1 else "key"
-        words = f": {REQUIRED[where]}" if where in REQUIRED else ""
-        return [f"{where}: missing; this {what} is required{words}."]
-    hint = nearest_choice(details["input"], context) if kind == "literal_error" else ""
-    hint += without_quotes(kind, str(location[-1]), details["input"])
-    return [f"{where}: expected {expected(kind, context)}, got {shown(details['input'])}.{hint}"]
-
-
 def _known_keys(location: tuple[int | str, ...]) -> str:
     name = str(location[-1])
     if len(location) == 1:
-        names = {"path": None, SEVERAL: SHARED}
-        sections = [found for key in Spec.model_fields if (found := names.get(key, key))]
-        owners = [s for s, model in _SECTIONS.items() if name in model.model_fields]
+        names = {"shared": ALL_TABLES}
+        sections = [names.get(key, key) for key in Spec.model_fields if key != "path"]
+        owners = [section for section, keys in _SECTIONS.items() if name in keys]
         hint = f" It belongs in [{owners[0]}]." if owners else nearest(name, sections)
         return f"{hint} Known: {listing(sections)}."
     section = str(location[0])
-    model = _BY_NAME[section] if section in _BY_NAME else _SECTIONS[section]
-    written, keys = section_of(location, tuple(model.model_fields))
-    owners = [s for s, m in _SECTIONS.items() if s != section and name in m.model_fields]
+    by_name = _BY_NAME.get(section)
+    known = _SECTIONS[section] if by_name is None else tuple(by_name.model_fields)
+    written, keys = section_of(location, known)
+    owners = [s for s, found in _SECTIONS.items() if s != section and name in found]
     hint = f" It belongs in [{owners[0]}]." if owners else nearest(name, keys)
     return f"{hint} Known in [{written}]: {listing(keys, limit=40)}."

@@ -1,10 +1,15 @@
-"""How mistakes of a specification are put: places, values and types in the reader's words."""
+"""Read the text of a specification file, and describe its mistakes in the reader's words."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from surveysynth._support.messages import nearest
+from pydantic_core import ErrorDetails
+
+from surveysynth._support.messages import nearest, nearest_file
+from surveysynth.errors import InputError
+from surveysynth.survey.files import SUFFIXES
 
 _TYPE_WORDS = {
     "string_type": "a text in quotes",
@@ -88,3 +93,55 @@ def shown(value: Any, limit: int = 60) -> str:
         return "a very large number"
     text = repr(value) if isinstance(value, str | int | float) else str(value)
     return text if len(text) <= limit else text[:limit] + "..."
+
+
+def describe(
+    details: ErrorDetails,
+    location: tuple[int | str, ...],
+    known_keys: Callable[[tuple[int | str, ...]], str],
+) -> list[str]:
+    """Describe a mistake in one line or more; location: its place in the file."""
+    kind = details["type"]
+    where = where_of(location)
+    context: Mapping[str, Any] = details.get("ctx", {})
+    if kind == "value_error":
+        lines = str(context["error"]).split("\n")
+        return [f"{where}: {line}" if where else line for line in lines]
+    if kind == "extra_forbidden":
+        section = len(location) == 1 and isinstance(details["input"], Mapping)
+        what = "section" if section else "key"
+        return [f"{where}: unknown {what}.{known_keys(location)}"]
+    if kind == "missing":
+        what = "section" if len(location) == 1 else "key"
+        words = f": {REQUIRED[where]}" if where in REQUIRED else ""
+        return [f"{where}: missing; this {what} is required{words}."]
+    hint = nearest_choice(details["input"], context) if kind == "literal_error" else ""
+    hint += without_quotes(kind, str(location[-1]), details["input"])
+    return [f"{where}: expected {expected(kind, context)}, got {shown(details['input'])}.{hint}"]
+
+
+def read_text(path: Path) -> str:
+    """The text of a specification file; raises ``InputError`` for a file that is none."""
+    if path.suffix.lower() in SUFFIXES:
+        # What the parser says of other text may quote it.
+        raise InputError(
+            f"{path} is a data file; expected a specification (TOML), which surveysynth init "
+            "writes for it."
+        )
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path} is not UTF-8 text (byte {error.start + 1}); save it as UTF-8."
+        ) from None
+    except FileNotFoundError:
+        near = nearest_file(path, (".toml",))
+        raise InputError(
+            f"there is no specification file {path}.{near} surveysynth init DATA writes one for a "
+            "data file."
+        ) from None
+    except IsADirectoryError:
+        raise InputError(f"{path} is a folder; expected a specification file (TOML).") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a usable path"
+        raise InputError(f"the specification file {path} cannot be read: {reason}.") from None

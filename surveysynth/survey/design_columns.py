@@ -1,9 +1,9 @@
-"""Sampling weights that are public: a column of the file, or population counts by stratum.
+"""The columns of the sample design: strata, PSUs, sampling fractions, and public weights.
 
-Such a weight is a design variable. It is published as it is, it has no part in the confidential
-half, and no mechanism touches it. Where records with the same row of X have different weights its
-logarithm becomes a predictor: a mean weighted by w of an outcome that is drawn without a look at w
-would be biased.
+Public weights are a column of the file or follow from population counts by stratum. They are
+published unchanged, are no part of the confidential half, and no mechanism touches them. Where
+records with the same row of X have different weights, the log weight becomes a predictor:
+otherwise weighted means of synthetic outcomes would be biased.
 """
 
 from collections.abc import Mapping
@@ -11,180 +11,172 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surveysynth._support.messages import listing, raise_problems
+from surveysynth._support.messages import listing
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.errors import InputError
 from surveysynth.survey.columns import TextColumn
-from surveysynth.survey.declaration import Roles
+from surveysynth.survey.declaration import Declaration, Roles
 from surveysynth.survey.formula import quote
-from surveysynth.survey.records import Records, check_weight, undeclared_levels
+from surveysynth.survey.records import Records, undeclared_levels, weight_value_problem
 
-#: What the columns made of stratum sizes are called, where no column has that name.
+#: Names for the columns computed from stratum sizes; the first that no other column has.
 WEIGHT_NAMES = ("weight", "sampling_weight", "design_weight", "stratum_weight")
 FRACTION_NAMES = ("sampling_fraction", "stratum_fraction", "design_fraction", "fraction_sampled")
-#: SD of log weights about the mean of their cells of X at or below which X tells the weight.
+#: SD of log weights within cells of X at or below which X determines the weight.
 TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
-class PublicWeight:
-    """name: of its column; values (n,); fractions (H,): n_h/N_h of the strata where it comes from
-    stratum sizes, and then the name of their column."""
+class DesignColumns:
+    """Codes of strata and of nested PSUs, weight (n,), and sampling fractions n_h/N_h (H,)."""
 
-    name: str
-    values: FloatArray
+    strata: IntArray | None
+    psu: IntArray | None
+    weight: FloatArray | None = None
+    weight_name: str | None = None
     fractions: FloatArray | None = None
     fraction_name: str | None = None
 
 
-def public_weight(
-    records: Records, roles: Roles, stratum_sizes: Mapping[str, float] | None, source: str
-) -> PublicWeight | None:
-    """The public weight of the records, if they have one.
-
-    Raises ``InputError`` for weights that are not finite and above zero, and for stratum sizes that
-    do not fit the strata of the records.
-    """
+def design_columns(
+    records: Records, declaration: Declaration, problems: list[str]
+) -> DesignColumns:
+    """Return the columns of the sample design; what is wrong with them joins ``problems``."""
+    roles, stratum_sizes = declaration.roles, declaration.stratum_sizes
+    strata = records.text[roles.strata].codes if roles.strata is not None else None
+    psu = _nested_codes(records.text[roles.psu].codes, strata) if roles.psu is not None else None
+    units = _units_by_stratum(strata, psu, records.n)
+    problems += _lonely_problems(units, strata, psu, declaration.lonely_psu)
+    weight = fractions = None
     if stratum_sizes is not None and roles.strata is not None:
-        strata = records.text[roles.strata]
-        sizes, counts = _sizes(strata, stratum_sizes, source)
-        return PublicWeight(
-            _free(WEIGHT_NAMES, roles),
-            (sizes / counts)[strata.codes],
-            counts / sizes,
-            _free(FRACTION_NAMES, roles),
+        of_strata = records.text[roles.strata]
+        if of_sizes := _size_problems(of_strata, units, stratum_sizes):
+            problems += of_sizes
+            return DesignColumns(strata, psu)
+        sizes = np.array([stratum_sizes[level] for level in of_strata.levels])
+        counts = units.astype(np.float64)
+        return DesignColumns(
+            strata, psu, (sizes / counts)[of_strata.codes], _free(WEIGHT_NAMES, roles),
+            counts / sizes, _free(FRACTION_NAMES, roles),
+        )  # fmt: skip
+    if roles.public_weight is not None:
+        # A copy: the column may be a view of the caller's frame.
+        weight = records.numbers[roles.public_weight].copy()
+        if wrong := weight_value_problem(weight, roles.public_weight):
+            problems.append(wrong)
+    if roles.fpc is not None:
+        fpc = records.numbers[roles.fpc]
+        fractions = _sampling_fractions(fpc, strata, units, roles.fpc, problems)
+    return DesignColumns(strata, psu, weight, roles.public_weight, fractions, roles.fpc)
+
+
+def _nested_codes(psu: IntArray, strata: IntArray | None) -> IntArray:
+    """Return PSU codes unique across strata: a label in two strata names two PSUs."""
+    pairs = psu if strata is None else strata * (int(psu.max(initial=0)) + 1) + psu
+    return np.asarray(np.unique(pairs, return_inverse=True)[1], dtype=np.int64)
+
+
+def _units_by_stratum(strata: IntArray | None, psu: IntArray | None, n: int) -> IntArray:
+    """Return the number of PSUs, or of records if there are no PSUs, by stratum (H,)."""
+    stratum = np.zeros(n, dtype=np.int64) if strata is None else strata
+    if psu is not None:
+        stratum = stratum[np.unique(psu, return_index=True)[1]]
+    return np.bincount(stratum).astype(np.int64)
+
+
+def _lonely_problems(
+    units: IntArray, strata: IntArray | None, psu: IntArray | None, rule: str
+) -> list[str]:
+    """List strata of one PSU under the rule "fail"."""
+    lonely = int(np.count_nonzero(units == 1))
+    if not lonely or rule != "fail":
+        return []
+    unit = "record" if psu is None else "PSU"
+    where = (
+        f"the sample has one {unit}"
+        if strata is None
+        else f"{lonely:,} of {units.size:,} strata {'has' if lonely == 1 else 'have'} one {unit}"
+    )
+    return [
+        f"{where}, so the variance within the stratum cannot be estimated; merge strata, or set "
+        "lonely_psu to 'adjust', 'average', 'remove', or 'certainty'."
+    ]
+
+
+def _sampling_fractions(
+    fpc: FloatArray, strata: IntArray | None, units: IntArray, name: str, problems: list[str]
+) -> FloatArray:
+    """Return the sampling fraction n_h/N_h of each stratum (H,) from a column.
+
+    The column has fractions if no value is above 1, otherwise population sizes counted in sampling
+    units (PSUs, or records).
+    """
+    stratum = np.zeros(fpc.size, dtype=np.int64) if strata is None else strata
+    if not np.isfinite(fpc).all() or (fpc < 0).any():
+        problems.append(f"fpc {name!r}: expected finite numbers, none negative.")
+        return fpc
+    by_stratum = np.zeros(units.size)
+    by_stratum[stratum] = fpc
+    varying = np.unique(stratum[by_stratum[stratum] != fpc]).size
+    if varying:
+        problems.append(
+            f"fpc {name!r}: expected one value per stratum; it varies within {varying:,} of "
+            f"{units.size:,} strata."
         )
-    if roles.public_weight is None:
-        return None
-    values = records.numbers[roles.public_weight].copy()  # may be a view of the caller's frame
-    check_weight(values, roles.public_weight, source)
-    return PublicWeight(roles.public_weight, values)
+    if varying or (by_stratum <= 1).all():
+        return by_stratum
+    too_small = int(np.count_nonzero(by_stratum < units))
+    if too_small:
+        problems.append(
+            f"fpc {name!r}: {too_small:,} of {units.size:,} strata have a population size below "
+            "the number of sampling units in the sample. Give either population sizes or sampling "
+            "fractions of at most 1 for all strata."
+        )
+        return by_stratum
+    return np.asarray(units / by_stratum, dtype=np.float64)
 
 
-def _sizes(
-    strata: TextColumn, stratum_sizes: Mapping[str, float], source: str
-) -> tuple[FloatArray, FloatArray]:
-    """N_h and n_h (H,) of the strata."""
-    given = {str(name): float(size) for name, size in stratum_sizes.items()}
-    counts = np.bincount(strata.codes, minlength=len(strata.levels)).astype(np.float64)
-    undeclared = undeclared_levels(strata, tuple(given))
-    unknown = [name for name in given if name not in strata.levels]
+def _size_problems(
+    strata: TextColumn, counts: IntArray, stratum_sizes: Mapping[str, float]
+) -> list[str]:
+    """List stratum sizes that do not fit the strata of the records."""
+    problems = []
+    if undeclared := undeclared_levels(strata, tuple(stratum_sizes)):
+        problems.append(f"stratum_sizes: {undeclared}")
+    if unknown := [name for name in stratum_sizes if name not in strata.levels]:
+        problems.append(
+            f"stratum_sizes: no record lies in {listing(unknown)}. No weight represents a stratum "
+            "without records: merge it with another, or remove it from the population."
+        )
     small = [
         level
         for level, count in zip(strata.levels, counts, strict=True)
-        if level in given and given[level] < count
+        if stratum_sizes.get(level, np.inf) < count
     ]
-    problems = []
-    if undeclared:
-        problems.append(f"stratum_sizes: {undeclared}")
-    if unknown:
-        problems.append(
-            f"stratum_sizes: no record lies in {listing(unknown)}. A stratum without records is "
-            "not represented by any weight: merge it with another, or leave it out of the "
-            "population."
-        )
     if small:
         problems.append(
-            f"stratum_sizes: below the number of sample records in {listing(small)}; expected the "
+            f"stratum_sizes: below the number of sample records in {listing(small)}; give the "
             "number of units in the population."
         )
-    raise_problems(source, problems)
-    return np.array([given[level] for level in strata.levels]), counts
+    return problems
 
 
 def _free(names: tuple[str, ...], roles: Roles) -> str:
-    """The first of the names that no column of the survey has."""
+    """Return the first of the names that no column of the survey has."""
     return next(name for name in (*names, f"{names[0]}_") if name not in roles.needed)
 
 
-def with_log_weight(formula: str, weight: PublicWeight, cell: IntArray) -> str | None:
-    """The formula with the log weight as a further predictor, or None where the cells of X (n,)
-    tell the weight. It is that of the weight over a typical one: far from zero its coefficient
-    would hang on the intercept, and samplers that take coefficients one by one would crawl."""
-    log_weight = np.log(weight.values)
+def with_log_weight(formula: str, columns: DesignColumns, cell: IntArray) -> str | None:
+    """Return the formula with the log weight added, or None where X determines the weight.
+
+    ``cell``: (n,) cells of X. Weights are divided by a typical one: far from zero, the coefficient
+    would depend on the intercept and samplers that draw one coefficient at a time would be slow.
+    """
+    if columns.weight is None or columns.weight_name is None:
+        return None
+    log_weight = np.log(columns.weight)
     count = np.bincount(cell)
     mean = np.bincount(cell, log_weight) / count
     if np.sqrt(np.mean((log_weight - mean[cell]) ** 2)) <= TOLERANCE:
         return None
     typical = float(f"{np.exp(log_weight.mean()):.2g}")
-    return f"{formula} + log({quote(weight.name)} / {typical:.10g})"
-
-
-def sample_codes(
-    records: Records, roles: Roles, lonely_psu: str, source: str
-) -> tuple[IntArray | None, IntArray | None, FloatArray | None]:
-    """Codes of strata (n,) and of nested PSUs (n,), and sampling fractions (H,)."""
-    strata = records.text[roles.strata].codes if roles.strata is not None else None
-    psu = _nested_codes(records.text[roles.psu].codes, strata) if roles.psu is not None else None
-    sizes = check_strata(strata, psu, records.n, lonely_psu, source)
-    if roles.fpc is None:
-        return strata, psu, None
-    fpc = sampling_fractions(records.numbers[roles.fpc], strata, sizes, roles.fpc, source)
-    return strata, psu, fpc
-
-
-def _nested_codes(psu: IntArray, strata: IntArray | None) -> IntArray:
-    """PSU codes unique across strata: a label in two strata names two PSUs."""
-    pairs = psu if strata is None else strata * (int(psu.max(initial=0)) + 1) + psu
-    return np.asarray(np.unique(pairs, return_inverse=True)[1], dtype=np.int64)
-
-
-def check_strata(
-    strata: IntArray | None, psu: IntArray | None, n: int, lonely_psu: str, source: str
-) -> IntArray:
-    """Number of PSUs (records where there are none) per stratum, (H,).
-
-    Raises ``InputError`` for strata of one PSU under ``lonely_psu = "fail"``.
-    """
-    stratum = np.zeros(n, dtype=np.int64) if strata is None else strata
-    if psu is not None:
-        _, first = np.unique(psu, return_index=True)
-        stratum = stratum[first]
-    sizes = np.bincount(stratum).astype(np.int64)
-    lonely = int(np.count_nonzero(sizes == 1))
-    if lonely and lonely_psu == "fail":
-        unit = "record" if psu is None else "PSU"
-        having = "has" if lonely == 1 else "have"
-        where = (
-            f"the sample has one {unit}"
-            if strata is None
-            else f"{lonely:,} of {sizes.size:,} strata {having} one {unit}"
-        )
-        raise InputError(
-            f"{source}: {where}, which gives no variance within the stratum; merge strata, or set "
-            "lonely_psu to 'adjust', 'average', 'remove' or 'certainty'."
-        )
-    return sizes
-
-
-def sampling_fractions(
-    fpc: FloatArray, strata: IntArray | None, sizes: IntArray, name: str, source: str
-) -> FloatArray:
-    """Sampling fraction n_h/N_h of each stratum, (H,), from a column of fractions or sizes.
-
-    Fractions when no value is above 1, else population sizes counted in sampling units (PSUs, or
-    records). Raises ``InputError`` for values that vary in a stratum, are out of range, or give a
-    population smaller than its sample.
-    """
-    stratum = np.zeros(fpc.size, dtype=np.int64) if strata is None else strata
-    what = f"{source}: fpc {name!r}"
-    if not np.isfinite(fpc).all() or (fpc < 0).any():
-        raise InputError(f"{what}: expected finite numbers, none negative.")
-    by_stratum = np.zeros(sizes.size)
-    by_stratum[stratum] = fpc
-    varying = np.unique(stratum[by_stratum[stratum] != fpc]).size
-    if varying:
-        raise InputError(
-            f"{what}: expected one value per stratum; it varies within {varying:,} of "
-            f"{sizes.size:,} strata."
-        )
-    if (by_stratum <= 1).all():
-        return by_stratum
-    too_small = int(np.count_nonzero(by_stratum < sizes))
-    if too_small:
-        raise InputError(
-            f"{what}: {too_small:,} of {sizes.size:,} strata have a population size below the "
-            "number of sampling units in the sample. Give population sizes, or sampling fractions "
-            "of at most 1, for all strata alike."
-        )
-    return np.asarray(sizes / by_stratum, dtype=np.float64)
+    return f"{formula} + log({quote(columns.weight_name)} / {typical:.10g})"

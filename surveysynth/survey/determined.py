@@ -1,8 +1,8 @@
-"""Whether the public columns tell an outcome or the weight: residual spreads of regressions on X.
+"""Find outcomes and weights that the public columns determine, by residual spreads given X.
 
-Where one is near zero the density has no limit, and with it no bound holds (methods 1). Discrete
-parts are no danger: the log-likelihood of a level is at most zero. Messages carry names, never a
-value.
+Where a residual spread is near zero the density has no limit, so no bound holds (methods 1).
+Discrete parts are safe: the log-likelihood of a level is at most zero. Messages contain names,
+never a value.
 """
 
 from collections.abc import Sequence
@@ -11,118 +11,109 @@ import numpy as np
 
 from surveysynth._support.messages import listing, records
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
-from surveysynth.errors import InputError
-from surveysynth.survey.declaration import Roles
 from surveysynth.survey.design_matrix import DesignMatrix, least_squares_residuals, within_groups
-from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.public_design import PublicDesign
 
 _IF_OF_THE_DESIGN = (
-    "If it is a constant of the sample design, declare it so: weights = 'public' publishes it as "
-    "it is, and it needs no protection."
+    "If the weight is a constant of the sample design, set weights = 'public', which publishes it "
+    "unchanged and without protection. Otherwise"
 )
-#: Residual standard deviation of log weight given X at or below which the weight is known from X.
+#: Residual standard deviation of log weight given X at or below which X determines the weight.
 MIN_WEIGHT_SD = 0.01
 #: The same for an outcome, as a share of its standard deviation (and absolute on a log scale).
 MIN_OUTCOME_SHARE = 0.01
 
 
-def check_not_determined(
-    matrix: DesignMatrix,
-    transformed: FloatArray,
-    log_weight: FloatArray | None,
-    roles: Roles,
-    kinds: Sequence[str],
-    source: str,
-) -> None:
-    """Raise ``InputError`` when an outcome or the weight is (nearly) a function of the rest.
+def determined_problems(
+    design: PublicDesign, outcome: FloatArray, weight: FloatArray | None
+) -> list[str]:
+    """List confidential columns that are (nearly) functions of X, the PSUs, or other outcomes.
 
-    ``transformed``: (n, p) outcomes on the model scale; ``log_weight``: (n,). Such a column has a
-    residual scale near 0, where the density and with it the bound have no limit (methods 1).
+    ``outcome``: (n, p) in original units; ``weight``: (n,), or None if it is not confidential.
     """
-    parts = [transformed] if log_weight is None else [transformed, log_weight[:, None]]
-    values = np.hstack(parts)
+    log_weight = None if weight is None else np.log(weight)
+    if any(each.is_discrete for each in design.outcomes):
+        return list(dict.fromkeys(_chain_problems(design, outcome, log_weight)))
+    pairs = zip(design.transforms, outcome.T, strict=True)
+    parts = [transform.forward(values) for transform, values in pairs]
+    values = np.stack([*parts, *([] if log_weight is None else [log_weight])], axis=1)
+    problems = _problems_given_x(design, values)
+    # With a design effect the model has no effects of PSUs.
+    if problems or design.psu is None or design.design_effect is not None:
+        return problems
+    return _problems_within_units(design, design.psu, values)
+
+
+def _problems_given_x(design: PublicDesign, values: FloatArray) -> list[str]:
+    """``values``: (n, q) outcomes on the model's scale, then the log weight if it has a name."""
+    matrix = design.matrix
     residuals = least_squares_residuals(matrix, values)
     freedom = max(matrix.n - matrix.n_columns, 0)
     if freedom == 0:
-        raise InputError(
-            f"{source}: the predictors {matrix.formula!r} have as many columns as there are "
-            f"records ({matrix.n:,}), so nothing is left to model; use fewer predictors."
-        )
+        return [
+            f"the predictors {matrix.formula!r} have as many columns as there are records "
+            f"({matrix.n:,}), so nothing is left to model; use fewer predictors."
+        ]
     scale = np.sqrt((residuals**2).sum(axis=0) / freedom)
     total = values.std(axis=0)
-    for k, name in enumerate(roles.outcomes):
-        on_log = kinds[k] == "log"
+    problems = []
+    for k, outcome in enumerate(design.outcomes):
+        name, on_log = outcome.name, outcome.transform.kind == "log"
         if scale[k] < MIN_OUTCOME_SHARE * total[k] or (on_log and scale[k] < MIN_OUTCOME_SHARE):
-            raise InputError(
-                f"{source}: outcome {name!r} is (nearly) a function of the predictors "
-                f"{matrix.formula!r}; a residual spread near zero has no bound. Leave out the "
-                "predictors that determine it."
+            problems.append(
+                f"outcome {name!r} {_function_of(matrix)}. Remove the predictors that determine it."
             )
-    if log_weight is not None and scale[-1] < MIN_WEIGHT_SD:
-        raise InputError(
-            f"{source}: weight {roles.weight!r} is (nearly) a function of the predictors "
-            f"{matrix.formula!r}, so the public columns tell it and no finite bound protects it. "
-            f"{_IF_OF_THE_DESIGN} Otherwise leave out the predictors that determine it."
+    if design.weight_name is not None and scale[-1] < MIN_WEIGHT_SD:
+        problems.append(
+            f"weight {design.weight_name!r} {_function_of(matrix)}. {_IF_OF_THE_DESIGN} remove the "
+            "predictors that determine it."
         )
-    _check_apart(residuals, roles, source)
+    return problems or _problems_among(residuals, _confidential(design))
 
 
-def check_not_determined_within(
-    matrix: DesignMatrix,
-    psu: IntArray,
-    transformed: FloatArray,
-    log_weight: FloatArray | None,
-    roles: Roles,
-    source: str,
-) -> None:
-    """Raise ``InputError`` when an outcome or the weight is (nearly) a function of X and the PSU.
+def _problems_within_units(
+    design: PublicDesign, psu: IntArray, values: FloatArray
+) -> list[str]:
+    """As given X, but given X and the PSU, codes (n,) from 0 to C - 1.
 
-    Arrays as in ``check_not_determined``; psu (n,) codes 0..C-1. The likelihood of a record is
-    that given the effect of its PSU, so that it has no bound where both determine the record.
+    The likelihood of a record is conditional on the effect of its PSU, so it has no bound where
+    both together determine the record.
     """
-    units = int(psu.max()) + 1
+    matrix, units = design.matrix, int(psu.max()) + 1
     remedy = (
-        "Declare design_effect, with which the model has no effects of units, or leave out psu if "
-        "the sample is one-stage."
+        "declare design_effect, with which the model has no effects of PSUs, or remove psu if the "
+        "sample is one-stage."
     )
-    parts = [transformed] if log_weight is None else [transformed, log_weight[:, None]]
-    values = np.hstack(parts)
     inside, centred = within_groups(matrix, values, psu)
     freedom = matrix.n - units - inside.n_columns
     if freedom <= 0:
-        raise InputError(
-            f"{source}: psu {roles.psu!r} has {units:,} units for {matrix.n:,} records, so that "
-            f"their effects leave nothing to model within units. {remedy}"
-        )
+        return [
+            f"psu {design.psu_name!r} has {units:,} units for {matrix.n:,} records, so nothing is "
+            f"left to model within units. To continue, {remedy}"
+        ]
     residuals = least_squares_residuals(inside, centred)
     scale, total = np.sqrt((residuals**2).sum(axis=0) / freedom), values.std(axis=0)
-    for k, name in enumerate(roles.confidential):
-        weight = name == roles.weight
+    problems = []
+    for k, name in enumerate(_confidential(design)):
+        weight = name == design.weight_name
         if scale[k] < (MIN_WEIGHT_SD if weight else MIN_OUTCOME_SHARE * total[k]):
             what = f"weight {name!r}" if weight else f"outcome {name!r}"
-            advice = f"{_IF_OF_THE_DESIGN} Otherwise: {remedy}" if weight else remedy
-            raise InputError(
-                f"{source}: {what} is (nearly) a function of the predictors {matrix.formula!r} and "
-                f"the units of psu {roles.psu!r}; a residual spread near zero has no bound. "
-                f"{advice}"
-            )
-    _check_apart(residuals, roles, source)
+            advice = f"{_IF_OF_THE_DESIGN} {remedy}" if weight else f"To continue, {remedy}"
+            units_too = f" and the units of psu {design.psu_name!r}"
+            problems.append(f"{what} {_function_of(matrix, units_too)}. {advice}")
+    return problems or _problems_among(residuals, _confidential(design))
 
 
-def check_chain_not_determined(
-    matrix: DesignMatrix,
-    outcomes: Sequence[Outcome],
-    values: FloatArray,
-    log_weight: FloatArray | None,
-    roles: Roles,
-    source: str,
-) -> None:
-    """``check_not_determined`` where outcomes have discrete parts: each amount among its records at
-    no spike, each side of a split by itself, and the log weight (n,), given X, the discrete parts
-    and the earlier amounts.
+def _chain_problems(
+    design: PublicDesign, values: FloatArray, log_weight: FloatArray | None
+) -> list[str]:
+    """List problems where outcomes have discrete parts.
 
-    ``values``: (n, p) outcomes in original units, levels by their position.
+    Each amount is regressed among its records at no spike, each side of a split separately, on X,
+    the discrete parts, and the earlier amounts; so is the log weight (n,). ``values``: (n, p)
+    outcomes in original units, levels by their position.
     """
+    matrix, outcomes, problems = design.matrix, design.outcomes, list[str]()
     parts = {o.name: o.category(values[:, j]) for j, o in enumerate(outcomes) if o.is_discrete}
     earlier: list[FloatArray] = []
     for j, outcome in enumerate(outcomes):
@@ -132,31 +123,44 @@ def check_chain_not_determined(
             present = category == side
             z = np.zeros(matrix.n)
             z[present] = outcome.forward(values[present, j], side)
-            scale, total = _residual_scale(matrix, given, z, present, outcome.name, source)
+            scale, total, nothing_left = _residual_scale(matrix, given, z, present, outcome.name)
             on_log = outcome.transform.kind == "log"
-            if scale < MIN_OUTCOME_SHARE * (max(total, 1.0) if on_log else total):
-                raise InputError(
-                    f"{source}: outcome {outcome.name!r} is (nearly) a function of the predictors "
-                    f"{matrix.formula!r} and the other outcomes; a residual spread near zero has "
-                    "no bound. Leave out what determines it."
+            if nothing_left:
+                problems.append(nothing_left)
+            elif scale < MIN_OUTCOME_SHARE * (max(total, 1.0) if on_log else total):
+                problems.append(
+                    f"outcome {outcome.name!r} {_function_of(matrix, ' and the other outcomes')}. "
+                    "Remove what determines it."
                 )
             earlier.append(z)
-    if log_weight is None:
-        return
+    if log_weight is None or problems:
+        return problems
     everyone = np.ones(matrix.n, dtype=bool)
     given = [*_indicators(parts), *earlier]
-    scale, _ = _residual_scale(matrix, given, log_weight, everyone, str(roles.weight), source)
-    if scale < MIN_WEIGHT_SD:
-        raise InputError(
-            f"{source}: weight {roles.weight!r} is (nearly) a function of the predictors "
-            f"{matrix.formula!r} and the outcomes, so that no finite bound protects it. "
-            f"{_IF_OF_THE_DESIGN} Otherwise leave out the predictors or the outcome that "
-            "determine it."
-        )
+    name = str(design.weight_name)
+    scale, _, nothing_left = _residual_scale(matrix, given, log_weight, everyone, name)
+    if nothing_left:
+        return [nothing_left]
+    return [
+        f"weight {name!r} {_function_of(matrix, ' and the outcomes')}. {_IF_OF_THE_DESIGN} remove "
+        "the predictors or the outcome that determine it."
+    ] * (scale < MIN_WEIGHT_SD)
+
+
+def _function_of(matrix: DesignMatrix, others: str = "") -> str:
+    return (
+        f"is (nearly) a function of the predictors {matrix.formula!r}{others}, so no finite bound "
+        "protects it"
+    )
+
+
+def _confidential(design: PublicDesign) -> tuple[str, ...]:
+    weight = () if design.weight_name is None else (design.weight_name,)
+    return (*design.outcome_names, *weight)
 
 
 def _indicators(parts: "dict[str, IntArray]", but: str = "") -> list[FloatArray]:
-    """Indicators (n,) of the categories from 1 on that occur, of every discrete part but one."""
+    """Return indicators (n,) of categories above 0, of all discrete parts but one."""
     return [
         (category == each).astype(np.float64)
         for name, category in parts.items()
@@ -171,10 +175,11 @@ def _residual_scale(
     z: FloatArray,
     present: BoolArray,
     name: str,
-    source: str,
-) -> tuple[float, float]:
-    """Residual SD of z (n,) given X and further columns (n,), among the records present, and its
-    SD there. Raises ``InputError`` where as many columns as records leave nothing."""
+) -> tuple[float, float, str]:
+    """Return the residual SD of z (n,) given X and other columns (n,), its SD, and a problem.
+
+    Both are computed among the records present. The problem is too few records for the columns.
+    """
     rows = np.hstack([matrix.x_cells[matrix.cell[present]], *(g[present, None] for g in given)])
     length = np.sqrt((rows**2).sum(axis=0))
     rows = rows[:, length > 0] / length[length > 0]
@@ -182,24 +187,25 @@ def _residual_scale(
     fitted = rows @ (np.linalg.pinv(rows.T @ rows, hermitian=True) @ (rows.T @ inside))
     freedom = inside.size - rows.shape[1]
     if freedom <= 0:
-        raise InputError(
-            f"{source}: {name!r} is left with {records(inside.size)} at no spike for "
-            f"{rows.shape[1]:,} columns of predictors and other outcomes, so that nothing is left "
-            "to model; use fewer of them."
+        return 0.0, 0.0, (
+            f"{name!r} has {records(inside.size)} at no spike for {rows.shape[1]:,} columns of "
+            "predictors and other outcomes, so nothing is left to model; use fewer of them."
         )
-    return float(np.sqrt(((inside - fitted) ** 2).sum() / freedom)), float(inside.std())
+    return float(np.sqrt(((inside - fitted) ** 2).sum() / freedom)), float(inside.std()), ""
 
 
-def _check_apart(residuals: FloatArray, roles: Roles, source: str) -> None:
-    """Raise ``InputError`` when one column of residuals is (nearly) a combination of the others."""
+def _problems_among(residuals: FloatArray, names: Sequence[str]) -> list[str]:
+    """Return a problem if one column of residuals is (nearly) a combination of the others."""
     length = np.sqrt((residuals**2).sum(axis=0))
     unit = residuals / length
     correlation = unit.T @ unit
     singular = bool(np.linalg.eigvalsh(correlation).min() < 1e-10)
     # 1 / diag(inverse) is the share of a column's variance that the others leave unexplained.
-    if singular or 1.0 / np.diag(np.linalg.inv(correlation)).max() < MIN_OUTCOME_SHARE**2:
-        names = listing(roles.confidential)
-        raise InputError(
-            f"{source}: among {names} one column is (nearly) a function of the others and the "
-            "predictors; leave out an outcome, since it carries nothing of its own."
-        )
+    if not singular and (
+        1.0 / np.diag(np.linalg.inv(correlation)).max() >= MIN_OUTCOME_SHARE**2
+    ):
+        return []
+    return [
+        f"one column of {listing(names)} is (nearly) a function of the others and the predictors; "
+        "remove an outcome, since it adds nothing."
+    ]

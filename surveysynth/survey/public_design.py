@@ -9,14 +9,19 @@ import pandas as pd
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.survey.columns import TextColumn, text_column
-from surveysynth.survey.declaration import Roles, public_size
-from surveysynth.survey.design_columns import public_weight, sample_codes, with_log_weight
+from surveysynth.survey.columns import text_column
+from surveysynth.survey.declaration import Declaration
+from surveysynth.survey.design_columns import design_columns, with_log_weight
 from surveysynth.survey.design_matrix import DesignMatrix, build_design_matrix
 from surveysynth.survey.formula import parse_formula
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.pooling import Pooling, pool
-from surveysynth.survey.records import Records, check_by_levels, read_records, undeclared_levels
+from surveysynth.survey.records import (
+    Records,
+    level_problems,
+    public_problems,
+    read_records,
+)
 from surveysynth.survey.transforms import Transform
 
 
@@ -184,7 +189,7 @@ class PublicDesign:
         source, orders = "tables of this survey", orders or {}
         raise_problems(source, [text for name in by if (text := self._problem_of(name))])
         columns = {name: text_column(self.frame[name], name) for name in by}
-        check_by_levels(columns, by, orders, margins or {}, source)
+        raise_problems(source, level_problems(columns, by, orders, margins or {}))
         known = {name: column.levels for name, column in columns.items()} | self.levels
         levels = {name: tuple(orders.get(name) or known[name]) for name in by}
         return replace(self, by=tuple(by), levels=levels)
@@ -238,51 +243,29 @@ class PublicDesign:
         )
 
 
-def public_design(
-    frame: pd.DataFrame,
-    roles: Roles,
-    outcomes: tuple[Outcome, ...],
-    *,
-    predictors: str | None,
-    lonely_psu: str,
-    population_size: float | None,
-    orders: Mapping[str, Sequence[str]],
-    design_effect: float | None,
-    source: str,
-    missing: str = "fail",
-    stratum_sizes: Mapping[str, float] | None = None,
-) -> PublicDesign:
-    """The public half alone, of a frame with public columns: ``Survey.from_frame`` makes the same
-    of these and more. Outcomes and the weight of ``roles`` are names, and are not looked for;
-    ``missing`` is about public columns. Raises ``InputError`` as it does."""
-    records = read_records(frame, replace(roles, outcomes=(), weight=None), missing, source)
-    size = public_size(population_size, records.n, source)
-    return build_public_design(
-        records, roles, outcomes, predictors, lonely_psu, size, orders, source, design_effect,
-        stratum_sizes,
-    )  # fmt: skip
+def public_design(frame: pd.DataFrame, declaration: Declaration) -> PublicDesign:
+    """Return the public half alone, from a frame with the public columns.
+
+    Outcomes and the confidential weight are names, and the frame need not have them. The result
+    equals that of ``Survey.from_frame``. Raises ``InputError`` as it does for public columns.
+    """
+    records = read_records(frame, declaration.public_part())
+    return build_public_design(records, declaration, public_problems(records, declaration))
 
 
 def build_public_design(
-    records: Records,
-    roles: Roles,
-    outcomes: tuple[Outcome, ...],
-    formula: str | None,
-    lonely_psu: str,
-    population_size: float | None,
-    orders: Mapping[str, Sequence[str]],
-    source: str,
-    design_effect: float | None,
-    stratum_sizes: Mapping[str, float] | None = None,
+    records: Records, declaration: Declaration, problems: list[str]
 ) -> PublicDesign:
-    """Codes and the model matrix, with the logarithm of a public weight among its predictors where
-    the others do not tell it."""
-    _check_declared(records, roles, orders, source)
-    strata, psu, fpc = sample_codes(records, roles, lonely_psu, source)
-    weight = public_weight(records, roles, stratum_sizes, source)
+    """Return codes and the model matrix; the log of a public weight may join the predictors.
+
+    Raises ``InputError`` with ``problems``, which other checks found, and those of the design.
+    """
+    roles = declaration.roles
+    design = design_columns(records, declaration, problems)
+    raise_problems(declaration.source, problems)
     frame = records.public_frame(roles)
-    if weight is not None and weight.name not in frame:
-        frame[weight.name] = weight.values
+    if design.weight_name is not None and design.weight_name not in frame:
+        frame[design.weight_name] = design.weight
     build = partial(
         build_design_matrix,
         frame,
@@ -291,57 +274,34 @@ def build_public_design(
         outcome_names=roles.outcomes,
         weight_name=roles.weight,
     )
-    matrix = build(formula)
-    if weight is not None and (longer := with_log_weight(matrix.formula, weight, matrix.cell)):
+    matrix = build(declaration.predictors)
+    if longer := with_log_weight(matrix.formula, design, matrix.cell):
         matrix = replace(build(longer), by_default=matrix.by_default)
+    effect, orders = declaration.design_effect, declaration.orders
+    size = declaration.population_size
     return PublicDesign(
         frame=frame,
         by=roles.by,
-        levels={name: _levels(records.text[name], orders.get(name)) for name in roles.by},
+        levels={name: tuple(orders.get(name) or records.text[name].levels) for name in roles.by},
         matrix=matrix,
-        strata=strata,
-        psu=psu,
-        fpc=fpc if weight is None or weight.fractions is None else weight.fractions,
-        lonely_psu=lonely_psu,
-        population_size=population_size,
-        outcomes=outcomes,
+        strata=design.strata,
+        psu=design.psu,
+        fpc=design.fractions,
+        lonely_psu=declaration.lonely_psu,
+        population_size=None if size is None else float(size),
+        outcomes=declaration.outcomes,
         weight_name=roles.weight,
         public_columns=roles.public_columns,
         predictors=parse_formula(matrix.formula).variables,
         dropped=records.dropped,
         strata_name=roles.strata,
         psu_name=roles.psu,
-        fpc_name=roles.fpc if weight is None else roles.fpc or weight.fraction_name,
-        design_effect=None if design_effect is None else float(design_effect),
-        public_weight=None if weight is None else weight.values,
-        public_weight_name=None if weight is None else weight.name,
-        stratum_sizes=stratum_sizes,
+        fpc_name=design.fraction_name,
+        design_effect=None if effect is None else float(effect),
+        public_weight=design.weight,
+        public_weight_name=design.weight_name,
+        stratum_sizes=declaration.stratum_sizes,
     )
-
-
-def _check_declared(
-    records: Records, roles: Roles, orders: Mapping[str, Sequence[str]], source: str
-) -> None:
-    """Raise ``InputError`` for public columns with levels that are not among the declared ones.
-
-    Those of by columns are looked at before (``check_by_levels``)."""
-    problems = []
-    for name, declared in orders.items():
-        if not declared or name in (*roles.by, *roles.confidential):
-            continue
-        if name in records.text:
-            column = records.text[name]
-        elif name in records.numbers:
-            column = text_column(pd.Series(records.numbers[name]), name)
-        else:
-            continue
-        if wrong := undeclared_levels(column, declared):
-            problems.append(f"labels.{name}.levels: {wrong}")
-    raise_problems(source, problems)
-
-
-def _levels(column: TextColumn, order: Sequence[str] | None) -> tuple[str, ...]:
-    return column.levels if order is None else tuple(order)
 
 
 def _count(codes: IntArray | None) -> str:

@@ -12,31 +12,24 @@ import numpy as np
 import pandas as pd
 
 from surveysynth._support.confidential import Unpickled
+from surveysynth._support.messages import raise_problems
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.survey.columns import repeated_positions
 from surveysynth.survey.declaration import (
+    Declaration,
     Roles,
-    check_design_effect,
-    check_public_weights,
-    check_roles,
-    check_settings,
     declared_outcomes,
     make_roles,
-    public_size,
+    size_by_stratum,
 )
-from surveysynth.survey.determined import (
-    check_chain_not_determined,
-    check_not_determined,
-    check_not_determined_within,
-)
+from surveysynth.survey.determined import determined_problems
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.public_design import PublicDesign, build_public_design, public_design
 from surveysynth.survey.records import (
     Records,
-    check_by_levels,
-    check_values,
-    check_varying_values,
+    confidential_problems,
+    public_problems,
     read_records,
 )
 from surveysynth.survey.transforms import Transform
@@ -250,31 +243,30 @@ class Survey:
           model     ~ region
         """
         declared = declared_outcomes(outcome, outcomes, transforms)
-        names = tuple(each.name for each in declared)
         columns = (by,) if isinstance(by, str) else tuple(by)
         roles = make_roles(
-            names, weight, columns, strata, psu, fpc, predictors, tuple(public_columns),
+            tuple(each.name for each in declared), weight, columns, strata, psu, fpc, predictors,
+            tuple(public_columns), weights=weights,
+        )  # fmt: skip
+        declaration = Declaration(
+            roles,
+            declared,
+            source,
+            predictors=predictors,
+            lonely_psu=lonely_psu,
+            missing=missing,
+            design_effect=design_effect,
+            population_size=population_size,
+            orders={name: tuple(order) for name, order in (level_order or {}).items() if order},
+            margins=margin_labels or {},
+            statistics=statistics,
+            binary_for=binary_for,
+            refuse_degenerate=refuse_degenerate,
             weights=weights,
-        )  # fmt: skip
-        sizes = check_public_weights(weights, weight, stratum_sizes, strata, psu, fpc)
-        check_settings(roles, lonely_psu, missing, statistics, weights, source)
-        check_roles(roles, _column_names(frame, source), source)
-        records = read_records(frame, roles, missing, source, declared)
-        orders = {name: tuple(order) for name, order in (level_order or {}).items() if order}
-        check_by_levels(records.text, roles.by, orders, margin_labels or {}, source)
-        check_values(records, roles, declared, binary_for, source)
-        if refuse_degenerate:
-            check_varying_values(records, declared, source)
-        n_public = public_size(population_size, records.n, source)
-        check_design_effect(design_effect, psu)
-        design = build_public_design(
-            records, roles, declared, predictors, lonely_psu, n_public, orders, source,
-            design_effect, sizes,
-        )  # fmt: skip
-        confidential = _confidential(records, roles)
-        if refuse_degenerate:
-            _check_determined(design, confidential, roles, source)
-        return cls(design, confidential, refuse_degenerate)
+            stratum_sizes=size_by_stratum(stratum_sizes),
+        )
+        raise_problems(source, declaration.problems(_column_names(frame, source)))
+        return survey_of(frame, declaration)
 
     def in_order(self, order: IntArray) -> "Survey":
         """The same records in another order (n,)."""
@@ -282,6 +274,21 @@ class Survey:
         outcome = self.confidential.outcome[order]
         taken = Confidential(outcome, None if weight is None else weight[order])
         return replace(self, design=self.design.in_order(order), confidential=taken)
+
+
+def survey_of(frame: pd.DataFrame, declaration: Declaration) -> Survey:
+    """Return the survey of a frame that has the declared columns.
+
+    Raises ``InputError`` as ``Survey.from_frame`` does for the values of the columns.
+    """
+    records = read_records(frame, declaration)
+    found = confidential_problems(records, declaration) + public_problems(records, declaration)
+    design = build_public_design(records, declaration, found)
+    confidential = _confidential(records, declaration.roles)
+    if declaration.refuse_degenerate:
+        values = confidential.outcome, confidential.sampling_weight
+        raise_problems(declaration.source, determined_problems(design, *values))
+    return Survey(design, confidential, declaration.refuse_degenerate)
 
 
 def require_survey(given: object, function: str) -> None:
@@ -308,25 +315,3 @@ def _confidential(records: Records, roles: Roles) -> Confidential:
     # A copy: the column may be a view of the caller's frame.
     weight = None if roles.weight is None else records.numbers[roles.weight].copy()
     return Confidential(outcome, weight)
-
-
-def _check_determined(
-    design: PublicDesign, confidential: Confidential, roles: Roles, source: str
-) -> None:
-    """Raise ``InputError`` where X or the PSUs tell an outcome or the weight."""
-    weight = confidential.sampling_weight
-    log_weight = None if weight is None else np.log(weight)
-    if any(outcome.is_discrete for outcome in design.outcomes):
-        check_chain_not_determined(
-            design.matrix, design.outcomes, confidential.outcome, log_weight, roles, source
-        )
-        return
-    pairs = zip(design.transforms, confidential.outcome.T, strict=True)
-    transformed = np.stack([transform.forward(values) for transform, values in pairs], axis=1)
-    kinds = [transform.kind for transform in design.transforms]
-    check_not_determined(design.matrix, transformed, log_weight, roles, kinds, source)
-    if design.psu is not None and design.design_effect is None:
-        # The model is to have effects of the units.
-        check_not_determined_within(
-            design.matrix, design.psu, transformed, log_weight, roles, source
-        )

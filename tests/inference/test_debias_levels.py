@@ -15,8 +15,8 @@ from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
-from surveysynth.models.base import ModelBase, Simulated
-from surveysynth.models.debiased import Coordinates, intercept_direction, mean_row
+from surveysynth.models.base import Coordinates, Model, Simulated
+from surveysynth.models.general_location.model import intercept_direction, mean_row
 from surveysynth.release.documents.inference_words import inference_words
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Survey
@@ -38,7 +38,7 @@ class Records:
 
 
 @dataclass(frozen=True)
-class BinaryOutcome(ModelBase):
+class BinaryOutcome(Model):
     """y ~ Bernoulli(expit(x b)), log w ~ N(a + d y, s^2). X saturated: the logits of cells are
     independent, N(0, 2.5^2), and drawn from their distribution functions on a grid."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from surveysynth.evaluation.audit.examples import EXAMPLES
+from surveysynth.evaluation.audit.cases import EXAMPLES
 from surveysynth.evaluation.audit.report import ratio_words
 from tests.long_runs.audit_runs import ATTACKS, REPLACEMENTS
 

@@ -33,9 +33,8 @@ import pandas as pd  # noqa: E402
 
 from surveysynth._support.types import FloatArray  # noqa: E402
 from surveysynth.errors import InputError, RefusedError  # noqa: E402
-from surveysynth.evaluation.audit.attack import Proven, holm, most_provable, proven  # noqa: E402
-from surveysynth.evaluation.audit.cases import examples, lines_of  # noqa: E402
-from surveysynth.evaluation.audit.examples import EXAMPLES  # noqa: E402
+from surveysynth.evaluation.audit.cases import EXAMPLES  # noqa: E402
+from surveysynth.evaluation.audit.folder import examples, lines_of  # noqa: E402
 from surveysynth.evaluation.audit.lines import Line, frame_of  # noqa: E402
 from surveysynth.evaluation.audit.neighbours import FEW, Change, changed, places  # noqa: E402
 from surveysynth.evaluation.audit.noise import flatten, noise_of, published  # noqa: E402
@@ -56,6 +55,7 @@ from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # n
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
+from tests.long_runs.attack import Proven, holm, most_provable, proven  # noqa: E402
 
 FOLDER = Path(__file__).parents[1] / "golden"
 REPLACEMENTS, ATTACKS = FOLDER / "audit_replacements.csv", FOLDER / "audit.json"

@@ -18,15 +18,15 @@ from pathlib import Path  # noqa: E402
 
 import pandas as pd  # noqa: E402
 
-from surveysynth.evaluation.studies import figures as plots  # noqa: E402
-from surveysynth.evaluation.studies.contraction import (  # noqa: E402
+from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
+from surveysynth.release.figure_style import draw, png_bytes  # noqa: E402
+from tests.long_runs.contraction import (  # noqa: E402
     SOURCES,
     Source,
     contraction,
+    contraction_figure,
     summarise_contraction,
 )
-from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
-from surveysynth.release.figure_style import draw, png_bytes  # noqa: E402
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SUMMARY, DELTAS, FACTS = (
@@ -69,7 +69,7 @@ def main() -> None:
             keep(source, made)
     print(pd.read_csv(SUMMARY).to_string(index=False))
     if arguments.figure is not None:
-        figure = draw(plots.contraction, pd.read_csv(DELTAS))
+        figure = draw(contraction_figure, pd.read_csv(DELTAS))
         arguments.figure.write_bytes(png_bytes(figure))
 
 

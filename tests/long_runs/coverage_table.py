@@ -17,8 +17,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from surveysynth.evaluation.studies.coverage import CoverageStudy, paper_study
-from surveysynth.evaluation.studies.folder import CELLS_NAME, StudyResult
-from surveysynth.evaluation.studies.study_run import write_study
+from surveysynth.evaluation.studies.folder import CELLS_NAME, write_study
+from surveysynth.evaluation.studies.work import StudyResult
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -26,7 +26,7 @@ import numpy as np  # noqa: E402
 
 from surveysynth._support.types import Theta  # noqa: E402
 from surveysynth.errors import RefusedError  # noqa: E402
-from surveysynth.evaluation.audit.examples import EXAMPLES, GENDER  # noqa: E402
+from surveysynth.evaluation.audit.cases import EXAMPLES, GENDER  # noqa: E402
 from surveysynth.evaluation.audit.neighbours import Change, changed, places  # noqa: E402
 from surveysynth.evaluation.audit.posterior import Alike, compared, databases, prepared  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402

@@ -286,7 +286,7 @@ def main() -> None:
 def _income_with_figures(arguments: argparse.Namespace) -> dict[str, Any]:
     result, records = income(arguments.data, arguments.model)
     if arguments.figures is not None:
-        from surveysynth.evaluation.microdata import risk_figures
+        from tests.long_runs import risk_figures
 
         arguments.figures.mkdir(parents=True, exist_ok=True)
         names = [name for name in result["schemes"] if name != "Topcoded"]

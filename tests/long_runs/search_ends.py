@@ -25,7 +25,7 @@ from typing import Any  # noqa: E402
 import numpy as np  # noqa: E402
 
 from surveysynth.errors import RefusedError  # noqa: E402
-from surveysynth.evaluation.audit.examples import EXAMPLES  # noqa: E402
+from surveysynth.evaluation.audit.cases import EXAMPLES  # noqa: E402
 from surveysynth.evaluation.audit.neighbours import Change, changed, places  # noqa: E402
 from surveysynth.evaluation.audit.posterior import Alike, compared, databases  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402

@@ -19,7 +19,7 @@ import pandas as pd
 
 from surveysynth.evaluation.studies.coverage import CoverageStudy, paper_study
 from surveysynth.evaluation.studies.designs import SamplingDesign
-from surveysynth.evaluation.studies.study_run import write_study
+from surveysynth.evaluation.studies.folder import write_study
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SEED, EPSILON = 20261122, 10.8

@@ -23,8 +23,8 @@ import pandas as pd
 
 from surveysynth.evaluation.studies.coverage import CoverageStudy, paper_study, two_stage_study
 from surveysynth.evaluation.studies.designs import SamplingDesign
-from surveysynth.evaluation.studies.folder import CELLS_NAME, StudyResult
-from surveysynth.evaluation.studies.study_run import write_study
+from surveysynth.evaluation.studies.folder import CELLS_NAME, write_study
+from surveysynth.evaluation.studies.work import StudyResult
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SEED = 20260101

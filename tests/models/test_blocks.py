@@ -11,7 +11,7 @@ from scipy import stats
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.parts.coefficients import CoefficientBlocks
 from surveysynth.models.parts.covariance import CovarianceBlock
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams
 from tests.long_runs import sbc
 
 DATABASES = 4000

@@ -9,7 +9,7 @@ import pytest
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models import get_model
 from surveysynth.models.parts.gaussian import GaussianStats
-from surveysynth.sampling import diagnostics
+from surveysynth.sampling import convergence
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import PublicDesign
 from tests.models.model_designs import (
@@ -159,8 +159,8 @@ def test_fbp_mixes_where_inclusion_varies_widely(slope: float, sd: float) -> Non
     stats = model.compress(records_of(design, z), np.full(500, 0.7))
     theta = model.sample(stats, SamplingPlan(4, 200, 250), np.random.default_rng(82))
     for key, values in model.monitored({k: v[0] for k, v in theta.items()}).items():
-        assert diagnostics.effective_sample_size(values).min() > 250.0, key
-        assert diagnostics.r_hat(values).max() < 1.05, key
+        assert convergence.effective_sample_size(values).min() > 250.0, key
+        assert convergence.r_hat(values).max() < 1.05, key
 
 
 @pytest.mark.parametrize("correlation", [0.0, -0.6, -0.95])
@@ -178,8 +178,8 @@ def test_fbs_mixes_with_few_records_and_strong_correlations(
     stats = model.compress(records_of(design, z), np.full(300, total / 300))
     theta = model.sample(stats, SamplingPlan(4, 250, 250), np.random.default_rng(87))
     for key, values in model.monitored({k: v[0] for k, v in theta.items()}).items():
-        assert diagnostics.effective_sample_size(values).min() > 150.0, key
-        assert diagnostics.r_hat(values).max() < 1.05, key
+        assert convergence.effective_sample_size(values).min() > 150.0, key
+        assert convergence.r_hat(values).max() < 1.05, key
 
 
 def test_fbp_has_one_posterior_with_and_without_a_constant_in_x() -> None:

@@ -21,11 +21,11 @@ from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.models import get_model
 from surveysynth.models.stan_engine import StanEngine
-from surveysynth.release.folder.disk import make_private
+from surveysynth.release.folder.atomic import make_private
 from surveysynth.release.pipeline import release
 from surveysynth.sampling.stan.backends import CmdStanBackend
 from surveysynth.survey.columns import is_header
-from surveysynth.survey.declaration import make_roles
+from surveysynth.survey.declaration import Declaration, make_roles
 from surveysynth.survey.records import LEAST_RECORDS, read_records
 from tests.release.fuzzing import CANARIES, CANARY_LEVEL, CANARY_OUTCOME, CANARY_WEIGHT
 from tests.surveys import make_survey, small_survey
@@ -272,7 +272,7 @@ def confidential_objects() -> Iterator[Any]:
         yield records
         yield model.compress(records, np.ones(survey.design.n))
     roles = make_roles(("salary",), "weight", ("field",), None, None, None, None, ())
-    yield read_records(frame, roles, "fail", "the data frame")
+    yield read_records(frame, Declaration(roles, (), "the data frame"))
 
 
 def _kinds(frame: pd.DataFrame) -> ss.Survey:
@@ -329,7 +329,8 @@ def test_check_says_that_there_is_no_cmdstan(
 def test_the_statement_tells_of_the_seeds_of_stan() -> None:
     design, settings = ss.example_survey(n=100).design, ss.MechanismSettings(epsilon=10.8)
     model = get_model("normal")
-    by_stan = ss.privacy_statement(design, settings, StanEngine(model, CmdStanBackend()))
+    engine = StanEngine(CmdStanBackend())
+    by_stan = ss.privacy_statement(design, settings, model.with_engine(engine))
     told = [item for item in by_stan.not_covered if "31 bits" in item]
     assert len(told) == 1
     assert "command line" in told[0]

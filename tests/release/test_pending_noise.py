@@ -2,6 +2,7 @@
 file system, and the noisy numbers of the run that was refused."""
 
 import json
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,6 @@ from surveysynth.cli import main
 from surveysynth.errors import InputError, RefusedError, StoppedError
 from surveysynth.mechanisms.noisy_statistics.accounting import rho_of
 from surveysynth.mechanisms.noisy_statistics.posterior import draws as mechanism
-from surveysynth.release.folder import pending_noise
 from surveysynth.release.folder.ledger import read_ledger
 from surveysynth.release.folder.ledger_file import ledgers_folder
 from surveysynth.release.pipeline import release
@@ -161,7 +161,7 @@ def test_noise_that_cannot_be_recorded_is_not_used(
     def full(*_: Any) -> NoReturn:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pending_noise.os, broken, full)
+    monkeypatch.setattr(os, broken, full)
     with pytest.raises(InputError, match=told):
         release(strict_spec(make_spec), tmp_path / "out")
     assert not (tmp_path / "out" / "release").exists()

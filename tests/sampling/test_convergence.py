@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from surveysynth.errors import RefusedError
-from surveysynth.sampling import diagnostics
+from surveysynth.sampling import convergence
 from surveysynth.sampling.convergence import check_convergence
 
 DRAWS = 1000
@@ -23,8 +23,8 @@ def chains(spread: float = 0.0, memory: float = 0.0, number: int = 4) -> np.ndar
 def test_r_hat_on_either_side_of_its_limit() -> None:
     # So many chains that their effective size is enough, however far they lie apart.
     below, above = (chains(spread, number=60) for spread in (0.25, 0.45))
-    assert 1.01 < diagnostics.r_hat(below)[0] < 1.05 < diagnostics.r_hat(above)[0] < 1.15
-    assert diagnostics.effective_sample_size(above)[0] > 150
+    assert 1.01 < convergence.r_hat(below)[0] < 1.05 < convergence.r_hat(above)[0] < 1.15
+    assert convergence.effective_sample_size(above)[0] > 150
     check_convergence({"beta": below}, None)
     with pytest.raises(RefusedError, match=r"R-hat .* for beta"):
         check_convergence({"beta": above}, None)
@@ -32,9 +32,9 @@ def test_r_hat_on_either_side_of_its_limit() -> None:
 
 def test_the_effective_size_on_either_side_of_its_limit() -> None:
     enough, too_small = chains(memory=0.92), chains(memory=0.96)
-    sizes = [diagnostics.effective_sample_size(x)[0] for x in (too_small, enough)]
+    sizes = [convergence.effective_sample_size(x)[0] for x in (too_small, enough)]
     assert 30 < sizes[0] < 100 < sizes[1] < 300
-    assert diagnostics.r_hat(too_small)[0] < 1.05
+    assert convergence.r_hat(too_small)[0] < 1.05
     assert check_convergence({"log_sd": enough}, None)[1] == {"log_sd": pytest.approx(sizes[1])}
     with pytest.raises(RefusedError, match=r"effective sample size .* for log_sd"):
         check_convergence({"log_sd": too_small}, None)

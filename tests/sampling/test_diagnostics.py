@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from surveysynth._support.types import FloatArray
-from surveysynth.sampling import diagnostics
+from surveysynth.sampling import convergence
 
 with warnings.catch_warnings():
     # ArviZ announces its successor on import.
@@ -39,8 +39,8 @@ def test_equal_to_arviz(correlation: float, chains: int, draws: int) -> None:
         x[..., 2] = np.round(x[..., 2])
     x[0, :, 3] += 2.0
     for ours, theirs, method in (
-        (diagnostics.r_hat(x), rhat, "rank"),
-        (diagnostics.effective_sample_size(x), ess, "bulk"),
+        (convergence.r_hat(x), rhat, "rank"),
+        (convergence.effective_sample_size(x), ess, "bulk"),
     ):
         truth = [float(theirs(x[..., j], method=method)) for j in range(D)]
         np.testing.assert_allclose(ours, truth, rtol=1e-8)
@@ -48,15 +48,15 @@ def test_equal_to_arviz(correlation: float, chains: int, draws: int) -> None:
 
 def test_one_chain_is_split() -> None:
     x = chains_of(0.3, 1, 400)
-    assert np.all(diagnostics.r_hat(x) < 1.05)
+    assert np.all(convergence.r_hat(x) < 1.05)
     x[:, 200:] += 1.0
-    assert np.all(diagnostics.r_hat(x) > 1.1)
+    assert np.all(convergence.r_hat(x) > 1.1)
 
 
 @pytest.mark.parametrize("correlation", [-0.5, 0.0, 0.8])
 def test_effective_sample_size_of_an_autoregression(correlation: float) -> None:
     draws = 20_000
-    found = diagnostics.effective_sample_size(chains_of(correlation, 4, draws))
+    found = convergence.effective_sample_size(chains_of(correlation, 4, draws))
     truth = 4 * draws * (1 - correlation) / (1 + correlation)
     # Above four times the draws (antithetic chains) ArviZ and we cap at n log10(n).
     np.testing.assert_allclose(found, min(truth, 4 * draws * np.log10(4 * draws)), rtol=0.12)
@@ -64,8 +64,8 @@ def test_effective_sample_size_of_an_autoregression(correlation: float) -> None:
 
 def test_good_chains_pass() -> None:
     x = chains_of(0.2, 4, 500)
-    assert np.all(diagnostics.r_hat(x) < 1.01)
-    assert np.all(diagnostics.effective_sample_size(x) > 800)
+    assert np.all(convergence.r_hat(x) < 1.01)
+    assert np.all(convergence.effective_sample_size(x) > 800)
 
 
 def shifted(x: FloatArray) -> None:
@@ -92,35 +92,35 @@ def sticky(x: FloatArray) -> None:
 def test_chains_that_disagree_have_a_large_r_hat(fault: object) -> None:
     x = chains_of(0.2, 4, 500)
     fault(x)  # type: ignore[operator]
-    assert np.all(diagnostics.r_hat(x) > 1.05)
+    assert np.all(convergence.r_hat(x) > 1.05)
 
 
 @pytest.mark.parametrize("fault", [shifted, drifting, sticky])
 def test_chains_that_hardly_move_have_a_small_ess(fault: object) -> None:
     x = chains_of(0.2, 4, 500)
     fault(x)  # type: ignore[operator]
-    assert np.all(diagnostics.effective_sample_size(x) < 100)
+    assert np.all(convergence.effective_sample_size(x) < 100)
 
 
 def test_a_parameter_that_never_moves_fails_without_a_warning() -> None:
     x = chains_of(0.2, 4, 100)
     x[..., 0] = 3.7
-    assert diagnostics.r_hat(x)[0] == np.inf
-    assert diagnostics.effective_sample_size(x)[0] == 0.0
-    assert np.all(np.isfinite(diagnostics.r_hat(x)[1:]))
+    assert convergence.r_hat(x)[0] == np.inf
+    assert convergence.effective_sample_size(x)[0] == 0.0
+    assert np.all(np.isfinite(convergence.r_hat(x)[1:]))
 
 
 def test_chains_stuck_in_different_places_fail() -> None:
     x = np.broadcast_to(np.arange(4.0)[:, None, None], (4, 100, 2))
-    assert np.all(diagnostics.r_hat(x) > 1.05)
-    assert np.all(diagnostics.effective_sample_size(x) < 10.0)
+    assert np.all(convergence.r_hat(x) > 1.05)
+    assert np.all(convergence.effective_sample_size(x) < 10.0)
 
 
 def test_parameters_do_not_affect_each_other() -> None:
     x = chains_of(0.6, 4, 200)
     for j in range(D):
         alone = x[..., j : j + 1]
-        assert diagnostics.r_hat(alone)[0] == pytest.approx(diagnostics.r_hat(x)[j], rel=1e-12)
-        assert diagnostics.effective_sample_size(alone)[0] == pytest.approx(
-            diagnostics.effective_sample_size(x)[j], rel=1e-12
+        assert convergence.r_hat(alone)[0] == pytest.approx(convergence.r_hat(x)[j], rel=1e-12)
+        assert convergence.effective_sample_size(alone)[0] == pytest.approx(
+            convergence.effective_sample_size(x)[j], rel=1e-12
         )

@@ -18,7 +18,7 @@ from surveysynth.sampling.randomness import (
     secret_generator,
     starts,
 )
-from surveysynth.sampling.streams import Streams as BatchStreams
+from surveysynth.sampling.sweeps import Streams as BatchStreams
 from tests.surveys import small_survey, spec_text, write_survey
 
 #: RFC 8439, A.1, test vector 1: key and nonce 0, block counter 0.

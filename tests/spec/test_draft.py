@@ -289,7 +289,7 @@ def test_any_names_and_levels_arrive_as_they_are(names: list[str], levels: list[
     spec = parse_spec(draft.text)
     assert spec.synthesizer.outcome == (first, second)
     assert spec.outcomes[second].levels == tuple(levels)
-    assert (spec.survey.weight, spec.survey.strata, spec.tables.by) == (weight, strata, (by,))
+    assert (spec.survey.weight, spec.survey.strata, spec.table.by) == (weight, strata, (by,))
     labels = spec.labels[by].levels
     assert list(labels) == levels
     for level in levels:  # formats of XML cannot hold every sign
@@ -440,7 +440,7 @@ def test_it_asks_on_a_terminal(tmp_path: Path) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, told.decode()
     assert answers == []
     spec = load_spec(tmp_path / "spec.toml")
-    assert (spec.survey.strata, spec.tables.by) == ("field", ("gender",))
+    assert (spec.survey.strata, spec.table.by) == ("field", ("gender",))
     assert spec.outcomes["salary"].scale == 2000
 
 

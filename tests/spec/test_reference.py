@@ -6,13 +6,17 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from surveysynth.errors import InputError
 from surveysynth.evaluation.studies import designs
 from surveysynth.models import get_model, model_names
 from surveysynth.spec.outcome_section import OutcomeSection
-from surveysynth.spec.privacy import PrivacySection
+from surveysynth.spec.privacy import (
+    PRIVACY_KEYS,
+    Privacy,
+    PseudoPosteriorSection,
+)
 from surveysynth.spec.reference import keys as reference
 from surveysynth.spec.reference.keys import WORDS, Key, sections
 from surveysynth.spec.reference.page import markdown, terminal
@@ -31,7 +35,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "survey": SurveySection,
     "synthesizer": SynthesizerSection,
     "outcomes": OutcomeSection,
-    "privacy": PrivacySection,
+    "privacy": PseudoPosteriorSection,
     "tables": TablesSection,
     "labels": LabelSection,
     "study": StudySection,
@@ -50,11 +54,13 @@ BESIDE: dict[str, dict[str, Any]] = {
 
 def test_every_key_of_every_section_is_on_the_page() -> None:
     headings = re.findall(r"^### `([a-z_.]+)`$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    fields = [f"{name}.{key}" for name, model in SECTIONS.items() for key in model.model_fields]
+    keys = {name: tuple(model.model_fields) for name, model in SECTIONS.items()}
+    keys["privacy"] = PRIVACY_KEYS
+    fields = [f"{name}.{key}" for name in keys for key in keys[name]]
     assert len(fields) > 80
     assert sorted(headings) == sorted(["spec_version", *fields])
     # And there is no section that this test does not know.
-    assert set(Spec.model_fields) - set(SECTIONS) == {"spec_version", "path", "several"}
+    assert set(Spec.model_fields) - set(SECTIONS) == {"spec_version", "path", "shared"}
 
 
 def test_the_page_is_the_one_that_the_settings_give() -> None:
@@ -73,6 +79,11 @@ def test_a_key_is_described(key: Key) -> None:
 
 def _given(key: Key, **given: Any) -> BaseModel:
     beside = {**BESIDE.get(key.section, {}), **BESIDE.get(key.path, {})}
+    if key.section == "privacy":
+        noisy = key.name not in PseudoPosteriorSection.model_fields
+        mechanism = {"mechanism": "noisy_statistics"} if noisy else {}
+        section: BaseModel = TypeAdapter(Privacy).validate_python({**beside, **mechanism, **given})
+        return section
     return SECTIONS[key.section].model_validate({**beside, **given})
 
 

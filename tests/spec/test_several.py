@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surveysynth.errors import InputError
-from surveysynth.spec.several import folded, table_name, unfolded
 from surveysynth.spec.spec import Spec, parse_spec, validate_spec
+from surveysynth.spec.tables_in_file import folded, table_name, unfolded
 
 HEAD = """
 [survey]
@@ -58,13 +58,13 @@ def test_each_table_has_its_own_keys_and_what_all_share() -> None:
         HEAD + "[tables]\nby = ['field']\nstatistics = ['count', 'share']\n"
         "linearisation = 'plain'\nlevel = 0.9\n"
     )
-    assert one.tables == whole.tables.model_copy(update={"name": "one"})
-    assert (one.public_by, one.several, one.linearisation) == (("field",), (), "plain")
-    assert two.tables.title == "Of two"
-    assert one.tables.title == ""
-    assert two.tables.statistics == ("mean",)
-    assert two.tables.level == 0.9
-    assert spec.tables.title == "All of it"
+    assert one.table == whole.table.model_copy(update={"name": "one"})
+    assert (one.public_by, one.named_tables, one.linearisation) == (("field",), False, "plain")
+    assert two.all_tables.title == "Of two"
+    assert one.all_tables.title == ""
+    assert two.table.statistics == ("mean",)
+    assert two.table.level == 0.9
+    assert spec.all_tables.title == "All of it"
     assert spec.by == ("field", "gender", "status")
     assert spec.public_by == ("field", "gender")
     assert spec.statistics == ("count", "share", "mean")
@@ -79,7 +79,8 @@ def test_what_is_published_of_it_reads_back_the_same() -> None:
     assert again == spec
     assert "linearisation" not in content["tables"][0]
     alone = {"tables": {"by": ["field"]}, "x": 1}
-    assert unfolded(alone) == folded(alone) == alone
+    assert unfolded(folded(alone)) == alone
+    assert unfolded({"x": 1}) == folded({"x": 1}) == {"x": 1}
 
 
 MISTAKES: list[tuple[str, str]] = [
@@ -96,12 +97,12 @@ MISTAKES: list[tuple[str, str]] = [
     ("[all_tables]\nwhere = 'age > 3'\n[[tables]]\nname = 'a'",
      "all_tables.where: this is of one table; put it into one of [[tables]]"),
     ("[all_tables]\nlevel = 0.9\n[tables]\nby = ['field']",
-     "all_tables: this is what several [[tables]] share; with one [tables], put its keys there"),
+     "all_tables: this section is for several [[tables]]; with one [tables], put its keys there"),
     ("[all_tables]\nlevel = 2\n[[tables]]\nname = 'a'\n[[tables]]\nname = 'b'",
      "all_tables.level: expected a number less than 1, got 2"),
     ("[[tables]]\nname = 'a'\nlevel = 'x'", "tables[1].level: expected a number, got 'x'"),
     ("[[tables]]\nname = 'a'\nby = ['salary']", "tables[1].by: 'salary' is an amount"),
-    ("[several]\nx = 1", "several: unknown section. Several tables are written as [[tables]]"),
+    ("[several]\nx = 1", "several: unknown section"),
     ("[[tables]]\nname = 'a'\n[[tables]]\nname = 'b'\nby = ['field']\nlayout = 'crosstab'\n"
      "where = 'age > '", "tables[2].where: character 7: expected a column, a number or a text"),
     ("[tables]\nby = ['field']\nwhere = 'salary > 3'",
@@ -159,7 +160,7 @@ def test_a_mistake_is_told_once_at_its_place(text: str, words: str) -> None:
 def test_a_condition_that_some_level_satisfies_is_taken() -> None:
     for where in ("member == 1", "member >= 1", "member != 0 or status not in ('works')"):
         text = f'{HEAD}[tables]\nby = ["n_of_units", "table", "level"]\nwhere = "{where}"\n'
-        assert parse_spec(text).tables.where == where
+        assert parse_spec(text).table.where == where
 
 
 @pytest.mark.parametrize(
@@ -206,7 +207,9 @@ def test_any_sections_are_folded_or_refused(given_: Any) -> None:
     except ValueError:
         return
     if isinstance(given_, dict) and isinstance(given_.get("tables"), list):
-        assert len(made["several"]) == len(given_["tables"])
+        assert len(made["tables"]) == len(given_["tables"])
+    elif isinstance(given_, dict) and "tables" in given_:
+        assert made == {**given_, "tables": (given_["tables"],)}
     else:
         assert made == given_
-    assert Spec.model_fields.keys() >= {"tables", "several"}
+    assert Spec.model_fields.keys() >= {"tables", "shared"}

@@ -124,7 +124,7 @@ def message(text: str) -> str:
 def test_minimal_spec_has_the_defaults_of_the_contract() -> None:
     spec = parse_spec(MINIMAL, "folder/spec.toml")
     complete = parse_spec(COMPLETE, "folder/spec.toml")
-    for section in ("synthesizer", "privacy", "tables"):
+    for section in ("synthesizer", "privacy", "table"):
         written = getattr(complete, section).model_dump()
         for key, value in getattr(spec, section).model_dump().items():
             if key not in ("by", "linearisation", "predictors"):
@@ -151,7 +151,7 @@ def test_inference_as_in_the_papers_has_their_origin() -> None:
 def test_complete_spec() -> None:
     spec = parse_spec(COMPLETE)
     assert spec.survey.population_size == 100_000
-    assert spec.tables.by == ("field", "gender")
+    assert spec.table.by == ("field", "gender")
     assert tuple(spec.labels["field"].levels) == ("2", "1")
     assert spec.margin_label("field") == "All fields"
 
@@ -163,7 +163,7 @@ def test_defaults_themselves_pass_their_own_validation() -> None:
         "synthesizer": default.synthesizer.model_dump(),
         # The keys of the linear map may not be written out beside fixed-point weights.
         "privacy": default.privacy.model_dump(exclude={"scale", "shift", "reweight"}),
-        "tables": default.tables.model_dump(),
+        "tables": default.table.model_dump(),
         "path": default.path,
     })  # fmt: skip
     assert again.synthesizer == default.synthesizer
@@ -425,10 +425,10 @@ def assert_plain(text: str) -> None:
 
 def test_flags_by_name_or_by_thresholds() -> None:
     spec = parse_spec(with_key("tables", "flags = 'statcan'\nflag_action = 'mark'"))
-    assert (spec.tables.flags, spec.tables.flag_action) == ("statcan", "mark")
+    assert (spec.table.flags, spec.table.flag_action) == ("statcan", "mark")
     limits = "{ mark = { rse = 0.2 }, suppress = { relative_width = 1.5, n = 10, df = 4 } }"
     spec = parse_spec(with_key("tables", f"flags = {limits}"))
-    assert spec.tables.flags == {
+    assert spec.table.flags == {
         "mark": {"rse": 0.2},
         "suppress": {"relative_width": 1.5, "n": 10, "df": 4},
     }

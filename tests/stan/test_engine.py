@@ -101,10 +101,10 @@ def survey() -> Survey:
 
 def test_the_program_gets_the_statistics_and_its_draws_become_the_model_s(backend: Gibbs) -> None:
     data, model = survey(), Watched()
-    engine = StanEngine(model, backend, adapt_delta=0.97)
+    engine = model.with_engine(StanEngine(backend, adapt_delta=0.97))
     records = engine.records(data.design, data.confidential)
     stats = engine.compress(records, np.full(N, 0.5))
-    theta = engine.sample(stats, PLAN, np.random.default_rng(3))
+    theta = engine.posterior_draws(stats, PLAN, np.random.default_rng(3))
     (call,) = backend.called
     assert model.stan is not None
     expected = model.stan.data(stats, model.priors)
@@ -122,7 +122,7 @@ def test_the_program_gets_the_statistics_and_its_draws_become_the_model_s(backen
 
 def test_the_rest_is_the_model_s_own(backend: Gibbs) -> None:
     data, model = survey(), FBP()
-    engine = StanEngine(model, backend)
+    engine = model.with_engine(StanEngine(backend))
     assert (engine.name, engine.title, engine.requires) == (model.name, model.title, model.requires)
     assert (engine.identified, engine.batched) == (model.identified, False)
     theta = model.prior_guess(data.design, 0.5)
@@ -154,17 +154,17 @@ def test_seeds_come_from_the_generator() -> None:
 
 def test_what_cannot_be_is_refused_at_once(backend: Gibbs) -> None:
     with pytest.raises(InputError, match=r"adapt_delta must lie between 0 and 1, got 1\.0"):
-        StanEngine(FBP(), backend, adapt_delta=1.0)
+        StanEngine(backend, adapt_delta=1.0)
 
     class NoProgram(FBP):
         stan = None
 
     with pytest.raises(InputError, match="has no Stan program: use the engine 'embedded'"):
-        StanEngine(NoProgram(), backend)
+        NoProgram(engine=StanEngine(backend))
 
 
 def test_the_mechanism_reaches_its_target_and_gates_divergences(backend: Gibbs) -> None:
-    data, engine = survey(), StanEngine(Watched(), backend)
+    data, engine = survey(), Watched().with_engine(StanEngine(backend))
     settings = MechanismSettings(epsilon=20.0, plan=PLAN)
 
     def run() -> mechanism.ConfidentialFit:
@@ -206,9 +206,11 @@ def write_spec(folder: Path, engine: str = "cmdstan", more: str = "") -> Path:
 
 
 def test_the_specification_chooses_the_engine(tmp_path: Path) -> None:
-    for engine, kind in (("auto", FBP), ("embedded", FBP), ("cmdstan", StanEngine)):
+    for engine in ("auto", "embedded", "cmdstan"):
         spec = load_spec(write_spec(tmp_path, engine))
-        assert isinstance(engine_of(spec, model_of(spec)), kind)
+        model = engine_of(spec, model_of(spec))
+        assert isinstance(model, FBP)
+        assert isinstance(model.engine, StanEngine) == (engine == "cmdstan")
 
 
 def check_release(spec: Path, out: Path, said: str) -> None:
@@ -260,9 +262,10 @@ def test_without_cmdstan_the_release_names_the_command_before_it_reads(
 
 
 def test_the_source_is_complete(backend: Gibbs) -> None:
-    engine = StanEngine(FBP(), backend)
-    assert "#include" not in engine.source.code
-    assert engine.source.name == "fbp"
+    engine = StanEngine(backend)
+    source = stan_module.program_source(FBP.stan)
+    assert "#include" not in source.code
+    assert source.name == "fbp"
     assert stan_module.ADAPT_DELTA == engine.adapt_delta == 0.99
 
 

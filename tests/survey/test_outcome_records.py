@@ -84,7 +84,7 @@ def test_each_side_of_a_split_is_looked_at_by_itself() -> None:
         ("has no record below 0", frame["tax"].abs()),
         ("has no record above 0", -frame["tax"].abs()),
         ("is constant after its transform below 0", frame["tax"].where(~below, -77.25)),
-        ("1 record outside what is declared", frame["tax"].mask(below.cumsum() == 1, -9_001.0)),
+        ("1 record outside the declared range", frame["tax"].mask(below.cumsum() == 1, -9_001.0)),
         ("is (nearly) a function of the predictors",
          frame["tax"].where(~below, -100.0 * (1 + frame["gender"].eq("F")))),
     ):  # fmt: skip
@@ -196,7 +196,7 @@ def test_what_has_nothing_to_model_is_refused() -> None:
     assert "same level in every record" in refusal(frame.assign(works="yes"), WORKS)
     assert "at its spikes in every record" in refusal(frame.assign(benefit=0.0), BENEFIT)
     constant = frame.assign(benefit=frame["benefit"].where(frame["benefit"] == 0.0, 5.0))
-    assert "constant after its transform but for its spikes" in refusal(constant, BENEFIT)
+    assert "constant after its transform except at its spikes" in refusal(constant, BENEFIT)
     for other, outcome in (({"works": "yes"}, WORKS), ({"benefit": 0.0}, BENEFIT)):
         survey_of(frame.assign(**other), outcome, refuse_degenerate=False)
     # A spike without records is no reason, and neither is a level that X tells.
@@ -244,9 +244,9 @@ def test_amounts_earlier_in_the_list_tell_later_ones() -> None:
 def test_names_or_outcomes_and_not_both() -> None:
     frame = frame_of()
     for given_twice in ({"outcome": "salary", "outcomes": WORKS}, {}):
-        with pytest.raises(InputError, match="one of them"):
+        with pytest.raises(InputError, match="either names as outcome"):
             Survey.from_frame(frame, weight="weight", **given_twice)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="got str; names go in outcome"):
+    with pytest.raises(InputError, match="got str; give names as outcome"):
         Survey.from_frame(frame, outcomes=["salary"], weight="weight")  # type: ignore[list-item]
     with pytest.raises(InputError, match="every Outcome has its own"):
         Survey.from_frame(frame, outcomes=WORKS, transforms=Transform(), weight="weight")

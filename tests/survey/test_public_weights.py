@@ -131,10 +131,10 @@ def test_a_confidential_weight_that_x_tells_is_refused_with_the_remedy() -> None
     [
         ({"weights": "open"}, "expected 'confidential' or 'public', got 'open'"),
         ({"weight": None}, "needs the column of the weights as weight, or population counts"),
-        ({"stratum_sizes": SIZES}, "give one of the two"),
+        ({"stratum_sizes": SIZES}, "remove one of the two"),
         ({"weights": "confidential", "stratum_sizes": SIZES}, "set weights = 'public'"),
         ({"weight": None, "stratum_sizes": SIZES, "strata": None}, "name the column of the strata"),
-        ({"weight": None, "stratum_sizes": SIZES, "fpc": "fraction"}, "leave fpc out"),
+        ({"weight": None, "stratum_sizes": SIZES, "fpc": "fraction"}, "remove fpc"),
         ({"weight": None, "stratum_sizes": SIZES, "psu": "school"}, "primary sampling units"),
         ({"weight": None, "stratum_sizes": {"01": "many"}}, "expected numbers, got another"),
         ({"weight": None, "stratum_sizes": {**SIZES, "02": np.inf}}, "finite numbers above zero"),
@@ -197,5 +197,6 @@ def test_sizes_may_be_named_by_numbers() -> None:
 def test_transforms_and_outcomes_are_checked_as_ever() -> None:
     """The other checks do not go by whether there is a confidential weight."""
     frame = good().assign(second=good()["salary"] * 2)
-    assert "one column is (nearly) a function" in said(frame=frame, outcome=["salary", "second"])
+    words = "one column of 'salary', 'second' is (nearly) a function"
+    assert words in said(frame=frame, outcome=["salary", "second"])
     assert made(transforms=Transform("asinh")).design.transforms[0].kind == "asinh"

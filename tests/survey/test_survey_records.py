@@ -235,7 +235,7 @@ def test_weights_and_outcomes_must_vary_within_units() -> None:
         assert make_survey(told).design.n == 240  # the predictors alone do not tell
         text = message(told, psu="school")
         assert f"{words} (nearly) a function" in text
-        assert "Declare design_effect" in text
+        assert "declare design_effect" in text
         assert ("weights = 'public'" in text) is (name == "weight")
         assert make_survey(told, psu="school", design_effect=2.0).design.psu is not None
         noisy = told.assign(**{name: told[name] * np.exp(rng.normal(0, 0.05, 240))})
@@ -250,7 +250,7 @@ def test_units_of_one_record_are_taken_while_others_have_more() -> None:
     assert np.bincount(design.psu).min() == 1
     alone = message(frame.assign(school=frame.index), psu="school")
     assert "240 units for 240 records" in alone
-    assert "leave out psu if the sample is one-stage" in alone
+    assert "remove psu if the sample is one-stage" in alone
 
 
 def test_fpc_as_sizes_counts_psus_or_records() -> None:

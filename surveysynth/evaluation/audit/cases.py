@@ -1,44 +1,219 @@
-"""One test for either mechanism, of the package's own examples or of a specification."""
+"""Simulated surveys for every model and mechanism of the package.
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+Records are a sample of the published simulation's population (methods 7): salaries by field and
+gender, drawn with probability in proportion to a size that tells of them. Columns of other kinds
+are made from the salary.
+"""
 
-from surveysynth.errors import InputError
-from surveysynth.evaluation.audit.examples import EXAMPLES
-from surveysynth.evaluation.audit.lines import Case, Line, head_of
-from surveysynth.evaluation.audit.neighbours import changes_for
-from surveysynth.evaluation.audit.noise import noise_lines
-from surveysynth.evaluation.audit.posterior import posterior_lines
-from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
-from surveysynth.mechanisms.pseudo_posterior.settings import own_settings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray
+from surveysynth.evaluation.audit.lines import Case
+from surveysynth.evaluation.studies.example import simulate_survey
+from surveysynth.evaluation.studies.population import published_cells
+from surveysynth.mechanisms.base import Mechanism
+from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+from surveysynth.mechanisms.noisy_statistics.mechanism import NoisyStatisticsMechanism
+from surveysynth.mechanisms.noisy_statistics.settings import Declared, NoisySettings
+from surveysynth.mechanisms.pseudo_posterior.feasibility import UNDECLARED, guessed_dataset
+from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.models import get_model
+from surveysynth.models.base import Model, require
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.survey import Confidential, PublicDesign, Survey
+from surveysynth.survey.transforms import Transform
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from surveysynth.spec.spec import Spec
+
+EPSILON, DELTA = 10.8, 1e-6
+#: Of fits: many short chains cost less than few long ones of as many draws.
+PLAN = SamplingPlan(8, 100, 100)
+#: Of effects of PSUs and of mixtures, which mix more slowly.
+LONGER = MappingProxyType({"plan": SamplingPlan(8, 150, 200)})
+#: Of counts and amounts with zeros, where chains stay in a tail for some time: that of a release.
+USUAL = MappingProxyType({"plan": SamplingPlan()})
+#: Records of a PSU, about.
+PSU_SIZE = 12
+SALARY = Outcome("salary")
+BONUS = Outcome("bonus", transform=Transform("yeo_johnson", scale=1000.0))
+BENEFIT = Outcome(
+    "benefit", "semicontinuous", Transform("yeo_johnson", scale=1000.0), spikes=(0.0,)
+)
+EMPLOYED = Outcome("employed", "binary")
+PAPERS = Outcome("papers", transform=Transform("identity"))
+KINDS = (SALARY, BENEFIT, EMPLOYED)
+#: Public guesses of a typical value and of a typical SD on the scale of the transform.
+DECLARED = MappingProxyType({
+    "salary": Declared(80_000.0, 0.5), "bonus": Declared(5_000.0, 1.0),
+    "benefit": Declared(3_000.0, 1.0),
+})  # fmt: skip
 
 
-def lines_of(case: Case, seed: int, *, full: bool = False) -> Iterator[Line]:
-    """The lines of a case. ``full``: every change, and fresh random numbers beside common ones;
-    noisy statistics, which need no fit, are always tested so."""
-    settings, design = case.mechanism.settings, case.survey.design
-    if isinstance(settings, NoisySettings):
-        yield from noise_lines(case, changes_for(design), seed)
-        return
-    own = own_settings(settings)
-    if not own.private:
-        yield replace(head_of(case), reason="risk = 'none' claims nothing: there is no test of it")
-        return
-    yield from posterior_lines(case, changes_for(design, few=not full), seed, fresh=full)
+@lru_cache(maxsize=8)
+def frame_of(n: int, seed: int) -> "pd.DataFrame":
+    """n records: field, gender, salary, weight; bonus, benefit, employed, papers; PSUs within
+    fields whose people earn alike."""
+    rng = np.random.default_rng([seed, n])
+    frame = simulate_survey(n, rng)
+    position = frame.groupby("field").cumcount().to_numpy()
+    sizes = frame["field"].map(frame["field"].value_counts()).to_numpy()
+    units = np.maximum(2, sizes // PSU_SIZE)
+    # Of one or two records up to half of a stratum's share more than its mean.
+    within = np.floor(units * (position / sizes) ** 1.3).astype(np.int64)
+    frame["school"] = frame["field"] + "-" + np.char.zfill(within.astype(str), 3)
+    effects = dict(zip(sorted(set(frame["school"])), rng.normal(0.0, 0.1, n), strict=False))
+    frame["local_salary"] = frame["salary"] * np.exp(frame["school"].map(effects))
+    earns = np.log(frame["salary"] / 80_000.0).to_numpy()
+    frame["bonus"] = np.exp(np.log(5_000.0) + 0.5 * earns + rng.normal(0.0, 0.4, n))
+    gets = rng.random(n) < 1.0 / (1.0 + np.exp(0.5 + earns))
+    frame["benefit"] = np.where(gets, np.exp(np.log(3_000.0) + rng.normal(0.0, 0.4, n)), 0.0)
+    frame["employed"] = (rng.random(n) < 1.0 / (1.0 + np.exp(-1.5 - earns))).astype(int)
+    frame["papers"] = rng.negative_binomial(5.0, 5.0 / (5.0 + 20.0 * np.exp(0.3 * earns)))
+    frame["design_weight"] = published_cells().size / n * (1.0 + 0.1 * frame["field"].astype(int))
+    return frame
 
 
-def examples(
-    n: int, seed: int, names: Sequence[str] = ()
-) -> Iterator[tuple[str, Case | InputError]]:
-    """The package's own cases with n records by name, or why there is none of that size."""
-    unknown = sorted(set(names) - {each.name for each in EXAMPLES})
-    if unknown:
-        known = "; ".join(each.name for each in EXAMPLES)
-        raise InputError(f"There is no audit of {unknown[0]!r}; the cases are: {known}.")
-    for example in EXAMPLES:
-        if names and example.name not in names:
-            continue
-        try:
-            yield example.name, example.case(n, seed)
-        except InputError as error:
-            yield example.name, error
+@dataclass(frozen=True)
+class Example:
+    """One way to use the package: a model, the outcomes, what of the design differs, and the
+    mechanism's settings; ``noisy``: by noisy statistics."""
+
+    name: str
+    model: str
+    outcomes: tuple[Outcome, ...] = (SALARY,)
+    survey: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    noisy: bool = False
+
+    def case(self, n: int, seed: int) -> Case:
+        """With n simulated records."""
+        given = {
+            "weight": "weight", "strata": "field", "by": ("field", "gender"),
+            "predictors": "field + gender", "population_size": published_cells().size,
+        }  # fmt: skip
+        survey = Survey.from_frame(
+            frame_of(n, seed), outcomes=self.outcomes, refuse_degenerate=not self.noisy,
+            **{**given, **self.survey},
+        )  # fmt: skip
+        return Case(self.name, get_model(self.model), survey, self.mechanism)
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """With this package's usual budget."""
+        if self.noisy:
+            names = {each.name for each in self.outcomes}
+            given = {"budget": Budget.of_epsilon(EPSILON, DELTA),
+                     "declared": {k: v for k, v in DECLARED.items() if k in names}}  # fmt: skip
+            return NoisyStatisticsMechanism(NoisySettings(**{**given, **self.settings}))
+        usual = {"epsilon": EPSILON, "plan": PLAN}
+        return PseudoPosterior(MechanismSettings(**{**usual, **self.settings}))
+
+
+def _local(psu: str = "school") -> dict[str, Any]:
+    return {"psu": psu, "lonely_psu": "adjust"}
+
+
+PUBLIC = MappingProxyType({"weight": "design_weight", "weights": "public"})
+#: Two columns of X in the place of nine: what counts is records per coefficient.
+GENDER = MappingProxyType({"strata": None, "by": ("gender",), "predictors": "gender"})
+LOCAL = Outcome("local_salary")
+
+#: Every model and mechanism, with what else changes the arithmetic.
+EXAMPLES = (
+    Example("fbs", "fbs"),
+    Example("fbs, two outcomes", "fbs", (SALARY, BONUS)),
+    Example("fbs, clustered", "fbs", (LOCAL,), _local(), LONGER),
+    Example("fbs, kinds of outcomes", "fbs", KINDS),
+    Example("fbs, public weights", "fbs", (SALARY,), PUBLIC),
+    Example("fbs, by gender alone", "fbs", survey=GENDER),
+    Example("fbs, epsilon 4", "fbs", settings={"epsilon": 4.0}),
+    Example("fbs, papers' origin", "fbs", settings={"origin": "density"}),
+    Example("fbs, linear weights", "fbs", settings={"weights": "linear"}),
+    Example("fbs, count-based risk", "fbs", settings={"risk": "count"}),
+    Example("fbs, scalar weights", "fbs", settings={"risk": "scalar"}),
+    Example("fbp", "fbp"),
+    Example("fbp, by gender alone", "fbp", survey=GENDER),
+    Example("fbp, clustered", "fbp", (LOCAL,), _local(), LONGER),
+    Example("fbp, amounts with zeros", "fbp", (BENEFIT,), settings=USUAL),
+    Example("normal", "normal"),
+    Example("poisson", "poisson", (PAPERS,), settings=USUAL),
+    Example("negative_binomial", "negative_binomial", (PAPERS,), settings=USUAL),
+    Example("normal_mixture", "normal_mixture", settings=LONGER),
+    Example("fbs, noisy statistics", "fbs", noisy=True),
+    Example("fbs, two outcomes, noisy statistics", "fbs", (SALARY, BONUS), noisy=True),
+    Example("fbs, clustered, noisy statistics", "fbs", (LOCAL,), _local(), noisy=True,
+            settings={"declared": {"local_salary": Declared(80_000.0, 0.5)}}),
+    Example("fbs, kinds, noisy statistics", "fbs", KINDS, noisy=True),
+    Example("fbs, public weights, noisy statistics", "fbs", (SALARY,), PUBLIC, noisy=True),
+    Example("fbs, schools protected, noisy statistics", "fbs", (SALARY,),
+            {"public_columns": ("school",)}, {"protect": "school"}, noisy=True),
+    Example("fbp, noisy statistics", "fbp", noisy=True),
+    Example("fbp, clustered, noisy statistics", "fbp", (LOCAL,), _local(), noisy=True,
+            settings={"declared": {"local_salary": Declared(80_000.0, 0.5)}}),
+    Example("fbp, amounts with zeros, noisy statistics", "fbp", (BENEFIT,), noisy=True),
+    Example("normal, noisy statistics", "normal", noisy=True),
+)  # fmt: skip
+
+
+def specified_case(spec: "Spec", seed: int) -> Case:
+    """The specification's own model and mechanism, on a simulated survey of its design.
+
+    Raises ``InputError`` for public columns or settings that a release could not take.
+    """
+    from surveysynth.spec.build import engine_of, mechanism_of, model_of, read_design, spreads_of
+
+    design = read_design(spec)
+    model = engine_of(spec, model_of(spec))
+    mechanism = mechanism_of(spec)
+    rng = np.random.default_rng(seed)
+    if isinstance(mechanism.settings, NoisySettings):
+        confidential = _declared(design, mechanism.settings, rng)
+    else:
+        confidential = _guessed(model.of(design), design, spreads_of(spec), rng)
+    return Case(spec.path.name, model, Survey(design, confidential), mechanism)
+
+
+def _guessed(
+    model: Model, design: PublicDesign, spreads: Mapping[str, float], rng: np.random.Generator
+) -> Confidential:
+    """A dataset from the model's own guess, as ``surveysynth check`` uses it; from that of FBS
+    where it has none, as programs of the caller's own."""
+    require(model, design)
+    if model.prior_guess(design, UNDECLARED) is None:
+        model = get_model("fbs").of(design)
+    simulated = guessed_dataset(design, model, 1.0, spreads, rng)
+    weight = None if design.weight_name is None else model.drawn_weight(design, simulated)
+    return Confidential(simulated.outcomes(design), weight)
+
+
+def _declared(
+    design: PublicDesign, settings: NoisySettings, rng: np.random.Generator
+) -> Confidential:
+    """Amounts and log weights about their declared centres; equally many in every category."""
+    clipping = settings.clipping(design)
+    normal = rng.standard_normal((design.n, clipping.q)) * clipping.spread + clipping.centre
+    columns, amounts = [], iter(normal.T)
+    for outcome in design.outcomes:
+        category = rng.integers(0, outcome.categories, design.n)
+        z = next(amounts) if outcome.is_amount else np.zeros(design.n)
+        columns.append(_inside(outcome, outcome.values(category, z)))
+    weight = None if design.weight_name is None else np.exp(normal[:, -1])
+    return Confidential(np.stack(columns, axis=1), weight)
+
+
+def _inside(outcome: Outcome, values: FloatArray) -> FloatArray:
+    """Amounts at no spike cut at the declared bounds."""
+    there = outcome.regular(values)
+    cut = np.clip(values, outcome.lower, outcome.upper) if outcome.is_amount else values
+    return np.where(there, cut, values)

@@ -1,27 +1,58 @@
-"""``surveysynth audit``: tests of what a mechanism promises, written to a folder.
-
-All surveys are simulated: of the package's own examples, or of the public inputs of a
-specification. Nothing confidential is read, and everything that is written may be published.
-"""
+"""One test for either mechanism, of the package's own examples or of a specification."""
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from surveysynth._support.fragment import fragment
 from surveysynth.errors import InputError
-from surveysynth.evaluation.audit.cases import examples, lines_of
-from surveysynth.evaluation.audit.lines import Case, Line, frame_of, worst
+from surveysynth.evaluation.audit.cases import EXAMPLES, specified_case
+from surveysynth.evaluation.audit.lines import Case, Line, frame_of, head_of, worst
+from surveysynth.evaluation.audit.neighbours import changes_for
+from surveysynth.evaluation.audit.noise import noise_lines
+from surveysynth.evaluation.audit.posterior import posterior_lines
 from surveysynth.evaluation.audit.report import render_page
-from surveysynth.evaluation.audit.specified import specified_case
+from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
+from surveysynth.mechanisms.pseudo_posterior.settings import own_settings
 from surveysynth.release.documents.privacy_file import library_versions
 from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
 
 if TYPE_CHECKING:
     import pandas as pd
+
+def lines_of(case: Case, seed: int, *, full: bool = False) -> Iterator[Line]:
+    """The lines of a case. ``full``: every change, and fresh random numbers beside common ones;
+    noisy statistics, which need no fit, are always tested so."""
+    settings, design = case.mechanism.settings, case.survey.design
+    if isinstance(settings, NoisySettings):
+        yield from noise_lines(case, changes_for(design), seed)
+        return
+    own = own_settings(settings)
+    if not own.private:
+        yield replace(head_of(case), reason="risk = 'none' claims nothing: there is no test of it")
+        return
+    yield from posterior_lines(case, changes_for(design, few=not full), seed, fresh=full)
+
+
+def examples(
+    n: int, seed: int, names: Sequence[str] = ()
+) -> Iterator[tuple[str, Case | InputError]]:
+    """The package's own cases with n records by name, or why there is none of that size."""
+    unknown = sorted(set(names) - {each.name for each in EXAMPLES})
+    if unknown:
+        known = "; ".join(each.name for each in EXAMPLES)
+        raise InputError(f"There is no audit of {unknown[0]!r}; the cases are: {known}.")
+    for example in EXAMPLES:
+        if names and example.name not in names:
+            continue
+        try:
+            yield example.name, example.case(n, seed)
+        except InputError as error:
+            yield example.name, error
+
 
 TABLE_NAME, REPORT_NAME, FACTS_NAME = "audit.csv", "audit.html", "audit.json"
 _FILES = (TABLE_NAME, REPORT_NAME, FACTS_NAME)

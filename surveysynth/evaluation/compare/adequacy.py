@@ -15,21 +15,23 @@ from surveysynth._support.types import FloatArray
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import LEVEL, TABLE
-from surveysynth.evaluation.compare.parts import (
+from surveysynth.evaluation.compare.distributions import (
     Part,
     PartShare,
     parts_of,
     parts_of_amount,
     share_of,
 )
-from surveysynth.evaluation.compare.sample import (
+from surveysynth.evaluation.compare.tables import (
     FAR,
+    Key,
+    by_table,
     distances,
     sample_tables,
     sample_weight,
+    stacked,
     without_flags,
 )
-from surveysynth.evaluation.compare.several import Key, by_table, stacked
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.tables.table_builder import Tables
 
@@ -114,7 +116,7 @@ def judge(
     compared: dict[str, dict[Key, pd.DataFrame]] = {name: {} for name in tables}
     for key, whole in sample.items():
         for each, own in by_table(facts.spec, whole):
-            name = each.tables.name or ""
+            name = each.table.name or ""
             made = {(t.statistic, t.outcome): t for ts in tables[name].values() for t in ts}[key]
             by = (LEVEL, *made.by) if made.categories else made.by
             compared[name][key] = beside(made.frame, own, by)

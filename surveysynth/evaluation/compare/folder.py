@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from surveysynth._support import progress as stages
 from surveysynth._support.fragment import fragment
 from surveysynth.errors import InputError
-from surveysynth.evaluation.baselines.sensitivity import Rule
+from surveysynth.evaluation.baselines.laplace import Rule
 from surveysynth.release.folder.bundle import plan_folder, publish_folder, staged_folder
 from surveysynth.release.folder.ledger import LEDGER_NAME
 from surveysynth.release.folder.ledger_totals import LedgerSummary, summarise

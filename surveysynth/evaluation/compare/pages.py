@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.evaluation.compare.several import Key
+from surveysynth.evaluation.compare.tables import Key
 from surveysynth.release.facts import labels_of
-from surveysynth.release.tables.labels import Labels
+from surveysynth.release.tables.labels import Labels, where_words
 from surveysynth.release.tables.rounding import ABSENT
-from surveysynth.release.tables.stub import (
+from surveysynth.release.tables.row_layout import (
     StubRow,
     level_heading,
     level_rows,
     stub_heading,
     stub_rows,
 )
-from surveysynth.release.tables.where_words import where_words
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
@@ -35,7 +34,7 @@ def heading_of(labels: Labels, statistic: str, outcome: str | None) -> str:
 def of_table(spec: "Spec") -> str:
     """The name and subpopulation of a table, to follow its heading; empty for the one table of all
     records."""
-    section = spec.tables
+    section = spec.table
     name = f" (table {section.name})" if section.name else ""
     inside = f"; {where_words(section.where, labels_of(spec))}" if section.where else ""
     return f"{name}{inside}"

@@ -22,7 +22,7 @@ from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.margins import sums_by_row
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.taylor import estimate_domains
-from surveysynth.evaluation.compare.sample import distances, sample_weight
+from surveysynth.evaluation.compare.tables import distances, sample_weight
 from surveysynth.release.tables.table_builder import public_domains
 from surveysynth.survey.transforms import Transform
 

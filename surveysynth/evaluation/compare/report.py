@@ -14,22 +14,22 @@ from surveysynth.evaluation.compare.comparison import Comparison
 from surveysynth.evaluation.compare.noise import IMPOSSIBLE_FLAG
 from surveysynth.evaluation.compare.pages import body_lines, heading_of, of_table, stub_of
 from surveysynth.evaluation.compare.power_report import power_section
-from surveysynth.evaluation.compare.sample import FAR
-from surveysynth.evaluation.compare.several import Key, by_table
+from surveysynth.evaluation.compare.tables import FAR, Key, by_table
 from surveysynth.evaluation.methods import (
     CONSISTENT,
     GAUSSIAN,
     LAPLACE,
     SAMPLE,
     by_reason,
+    color_of,
+    label_of,
     two_currencies,
 )
 from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE
 from surveysynth.release.facts import labels_of, rounding_of
-from surveysynth.release.figure_style import MARK, colour_of, label_of
+from surveysynth.release.figure_style import MARK
 from surveysynth.release.tables.labels import listed
 from surveysynth.release.tables.rounding import ABSENT, rounding_of_line, show_ratio
-from surveysynth.spec.mechanisms import epsilon_of_spec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +46,7 @@ _SUMMARY = (
 
 def render_report(comparison: Comparison, pictures: Sequence[Picture], *, test: bool) -> str:
     """The page as text; every label is escaped."""
-    title = comparison.spec.tables.title or "Tables of a survey"
+    title = comparison.spec.all_tables.title or "Tables of a survey"
     return whole_page(
         f"CONFIDENTIAL: what privacy costs, {title}",
         MARK,
@@ -67,12 +67,12 @@ def _facts(comparison: Comparison, *, test: bool) -> str:
     methods = listed([label_of(name) for name in comparison.methods if name != SAMPLE])
     lines = [
         f"{design.n:,} records. The confidential sample beside {methods}, each with a whole "
-        f"epsilon of {epsilon_of_spec(spec):.4g} of its own{_draws(comparison)}.",
+        f"epsilon of {spec.privacy.stated_epsilon:.4g} of its own{_draws(comparison)}.",
         *_left_out(comparison),
     ]
     if comparison.mixes_currencies and comparison.strict_budget is not None:
         lines.append(two_currencies(comparison.strict_budget))
-    if any(run.spec.privacy.risk == "none" for run in comparison.runs.values()):
+    if any(not run.spec.privacy.private for run in comparison.runs.values()):
         lines.append('With risk = "none" the synthesizers have no protection at all.')
     if test:
         lines.append("A test run with a stated seed.")
@@ -90,10 +90,10 @@ def _left_out(comparison: Comparison) -> list[str]:
 
 def _draws(comparison: Comparison) -> str:
     """Numbers of draws by mechanism, in brackets."""
-    words = {False: "by the pseudo-posterior", True: "by noisy statistics"}
+    words = {True: "by the pseudo-posterior", False: "by noisy statistics"}
     told = {
-        run.spec.privacy.strict: f"m = {run.spec.privacy.m} draws where data are synthesised "
-        f"{words[run.spec.privacy.strict]}"
+        run.spec.privacy.down_weights: f"m = {run.spec.privacy.m} draws where data are synthesised "
+        f"{words[run.spec.privacy.down_weights]}"
         for run in comparison.runs.values()
     }
     return f" ({listed(list(told.values()))})" if told else ""
@@ -148,7 +148,7 @@ def _table(
     rounding = rounding_of(spec, labels)[key]
     sample = by_method[SAMPLE]
     head = "".join(_method_head(comparison, name) for name in by_method)
-    by = [name for name in spec.tables.by if name in sample]  # a contrast has one less
+    by = [name for name in spec.table.by if name in sample]  # a contrast has one less
     heading, rows = stub_of(key, sample, by, labels)
     top = f"<tr><th>{escape(heading)}</th><th>Records</th>{head}</tr>"
     columns = {
@@ -181,8 +181,8 @@ def _notes(comparison: Comparison) -> str:
         "paper": "as published, which is not a bound on what a replaced record does to a mean",
         "honest": "the bound that covers the change of a mean's denominator too",
     }[comparison.sensitivity]
-    several = comparison.spec.several
-    sets = "its" if several else f"{2 ** len(comparison.spec.tables.by)}"
+    several = comparison.spec.named_tables
+    sets = "its" if several else f"{2 ** len(comparison.spec.table.by)}"
     tables = sum(
         bool({LAPLACE, CONSISTENT} & set(by_method)) for by_method in comparison.tables.values()
     )
@@ -226,7 +226,7 @@ def _notes(comparison: Comparison) -> str:
 
 def _noisy(comparison: Comparison) -> list[str]:
     """Of the mechanism of noisy statistics, where it ran."""
-    runs = [run for run in comparison.runs.values() if run.spec.privacy.strict]
+    runs = [run for run in comparison.runs.values() if not run.spec.privacy.down_weights]
     if not runs or comparison.strict_budget is None:
         return []
     budget, privacy = comparison.strict_budget, runs[0].spec.privacy
@@ -267,7 +267,7 @@ def _beyond(record: Mapping[Hashable, Any]) -> str:
 
 
 def _method_head(comparison: Comparison, method: str) -> str:
-    colour = colour_of(method, comparison.methods)
+    colour = color_of(method, comparison.methods)
     return f'<th><i style="background:{colour}"></i>{escape(label_of(method))}</th>'
 
 
@@ -284,7 +284,7 @@ def facts_record(comparison: Comparison, *, test: bool) -> Mapping[str, object]:
     return {
         "confidential": MARK,
         "mechanism": spec.privacy.mechanism,
-        "epsilon_of_each_method": epsilon_of_spec(spec),
+        "epsilon_of_each_method": spec.privacy.stated_epsilon,
         "m": spec.privacy.m,
         "methods": list(comparison.methods),
         "promises": comparison.promises,

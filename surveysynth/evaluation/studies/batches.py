@@ -1,34 +1,29 @@
-"""What one task of a study does: a batch of samples by one group of methods."""
+"""Noisy statistics on a batch of samples: releases as they would be, fitted side by side."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+import numpy as np
+
+from surveysynth._support.types import FloatArray
 from surveysynth.errors import RefusedError
 from surveysynth.estimation.combining import Combined
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.sample_design import SampleDesign
-from surveysynth.evaluation.baselines.consistent import consistent_tables
-from surveysynth.evaluation.baselines.laplace import laplace_tables
-from surveysynth.evaluation.baselines.noisy_totals import gaussian_tables
-from surveysynth.evaluation.baselines.sensitivity import has_sensitivity
-from surveysynth.evaluation.compare.noise import OF_TOTALS, declared_moments
-from surveysynth.evaluation.methods import GAUSSIAN
-from surveysynth.evaluation.studies.coverage import (
-    CONSISTENT,
-    LAPLACE,
-    NOISE,
-    CoverageStudy,
-    Inference,
-    Task,
-)
-from surveysynth.evaluation.studies.measures import SAMPLE
-from surveysynth.evaluation.studies.noisy_batches import NoisyTask
-from surveysynth.evaluation.studies.published import Conventions, PublishedConventions
-from surveysynth.evaluation.studies.work import TaskResult, Work, alike, weights_of
+from surveysynth.estimation.statistics import MEAN
+from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
+from surveysynth.evaluation.baselines.laplace import has_sensitivity
+from surveysynth.evaluation.compare.noise import OF_TOTALS, gaussian_totals, laplace_methods
+from surveysynth.evaluation.compare.tables import sample_weight
+from surveysynth.evaluation.methods import CONSISTENT, GAUSSIAN, LAPLACE, NOISY, SAMPLE, Inference
+from surveysynth.evaluation.studies.coverage import NOISE, CoverageStudy, Task
+from surveysynth.evaluation.studies.work import TaskResult, Work, alike
+from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_batch
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, own_settings
 
 if TYPE_CHECKING:
@@ -36,8 +31,72 @@ if TYPE_CHECKING:
     from surveysynth.models.base import Model
     from surveysynth.survey.survey import PublicDesign, Survey
 
-#: Streams of random numbers; those before them are of the study.
-_NOISE, _MODEL, _GAUSSIAN = 2, 3, 4
+#: Streams of random numbers. Noise is the same for all models: they differ by what they make of
+#: the same statistics. At every epsilon the numbers are the same.
+_LAPLACE_NOISE, _MODEL, _GAUSSIAN, _STATISTICS_NOISE, _POSTERIOR, _DATA = 2, 3, 4, 5, 6, 7
+
+
+class NoisyTask(Work):
+    """One model from noisy statistics on a batch of samples, at one epsilon."""
+
+    def __init__(self, study: CoverageStudy, task: Task) -> None:
+        from surveysynth.models import get_model
+
+        super().__init__(study)
+        self.method, name = task.group, task.group.removesuffix(NOISY)
+        self.model: Model = get_model(name, **study.options.get(name, {}))
+        self.key = crc32(name.encode())
+        self.epsilon = study.epsilons[task.bound]
+        self.settings = study.noise.at(self.epsilon)
+
+    def result(self, samples: Sequence[int]) -> TaskResult:
+        """Tables of all samples that were not refused."""
+        for group in alike(self.study, samples):
+            self._group(group)
+        return self.made()
+
+    def _group(self, surveys: "dict[int, Survey]") -> None:
+        study = self.study
+        releases = [
+            (
+                survey.design,
+                release_statistics(
+                    self.model, survey.design, survey.confidential, self.settings,
+                    SeededNoise(study.generator(_STATISTICS_NOISE, sample)),
+                ),
+            )
+            for sample, survey in surveys.items()
+        ]  # fmt: skip
+        rngs = [study.generator(_POSTERIOR, self.key, sample) for sample in surveys]
+        results = posterior_batch(self.model, releases, self.settings, rngs)
+        for (sample, survey), result in zip(surveys.items(), results, strict=True):
+            try:
+                if isinstance(result, RefusedError):
+                    raise result
+                self._infer(sample, survey.design, result[0])
+            except RefusedError as refusal:
+                self.refuse([sample], [self.method], refusal)
+
+    def _infer(self, sample: int, design: "PublicDesign", draws: "PrivateDraws") -> None:
+        """The tables of one release."""
+        from surveysynth.inference.published import datasets_of
+
+        study, r = self.study, self.study.noise.replicates_per_draw
+        estimates = Estimates(
+            study.domains(design.frame), SampleDesign.from_public(design), study.table_keys(),
+            linearisation=study.linearisation, population_size=design.population_size,
+            outcomes=study.outcomes, draws=self.settings.m, replicates=r,
+            rule=TotalVariance(public_rows_of(design)),
+        )  # fmt: skip
+        rng = study.generator(_DATA, self.key, sample)
+        for dataset in datasets_of(
+            self.model, design, draws, rng, inference="paper", replicates_per_draw=r
+        ):
+            estimates.add(dataset)
+        made = [(key, estimates.combined(key)) for key in estimates.keys]
+        for m, bound in study.settings_at(self.epsilon):
+            for key, combined in made:
+                self.add(sample, self.method, m, *key, combined, bound)
 
 
 class NoiseTask(Work):
@@ -54,13 +113,12 @@ class NoiseTask(Work):
         study, design = self.study, survey.design
         # Real values, whose variances are by PSU also where a design effect is declared.
         sample_design = SampleDesign.from_public(design).by_psu
-        weight, outcomes = weights_of(survey), survey.confidential.outcome
         estimates = Estimates(
             study.domains(design.frame), sample_design, study.table_keys(),
             linearisation=study.linearisation, population_size=design.population_size,
             outcomes=study.outcomes,
         )  # fmt: skip
-        estimates.add_alone(outcomes, weight)
+        estimates.add_alone(survey.confidential.outcome, sample_weight(survey))
         for key in estimates.keys:
             self.add(sample, SAMPLE, 0, *key, estimates.combined(key))
         keys = [key for key in estimates.keys if has_sensitivity(key[0])]
@@ -69,35 +127,71 @@ class NoiseTask(Work):
         if not keys or not {LAPLACE, CONSISTENT} & set(study.methods):
             return
         for m, bound in product(study.draws, study.bounds):
-            noisy = laplace_tables(
-                estimates.domains, sample_design, weight=weight, outcomes=outcomes, keys=keys,
-                epsilon=2.0 * m * bound, rng=study.generator(_NOISE, sample, m),
-                linearisation=study.linearisation, population_size=design.population_size,
+            noisy = laplace_methods(
+                estimates, survey, keys, 2.0 * m * bound,
+                study.generator(_LAPLACE_NOISE, sample, m), linearisation=study.linearisation,
             )  # fmt: skip
-            for method, tables in ((LAPLACE, noisy), (CONSISTENT, None)):
-                if method in study.methods:
-                    made = consistent_tables(estimates.domains, noisy) if tables is None else tables
-                    for each in made:
-                        combined = each.combined()
-                        self.add(sample, method, m, each.statistic, each.outcome, combined, bound)
+            for method, tables in noisy.items():
+                for each in tables if method in study.methods else ():
+                    combined = each.combined()
+                    self.add(sample, method, m, each.statistic, each.outcome, combined, bound)
 
     def _gaussian(self, sample: int, survey: "Survey", estimates: Estimates) -> None:
         """Noisy totals at every epsilon, with the same random numbers."""
-        study, design = self.study, survey.design
+        study = self.study
         keys = [key for key in estimates.keys if key[0] in OF_TOTALS]
         for epsilon in study.epsilons if keys else ():
-            settings = study.strict.at(epsilon)
-            tables = gaussian_tables(
-                estimates.domains, estimates.sample_design, weight=weights_of(survey),
-                outcomes=survey.confidential.outcome, keys=keys,
-                declared=declared_moments(settings, design), budget=settings.budget,
-                source=SeededNoise(study.generator(_GAUSSIAN, sample)), radius=settings.radius,
-                population_size=design.population_size if study.linearisation == "ratio" else None,
+            settings = study.noise.at(epsilon)
+            tables = gaussian_totals(
+                estimates, survey, keys, settings, settings.budget,
+                study.generator(_GAUSSIAN, sample), linearisation=study.linearisation,
             )  # fmt: skip
             for (m, bound), (key, table) in product(
                 study.settings_at(epsilon), list(zip(keys, tables, strict=True))
             ):
                 self.add(sample, GAUSSIAN, m, *key, table, bound)
+
+
+@dataclass(frozen=True)
+class Conventions:
+    """How tables are estimated from the synthetic data of one model, as everywhere else."""
+
+    model: "Model"
+    design: "PublicDesign"
+
+    def sample_design(self) -> SampleDesign:
+        """The design that Taylor variances know."""
+        return SampleDesign.from_public(self.design)
+
+    def weight(self, weight: FloatArray, statistic: str) -> FloatArray:
+        """Weights (n,) for a statistic."""
+        return weight
+
+    def combined(self, combined: Combined) -> Combined:
+        """What intervals are made from."""
+        return combined
+
+
+class PublishedConventions(Conventions):
+    """How the published tables were estimated."""
+
+    def sample_design(self) -> SampleDesign:
+        """Without strata for a model of the population."""
+        if self.model.tilted:
+            return SampleDesign(np.zeros(self.design.n, dtype=np.int64))
+        return super().sample_design()
+
+    def weight(self, weight: FloatArray, statistic: str) -> FloatArray:
+        """For means of a model of the population the same within a cell of X, those of the cell
+        adding up as before, so that margins combine cells by their sizes."""
+        if not self.model.tilted or statistic != MEAN.name:  # a convention of Table 5 alone
+            return weight
+        cell = self.design.matrix.cell
+        return np.asarray((np.bincount(cell, weight) / np.bincount(cell))[cell])
+
+    def combined(self, combined: Combined) -> Combined:
+        """With the quantiles of a normal distribution."""
+        return replace(combined, df=np.full_like(combined.df, np.inf))
 
 
 class SynthesisTask(Work):

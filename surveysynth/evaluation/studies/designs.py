@@ -1,5 +1,11 @@
-"""Sample designs of simulation studies: stratified PPS, simple random, two-stage (methods 7)."""
+"""Sample designs of simulation studies: stratified PPS, simple random, two-stage (methods 7).
 
+samplics 0.6.1 confirms the systematic selection in the tests, but draws no sample here: its
+generator is NumPy's global one, which no thread can seed for itself; its PPS with replacement
+raises TypeError; and its systematic selection in random order takes units with wrong probabilities.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
@@ -265,3 +271,34 @@ class SamplingDesign:
             weights.append(weight * second)
         draws = np.repeat(np.arange(drawn), [part.size for part in parts])
         return np.concatenate(parts), np.concatenate(weights), draws
+
+
+def check_clusters(
+    design: SamplingDesign, synthesizers: Sequence[str], design_effect: float | None
+) -> None:
+    """Raises ``InputError`` where weights are determined by strata or clusters, and for
+    synthesizers without effects of the clusters of a two-stage design, unless a design effect is
+    declared."""
+    from surveysynth.models import get_model
+
+    if design.equal_weights:
+        raise InputError(
+            f"records of a stratum have equal weights under the design {design.kind!r}, so that "
+            "the strata tell them and nothing is left to model: choose a design by PPS (of two "
+            "stages: within = 'pps')."
+        )
+    if not design.two_stage and design_effect is not None:
+        raise InputError("design_effect is of a two-stage design; leave it out.")
+    if not design.two_stage or design_effect is not None:
+        return
+    if design.within == "srs":
+        raise InputError(
+            "records of a cluster have equal weights under within = 'srs', which the effects of "
+            "clusters would determine: choose within = 'pps' or give design_effect."
+        )
+    without = [name for name in synthesizers if not get_model(name).clustered]
+    if without:
+        raise InputError(
+            f"the synthesizer {without[0]!r} has no effects of clusters, and its standard errors "
+            "would be far too small: leave it out, or give design_effect."
+        )

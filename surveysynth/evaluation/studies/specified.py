@@ -1,16 +1,19 @@
 """A study from a specification file: ``[study]``, with the data of ``[survey]`` as population."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
 
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
-from surveysynth.evaluation.methods import NOISY
+from surveysynth.evaluation.methods import NOISY, study_method_names
+from surveysynth.evaluation.studies import coverage
 from surveysynth.evaluation.studies.coverage import (
     BATCH_PLAN,
     NOISE_METHODS,
     CoverageStudy,
-    method_names,
 )
 from surveysynth.evaluation.studies.designs import (
     Allocation,
@@ -24,18 +27,24 @@ from surveysynth.evaluation.studies.strict import StrictSettings
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.build import model_options, noisy_settings_of, settings_of
 from surveysynth.spec.mechanisms import with_pseudo_posterior
+from surveysynth.spec.spec import load_spec
 from surveysynth.survey.columns import missing_column
-from surveysynth.survey.declaration import Roles, check_roles, make_roles
+from surveysynth.survey.declaration import Declaration, Roles, make_roles
 from surveysynth.survey.files import open_table
 from surveysynth.survey.outcome import zero_one
-from surveysynth.survey.records import Records, check_binary, check_outcome, read_records
+from surveysynth.survey.records import (
+    Records,
+    binary_problems,
+    outcome_problem,
+    predictor_problems,
+    read_records,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from surveysynth.spec.spec import Spec
     from surveysynth.spec.study import StudySection
-
 
 def study_of(
     spec: "Spec",
@@ -81,14 +90,14 @@ def study_of(
         draws=section.draws,
         bounds=bounds or tuple(each / (2.0 * pseudo.privacy.m) for each in wanted),
         replicates_per_draw=pseudo.privacy.replicates_per_draw,
-        statistics=spec.tables.statistics,
+        statistics=spec.table.statistics,
         linearisation=spec.linearisation,
-        level=spec.tables.level,
+        level=spec.table.level,
         options={spec.synthesizer.model: model_options(spec)},
         batch=section.batch,
         debias_plan=_debias_plan(settings_of(pseudo).plan),
         design_effect=spec.survey.design_effect,
-        strict=_strict(spec),
+        noise=_strict(spec),
     )
     study.survey(0)  # what a survey cannot be is told now, not by every batch
     return study
@@ -102,12 +111,12 @@ def read_population(spec: "Spec") -> Population:
     assert spec.study is not None  # the caller has seen it
     survey, synthesizer, size = spec.survey, spec.synthesizer, spec.study.size
     roles = make_roles(
-        synthesizer.outcome, None, spec.tables.by, survey.strata, survey.psu, None,
+        synthesizer.outcome, None, spec.table.by, survey.strata, survey.psu, None,
         synthesizer.predictors, (),
     )  # fmt: skip
     source = str(spec.data_path)
     table = open_table(spec.data_path)
-    check_roles(roles, table.columns, source)
+    raise_problems(source, roles.problems(table.columns))
     if size is not None and size not in table.columns:
         raise InputError(
             f"{source}: study.size: {missing_column(size, table.columns, (*roles.needed, size))}"
@@ -118,28 +127,33 @@ def read_population(spec: "Spec") -> Population:
         tuple(dict.fromkeys(numbers)), None, roles.by, roles.strata, roles.psu, None,
         roles.predictors, (),
     )  # fmt: skip
-    records = read_records(table.read(reading.needed), reading, survey.missing, source)
-    _check_values(spec, records, source)
+    records = read_records(
+        table.read(reading.needed), Declaration(reading, (), source, missing=survey.missing)
+    )
+    raise_problems(source, [*predictor_problems(records, reading), *_value_problems(spec, records)])
     return Population(
         _frame(records, reading), roles.outcomes, roles.by, roles.strata, size, roles.psu,
         tuple(each.transform for each in spec.declared), synthesizer.predictors,
     )  # fmt: skip
 
 
-def _check_values(spec: "Spec", records: Records, source: str) -> None:
-    declared = spec.survey.population_size
+def _value_problems(spec: "Spec", records: Records) -> list[str]:
+    """List what is wrong with the outcomes, and with a declared size of the population."""
+    declared, problems = spec.survey.population_size, []
     if declared is not None and declared != records.n:
-        raise InputError(
-            f"{source}: survey.population_size is {declared:,.0f}, but the data of a study are "
-            f"the whole population, {records.n:,} units; leave population_size out."
+        problems.append(
+            f"survey.population_size is {declared:,.0f}, but the data of a study are the whole "
+            f"population, {records.n:,} units; remove population_size."
         )
     outcomes = spec.declared
     for outcome in outcomes:
-        check_outcome(records.numbers[outcome.name], outcome, source)
+        wrong = outcome_problem(records.numbers[outcome.name], outcome)
+        problems += [wrong] * bool(wrong)
     for position in zero_one(outcomes) or range(len(outcomes)):
+        outcome = outcomes[position]
         for statistic in spec.binary_statistics:
-            outcome = outcomes[position]
-            check_binary(records.numbers[outcome.name], outcome, statistic, source)
+            problems += binary_problems(records.numbers[outcome.name], outcome, statistic)
+    return problems
 
 
 def _frame(records: Records, roles: Roles) -> "pd.DataFrame":
@@ -160,7 +174,7 @@ def _unknown_words(section: "StudySection") -> list[str]:
              "within": WithinRule}  # fmt: skip
     for key, known in kinds.items():
         problems += _unknown(f"study.{key}", [getattr(section, key)], get_args(known))
-    problems += _unknown("study.methods", section.methods, method_names())
+    problems += _unknown("study.methods", section.methods, study_method_names())
     return problems
 
 
@@ -175,10 +189,11 @@ def _unknown(key: str, words: Sequence[str], known: Sequence[str]) -> list[str]:
 def _strict(spec: "Spec") -> StrictSettings:
     """Public constants of noisy statistics: as in the file, else its defaults."""
     declared = noisy_settings_of(spec)
-    own = spec.privacy.strict
+    privacy = spec.privacy.as_noisy_statistics()
+    own = privacy is spec.privacy
     given = {"m": spec.privacy.m, "replicates_per_draw": spec.privacy.replicates_per_draw}
     return StrictSettings(
-        declared.declared, declared.weight, spec.privacy.delta, radius=declared.radius,
+        declared.declared, declared.weight, privacy.delta, radius=declared.radius,
         protect=declared.protect, plan=declared.plan, **(given if own else {}),
     )  # fmt: skip
 
@@ -186,7 +201,7 @@ def _strict(spec: "Spec") -> StrictSettings:
 def _default_methods(spec: "Spec") -> tuple[str, ...]:
     """The sample, noise, and the specification's model with its mechanism and inference."""
     synthesizer = spec.synthesizer
-    if spec.privacy.strict:
+    if not spec.privacy.down_weights:
         return (*NOISE_METHODS, f"{synthesizer.model}{NOISY}")
     suffix = "_paper" if synthesizer.inference == "paper" else ""
     return (*NOISE_METHODS, f"{synthesizer.model}{suffix}")
@@ -198,3 +213,42 @@ def _debias_plan(plan: SamplingPlan) -> SamplingPlan:
     if plan.kept % 2:
         return SamplingPlan(plan.chains, warmup, plan.draws)
     return SamplingPlan(BATCH_PLAN.chains, warmup, plan.kept // 2)
+
+
+#: Of the published simulation.
+DEFAULT_METHODS = (*NOISE_METHODS, "fbs_paper", "fbs", "fbp_paper", "fbp")
+
+
+def chosen_study(
+    spec: str | Path | None = None,
+    *,
+    replicates: int | None = None,
+    seed: int = 0,
+    two_stage: bool = False,
+    methods: Sequence[str] = (),
+    epsilons: Sequence[float] = (),
+) -> CoverageStudy:
+    """The study of a specification file; without one the published simulation, or with
+    ``two_stage`` that of clusters.
+
+    replicates: number of samples; without one that of the file, or 100. methods, epsilons: where
+    given, in the place of those of the file or the simulation; an epsilon is for as many draws as
+    the pseudo-posterior's settings have. Raises ``InputError`` for what cannot be a study.
+    """
+    if not all(np.isfinite(each) and each > 0 for each in epsilons):
+        raise InputError("every epsilon must be a finite number above zero.")
+    if spec is not None and two_stage:
+        raise InputError("--two-stage is a study of its own: give it or a specification.")
+    if spec is not None:
+        return study_of(
+            load_spec(spec), seed=seed, replicates=replicates, methods=methods, epsilons=epsilons
+        )
+    changes: dict[str, Any] = {"seed": seed, "replicates": replicates or 100}
+    if methods:
+        changes["methods"] = tuple(methods)
+    if epsilons:
+        m = coverage.paper_study().settings.m
+        changes["bounds"] = tuple(each / (2.0 * m) for each in epsilons)
+    if two_stage:
+        return coverage.two_stage_study(**changes)
+    return coverage.paper_study(**{"methods": DEFAULT_METHODS, **changes})

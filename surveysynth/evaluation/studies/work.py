@@ -2,21 +2,24 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray
-from surveysynth.errors import InputError
+from surveysynth._support.fragment import fragment
 from surveysynth.estimation.combining import Combined, interval_of
 from surveysynth.estimation.statistics import statistic_of
+from surveysynth.evaluation.methods import SAMPLE
 from surveysynth.evaluation.studies.coverage import CoverageStudy
-from surveysynth.evaluation.studies.measures import SAMPLE
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from surveysynth.survey.survey import Survey
+
+
+REPORT_NAME, FIGURES = "report.html", "figures"
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,29 @@ class TaskResult:
 
     replicates: "pd.DataFrame"
     refusals: "pd.DataFrame"
+
+
+@dataclass(frozen=True, repr=False)
+class StudyResult:
+    """What a study found: replicates, cells (one row each), summary by method, refusals, and the
+    tasks that failed, with the reason."""
+
+    out: Path
+    replicates: "pd.DataFrame"
+    cells: "pd.DataFrame"
+    summary: "pd.DataFrame"
+    refusals: "pd.DataFrame"
+    failed: dict[str, str]
+
+    def _repr_html_(self) -> str:
+        """Measures by method, for notebooks."""
+        failed = f"Batches that failed: {len(self.failed):,}." if self.failed else ""
+        return fragment(
+            "Study",
+            mark=failed,
+            lines=[f"Report: {self.out / REPORT_NAME}."],
+            frames=[("Medians over cells and margins", self.summary)],
+        )
 
 
 class Work:
@@ -85,14 +111,6 @@ class Work:
 def _arrays(values: dict[str, Any]) -> dict[str, Any]:
     """The columns that are arrays first: they settle the number of rows."""
     return dict(sorted(values.items(), key=lambda item: not isinstance(item[1], np.ndarray)))
-
-
-def weights_of(survey: "Survey") -> FloatArray:
-    """The sampling weights (n,), which every sample of a study has."""
-    weight = survey.confidential.sampling_weight
-    if weight is None:
-        raise InputError("a sample without weights.")
-    return weight
 
 
 def alike(

@@ -317,7 +317,7 @@ def _sample(
                 [model.compress(each.database.records, each.risk_weights) for each in runs]
             )
             rng = generators if model.batched else generators[0]
-            theta = model.sample(stats, settings.plan, rng)
+            theta = model.posterior_draws(stats, settings.plan, rng)
     except (np.linalg.LinAlgError, FloatingPointError):
         if len(runs) == 1:
             return [None]

@@ -17,14 +17,12 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.counts.family import CountFamily
-from surveysynth.models.counts.mode import Mode, find_mode
-from surveysynth.models.counts.overdispersion import overdispersion_log_prior
+from surveysynth.models.counts.mode import Mode, find_mode, overdispersion_log_prior
 from surveysynth.models.counts.stats import CountSums
 from surveysynth.models.parts.coefficients import CoefficientBlocks
-from surveysynth.models.parts.sweeps import run_sweeps
 from surveysynth.sampling import primitives
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams, run_sweeps
 
 #: A slice in so many sweeps.
 SLICE_EVERY = 4
@@ -120,7 +118,7 @@ class _Sampler:
         def log_density(log_phi: FloatArray) -> FloatArray:
             value = self.family.kernel(self.sums, eta, log_phi[..., None])
             value = value + self.family.rising(self.sums, log_phi[..., None])
-            return value + overdispersion_log_prior(log_phi, self.phi_scale)[0]
+            return value + overdispersion_log_prior(log_phi, self.phi_scale)
 
         current = self.log_phi[..., 0]
         uniforms = self.u_phi[i].reshape(2, *self.lead)

@@ -4,14 +4,14 @@ from abc import abstractmethod
 from collections.abc import Iterator
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.models.base import ModelBase, Simulated, psu_codes
+from surveysynth.models.base import Model, Simulated, psu_codes
 from surveysynth.models.parts import gaussian, log_lik
 from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats
 from surveysynth.models.parts.log_lik import QuadraticForm
 from surveysynth.survey.survey import PublicDesign
 
 
-class GaussianModel(ModelBase):
+class GaussianModel(Model):
     """A model whose log-likelihood is quadratic in the record z (n, q), given the cell of X and,
     where PSUs have effects, the PSU. Its samplers work on sums alone, any number of databases side
     by side, with common random numbers (``Streams``)."""

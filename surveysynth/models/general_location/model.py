@@ -10,31 +10,35 @@ FBP are where an outcome has a discrete part or bounds, or residual spread is by
 samples the same distribution and releases the population that it implies.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.models.base import ModelBase, Simulated, SimulationKind, require
-from surveysynth.models.debiased import Coordinates, intercept_direction, mean_row
-from surveysynth.models.general_location import density, likelihood
+from surveysynth.errors import InputError
+from surveysynth.models.base import Coordinates, Model, Simulated, SimulationKind, require
+from surveysynth.models.general_location import records as general_records
 from surveysynth.models.general_location.groups import (
     LEAST_RECORDS,
     CovarianceGroups,
     covariance_groups,
 )
-from surveysynth.models.general_location.layout import Layout
+from surveysynth.models.general_location.layout import Layout, names_of, of_parts
 from surveysynth.models.general_location.records import GeneralRecords
 from surveysynth.models.general_location.sampler import Gibbs
 from surveysynth.models.general_location.simulate import Simulation, columns_of
+from surveysynth.models.general_location.stan import STAN
 from surveysynth.models.general_location.stats import GeneralStats, compress
-from surveysynth.models.parts.sweeps import run_sweeps
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams, run_sweeps
+from surveysynth.survey.design_matrix import DesignMatrix
 from surveysynth.survey.survey import Confidential, PublicDesign
+
+if TYPE_CHECKING:
+    from surveysynth.models.stan_engine import StanEngine
 
 #: Constants of its priors that the papers' models have no use for.
 OWN_PRIORS = MappingProxyType({"logit_sd": 2.5, "slope_scale": 1.0, "pooling_df": 20.0})
@@ -43,7 +47,7 @@ _WEIGHT_SD = 0.5
 
 
 @dataclass(frozen=True)
-class GeneralLocation(ModelBase):
+class GeneralLocation(Model):
     """What both forms share. covariance_by: names of public columns whose combinations are the
     groups, empty for none; least_records: of a group."""
 
@@ -56,7 +60,7 @@ class GeneralLocation(ModelBase):
     batched = True
     common_random_numbers = True
     takes_discrete = True
-    stan = density.STAN
+    stan = STAN
 
     #: What the form describes, for its title.
     words: ClassVar[str] = ""
@@ -145,22 +149,22 @@ class GeneralLocation(ModelBase):
         """Coefficients of all parts, what groups add to slopes, log residual SDs."""
         matrices = {"logit": "logit_", "slopes": "slopes_"}
         monitored = {
-            group: _joined([v.reshape(*v.shape[:-2], -1) for v in density.of_parts(theta, prefix)])
+            group: _joined([v.reshape(*v.shape[:-2], -1) for v in of_parts(theta, prefix)])
             for group, prefix in matrices.items()
         }
-        monitored["coefficients"] = _joined(density.of_parts(theta, "coefficients_"))
-        monitored["log_residual_sd"] = 0.5 * np.log(_joined(density.of_parts(theta, "variance_")))
+        monitored["coefficients"] = _joined(of_parts(theta, "coefficients_"))
+        monitored["log_residual_sd"] = 0.5 * np.log(_joined(of_parts(theta, "variance_")))
         return {group: values for group, values in monitored.items() if values.size}
 
     def log_lik_blocks(
         self, theta: Theta, records: GeneralRecords
     ) -> Iterator[tuple[IntArray, FloatArray]]:
         """Streams unweighted log-likelihoods, (rows, (S, rows)): the sum of a record's parts."""
-        return likelihood.log_lik_blocks(theta, records)
+        return general_records.log_lik_blocks(theta, records)
 
     def log_scales(self, theta: Theta) -> FloatArray:
         """Log residual SD of each regression (S, J): the mean of their logs over groups."""
-        variances = density.of_parts(theta, "variance_")
+        variances = of_parts(theta, "variance_")
         if not variances:
             return super().log_scales(theta)
         return np.stack([0.5 * np.log(v).mean(-1) for v in variances], axis=-1)
@@ -168,7 +172,7 @@ class GeneralLocation(ModelBase):
     def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
         """Other residual SDs, those of all groups by one factor; everything else stays."""
         factor = np.exp(2.0 * (log_scales - self.log_scales(theta)))
-        names = density.names_of(theta, "variance_")
+        names = names_of(theta, "variance_")
         moved = {name: theta[name] * factor[:, j, None] for j, name in enumerate(names)}
         return {**theta, **moved}
 
@@ -176,7 +180,7 @@ class GeneralLocation(ModelBase):
         """Log scales, and the mean log odds over the design's records of each category but the
         first, where all earlier discrete parts have their first."""
         row = mean_row(design.matrix)
-        odds = [row @ logit[:, : row.size] for logit in density.of_parts(theta, "logit_")]
+        odds = [row @ logit[:, : row.size] for logit in of_parts(theta, "logit_")]
         scales = Coordinates.of_scales(self.log_scales(theta))
         if not odds:
             return scales
@@ -186,10 +190,10 @@ class GeneralLocation(ModelBase):
     def with_debiased(self, theta: Theta, logs: FloatArray, design: PublicDesign) -> Theta:
         """Other scales and intercepts of the logits; everything else stays."""
         moved = logs - self.debiased(theta, design).logs
-        scales = len(density.names_of(theta, "variance_"))
+        scales = len(names_of(theta, "variance_"))
         result = self.with_log_scales(theta, logs[:, :scales])
         first = scales
-        for name in density.names_of(theta, "logit_"):
+        for name in names_of(theta, "logit_"):
             logit = theta[name].copy()
             along, last = intercept_direction(design.matrix), first + logit.shape[-1]
             logit[:, : along.size] += along[:, None] * moved[:, None, first:last]
@@ -244,21 +248,6 @@ class GeneralLocation(ModelBase):
                 theta[f"slopes_{part.name}"] = np.zeros((groups, part.earlier.size))
         return theta
 
-    # --- density ------------------------------------------------------------------------------
-
-    def log_density(self, u: FloatArray, stats: GeneralStats) -> tuple[FloatArray, FloatArray]:
-        """Weighted log posterior (...) and gradient (..., d) at u (..., d), as in
-        ``general_location.stan``."""
-        return density.log_density(u, stats, self.priors)
-
-    def constrain(self, u: FloatArray, shape: density.Shape) -> Theta:
-        """Parameters at u (..., d); ``shape`` as of the statistics, (layout, groups)."""
-        return density.constrain(u, shape)
-
-    def unconstrain(self, theta: Theta) -> FloatArray:
-        """Inverse of ``constrain``, (..., d)."""
-        return density.unconstrain(theta)
-
 
 @dataclass(frozen=True)
 class GeneralFBS(GeneralLocation):
@@ -300,3 +289,66 @@ class GeneralFBP(GeneralLocation):
 
 def _joined(parts: list[FloatArray]) -> FloatArray:
     return np.concatenate(parts, axis=-1) if parts else np.empty(0)
+
+
+def general_form(
+    form: type[GeneralLocation],
+    design: PublicDesign,
+    covariance_by: tuple[str, ...] | None,
+    priors: Mapping[str, float],
+    least: int = LEAST_RECORDS,
+    engine: "StanEngine | None" = None,
+) -> GeneralLocation | None:
+    """Return the general form of FBS or FBP that a design needs, or None if it needs none.
+
+    Outcomes with a discrete part or bounds need it, and so does residual spread by groups.
+    covariance_by None: the finest groups of the by columns where an outcome needs the general form
+    and PSUs have no effects, otherwise no groups. ``priors``: those that differ from the model's
+    defaults; ``least``: records of a group.
+
+    Raises ``InputError`` for columns that cannot define groups, and for PSUs without a declared
+    design effect where the design needs the general form.
+    """
+    clustered = design.psu is not None and design.design_effect is None
+    special = [outcome for outcome in design.outcomes if not outcome.is_plain]
+    names = covariance_by
+    if names is None:
+        names = design.by if special and not clustered else ()
+    if names and covariance_groups(design, names, least).count == 1:
+        names = ()
+    if not (names or special):
+        return None
+    if clustered:
+        what = f"outcome {special[0].name!r}" if special else "covariance_by"
+        raise InputError(
+            f"The model {form.name!r} has no effects of primary sampling units together with "
+            f"{what}: only continuous outcomes without bounds and without covariance_by have them. "
+            "Declare survey.design_effect, a public factor by which clustering raises variances."
+        )
+    known = GeneralLocation.default_priors
+    own = {key: value for key, value in priors.items() if key in known}
+    model = form(names, least, priors=own, engine=engine)
+    require(model, design)
+    return model
+
+
+def intercept_direction(matrix: DesignMatrix) -> FloatArray:
+    """e (K,) with X e = 1: along it a linear predictor moves by the same amount for every record.
+
+    Raises ``InputError`` for a model matrix whose columns give no constant.
+    """
+    ones = np.ones(len(matrix.x_cells))
+    direction: FloatArray = np.linalg.lstsq(matrix.x_cells, ones, rcond=None)[0].astype(np.float64)
+    if not np.allclose(matrix.x_cells @ direction, ones, atol=1e-8):
+        raise InputError(
+            f"the formula {matrix.formula!r} has no intercept, nor do its columns add up to one; "
+            "without it the levels of an outcome cannot be debiased. Leave out '0 +' or '- 1'."
+        )
+    return direction
+
+
+def mean_row(matrix: DesignMatrix) -> FloatArray:
+    """Mean row (K,) of X over records: of coefficients b the mean linear predictor is its product
+    with b, which moves by 1 along ``intercept_direction``."""
+    shares = np.bincount(matrix.cell, minlength=len(matrix.x_cells)) / matrix.n
+    return np.asarray(shares @ matrix.x_cells)

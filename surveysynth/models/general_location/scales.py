@@ -11,9 +11,9 @@ import numpy as np
 from scipy.special import gammainccinv, gammaln
 
 from surveysynth._support.types import FloatArray
-from surveysynth.models.parts.coefficient_prior import HALF_T_DF
+from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.sampling import primitives
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams
 
 #: Half of the bracket of slices on the logs of scales, about their prior's. Farther out a half-t
 #: on a log scale has fallen below exp(-40).

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import betaln, gammaincinv, stdtrit
 
 from surveysynth._support.types import FloatArray
-from surveysynth.models.parts.coefficient_prior import HALF_T_DF
+from surveysynth.models.parts.coefficients import HALF_T_DF
 
 #: What is known of SD and share if a part of the records only is counted: assignments are unsure.
 _COUNTED = 0.7

@@ -11,9 +11,9 @@ import numpy as np
 from scipy.special import gammaln
 
 from surveysynth._support.types import FloatArray
-from surveysynth.models.parts.coefficient_prior import HALF_T_DF
+from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.sampling import primitives
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams
 
 #: Brackets of log a: beyond, nothing is left of its density, whose left tail falls as a does.
 _LOG_A_BRACKET = (-60.0, 12.0)

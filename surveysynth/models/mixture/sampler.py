@@ -23,15 +23,13 @@ import numpy as np
 from scipy.special import ndtr
 
 from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray, Theta
-from surveysynth.models.mixture.batch import MixtureBatch
 from surveysynth.models.mixture.moves import Coefficients, Shares, Spreads, newton
 from surveysynth.models.mixture.prior import MixturePrior
 from surveysynth.models.mixture.start import find_mode
-from surveysynth.models.mixture.stats import MixtureSums
-from surveysynth.models.parts.coefficient_prior import HALF_T_DF
-from surveysynth.models.parts.sweeps import run_sweeps
+from surveysynth.models.mixture.stats import MixtureBatch, MixtureSums
+from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams, run_sweeps
 
 #: Passes over all components in a sweep, of which one draw is kept.
 PASSES = 2

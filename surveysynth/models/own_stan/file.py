@@ -1,8 +1,9 @@
 """The toml file that declares a Stan program of the caller's own (``own_stan.model``)."""
 
+import importlib.util
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -280,3 +281,27 @@ _LOG_LIK = (
     " It must hold the log-likelihood of each record, outcome and weight together, unweighted: "
     "'vector[n] log_lik;' in generated quantities."
 )
+
+
+Function = Callable[..., Any]
+
+
+def load_function(declared: ProgramFile, reference: str) -> Function:
+    """The function of ``file.py:function``; the file's code is run."""
+    found = FUNCTION.match(reference)
+    assert found is not None  # checked when the declaration was read
+    path = declared.beside(found["file"])
+    spec = importlib.util.spec_from_file_location(f"surveysynth_program_{path.stem}", path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise InputError(f"{declared.path}: there is no file {path}.")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        function = getattr(module, found["function"])
+    except AttributeError:
+        raise InputError(f"{path} has no function {found['function']!r}.") from None
+    except Exception as error:
+        raise InputError(f"{path} cannot be run: {type(error).__name__}: {error}.") from None
+    if not callable(function):
+        raise InputError(f"{found['function']!r} in {path} is not a function.")
+    return function  # type: ignore[no-any-return]

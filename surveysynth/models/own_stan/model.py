@@ -45,7 +45,7 @@ import numpy as np
 from surveysynth._support.messages import listing, nearest
 from surveysynth._support.types import DIVERGENT, FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import ModelBase, Simulated, SimulationKind
+from surveysynth.models.base import Model, Simulated, SimulationKind
 from surveysynth.models.own_stan.contract import check_contract
 from surveysynth.models.own_stan.data import (
     CONFIDENTIAL,
@@ -56,8 +56,13 @@ from surveysynth.models.own_stan.data import (
     public_data,
     with_weight,
 )
-from surveysynth.models.own_stan.file import ProgramFile, check_declared, load_program_file
-from surveysynth.models.own_stan.functions import Function, load_function
+from surveysynth.models.own_stan.file import (
+    Function,
+    ProgramFile,
+    check_declared,
+    load_function,
+    load_program_file,
+)
 from surveysynth.models.stan_engine import seed_from
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.backends import CmdStanBackend, StanBackend, default_backend
@@ -68,7 +73,7 @@ from surveysynth.survey.survey import Confidential, PublicDesign
 BLOCK_RECORDS = 1024
 
 @dataclass(frozen=True, eq=False)
-class StanProgram(ModelBase):
+class StanProgram(Model):
     """A Stan program as a model; made by ``StanProgram.load``."""
 
     declared: ProgramFile

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.models.parts.coefficient_prior import HALF_T_DF
 from surveysynth.sampling import primitives
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams
+
+#: Degrees of freedom of the half-t priors ([T] App. C).
+HALF_T_DF = 3.0
 
 
 class CoefficientBlocks:

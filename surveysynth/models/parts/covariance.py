@@ -11,9 +11,9 @@ import numpy as np
 from scipy.special import chdtri
 
 from surveysynth._support.types import BoolArray, FloatArray
-from surveysynth.models.parts.coefficient_prior import HALF_T_DF
+from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.sampling import primitives
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams
 
 #: Log of a further factor of the conditional, up to a constant: (..., B, q, q) to (..., B).
 LogTie = Callable[[FloatArray], FloatArray]

@@ -1,9 +1,15 @@
-"""Multinomial logits on weighted counts: likelihood and mode.
+"""Multinomial logits on weighted counts: likelihood, mode and sampler.
 
     log p_c / p_0 = x b_c,  c = 1 .. C - 1,  b ~ N(0, s^2 I)
 
-Counts are sums of risk weights: any fractions. Arrays of B databases, with S points each; b of a
-point is flat (P (C - 1),), its columns fastest.
+Counts are sums of risk weights, so any fractions. Arrays hold B databases with S points each; the
+b of a point is flat (P (C - 1),), its columns fastest.
+
+A sweep makes two moves. The first proposes from the normal about the mode (independence
+Metropolis-Hastings), which is close to the posterior where all categories are frequent. The second
+is a short Hamiltonian trajectory (Neal 2011) in coordinates where that normal is standard; it also
+moves freely where a category is rare or absent. Both are exact and smooth in the counts, and a
+sweep uses the same number of random numbers whatever is accepted.
 """
 
 from collections.abc import Sequence
@@ -12,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from surveysynth._support.confidential import Unpickled
-from surveysynth._support.types import FloatArray
+from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth.sampling.sweeps import Streams
 
 #: Newton halves a step until the density rises, and stops where one promises less than this.
 _STEPS = 60
@@ -137,3 +144,91 @@ def _filled_up(parts: Sequence[FloatArray]) -> FloatArray:
             for part in parts
         ]
     )
+
+
+#: Leapfrog steps of a trajectory, of this size give or take ``JITTER`` of it: about a quarter of a
+#: period of the standard normal, after which a position is forgotten.
+STEPS = 5
+STEP = 0.35
+JITTER = 0.4
+
+
+class LogitBlocks:
+    """State of one logit in B = databases x chains: u (B, d), d = P (C - 1), coefficients
+    b = mode + root u."""
+
+    def __init__(self, sums: LogitSums, sd: float, rng: Streams) -> None:
+        self.rng, self.prior_precision = rng, sd**-2
+        self.lead = sums.counts.shape[0], rng.chains
+        self.batch, self.d = self.lead[0] * rng.chains, sums.size
+        self._expand(sums)
+        # Overdispersed starts.
+        self.u = 2.0 * rng.standard_normal((self.batch, self.d), 0)
+        self.value, self.slope = self._density(self.u)
+
+    def observe(self, sums: LogitSums) -> None:
+        """Other counts, where they change between sweeps: the coefficients stay."""
+        b = self.b
+        self._expand(sums)
+        self.u = (self.factor @ (b - self.mode)[..., None])[..., 0]
+        self.value, self.slope = self._density(self.u)
+
+    def _expand(self, sums: LogitSums) -> None:
+        self.sums = sums
+        mode, precision = find_mode(sums, self.prior_precision**-0.5)
+        factor = np.linalg.cholesky(precision).swapaxes(-1, -2)
+        root = np.linalg.solve(factor, np.broadcast_to(np.eye(self.d), factor.shape))
+        self.mode, self.factor, self.root = (
+            np.repeat(part, self.rng.chains, axis=0) for part in (mode, factor, root)
+        )
+
+    @property
+    def b(self) -> FloatArray:
+        """Coefficients (B, d)."""
+        return np.asarray(self.mode + (self.root @ self.u[..., None])[..., 0])
+
+    def _density(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Log posterior (B,) up to a constant, and its gradient (B, d), at u."""
+        b = self.mode + (self.root @ u[..., None])[..., 0]
+        value, slope = self.sums.value_and_slope(b.reshape(*self.lead, self.d))
+        value = value.reshape(-1) - 0.5 * self.prior_precision * (b * b).sum(-1)
+        slope = slope.reshape(b.shape) - self.prior_precision * b
+        return value, np.asarray((slope[:, None, :] @ self.root)[:, 0], dtype=np.float64)
+
+    def draw_random_numbers(self, c: int) -> None:
+        """Random numbers of the next c sweeps."""
+        b, rng = self.batch, self.rng
+        self.n_proposal = rng.standard_normal((c, b, self.d), 1)
+        self.n_momentum = rng.standard_normal((c, b, self.d), 1)
+        self.u_step = rng.random((c, b), 1)
+        self.log_u = np.log(rng.random((c, 2, b), 2))
+
+    def sweep(self, i: int) -> None:
+        """One sweep; i counts the sweeps since the numbers were drawn."""
+        proposal = self.n_proposal[i]
+        value, slope = self._density(proposal)
+        ratio = value - self.value + 0.5 * (_squares(proposal) - _squares(self.u))
+        self._move(self.log_u[i, 0] < ratio, proposal, value, slope)
+        self._trajectory(i)
+
+    def _trajectory(self, i: int) -> None:
+        step = STEP * (1.0 + JITTER * (2.0 * self.u_step[i] - 1.0))[:, None]
+        position, slope = self.u, self.slope
+        momentum = self.n_momentum[i] + 0.5 * step * slope
+        for last in [False] * (STEPS - 1) + [True]:
+            position = position + step * momentum
+            value, slope = self._density(position)
+            momentum = momentum + (0.5 if last else 1.0) * step * slope
+        ratio = value - self.value + 0.5 * (_squares(self.n_momentum[i]) - _squares(momentum))
+        self._move(self.log_u[i, 1] < ratio, position, value, slope)
+
+    def _move(
+        self, accept: BoolArray, u: FloatArray, value: FloatArray, slope: FloatArray
+    ) -> None:
+        self.u = np.where(accept[:, None], u, self.u)
+        self.slope = np.where(accept[:, None], slope, self.slope)
+        self.value = np.where(accept, value, self.value)
+
+
+def _squares(vectors: FloatArray) -> FloatArray:
+    return np.asarray((vectors * vectors).sum(-1), dtype=np.float64)

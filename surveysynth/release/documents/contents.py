@@ -6,10 +6,9 @@ from html import escape
 from surveysynth._support.page import scrolled, whole_page
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.facts import ReleaseFacts, files_of
-from surveysynth.release.tables.labels import listed, span
+from surveysynth.release.tables.labels import listed, span, where_words
 from surveysynth.release.tables.table import ReleaseTable
 from surveysynth.release.tables.table_builder import Tables
-from surveysynth.release.tables.where_words import where_words
 from surveysynth.spec.formats import FORMATS, folder_of
 
 CONTENTS_NAME = "index.html"
@@ -33,7 +32,7 @@ def contents_page(facts: ReleaseFacts, tables: Mapping[str, Tables]) -> str:
     head = "".join(f"<th>{words}</th>" for words in ("Table", "Rows", "Files"))
     lines = [_line(each, tables[name]) for name, each in facts.each_table.items()]
     several = len(lines)
-    source = facts.spec.tables.source
+    source = facts.spec.all_tables.source
     body = [
         f"<h1>{escape(facts.title)}</h1>",
         *(f'<p class="warning">{escape(warning)}</p>' for warning in facts.warnings),
@@ -65,9 +64,9 @@ def _line(facts: ReleaseFacts, table: Tables) -> str:
 
 def _title(facts: ReleaseFacts, made: list[ReleaseTable]) -> str:
     """The table's own title, or what it is by."""
-    if facts.spec.tables.title:
-        return facts.spec.tables.title
-    by = [facts.labels.title(name) for name in facts.spec.tables.by]
+    if facts.spec.all_tables.title:
+        return facts.spec.all_tables.title
+    by = [facts.labels.title(name) for name in facts.spec.table.by]
     outcomes = dict.fromkeys(facts.labels.title(t.outcome) for t in made if t.outcome is not None)
     words = listed(list(outcomes)) or "Counts"
     return f"{words} by {listed(by)}" if by else words
@@ -80,7 +79,7 @@ def _pages(facts: ReleaseFacts) -> list[tuple[str, str]]:
 
 def _shows(facts: ReleaseFacts) -> str:
     """Statistics, columns and subpopulation."""
-    section, labels = facts.spec.tables, facts.labels
+    section, labels = facts.spec.table, facts.labels
     parts = [listed([statistic_of(name).title for name in section.statistics])]
     if section.by:
         parts.append(f"by {listed([labels.title(name) for name in section.by])}")
@@ -91,7 +90,7 @@ def _shows(facts: ReleaseFacts) -> str:
 
 def _files(facts: ReleaseFacts) -> str:
     """A line a statistic, with a link to each of its files, then files of all of them."""
-    section, name = facts.spec.tables, facts.spec.tables.name or ""
+    section, name = facts.spec.table, facts.spec.table.name or ""
     formats = [FORMATS[each] for each in (*section.formats, *section.figures)]
     lines = []
     for statistic in section.statistics:

@@ -16,16 +16,17 @@ def shared_context(facts: ReleaseFacts) -> dict[str, Any]:
     unless settings take the release out of what the statement covers.
     """
     design, settings, privacy = facts.design, facts.settings, facts.spec.privacy
+    noisy = privacy.as_noisy_statistics() if privacy.currency == "rho" else None
     protected = None if privacy.protect == RECORD else privacy.protect
     return {
         "title": facts.title,
         "warnings": facts.warnings,
         "test": facts.test,
         "private": settings.private,
-        "strict": privacy.strict,
+        "strict": noisy is not None,
         "epsilon": settings.epsilon,
-        "rho": privacy.cost.rho if privacy.strict else None,
-        "delta": privacy.delta if privacy.strict else None,
+        "rho": None if noisy is None else noisy.cost.rho,
+        "delta": None if noisy is None else noisy.delta,
         "factor": factor_words(settings.epsilon),
         "m": settings.m,
         "outside": facts.statement.outside,

@@ -91,8 +91,8 @@ def _study(parent: ET.Element, facts: ReleaseFacts, codebook: Mapping[str, Any])
     _add(summary, "dataKind", "synthetic survey microdata")
     collection = _add(_add(parent, "method"), "dataColl")
     _add(collection, "sampProc", _sampling(facts))
-    if facts.spec.tables.source:
-        _add(_add(collection, "sources"), "dataSrc", facts.spec.tables.source)
+    if facts.spec.all_tables.source:
+        _add(_add(collection, "sources"), "dataSrc", facts.spec.all_tables.source)
     pair = codebook["variance_pair"]
     _add(
         collection, "weight",

@@ -62,7 +62,7 @@ def make_example(
         for table in of_outcomes
     ]
     ordered = sorted(
-        found, key=lambda each: (each[1].spec.tables.where or "", _hardness(each[2].statistic))
+        found, key=lambda each: (each[1].spec.table.where or "", _hardness(each[2].statistic))
     )
     name, of_table, table = next(
         (each for each in ordered if each[2].frame["se"].notna().any()), ordered[0]
@@ -100,7 +100,7 @@ def _of_rows(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
     """Columns of all tables that tell who is in a row or a subpopulation, with those of the pair
     for variances."""
     of_pair = pair_columns(facts) if separate_pair else {}
-    sections = facts.spec.every_section
+    sections = facts.spec.tables
     names = [name for each in sections for name in (*each.by, *where_columns(each.where))]
     return [*names, *(of_pair[name] for name in names if name in of_pair)]
 
@@ -197,7 +197,7 @@ def _setting(
     def column(name: str | None) -> str | None:
         return None if name is None else written(name)
 
-    where = facts.spec.tables.where
+    where = facts.spec.table.where
     deciding = (*table.by, *where_columns(where))
     others = [name for name in design.outcome_names if name not in deciding]
     outcome = table.outcome or (others or design.outcome_names)[0]

@@ -64,7 +64,7 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
         "linearisation": spec.linearisation,
         **_of_tables(spec),
         "microdata": facts.microdata_format,
-        "microdata_digits": spec.tables.microdata_digits,
+        "microdata_digits": spec.all_tables.microdata_digits,
         "lonely_psu": spec.survey.lonely_psu,
         "clusters": None if facts.clusters is None else facts.clusters.as_dict(),
         "population_size": spec.survey.population_size,
@@ -77,8 +77,8 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
 
 def _of_tables(spec: "Spec") -> dict[str, Any]:
     """What each table says of itself, where there are several under its name."""
-    if not spec.several:
-        return _of_table(spec.tables)
+    if not spec.named_tables:
+        return _of_table(spec.table)
     return {
         "tables": [
             {
@@ -87,7 +87,7 @@ def _of_tables(spec: "Spec") -> dict[str, Any]:
                 "statistics": list(each.statistics),
                 **_of_table(each),
             }
-            for each in spec.several
+            for each in spec.tables
         ]
     }
 

@@ -24,6 +24,7 @@ from surveysynth.release.folder.microdata import (
     weight_column,
 )
 from surveysynth.release.tables.flags import policy_of
+from surveysynth.release.tables.labels import where_words
 from surveysynth.release.tables.table import (
     EMPTY_DATASET_FLAG,
     NO_SAMPLE_FLAG,
@@ -32,7 +33,6 @@ from surveysynth.release.tables.table import (
     SMALL_SAMPLE_FLAG,
 )
 from surveysynth.release.tables.table_builder import by_korn_graubard, synthetic_columns
-from surveysynth.release.tables.where_words import where_words
 from surveysynth.release.writers.stata_spss import PROGRAMS
 from surveysynth.spec.formats import FORMATS, folder_of, table_files
 
@@ -56,7 +56,7 @@ def readme_context(
         "replicates": replicates,
         "datasets": settings.m * replicates,
         "statistics_file": STATISTICS_NAME,
-        "source": spec.tables.source,
+        "source": spec.all_tables.source,
         **_design(facts, separate_pair=separate_pair),
         **_files(facts),
         **_rows(facts),
@@ -130,19 +130,19 @@ def _files(facts: ReleaseFacts) -> dict[str, Any]:
     """Return names and meanings of the files: of one table each file, of several a line a table."""
     spec = facts.spec
     single, several, endings = [], [], []
-    if not spec.several:
-        formats = (*spec.tables.formats, *spec.tables.figures)
+    if not spec.named_tables:
+        formats = (*spec.table.formats, *spec.table.figures)
         single = [
             (f"{folder}/{name}", made.meaning)
-            for folder, name, made in table_files(spec.tables.statistics, formats)
+            for folder, name, made in table_files(spec.table.statistics, formats)
         ]
     else:
         for name, each in facts.each_table.items():
-            section = each.spec.tables
+            section = each.spec.table
             formats = (*section.formats, *section.figures)
             made = table_files(section.statistics, formats, name)
             several.append((name, section.title, [f"{f}/{file}" for f, file, _ in made]))
-        used = dict.fromkeys(f for each in spec.several for f in (*each.formats, *each.figures))
+        used = dict.fromkeys(f for each in spec.tables for f in (*each.formats, *each.figures))
         endings = [(FORMATS[each].ending, FORMATS[each].meaning) for each in used]
     return {
         "single_files": single,
@@ -161,15 +161,15 @@ def _rows(facts: ReleaseFacts) -> dict[str, Any]:
     """Return what rows of the tables are: intervals, levels, flags, rows by an outcome."""
     spec, pooling = facts.spec, facts.design.pooling
     pairs = [
-        (each, statistic_of(name)) for each in spec.each_table for name in each.tables.statistics
+        (each, statistic_of(name)) for each in spec.each_table for name in each.table.statistics
     ]
     auto = [
         kind for each, kind in pairs
-        if each.tables.interval == "auto" and not by_korn_graubard(each, kind)
+        if each.table.interval == "auto" and not by_korn_graubard(each, kind)
     ]  # fmt: skip
-    policies = [policy_of(each.flags, each.flag_action) for each in spec.every_section]
+    policies = [policy_of(each.flags, each.flag_action) for each in spec.tables]
     return {
-        "levels": dict.fromkeys(f"{100 * each.level:.4g}%" for each in spec.every_section),
+        "levels": dict.fromkeys(f"{100 * each.level:.4g}%" for each in spec.tables),
         "by_level": any(kind.by_level for _, kind in pairs),
         "exact_intervals": _plurals([kind for each, kind in pairs if by_korn_graubard(each, kind)]),
         "logit_intervals": _plurals([kind for kind in auto if kind.interval == "logit"]),
@@ -198,7 +198,7 @@ def _subpopulations(facts: ReleaseFacts, *, separate_pair: bool) -> list[tuple[s
     """Return name, words and code of every table of a subpopulation."""
     found = []
     for name, each in facts.each_table.items():
-        where = each.spec.tables.where
+        where = each.spec.table.where
         subset = subset_of(each, where, pair_columns(facts) if separate_pair else {}, ())
         if where is not None and subset is not None:
             found.append((name, where_words(where, facts.labels), subset))
@@ -227,7 +227,7 @@ def _example(facts: ReleaseFacts, example: Example, replicates: int) -> dict[str
 
 def _digits(facts: ReleaseFacts) -> dict[str, Any]:
     """Return digits of synthetic values, and of tables for reading where all tables agree."""
-    sections, digits = facts.spec.every_section, facts.digits
+    sections, digits = facts.spec.tables, facts.digits
     first = sections[0]
     return {
         "amount_words": digits.amount_words,

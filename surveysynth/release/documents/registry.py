@@ -32,7 +32,7 @@ def registry_entry(facts: ReleaseFacts) -> dict[str, Any]:
         "outcomes": listed([titles(name) for name in facts.design.outcome_names]),
         "classifiers": listed([titles(name) for name in facts.spec.by]),
         "outside_sentence": outside_sentence(facts),
-        "source": facts.spec.tables.source,
+        "source": facts.spec.all_tables.source,
         "version": version_of("surveysynth"),
         "mechanism": facts.mechanism.name,
     }

@@ -6,30 +6,38 @@ exception or Ctrl-C at any moment leaves what was there before, and nothing else
 
 import os
 import shutil
-import signal
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from surveysynth.errors import InputError
-from surveysynth.release.folder.disk import PRIVATE_MODE, flush, make_private
+from surveysynth.release.folder.atomic import (
+    PRIVATE_MODE,
+    REPLACED,
+    flush,
+    locked,
+    make_private,
+    partial_name,
+    remove_abandoned,
+    signals_delayed,
+    temporary_folder,
+    write_whole,
+)
 from surveysynth.release.folder.ledger import (
     LEDGER_NAME,
     LedgerEntry,
     merge,
     read_ledger,
-    write_copy,
+    text_of,
 )
 from surveysynth.release.folder.ledger_file import Ledger
-from surveysynth.release.folder.temporary import REPLACED, remove_abandoned, temporary_folder
 
 RELEASE = "release"
 CONFIDENTIAL = "confidential"
 EARLIER = "earlier_runs"
 #: Noisy numbers of runs that were not released (``drawn``).
 DRAWN = "drawn_noise"
-PARTIAL_LEDGER = f".{LEDGER_NAME}.partial"
 
 REALISED_NAME = "realised.json"
 RECORDS_STEM = "records"
@@ -40,7 +48,7 @@ PRIVACY_NAME = "privacy.json"
 #: For a review board, as a page and as text, and for the registry of deployments.
 DOSSIER_NAMES = ("dossier.html", "dossier.md", "registry.json")
 
-_OF_UNRELEASED = frozenset({LEDGER_NAME, PARTIAL_LEDGER, DRAWN})
+_OF_UNRELEASED = frozenset({LEDGER_NAME, partial_name(LEDGER_NAME), DRAWN})
 _OWN_NAMES = _OF_UNRELEASED | {
     EARLIER, REALISED_NAME, f"{RECORDS_STEM}.csv", f"{RECORDS_STEM}.parquet", ADEQUACY_PAGE,
     ADEQUACY_ROWS, ADEQUACY_SHARES,
@@ -66,6 +74,11 @@ class BundlePlan:
     def confidential_folders(self) -> list[Path]:
         """Where earlier releases may have left confidential results."""
         return list(dict.fromkeys([self.confidential, self.inside]))
+
+    @property
+    def lock_target(self) -> Path:
+        """The folder that two runs must not replace at once."""
+        return self.out if self.confidential_inside else self.confidential
 
     @property
     def confidential_inside(self) -> bool:
@@ -253,7 +266,7 @@ def publish_folder(
         flush(folder)
         with signals_delayed():
             entries = ledger.record(runs, copies)
-            write_copy(folder, merge(copies, entries))
+            write_whole(folder / LEDGER_NAME, text_of(merge(copies, entries)))
             _swap([(folder, target)])
     return entries
 
@@ -274,7 +287,7 @@ def publish(
     ``InputError`` as ``Ledger.record`` does, and ``InputError`` where the folders cannot be renamed
     any more: the run stays in the ledger then.
     """
-    with locked(plan.confidential):
+    with locked(plan.lock_target):
         copies = copies_of(plan)
         for folder in filter(Path.is_dir, plan.confidential_folders):
             _keep_earlier(folder, staging.confidential)
@@ -290,7 +303,8 @@ def publish(
         with signals_delayed():
             entries = ledger.record([run], copies)
             try:
-                write_copy(staging.confidential, merge(copies, entries))
+                copy = merge(copies, entries)
+                write_whole(staging.confidential / LEDGER_NAME, text_of(copy))
                 _swap(moves)
             except OSError as error:
                 raise InputError(
@@ -304,23 +318,6 @@ def publish(
 def copies_of(plan: BundlePlan) -> list[LedgerEntry]:
     """Runs in the copies of ledgers that earlier releases left in the folders of this one."""
     return merge(*(read_ledger(folder / LEDGER_NAME) for folder in plan.confidential_folders))
-
-
-@contextmanager
-def locked(confidential: Path) -> Iterator[None]:
-    """Keep two runs into one folder from losing each what the other left there."""
-    existing = next(parent for parent in confidential.parents if parent.exists())
-    try:
-        import fcntl
-    except ImportError:  # no such lock on Windows
-        yield
-        return
-    handle = os.open(existing, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _keep_earlier(folder: Path, staged_confidential: Path) -> None:
@@ -375,17 +372,3 @@ def _swap(moves: Sequence[tuple[Path, Path]]) -> None:
             raise
     for aside in replaced:
         shutil.rmtree(aside, ignore_errors=True)
-
-
-@contextmanager
-def signals_delayed() -> Iterator[None]:
-    """Delay Ctrl-C and termination while folders are half renamed or a ledger half written."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    held = {signal.SIGINT, signal.SIGTERM}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

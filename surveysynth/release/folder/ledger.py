@@ -6,7 +6,6 @@ be guessed. ``ledger_file`` keeps it, ``ledger_totals`` adds it up.
 
 import hashlib
 import json
-import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, field
@@ -19,7 +18,6 @@ from pydantic.dataclasses import dataclass
 
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
-from surveysynth.release.folder.disk import PRIVATE_FILE_MODE
 
 LEDGER_NAME = "ledger.jsonl"
 #: Of an entry of noisy statistics alone.
@@ -65,12 +63,12 @@ class LedgerEntry:
     @model_validator(mode="after")
     def _agree(self) -> "LedgerEntry":
         numbers = {self.rho is not None, self.delta is not None}
-        if numbers != {self.strict} or (self.strict and self.epsilon is None):
+        if numbers != {self.in_rho} or (self.in_rho and self.epsilon is None):
             raise ValueError("rho and delta belong to noisy statistics, which have an epsilon too")
         return self
 
     @property
-    def strict(self) -> bool:
+    def in_rho(self) -> bool:
         """Whether its currency is rho."""
         return self.mechanism == "noisy_statistics"
 
@@ -81,7 +79,7 @@ class LedgerEntry:
 
     def line(self) -> str:
         """The entry as one line of JSON."""
-        absent = () if self.strict else _OF_STRICT
+        absent = () if self.in_rho else _OF_STRICT
         entry = {name: value for name, value in asdict(self).items() if name not in absent}
         return json.dumps({**entry, _CHECK: _digest(entry)}) + "\n"
 
@@ -146,15 +144,6 @@ def merge(*ledgers: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     second as they come."""
     by_run = {entry.run: entry for ledger in ledgers for entry in ledger}
     return sorted(by_run.values(), key=lambda entry: entry.date)
-
-
-def write_copy(folder: Path, entries: Sequence[LedgerEntry]) -> None:
-    """The ledger beside confidential results, for this user alone and through to the disk."""
-    with (folder / LEDGER_NAME).open("w", encoding="utf-8") as stream:
-        (folder / LEDGER_NAME).chmod(PRIVATE_FILE_MODE)
-        stream.write(text_of(entries))
-        stream.flush()
-        os.fsync(stream.fileno())
 
 
 def file_sha256(path: Path) -> str:

@@ -12,10 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.release.folder.disk import PRIVATE_FILE_MODE, PRIVATE_MODE
+from surveysynth.release.folder.atomic import (
+    PRIVATE_FILE_MODE,
+    PRIVATE_MODE,
+    flush_path,
+    lock_file,
+)
 from surveysynth.release.folder.ledger import LedgerEntry, merge, parse_ledger, text_of
 from surveysynth.release.folder.ledger_totals import LedgerSummary, Limit, summarise
 
@@ -138,11 +143,7 @@ class Ledger:
         """Alone with the file: of two publishers, the second sees what the first has spent."""
         try:
             self.path.parent.mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
-            lock = FileLock(
-                f"{self.path}.lock", timeout=LOCK_SECONDS, mode=PRIVATE_FILE_MODE,
-                thread_local=False,
-            )  # fmt: skip
-            with lock:
+            with lock_file(Path(f"{self.path}.lock"), seconds=LOCK_SECONDS):
                 yield
         except Timeout:
             raise InputError(
@@ -172,12 +173,8 @@ class Ledger:
                 raise
         finally:
             os.close(handle)
-        if fresh and os.name == "posix":  # elsewhere folders cannot be opened
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+        if fresh:
+            flush_path(self.path.parent)
 
     def _unusable(self, error: OSError) -> InputError:
         reason = error.strerror or str(error) or "no reason given"

@@ -31,8 +31,8 @@ VARIANCE_SUFFIX = "_for_variance"
 
 def format_of(spec: "Spec") -> MicrodataFormat:
     """The format of the microdata: as asked for, or parquet where the survey is, and else csv."""
-    if spec.tables.microdata is not None:
-        return spec.tables.microdata
+    if spec.all_tables.microdata is not None:
+        return spec.all_tables.microdata
     return "parquet" if spec.survey.data.lower().endswith(".parquet") else "csv"
 
 

@@ -7,15 +7,19 @@ the same numbers, as the same run: nothing is counted twice, and never too littl
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth.errors import InputError
-from surveysynth.release.folder.bundle import DRAWN, BundlePlan, copies_of, locked, signals_delayed
-from surveysynth.release.folder.disk import PRIVATE_FILE_MODE, PRIVATE_MODE
+from surveysynth.release.folder.atomic import (
+    PRIVATE_MODE,
+    locked,
+    signals_delayed,
+    write_whole,
+)
+from surveysynth.release.folder.bundle import DRAWN, BundlePlan, copies_of
 from surveysynth.release.folder.ledger import (
     LEDGER_NAME,
     LedgerEntry,
@@ -89,12 +93,12 @@ class PendingNoise:
         entries = self.ledger.record([self.entry], copies_of(self.plan))
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
-            with locked(folder):
+            with locked(self.plan.lock_target):
                 folder.mkdir(mode=PRIVATE_MODE, exist_ok=True)
                 copy = merge(read_ledger(folder / LEDGER_NAME), entries)
-                _write(folder / LEDGER_NAME, text_of(copy))
+                write_whole(folder / LEDGER_NAME, text_of(copy))
             if statistics is not None:
-                _write(folder / DRAWN / f"{self.entry.run}.json", statistics)
+                write_whole(folder / DRAWN / f"{self.entry.run}.json", statistics)
         except OSError as error:
             raise InputError(
                 f"the noisy numbers of the run could not be kept in {folder}: "
@@ -161,16 +165,3 @@ def _read(path: Path) -> dict[str, Any]:
             f"{path} is not as a run writes it: its noisy numbers are lost, and their rho stays "
             "spent. Move the file away; another run draws new noise."
         ) from None
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all, and through to the disk."""
-    path.parent.mkdir(mode=PRIVATE_MODE, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")  # PARTIAL_LEDGER, of the ledger
-    partial.unlink(missing_ok=True)  # left by a run that was killed, of whatever mode
-    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE)
-    with open(handle, "w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(partial, path)

@@ -14,6 +14,7 @@ from surveysynth.estimation.combining import (
     CombiningRule,
     PartialSynthesis,
     interval_of,
+    korn_graubard_interval,
     t_interval,
 )
 from surveysynth.estimation.contrasts import Contrast
@@ -25,7 +26,6 @@ from surveysynth.estimation.domains import (
     build_rows,
 )
 from surveysynth.estimation.estimates import Estimates, Key, TableLines
-from surveysynth.estimation.korn_graubard import korn_graubard_interval
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import Statistic, statistic_of, table_keys
 from surveysynth.estimation.subpopulation import (
@@ -36,6 +36,7 @@ from surveysynth.estimation.subpopulation import (
     shown_rows,
 )
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
+from surveysynth.mechanisms.base import COMBINING_RULES
 from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import listed
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
@@ -56,8 +57,8 @@ def rows_of(spec: "Spec", design: "PublicDesign") -> Domains | RowsByOutcome:
 
     Raises ``InputError`` for a condition that the columns do not allow, and for contrasts of levels
     that there are none of: before anything is spent on them."""
-    rows = _rows(spec, design, spec.tables.by, subpopulation_of(spec, design))
-    for contrast in (statistic_of(name).contrast for name in spec.tables.statistics):
+    rows = _rows(spec, design, spec.table.by, subpopulation_of(spec, design))
+    for contrast in (statistic_of(name).contrast for name in spec.table.statistics):
         if contrast is not None:
             try:
                 shown_pairs(contrast, rows)
@@ -70,7 +71,7 @@ def row_counts(spec: "Spec", design: "PublicDesign") -> list[int]:
     """Rows of one table by statistic: contrasts stand in some of them."""
     rows = rows_of(spec, design)
     shown, counts = shown_rows(rows), []
-    for contrast in (statistic_of(name).contrast for name in spec.tables.statistics):
+    for contrast in (statistic_of(name).contrast for name in spec.table.statistics):
         holds = shown if contrast is None else shown & shown_pairs(contrast, rows).holds
         counts.append(int(holds.sum()))
     return counts
@@ -94,18 +95,18 @@ def subpopulation_of(spec: "Spec", design: "PublicDesign") -> Subpopulation | No
     """What one table is of, or None where it is of all records.
 
     Raises ``InputError`` for a condition that the columns do not allow."""
-    tables = spec.tables
-    if tables.where is None:
+    where = spec.table.where
+    if where is None:
         return None
     try:
-        return Subpopulation(parse_where(tables.where), design.frame, design.outcomes)
+        return Subpopulation(parse_where(where), design.frame, design.outcomes)
     except InputError as error:
         raise InputError(f"tables.where{_named(spec)}: {error}") from None
 
 
 def _named(spec: "Spec") -> str:
     """Which of several tables a message is of."""
-    return f" of table {spec.tables.name!r}" if spec.tables.name else ""
+    return f" of table {spec.table.name!r}" if spec.table.name else ""
 
 
 def public_domains(spec: "Spec", design: "PublicDesign") -> Domains:
@@ -120,7 +121,7 @@ def public_domains(spec: "Spec", design: "PublicDesign") -> Domains:
 
 def keys_of(spec: "Spec") -> tuple[Key, ...]:
     """Every table that a specification asks for, in its order."""
-    return table_keys(spec.tables.statistics, spec.declared, spec.tables.by)
+    return table_keys(spec.table.statistics, spec.declared, spec.table.by)
 
 
 def estimates_of_each(
@@ -128,7 +129,7 @@ def estimates_of_each(
 ) -> dict[str, Estimates]:
     """``estimates_for`` every table of a release, by name; empty for one that has none."""
     return {
-        each.tables.name or "": estimates_for(each, design, mechanism) for each in spec.each_table
+        each.table.name or "": estimates_for(each, design, mechanism) for each in spec.each_table
     }
 
 
@@ -137,7 +138,7 @@ def tables_of_each(
 ) -> dict[str, Tables]:
     """``release_tables`` of every table of a release, by name."""
     return {
-        each.tables.name or "": release_tables(each, design, estimates[each.tables.name or ""])
+        each.table.name or "": release_tables(each, design, estimates[each.table.name or ""])
         for each in spec.each_table
     }
 
@@ -181,7 +182,7 @@ def _table(
     spec: "Spec", design: "PublicDesign", key: Key, combined: Combined, estimates: Estimates
 ) -> ReleaseTable:
     statistic, column = key
-    level, lines, categories = spec.tables.level, estimates.lines(key), estimates.levels(key)
+    level, lines, categories = spec.table.level, estimates.lines(key), estimates.levels(key)
     lower, upper = _interval(spec, statistic_of(statistic), combined, lines, len(categories) or 1)
     pooled = _pooled(estimates.rows, design)
     held = np.repeat(lines.held, len(categories) or 1)
@@ -203,7 +204,7 @@ def _table(
         numbers,
         level=level,
         notes=[*_level_note(spec, design, key), *_notes(spec, design, statistic)],
-        flags=policy_of(spec.tables.flags, spec.tables.flag_action),
+        flags=policy_of(spec.table.flags, spec.table.flag_action),
         categories=categories,
     )
 
@@ -212,8 +213,8 @@ def _interval(
     spec: "Spec", kind: Statistic, combined: Combined, lines: TableLines, times: int
 ) -> tuple[FloatArray, FloatArray]:
     """The interval that the specification asks for, of every row and level."""
-    level = spec.tables.level
-    if spec.tables.interval == "t":
+    level = spec.table.level
+    if spec.table.interval == "t":
         return t_interval(combined, level)
     if not by_korn_graubard(spec, kind):
         return interval_of(kind, combined, level)
@@ -224,7 +225,7 @@ def _interval(
 
 def by_korn_graubard(spec: "Spec", kind: Statistic) -> bool:
     """Whether intervals of a statistic are those of the NCHS standards, which judge by them."""
-    nchs = spec.tables.flags == "nchs" and spec.tables.interval == "auto"
+    nchs = spec.table.flags == "nchs" and spec.table.interval == "auto"
     return nchs and kind.standard == "proportion"
 
 
@@ -256,18 +257,18 @@ def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
     m, replicates = spec.privacy.m, spec.privacy.replicates_per_draw
     datasets = f"{m * replicates} synthetic dataset{'s' if m * replicates > 1 else ''}"
     draws = f"m = {m} released draw{'s' if m > 1 else ''}"
-    rule = "law of total variance" if spec.privacy.strict else "rules of partial synthesis"
+    rule = COMBINING_RULES[spec.privacy.combining]
     notes = [
         f"Estimates from {datasets} ({draws}); standard errors by Taylor linearisation, "
         f"combined by the {rule}."
     ]
     kind = statistic_of(statistic)
     if kind.is_count and spec.linearisation == "ratio":
-        part = "" if spec.tables.where is None else " of all records, of which these are a part,"
+        part = "" if spec.table.where is None else " of all records, of which these are a part,"
         notes.append(
             f"{kind.title}{part} add up to the public population size, which has no sampling error."
         )
-    if kind.share_below is not None and spec.tables.interval == "auto":
+    if kind.share_below is not None and spec.table.interval == "auto":
         notes.append("Intervals are those of the distribution function, inverted.")
     if kind.contrast is not None:
         notes.append(
@@ -276,7 +277,7 @@ def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
         )
     if kind.by_level and kind.contrast is None:
         notes.append("The percentages of a row add up to 100 over the levels.")
-    if spec.tables.interval == "t":
+    if spec.table.interval == "t":
         notes.append("Intervals are estimate ± t · standard error.")
     elif by_korn_graubard(spec, kind):
         notes.append(
@@ -284,7 +285,7 @@ def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
         )
     elif kind.interval == "logit":
         notes.append("Intervals are made on the logit scale, which keeps them from 0% to 100%.")
-    if spec.tables.where is not None:
+    if spec.table.where is not None:
         notes.append(_DOMAIN)
     if synthetic := synthetic_columns(spec):
         titles = listed([_title(spec, name) for name in synthetic])
@@ -323,8 +324,8 @@ def _contrasted(spec: "Spec", contrast: Contrast) -> str:
 def synthetic_columns(spec: "Spec") -> tuple[str, ...]:
     """The outcomes that decide which row of a table a record is in: those that it is by, or that
     its subpopulation is of."""
-    where = spec.tables.where
-    named = spec.tables.by if where is None else (*spec.tables.by, *columns_of(parse_where(where)))
+    where = spec.table.where
+    named = spec.table.by if where is None else (*spec.table.by, *columns_of(parse_where(where)))
     return tuple(name for name in spec.synthesizer.outcome if name in named)
 
 

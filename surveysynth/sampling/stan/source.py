@@ -1,10 +1,12 @@
 """Stan programs as text: includes resolved, and what a program declares."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import InputError
 
 _INCLUDE = re.compile(r'\s*#include\s+(?:"([^"]+)"|<([^>]+)>|([^\s"<>]+))\s*(?://.*|/\*.*)?$')
@@ -143,3 +145,16 @@ def _names(block: str) -> tuple[str, ...]:
         if found and found.group(1) not in _STATEMENT_WORDS:
             names += [name.strip() for name in found.group(2).split(",")]
     return tuple(names)
+
+
+@dataclass(frozen=True)
+class StanProgramSpec:
+    """The Stan program of a model: a file of ``stan/`` and the ways in and out of it.
+
+    data(stats, priors): the program's data for the statistics of one database, JSON-ready;
+    theta(draws): the program's parameters by name, (S, ...), as the model's Theta.
+    """
+
+    program: str
+    data: Callable[[Any, Mapping[str, float]], dict[str, Any]]
+    theta: Callable[[Mapping[str, FloatArray]], Theta]

@@ -13,7 +13,7 @@ from surveysynth.errors import InputError
 from surveysynth.survey.columns import looks_like_value, text_column
 from surveysynth.survey.files import LabelledTable, Table, open_table
 from surveysynth.survey.formula import quote
-from surveysynth.survey.records import LEAST_RECORDS, check_by_levels
+from surveysynth.survey.records import LEAST_RECORDS, level_problems
 
 #: Names of the row over all levels, of which one that is no level is taken.
 _MARGINS = ("All", "Total", "Overall", "All levels", "Sum of all levels")
@@ -61,7 +61,9 @@ class DataFile:
         taken = {*column.levels, *labels.values()}
         free = [margin for margin in _MARGINS if margin not in taken]
         margin = free[0] if free else _MARGINS[0]
-        check_by_levels({name: column}, (name,), {}, {name: margin}, str(self.path))
+        raise_problems(
+            str(self.path), level_problems({name: column}, (name,), {}, {name: margin})
+        )
         counts = np.bincount(column.codes[~column.missing], minlength=len(column.levels))
         rare = int(np.count_nonzero(counts < LEAST_RECORDS))
         return PublicLevels(() if rare else column.levels, margin, rare, title, labels)

@@ -17,9 +17,8 @@ from pydantic import BaseModel
 from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
 from surveysynth.models import model_names, registered
 from surveysynth.spec.formats import format_names
-from surveysynth.spec.privacy import PrivacySection
+from surveysynth.spec.privacy import NoisyStatisticsSection, PrivacySection
 from surveysynth.spec.sections import Section, SynthesizerSection
-from surveysynth.spec.several import SEVERAL
 from surveysynth.spec.spec import Spec
 
 WORDS = Path(__file__).with_name("keys.toml")
@@ -94,10 +93,13 @@ def sections() -> tuple[SectionKeys, ...]:
 def _typed() -> Iterator[tuple[str, dict[str, type[BaseModel]]]]:
     """Each section's name, and its keys with the settings that have them."""
     for name, field in Spec.model_fields.items():
-        if name == SEVERAL:
+        if name == "shared":
             continue  # the same keys again
+        keys: dict[str, type[BaseModel]] = {}
         for model in _sections_in(field.annotation):
-            yield name, dict.fromkeys(model.model_fields, model)
+            keys = {**dict.fromkeys(model.model_fields, model), **keys}
+        if keys:
+            yield name, keys
 
 
 def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -182,9 +184,9 @@ def _defaults(section: str, name: str, model: type[BaseModel]) -> str:
     field = model.model_fields[name]
     default = _toml(field.get_default(call_default_factory=True))
     strict: Any = field.default
-    if model is PrivacySection:
-        settled = PrivacySection(mechanism="noisy_statistics", epsilon=1.0)
-        strict = field.default if name in ("epsilon", "mechanism") else getattr(settled, name)
+    if issubclass(model, PrivacySection) and name not in ("epsilon", "mechanism"):
+        other = NoisyStatisticsSection.model_fields.get(name, field)
+        strict = other.default
     elif model is SynthesizerSection and name in ("chains", "draws", "warmup"):
         strict = getattr(NOISY_PLAN, name)
     if strict == field.default:

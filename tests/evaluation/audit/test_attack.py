@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from surveysynth.evaluation.audit.attack import Proven, holm, lower_bound, most_provable, proven
+from tests.long_runs.attack import Proven, holm, lower_bound, most_provable, proven
 
 
 def laplace(epsilon, runs, rng, noise=1.0):

@@ -11,10 +11,10 @@ import pytest
 import surveysynth as ss
 from surveysynth import cli
 from surveysynth.evaluation.audit import folder as run
+from surveysynth.evaluation.audit.cases import specified_case
 from surveysynth.evaluation.audit.lines import Line, frame_of, worst
 from surveysynth.evaluation.audit.posterior import posterior_lines
 from surveysynth.evaluation.audit.report import ratio_words, render_page, sentence
-from surveysynth.evaluation.audit.specified import specified_case
 from surveysynth.mechanisms.noisy_statistics.release import statistics
 from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
     NoiseVariances,

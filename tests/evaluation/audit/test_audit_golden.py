@@ -6,8 +6,8 @@ import math
 import pandas as pd
 import pytest
 
-from surveysynth.evaluation.audit.attack import lower_bound
-from surveysynth.evaluation.audit.examples import EXAMPLES
+from surveysynth.evaluation.audit.cases import EXAMPLES
+from tests.long_runs.attack import lower_bound
 from tests.long_runs.audit_page import PAGE, with_tables
 from tests.long_runs.audit_runs import ATTACKS, REPLACEMENTS, SIZES, STATED
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from surveysynth.errors import InputError
-from surveysynth.evaluation.audit.cases import examples, lines_of
-from surveysynth.evaluation.audit.examples import EXAMPLES, GENDER
+from surveysynth.evaluation.audit.cases import EXAMPLES, GENDER
+from surveysynth.evaluation.audit.folder import examples, lines_of
 from surveysynth.evaluation.audit.neighbours import Change, changed, places
 from surveysynth.evaluation.audit.posterior import (
     Alike,

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth.evaluation.audit.examples import EXAMPLES, KINDS, frame_of
+from surveysynth.evaluation.audit.cases import EXAMPLES, KINDS, frame_of
 from surveysynth.evaluation.audit.neighbours import (
     CHANGES,
     RECODED,

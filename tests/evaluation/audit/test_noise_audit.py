@@ -8,7 +8,7 @@ import pytest
 
 from surveysynth.errors import InputError
 from surveysynth.evaluation.audit import noise as probe
-from surveysynth.evaluation.audit.examples import EXAMPLES
+from surveysynth.evaluation.audit.cases import EXAMPLES
 from surveysynth.evaluation.audit.neighbours import changes_for
 from surveysynth.evaluation.audit.noise import noise_lines, noise_of, published
 from surveysynth.mechanisms.noisy_statistics.release import location_statistics as location

@@ -18,8 +18,12 @@ from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.replicate_weights import preston_bootstrap
 from surveysynth.estimation.taylor import SampleDesign, estimate_domains
 from surveysynth.evaluation.baselines.budget_split import split_budget
-from surveysynth.evaluation.baselines.laplace import NoisyTable, laplace_tables
-from surveysynth.evaluation.baselines.sensitivity import group_sensitivities, row_sensitivities
+from surveysynth.evaluation.baselines.laplace import (
+    NoisyTable,
+    group_sensitivities,
+    laplace_tables,
+    row_sensitivities,
+)
 
 pytestmark = pytest.mark.xdist_group("laplace")  # what its tests share is made once
 

@@ -18,7 +18,7 @@ from surveysynth.evaluation.compare import adequacy
 from surveysynth.evaluation.compare.adequacy import Findings, beside, chosen, shares_of, thinned
 from surveysynth.evaluation.compare.adequacy_report import outcome_figure, weight_figure
 from surveysynth.evaluation.compare.distributions import QUARTILES, bandwidth, density
-from surveysynth.evaluation.compare.sample import distances
+from surveysynth.evaluation.compare.tables import distances
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.figure_style import MARK
 from surveysynth.release.tables.labels import Labels

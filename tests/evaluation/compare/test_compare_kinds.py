@@ -11,7 +11,7 @@ from surveysynth.evaluation.compare.comparison import Comparison, _with_model
 from surveysynth.evaluation.compare.figures import amounts_of, densities, outcome_against_weight
 from surveysynth.evaluation.compare.folder import make_pictures
 from surveysynth.evaluation.compare.noise import Noise
-from surveysynth.evaluation.compare.synthesizers import ModelRun
+from surveysynth.evaluation.compare.tables import ModelRun
 from surveysynth.evaluation.methods import CONSISTENT, LAPLACE
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.figure_style import draw

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth.evaluation.microdata import risk_figures
 from surveysynth.release.figure_style import MARK
+from tests.long_runs import risk_figures
 
 RNG = np.random.default_rng(1)
 RISKS = {"Confidential": RNG.random(200), "LW": RNG.random(200), "CW": RNG.random(200) ** 2}

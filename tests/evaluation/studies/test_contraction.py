@@ -9,20 +9,20 @@ import pandas as pd
 import pytest
 
 from surveysynth.errors import InputError
-from surveysynth.evaluation.studies import figures as plots
-from surveysynth.evaluation.studies.contraction import (
+from surveysynth.mechanisms.pseudo_posterior.lipschitz import likelihood_extremes
+from surveysynth.models import get_model
+from surveysynth.release.figure_style import draw
+from surveysynth.sampling.plan import SamplingPlan
+from tests.long_runs.contraction import (
     SCHEMES,
     SIZES,
     SOURCES,
     Capped,
     contraction,
+    contraction_figure,
     sd_with_error,
     summarise_contraction,
 )
-from surveysynth.mechanisms.pseudo_posterior.lipschitz import likelihood_extremes
-from surveysynth.models import get_model
-from surveysynth.release.figure_style import draw
-from surveysynth.sampling.plan import SamplingPlan
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 BY_NAME = {source.name: source for source in SOURCES}
@@ -145,7 +145,7 @@ def test_the_largest_record_of_counts_does_not_contract(golden, source, scheme):
 
 
 def test_the_figure_shows_every_database_and_spread(deltas):
-    figure = draw(plots.contraction, deltas)
+    figure = draw(contraction_figure, deltas)
     figure.draw_without_rendering()
     assert len(figure.axes) == 4
     for panel, scheme in zip(figure.axes, SCHEMES, strict=False):

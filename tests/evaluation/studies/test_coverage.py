@@ -14,11 +14,10 @@ from surveysynth.estimation.combining import Combined, t_interval
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.taylor import SampleDesign, estimate_domains
 from surveysynth.evaluation.studies import batches
-from surveysynth.evaluation.studies.batches import run_task
+from surveysynth.evaluation.studies.batches import Conventions, PublishedConventions, run_task
 from surveysynth.evaluation.studies.coverage import CoverageStudy, Task, paper_study
 from surveysynth.evaluation.studies.designs import SamplingDesign
 from surveysynth.evaluation.studies.measures import measure_cells, root_ratio, summarise_methods
-from surveysynth.evaluation.studies.published import Conventions, PublishedConventions
 from surveysynth.inference.debias import Debiased, DebiasRecord
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch

@@ -8,10 +8,17 @@ import pytest
 
 from surveysynth import example_survey
 from surveysynth.errors import InputError
-from surveysynth.evaluation.studies.published import beside_published, published_tables
 from tests.long_runs import coverage_pages
 from tests.long_runs.coverage_table import paper_setting
-from tests.long_runs.published_tables import PAGE, cells_of, comparison, differences, render
+from tests.long_runs.published_tables import (
+    PAGE,
+    beside_published,
+    cells_of,
+    comparison,
+    differences,
+    published_tables,
+    render,
+)
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ import pytest
 
 from surveysynth.errors import IncompleteError, InputError, StoppedError
 from surveysynth.estimation.statistics import REPORT_COLUMNS, STUDY_COLUMNS, TABLE_COLUMNS
+from surveysynth.evaluation.studies.folder import write_study
 from surveysynth.evaluation.studies.measures import KEYS
-from surveysynth.evaluation.studies.study_run import write_study
 from tests.evaluation.studies.study_cases import Deadly, small_study
 
 NAMES = ("cells.csv", "summary.csv", "refusals.csv", "replicates.parquet", "study.json")
@@ -94,7 +94,7 @@ sys.path.insert(0, sys.argv[1])
 from tests.evaluation.studies.study_cases import small_study
 from surveysynth.estimation.statistics import REPORT_COLUMNS, STUDY_COLUMNS, TABLE_COLUMNS
 from surveysynth.evaluation.studies.measures import KEYS
-from surveysynth.evaluation.studies.study_run import write_study
+from surveysynth.evaluation.studies.folder import write_study
 if __name__ == "__main__":
     write_study(small_study(replicates=30), sys.argv[2], workers=2)
 """

@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from surveysynth import cli
 from surveysynth.errors import InputError
+from surveysynth.evaluation.methods import study_method_names
 from surveysynth.evaluation.studies.batches import run_task
-from surveysynth.evaluation.studies.coverage import method_names
 from surveysynth.evaluation.studies.designs import Allocation, DesignKind
 from surveysynth.evaluation.studies.example import write_example
-from surveysynth.evaluation.studies.folder import fingerprint
+from surveysynth.evaluation.studies.folder import fingerprint, write_study
 from surveysynth.evaluation.studies.population import superpopulation
 from surveysynth.evaluation.studies.specified import read_population, study_of
-from surveysynth.evaluation.studies.study_run import write_study
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.spec import load_spec, parse_spec
 from surveysynth.survey.transforms import Transform
@@ -202,7 +201,7 @@ def test_blank_cells_are_told_or_dropped(folder, tmp_path):
 
 
 WORDS = st.one_of(
-    st.sampled_from([*get_args(DesignKind), *get_args(Allocation), *method_names(), "size"]),
+    st.sampled_from([*get_args(DesignKind), *get_args(Allocation), *study_method_names(), "size"]),
     st.text(alphabet="abc_", min_size=1, max_size=6),
 )
 
@@ -260,8 +259,8 @@ def test_the_command_takes_a_specification(folder, tmp_path, monkeypatch, capsys
         for task in tasks:
             finished(task, run_task(study, task))
 
-    monkeypatch.setattr("surveysynth.evaluation.studies.chosen.study_of", noted)
-    monkeypatch.setattr("surveysynth.evaluation.studies.study_run.run_tasks", in_this_process)
+    monkeypatch.setattr("surveysynth.evaluation.studies.specified.study_of", noted)
+    monkeypatch.setattr("surveysynth.evaluation.studies.folder.run_tasks", in_this_process)
     out = tmp_path / "out"
     assert cli.main(["study", str(path), "--out", str(out), "--seed", "2"]) == 0
     assert (made[0].replicates, made[0].seed) == (3, 2)

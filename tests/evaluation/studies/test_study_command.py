@@ -6,7 +6,7 @@ import pytest
 from surveysynth import cli
 from surveysynth.evaluation.studies import coverage, scheduling
 from surveysynth.evaluation.studies.batches import run_task
-from surveysynth.evaluation.studies.study_run import write_study
+from surveysynth.evaluation.studies.folder import write_study
 from tests.evaluation.studies.study_cases import small_study
 
 
@@ -22,7 +22,7 @@ def asked(monkeypatch):
     monkeypatch.setattr(coverage, "paper_study", make)
     in_this_process = scheduling.run_tasks
     monkeypatch.setattr(
-        "surveysynth.evaluation.studies.study_run.run_tasks",
+        "surveysynth.evaluation.studies.folder.run_tasks",
         lambda *parts, scheduler, workers: in_this_process(*parts, workers=1),
     )
     return given
@@ -51,7 +51,7 @@ def test_an_interrupted_study_says_what_is_kept(asked, tmp_path, capsys, monkeyp
     def interrupted(*parts, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("surveysynth.evaluation.studies.study_run.run_tasks", interrupted)
+    monkeypatch.setattr("surveysynth.evaluation.studies.folder.run_tasks", interrupted)
     assert cli.main(["study", "--out", str(tmp_path / "out")]) == 130
     assert "nothing was written" not in (message := capsys.readouterr().err)
     assert "--resume goes on" in message
@@ -62,7 +62,7 @@ def test_failed_batches_have_an_exit_code(asked, tmp_path, capsys, monkeypatch):
         for task in tasks:
             finished(task, "it broke" if task.batch == 1 else run_task(study, task))
 
-    monkeypatch.setattr("surveysynth.evaluation.studies.study_run.run_tasks", one_fails)
+    monkeypatch.setattr("surveysynth.evaluation.studies.folder.run_tasks", one_fails)
     out = tmp_path / "out"
     assert cli.main(["study", "--out", str(out), "--replicates", "6"]) == 4
     message = capsys.readouterr().err

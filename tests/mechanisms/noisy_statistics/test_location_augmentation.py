@@ -21,7 +21,7 @@ from surveysynth.mechanisms.noisy_statistics.release.location_statistics import 
     released,
 )
 from surveysynth.mechanisms.noisy_statistics.release.noise import ApproximateNoise
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams
 from tests.mechanisms.noisy_statistics.location_cases import (
     Law,
     draw_records,

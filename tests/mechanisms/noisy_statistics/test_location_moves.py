@@ -15,9 +15,9 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps 
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.reference import Normals
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
-from surveysynth.models.general_location.regressions import Regressions
+from surveysynth.models.general_location.sampler import Regressions
 from surveysynth.models.general_location.scales import Scales
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams
 from tests.long_runs import location_sbc
 from tests.long_runs.location_sbc import CASES, Case, X
 

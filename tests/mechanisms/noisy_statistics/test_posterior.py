@@ -19,7 +19,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.noisy_sweeps import sampl
 from surveysynth.models import get_model
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.streams import SWEEPS_AT_ONCE, Streams
+from surveysynth.sampling.sweeps import SWEEPS_AT_ONCE, Streams
 from tests.long_runs import noisy_sbc, sbc
 
 MODELS = ("FBS, two outcomes", "Normal with a weight", "FBP", "FBS, PSUs", "FBP, PSUs")

@@ -18,7 +18,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import imp
 from surveysynth.mechanisms.noisy_statistics.posterior.moments import PublicSums
 from surveysynth.models import get_model
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams
 from tests.long_runs import noisy_sbc, sbc
 
 CHAINS = 10_000

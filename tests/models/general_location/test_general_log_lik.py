@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from surveysynth.models.base import Simulated
-from surveysynth.models.general_location.likelihood import Chain
+from surveysynth.models.general_location.records import Chain
 from tests.models.general_location.general_cases import (
     ALL,
     BENEFIT,

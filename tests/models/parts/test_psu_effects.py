@@ -11,7 +11,7 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.models.base import stacked
 from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats, PsuStats, compress
 from surveysynth.models.parts.psu_effects import JointCoordinates, PsuBlock, marginal_likelihood
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams
 from surveysynth.survey.survey import PublicDesign
 from tests.long_runs import sbc
 from tests.models.model_designs import continuous_design, group_design, rows_of

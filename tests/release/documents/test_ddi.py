@@ -150,8 +150,8 @@ def test_every_format_of_microdata_is_described(make_spec: MakeSpec) -> None:
     facts = facts_of(spec, survey.design, mechanism_of(spec), model_of(spec), test=False)
     kinds = {}
     for name in ("csv", "parquet", "dta", "sav"):
-        chosen = spec.tables.model_copy(update={"microdata": name})
-        own = replace(facts, spec=spec.model_copy(update={"tables": chosen}))
+        chosen = spec.table.model_copy(update={"microdata": name})
+        own = replace(facts, spec=spec.model_copy(update={"tables": (chosen,)}))
         codebook = make_codebook(own, replicates=2, separate_pair=True)
         root = ElementTree.fromstring(make_ddi(own, codebook))
         assert problems(root) == []

@@ -9,6 +9,7 @@ import pytest
 
 from surveysynth.errors import InputError
 from surveysynth.release.folder import bundle
+from surveysynth.release.folder.atomic import locked
 from surveysynth.release.folder.bundle import plan_bundle, publish, staged
 from surveysynth.release.folder.ledger import LedgerEntry, read_ledger
 from surveysynth.release.folder.ledger_file import Ledger
@@ -171,11 +172,11 @@ def test_two_publishers_take_turns(tmp_path: Path) -> None:
     folder, inside = tmp_path / "confidential", threading.Event()
 
     def enter() -> None:
-        with bundle.locked(folder):
+        with locked(folder):
             inside.set()
 
     other = threading.Thread(target=enter)
-    with bundle.locked(folder):
+    with locked(folder):
         other.start()
         assert not inside.wait(0.3)
     assert inside.wait(10)

@@ -51,7 +51,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.wishart import (
     log_wishart_over_normal,
 )
 from surveysynth.models.parts.gaussian import GaussianStats, PsuStats
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams
 
 #: Least share of a column's declared variance that chains start from as its residual variance, if
 #: noise does not leave even less open.

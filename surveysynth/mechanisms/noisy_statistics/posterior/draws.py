@@ -33,8 +33,7 @@ from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.model import GeneralLocation
-from surveysynth.models.parts.sweeps import run_sweeps
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams, run_sweeps
 from surveysynth.survey.survey import PublicDesign
 
 #: Rounds between kept draws: at first, and whenever a fit that has not converged goes on, with all

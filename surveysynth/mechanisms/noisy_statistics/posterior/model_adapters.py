@@ -18,15 +18,12 @@ from surveysynth.mechanisms.noisy_statistics.posterior.slices import Chains
 from surveysynth.models.base import Model
 from surveysynth.models.gaussian.fbp import clustered as fbp_clustered
 from surveysynth.models.gaussian.fbp.sampler import Gibbs
-from surveysynth.models.gaussian.fbs import clustered as fbs_clustered
 from surveysynth.models.gaussian.fbs import sampler as fbs_sampler
 from surveysynth.models.gaussian.normal import sampler as normal_sampler
-from surveysynth.models.parts.coefficient_prior import HALF_T_DF
-from surveysynth.models.parts.coefficients import CoefficientBlocks
+from surveysynth.models.parts.coefficients import HALF_T_DF, CoefficientBlocks
 from surveysynth.models.parts.gaussian import GaussianStats
-from surveysynth.models.parts.sweeps import Sweeps
 from surveysynth.sampling import primitives
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams, Sweeps
 
 
 class ImpliedSample(Protocol):
@@ -60,7 +57,7 @@ class ImpliedFBS:
 
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
         clustered = stats.psu is not None
-        sampler = fbs_clustered.ClusteredGibbs if clustered else fbs_sampler.Gibbs
+        sampler = fbs_sampler.ClusteredGibbs if clustered else fbs_sampler.Gibbs
         self.sampler = sampler(stats, priors, rng)
         self.residual_prior = (HALF_T_DF, priors["residual_scale"])
         self.lkj = priors["lkj"]
@@ -73,7 +70,7 @@ class ImpliedFBS:
         """B and Sigma."""
         s = self.sampler
         beta = s.coefficients.beta
-        if isinstance(s, fbs_clustered.ClusteredGibbs):
+        if isinstance(s, fbs_sampler.ClusteredGibbs):
             beta = np.concatenate([beta, s.psu.effects], axis=1)
         return beta, s.residual.covariance
 
@@ -81,8 +78,8 @@ class ImpliedFBS:
         """Of B given all else."""
         s = self.sampler
         b, k, q = s.coefficients.beta.shape
-        effects = s.psu.covariance if isinstance(s, fbs_clustered.ClusteredGibbs) else None
-        size = s.psu.size if isinstance(s, fbs_clustered.ClusteredGibbs) else 0
+        effects = s.psu.covariance if isinstance(s, fbs_sampler.ClusteredGibbs) else None
+        size = s.psu.size if isinstance(s, fbs_sampler.ClusteredGibbs) else 0
         mean = np.zeros((b, k + size, q))
         return CoefficientPrior(mean, _precision(_hierarchical(s.coefficients), effects, size))
 
@@ -105,7 +102,7 @@ class ImpliedFBS:
         k = s.coefficients.k
         s.coefficients.beta = coefficients[:, :k]
         s.residual.covariance = covariance
-        if isinstance(s, fbs_clustered.ClusteredGibbs):
+        if isinstance(s, fbs_sampler.ClusteredGibbs):
             s.psu.effects = coefficients[:, k:]
 
 

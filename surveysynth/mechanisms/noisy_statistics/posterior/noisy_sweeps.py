@@ -17,9 +17,8 @@ from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import (
     implied_sample,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.moments import NoisySums, PublicSums
-from surveysynth.models.parts.sweeps import run_sweeps
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.streams import SWEEPS_AT_ONCE, Streams
+from surveysynth.sampling.sweeps import SWEEPS_AT_ONCE, Streams, run_sweeps
 
 
 def sample_noisy(

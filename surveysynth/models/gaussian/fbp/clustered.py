@@ -25,7 +25,7 @@ from surveysynth.models.parts.psu_effects import (
     PsuBlock,
 )
 from surveysynth.sampling import primitives
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams
 
 #: Starting values of T: a share of the residual variances.
 START_SHARE = 0.2

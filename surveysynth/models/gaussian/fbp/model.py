@@ -16,21 +16,19 @@ import numpy as np
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
 from surveysynth.models.base import Model, Simulated, SimulationKind, psu_codes, require
-from surveysynth.models.gaussian.fbp import density
 from surveysynth.models.gaussian.fbp.clustered import ClusteredGibbs
 from surveysynth.models.gaussian.fbp.sampler import Gibbs
+from surveysynth.models.gaussian.fbp.stan import STAN
 from surveysynth.models.gaussian.gaussian_model import GaussianModel
-from surveysynth.models.general_location.choice import general_form
 from surveysynth.models.general_location.groups import LEAST_RECORDS
-from surveysynth.models.general_location.model import OWN_PRIORS, GeneralFBP
+from surveysynth.models.general_location.model import OWN_PRIORS, GeneralFBP, general_form
 from surveysynth.models.options import Choice, ColumnNames
 from surveysynth.models.parts import log_lik, psu_effects
 from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats
 from surveysynth.models.parts.log_lik import QuadraticForm
 from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS, PSU_COVARIANCE
-from surveysynth.models.parts.sweeps import run_sweeps
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams, run_sweeps
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 
@@ -52,7 +50,7 @@ class FBP(GaussianModel):
     tilted = True
     clustered = True
     kinds = ("continuous", "semicontinuous", "binary")
-    stan = density.STAN
+    stan = STAN
     options = MappingProxyType(
         {
             "smoothing": Choice("default", ("default", "outcome")),
@@ -72,12 +70,15 @@ class FBP(GaussianModel):
     )
 
     def of(self, design: PublicDesign) -> Model:
-        """Itself, or its general form where the design needs that.
+        """Return the model itself, or its general form where the design needs that.
 
-        Raises ``InputError`` for smoothing "outcome" there, which is the paper's for one amount."""
+        Raises ``InputError`` for the general form with smoothing "outcome", which the paper
+        defines for one continuous outcome.
+        """
         general = general_form(
-            GeneralFBP, design, self.covariance_by, self.changed_priors, self.least_records
-        )
+            GeneralFBP, design, self.covariance_by, self.changed_priors, self.least_records,
+            self.engine,
+        )  # fmt: skip
         if general is not None and self.smoothing == "outcome":
             raise InputError(
                 "smoothing: 'outcome' is the paper's form for one continuous outcome without "
@@ -204,15 +205,3 @@ class FBP(GaussianModel):
         if psu_codes(self, design) is not None:
             guess[PSU_COVARIANCE] = np.diag(INTRACLASS_GUESS * variance)
         return guess
-
-    def log_density(self, u: FloatArray, stats: GaussianStats) -> tuple[FloatArray, FloatArray]:
-        """Weighted log posterior (...) and gradient (..., d) at u (..., d), as in ``fbp.stan``."""
-        return density.log_density(u, stats, self.priors)
-
-    def constrain(self, u: FloatArray, shape: tuple[int, int]) -> Theta:
-        """Parameters at u (..., d); ``shape`` (K, q)."""
-        return density.constrain(u, shape)
-
-    def unconstrain(self, theta: Theta) -> FloatArray:
-        """Inverse of ``constrain``, (..., d)."""
-        return density.unconstrain(theta)

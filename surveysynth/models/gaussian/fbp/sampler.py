@@ -8,7 +8,7 @@ from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.parts.coefficients import overdispersion
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.sampling import primitives
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams
 
 #: Effective records up to which chains stay with the parameters of the population.
 FEW_RECORDS = 2.0

@@ -15,21 +15,18 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Model, Simulated, SimulationKind, psu_codes
-from surveysynth.models.gaussian.fbs import density
-from surveysynth.models.gaussian.fbs.clustered import ClusteredGibbs
-from surveysynth.models.gaussian.fbs.sampler import Gibbs
+from surveysynth.models.gaussian.fbs.sampler import ClusteredGibbs, Gibbs
+from surveysynth.models.gaussian.fbs.stan import STAN
 from surveysynth.models.gaussian.gaussian_model import GaussianModel
-from surveysynth.models.general_location.choice import general_form
 from surveysynth.models.general_location.groups import LEAST_RECORDS
-from surveysynth.models.general_location.model import OWN_PRIORS, GeneralFBS
+from surveysynth.models.general_location.model import OWN_PRIORS, GeneralFBS, general_form
 from surveysynth.models.options import ColumnNames
 from surveysynth.models.parts import log_lik, psu_effects
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.models.parts.log_lik import QuadraticForm
 from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS, PSU_COVARIANCE
-from surveysynth.models.parts.sweeps import run_sweeps
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams, run_sweeps
 from surveysynth.survey.survey import PublicDesign
 
 
@@ -51,7 +48,7 @@ class FBS(GaussianModel):
     requires = frozenset({"weight"})
     clustered = True
     kinds = ("continuous", "semicontinuous", "binary", "categorical")
-    stan = density.STAN
+    stan = STAN
     options = MappingProxyType({"covariance_by": ColumnNames(None)})
     default_priors = MappingProxyType(
         {
@@ -64,10 +61,11 @@ class FBS(GaussianModel):
     )
 
     def of(self, design: PublicDesign) -> Model:
-        """Itself, or its general form where the design needs that."""
+        """Return the model itself, or its general form where the design needs that."""
         return general_form(
-            GeneralFBS, design, self.covariance_by, self.changed_priors, self.least_records
-        ) or self
+            GeneralFBS, design, self.covariance_by, self.changed_priors, self.least_records,
+            self.engine,
+        ) or self  # fmt: skip
 
     def sample(
         self,
@@ -170,15 +168,3 @@ class FBS(GaussianModel):
             "covariance": (1.0 - share) * covariance,
             PSU_COVARIANCE: share * covariance,
         }
-
-    def log_density(self, u: FloatArray, stats: GaussianStats) -> tuple[FloatArray, FloatArray]:
-        """Weighted log posterior (...) and gradient (..., d) at u (..., d), as in ``fbs.stan``."""
-        return density.log_density(u, stats, self.priors)
-
-    def constrain(self, u: FloatArray, shape: tuple[int, int]) -> Theta:
-        """Parameters at u (..., d); ``shape`` (K, q)."""
-        return density.constrain(u, shape)
-
-    def unconstrain(self, theta: Theta) -> FloatArray:
-        """Inverse of ``constrain``, (..., d)."""
-        return density.unconstrain(theta)

@@ -6,11 +6,10 @@ import numpy as np
 
 from surveysynth._support.types import Theta
 from surveysynth.models.parts import survey_weight
-from surveysynth.models.parts.coefficient_prior import HALF_T_DF
-from surveysynth.models.parts.coefficients import CoefficientBlocks
+from surveysynth.models.parts.coefficients import HALF_T_DF, CoefficientBlocks
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.sampling import primitives
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams
 
 
 class Gibbs:

@@ -14,7 +14,7 @@ from surveysynth.models import get_model
 from surveysynth.models.base import SimulationKind, stacked
 from surveysynth.models.parts.gaussian import GaussianRecords
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
-from surveysynth.sampling.diagnostics import effective_sample_size, r_hat
+from surveysynth.sampling.convergence import effective_sample_size, r_hat
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import PublicDesign
 from tests.models.model_designs import group_design, make_design, rows_of

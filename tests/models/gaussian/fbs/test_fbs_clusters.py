@@ -20,7 +20,7 @@ from surveysynth.models import get_model
 from surveysynth.models.base import Simulated, stacked
 from surveysynth.models.parts import log_lik
 from surveysynth.models.parts.gaussian import GaussianRecords, compress
-from surveysynth.sampling import diagnostics
+from surveysynth.sampling import convergence
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import PublicDesign
 from tests.models.model_designs import (
@@ -220,7 +220,7 @@ def test_posterior_of_an_intercept_equals_quadrature(effect_sd: float) -> None:
         for axis, (grid, each) in enumerate(zip(grids, draws, strict=True)):
             others = tuple(other for other in range(3) if other != axis)
             cdf = np.cumsum(density.sum(others))
-            ess = diagnostics.effective_sample_size(each[..., None]).min()
+            ess = convergence.effective_sample_size(each[..., None]).min()
             half = 0.5 * (grid[1] - grid[0])
             empirical = np.searchsorted(np.sort(each.ravel()), grid + half) / each.size
             result.append(float(np.abs(cdf - empirical).max() * np.sqrt(ess)))
@@ -283,8 +283,8 @@ def test_chains_mix_at_the_default_plan() -> None:
         monitored = MODEL.monitored({name: values[j] for name, values in theta.items()})
         assert monitored["log_psu_sd"].shape == (4, 250, 2)
         for name, draws in monitored.items():
-            assert diagnostics.r_hat(draws).max() < 1.04, (variance, name)
-            assert diagnostics.effective_sample_size(draws).min() > 130.0, (variance, name)
+            assert convergence.r_hat(draws).max() < 1.04, (variance, name)
+            assert convergence.effective_sample_size(draws).min() > 130.0, (variance, name)
 
 
 THETA: Theta = {

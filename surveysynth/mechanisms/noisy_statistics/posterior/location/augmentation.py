@@ -36,7 +36,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.target import Lo
 from surveysynth.mechanisms.noisy_statistics.posterior.slices import shrinking_angles
 from surveysynth.mechanisms.noisy_statistics.posterior.wishart import NoisyScatter
 from surveysynth.models.general_location.stats import BlockMoments
-from surveysynth.sampling.streams import Streams
+from surveysynth.sampling.sweeps import Streams
 
 #: Tries of a slice.
 TRIES = 40

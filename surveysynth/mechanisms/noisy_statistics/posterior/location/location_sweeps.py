@@ -17,13 +17,12 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.moves import Mov
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.models.general_location.layout import Layout, LogitPart
-from surveysynth.models.general_location.likelihood import Chain
+from surveysynth.models.general_location.records import Chain
 from surveysynth.models.general_location.sampler import Gibbs
 from surveysynth.models.general_location.stats import GeneralStats, regression_from_moments
 from surveysynth.models.parts.logit import LogitSums, log_shares
-from surveysynth.models.parts.sweeps import run_sweeps
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.streams import SWEEPS_AT_ONCE, Streams
+from surveysynth.sampling.sweeps import SWEEPS_AT_ONCE, Streams, run_sweeps
 
 #: Variances of a group without records can be anything: they are kept within this factor of the
 #: declared ones, far beyond what is told from nothing under any noise.

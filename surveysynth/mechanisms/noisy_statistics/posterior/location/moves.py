@@ -20,8 +20,8 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation imp
 from surveysynth.mechanisms.noisy_statistics.posterior.location.reference import Normals, Reference
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 from surveysynth.models.general_location.layout import Layout
-from surveysynth.models.general_location.regressions import Regressions
-from surveysynth.sampling.streams import Streams
+from surveysynth.models.general_location.sampler import Regressions
+from surveysynth.sampling.sweeps import Streams
 
 #: SDs of steps of log variances, in turn: what noise and sampling leave open is not known to
 #: within a factor.

@@ -18,7 +18,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation imp
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 from surveysynth.models.general_location.layout import Layout, RegressionPart
-from surveysynth.models.general_location.regressions import Regressions
+from surveysynth.models.general_location.sampler import Regressions
 from surveysynth.models.general_location.stats import BlockMoments
 
 

@@ -1,0 +1,103 @@
+"""Checks of a specification and its public columns, made before anything is spent.
+
+A by column is public, and its levels are published as they stand in the file. A level of one record
+may be an amount that was typed into the wrong column. Where levels are declared
+([labels.COLUMN] levels) such a record is refused; where they are not, a warning counts them, and
+``surveysynth check`` does not print them.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from surveysynth.release.folder.microdata import (
+    format_of,
+    public_column_names,
+    synthetic_column_names,
+)
+from surveysynth.release.tables.labels import ColumnLabel, Labels
+from surveysynth.release.writers.stata_spss import PROGRAMS, check_names
+from surveysynth.survey.records import LEAST_RECORDS, MAX_LEVELS
+
+if TYPE_CHECKING:
+    from surveysynth.spec.spec import Spec
+    from surveysynth.survey.survey import PublicDesign
+
+
+def check_formats(spec: "Spec", design: "PublicDesign") -> None:
+    """Raise ``InputError`` for names of columns that files of the microdata cannot have."""
+    file_format = format_of(spec)
+    if file_format not in PROGRAMS:
+        return
+    pair = spec.privacy.down_weights and spec.synthesizer.inference == "debiased"
+    synthetic = synthetic_column_names(design, separate_pair=pair)
+    check_names((*public_column_names(design), *synthetic), file_format)
+
+
+#: delta times the number of records from which on it is not far below 1, and what it had better be.
+_LARGE, _SMALL = 0.1, 0.01
+
+
+def delta_warning(spec: "Spec", design: "PublicDesign") -> tuple[str, ...]:
+    """Why delta is too large, with the remedy; empty where it is not, or there is none."""
+    budget, n = spec.privacy.cost, design.n
+    if budget is None or (delta := budget.delta) * n <= _LARGE:
+        return ()
+    smaller = 10.0 ** math.floor(math.log10(_SMALL / n))
+    return (
+        f"delta = {delta:.3g}, times the number of records ({n:,}), is {delta * n:.2g}; it should "
+        "be far below 1, since delta is the chance that epsilon is passed, for each record. Set "
+        f"delta = {smaller:.0e} or less in [privacy]: the same epsilon then has more noise, or the "
+        "same rho a larger epsilon.",
+    )
+
+
+#: In the place of such a level where cells are listed.
+NOT_SHOWN = "(rare level, not shown)"
+
+
+def rare_levels(spec: "Spec", design: "PublicDesign") -> dict[str, tuple[str, ...]]:
+    """Undeclared levels with fewer than ``LEAST_RECORDS`` records, by public column.
+
+    Not of units, of columns of numbers, nor of columns with so many levels that they are names or
+    notes of records.
+    """
+    rare = {}
+    for name in map(str, design.frame):
+        label = spec.labels.get(name)
+        numbers = pd.api.types.is_numeric_dtype(design.frame[name])
+        if numbers or name == design.psu_name or (label is not None and label.levels):
+            continue
+        counts = design.frame[name].astype("str").value_counts()
+        counts = counts[counts.index != ""]
+        found = tuple(map(str, counts.index[counts < LEAST_RECORDS]))
+        if found and len(counts) <= MAX_LEVELS:
+            rare[name] = found
+    return rare
+
+
+def rare_level_warnings(rare: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """One for each column, without a level."""
+    return tuple(
+        f"{name!r} has {_count(len(levels))} of fewer than {LEAST_RECORDS} records, published as "
+        "written in the file. A value of another column that slipped in would be one: look at the "
+        f"file, and list the right ones in [labels.{name}] levels, which refuses all others."
+        for name, levels in rare.items()
+    )
+
+
+def without_rare(labels: Labels, rare: Mapping[str, tuple[str, ...]]) -> Labels:
+    """Labels that show no rare level."""
+    columns = dict(labels.columns)
+    for name, levels in rare.items():
+        given = columns.get(name, ColumnLabel())
+        hidden = dict.fromkeys(levels, NOT_SHOWN)
+        columns[name] = replace(given, levels={**given.levels, **hidden})
+    return Labels(columns)
+
+
+def _count(levels: int) -> str:
+    return f"{levels:,} level" + ("" if levels == 1 else "s")

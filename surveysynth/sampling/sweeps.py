@@ -1,0 +1,87 @@
+"""Random numbers and the loop of Gibbs samplers that run many databases side by side.
+
+Each database has a generator of its own. Its random numbers do not depend on the rest of the
+batch, so its draws move with its own statistics alone (common random numbers).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, Theta
+from surveysynth.sampling.plan import SamplingPlan
+
+#: Sweeps whose random numbers are drawn together, a multiple of 4: fewer, larger calls. Fixed,
+#: since the order of the numbers depends on it.
+SWEEPS_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class Streams:
+    """``generators``: one a database; ``chains`` of each stand next to each other in the batch."""
+
+    generators: tuple[np.random.Generator, ...]
+    chains: int
+
+    @classmethod
+    def of(
+        cls, rng: np.random.Generator | Sequence[np.random.Generator], databases: int, chains: int
+    ) -> "Streams":
+        """One generator for all is spawned into one a database, but for a single one."""
+        if isinstance(rng, np.random.Generator):
+            return cls((rng,) if databases == 1 else tuple(rng.spawn(databases)), chains)
+        return cls(tuple(rng), chains)
+
+    def standard_normal(self, shape: tuple[int, ...], axis: int) -> FloatArray:
+        """Standard normals of ``shape``, its ``axis`` the batch of databases x chains."""
+        result = np.empty(shape)
+        for generator, block in zip(self.generators, self._blocks(result, axis), strict=True):
+            block[...] = generator.standard_normal(block.shape)
+        return result
+
+    def random(self, shape: tuple[int, ...], axis: int) -> FloatArray:
+        """The same of uniforms on (0, 1)."""
+        result = np.empty(shape)
+        for generator, block in zip(self.generators, self._blocks(result, axis), strict=True):
+            block[...] = generator.random(block.shape)
+        return result
+
+    def _blocks(self, values: FloatArray, axis: int) -> list[FloatArray]:
+        return np.split(values, len(self.generators), axis)
+
+
+class Sweeps(Protocol):
+    """The state of a batch of chains, B = databases x chains, and how it moves."""
+
+    def draw_random_numbers(self, c: int) -> None:
+        """Random numbers of the next c sweeps."""
+
+    def sweep(self, i: int) -> None:
+        """One sweep; i counts the sweeps since the numbers were drawn."""
+
+    def state(self) -> Theta:
+        """The current parameters by name, each (B, ...)."""
+
+
+def run_sweeps(sampler: Sweeps, plan: SamplingPlan) -> Theta:
+    """Runs the plan; leading axes of the result (databases, chains, draws)."""
+    kept: dict[str, list[FloatArray]] = {}
+    for sweep in range(plan.warmup + plan.draws):
+        if sweep % SWEEPS_AT_ONCE == 0:
+            sampler.draw_random_numbers(SWEEPS_AT_ONCE)
+        sampler.sweep(sweep % SWEEPS_AT_ONCE)
+        if sweep >= plan.warmup:
+            for name, values in sampler.state().items():
+                kept.setdefault(name, []).append(values)
+    return _by_chain(kept, plan.chains)
+
+
+def _by_chain(kept: Mapping[str, list[FloatArray]], chains: int) -> Theta:
+    """Kept states, a list of (databases x chains, ...), as (databases, chains, draws, ...)."""
+    result: Theta = {}
+    for name, values in kept.items():
+        stacked = np.stack(values, axis=1)
+        result[name] = stacked.reshape(-1, chains, *stacked.shape[1:])
+    return result
