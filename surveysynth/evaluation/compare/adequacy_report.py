@@ -16,7 +16,7 @@ from surveysynth.evaluation.compare.adequacy import Findings, chosen, judge, thi
 from surveysynth.evaluation.compare.distributions import Curve, PartShare, outcome_row, weight_panel
 from surveysynth.evaluation.compare.pages import body_lines, heading_of, of_table, stub_of
 from surveysynth.evaluation.compare.tables import FAR, Key, by_table, distances, sample_weight
-from surveysynth.mechanisms.noisy_statistics.misdeclared import share_outside
+from surveysynth.mechanisms.noisy_statistics.expected_se import share_outside
 from surveysynth.release.facts import rounding_of
 from surveysynth.release.figure_style import MARK, colour_of, draw, new_figure, png_bytes
 from surveysynth.release.folder.bundle import (
