@@ -8,13 +8,12 @@ import numpy as np
 
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
-from surveysynth.evaluation.methods import NOISY
+from surveysynth.evaluation.methods import NOISY, study_method_names
 from surveysynth.evaluation.studies import coverage
 from surveysynth.evaluation.studies.coverage import (
     BATCH_PLAN,
     NOISE_METHODS,
     CoverageStudy,
-    method_names,
 )
 from surveysynth.evaluation.studies.designs import (
     Allocation,
@@ -179,7 +178,7 @@ def _unknown_words(section: "StudySection") -> list[str]:
              "within": WithinRule}  # fmt: skip
     for key, known in kinds.items():
         problems += _unknown(f"study.{key}", [getattr(section, key)], get_args(known))
-    problems += _unknown("study.methods", section.methods, method_names())
+    problems += _unknown("study.methods", section.methods, study_method_names())
     return problems
 
 

@@ -25,7 +25,7 @@ from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.noisy_statistics.posterior.moments import NoisyTarget
 from surveysynth.mechanisms.noisy_statistics.posterior.slices import Chains, slice_step
 from surveysynth.mechanisms.noisy_statistics.posterior.wishart import noise_log_density, on_ellipse
-from surveysynth.sampling.unconstrained import (
+from surveysynth.sampling.partial_correlations import (
     CorrelationRoot,
     correlation_of,
     unconstrained_correlation,
