@@ -18,17 +18,19 @@ if TYPE_CHECKING:
     from surveysynth.api.ledger import ledger
     from surveysynth.api.private_tables import tables
     from surveysynth.api.stan_data import export_stan
-    from surveysynth.estimation.agency_weights import agency_replicates
     from surveysynth.estimation.combining import combine, logit_interval, t_interval
     from surveysynth.estimation.domains import build_domains
     from surveysynth.estimation.replicate_weights import (
-        ReplicateWeights,
         balanced_half_samples,
         jackknife,
         preston_bootstrap,
         rao_wu_yue_bootstrap,
     )
-    from surveysynth.estimation.replication import estimate_domains_replicated
+    from surveysynth.estimation.replication import (
+        ReplicateWeights,
+        agency_replicates,
+        estimate_domains_replicated,
+    )
     from surveysynth.estimation.sample_design import SampleDesign
     from surveysynth.estimation.taylor import estimate_domains
     from surveysynth.evaluation.baselines.noisy_release import DeclaredBounds, noisy_release
@@ -149,14 +151,14 @@ _SOURCES = {
     "PrivateTables": ("release.private_tables", "PrivateTables"),
     "PublicDesign": ("survey.survey", "PublicDesign"),
     "Release": ("release.folder.reader", "Release"),
-    "ReplicateWeights": ("estimation.replicate_weights", "ReplicateWeights"),
+    "ReplicateWeights": ("estimation.replication", "ReplicateWeights"),
     "SampleDesign": ("estimation.sample_design", "SampleDesign"),
     "SamplingPlan": ("sampling.plan", "SamplingPlan"),
     "Scalar": ("mechanisms.pseudo_posterior.risk", "Scalar"),
     "Survey": ("survey.survey", "Survey"),
     "SyntheticDataset": ("inference.synthesis", "SyntheticDataset"),
     "Transform": ("survey.transforms", "Transform"),
-    "agency_replicates": ("estimation.agency_weights", "agency_replicates"),
+    "agency_replicates": ("estimation.replication", "agency_replicates"),
     "audit": ("api.audit", "audit"),
     "balanced_half_samples": ("estimation.replicate_weights", "balanced_half_samples"),
     "build_domains": ("estimation.domains", "build_domains"),

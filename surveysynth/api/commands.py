@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from surveysynth._support.fragment import fragment
 from surveysynth._support.progress import COMPARISON_STAGES, shows_parts, shows_stages
 from surveysynth.errors import InputError
-from surveysynth.release.pipeline import ReleaseResult
 from surveysynth.release.pipeline import release as run_release
+from surveysynth.release.result import ReleaseResult
 
 if TYPE_CHECKING:
     from surveysynth.evaluation.compare.folder import ComparisonResult
@@ -135,7 +135,7 @@ def check(
 
     say = tell or (lambda part: None)
     specification = with_file_labels(load_spec(spec))
-    if specification.privacy.strict:
+    if not specification.privacy.down_weights:
         from surveysynth.release.strict_check import check_strict
 
         lines = check_strict(specification, out, overwrite=overwrite)

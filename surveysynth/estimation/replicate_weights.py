@@ -10,73 +10,16 @@ their value around zero, "average" raises the scale by H / H_ok of the whole sam
 estimates without calibration count the strata of each row instead, which weights cannot do).
 """
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
-
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.hadamard import hadamard_matrix
+from surveysynth.estimation.replication import ReplicateWeights
 from surveysynth.estimation.sample_design import SampleDesign
 
 #: Largest number of multipliers that a jackknife may hold (1.6 GB).
 MAX_ENTRIES = 200_000_000
 
-Centre: TypeAlias = Literal["estimate", "mean"]
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ReplicateWeights:
-    """R sets of replicate weights for n records.
-
-    Attributes
-    ----------
-    multipliers
-        Factors of the survey weights, one row a PSU (a record, where there are none), shape (C, R).
-    unit
-        Row of ``multipliers`` that a record uses, shape (n,).
-    scale, rscales
-        The variance is scale * sum_r rscales_r (estimate_r - centre)^2; rscales (R,).
-    df
-        Degrees of freedom of that variance.
-    centre
-        What squares are taken around: the full sample's "estimate" or the replicates' "mean".
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import surveysynth as ss
-    >>> replicates = ss.jackknife(ss.SampleDesign(np.zeros(3, int)))
-    >>> replicates.replicate_weights(np.array([10.0, 10.0, 10.0]))
-    array([[ 0., 15., 15.],
-           [15.,  0., 15.],
-           [15., 15.,  0.]])
-    """
-
-    multipliers: FloatArray
-    unit: IntArray
-    scale: float
-    rscales: FloatArray
-    df: float
-    centre: Centre = "estimate"
-
-    def __post_init__(self) -> None:
-        _check(self)
-
-    @property
-    def n(self) -> int:
-        """Number of records."""
-        return len(self.unit)
-
-    @property
-    def n_replicates(self) -> int:
-        """Number of replicates, R."""
-        return int(self.multipliers.shape[1])
-
-    def replicate_weights(self, weight: FloatArray) -> FloatArray:
-        """Replicate weights (n, R) of the survey weights (n,)."""
-        return np.asarray(weight[:, None] * self.multipliers[self.unit])
 
 
 def preston_bootstrap(
@@ -345,31 +288,59 @@ def _at_least_two(replicates: int) -> int:
     return replicates
 
 
-def require_finite(values: FloatArray) -> None:
-    """Raise ``InputError``, with their number, for multipliers that are not finite."""
-    wrong = int((~np.isfinite(values)).sum())
-    if wrong:
-        raise InputError(
-            f"Replicate weights must be finite numbers, but {wrong} of {values.size} are not."
-        )
+def hadamard_matrix(least: int) -> FloatArray:
+    """The smallest Hadamard matrix (R, R) with R >= ``least`` that Paley's constructions, doubled
+    as often as need be, reach; entries 1 and -1, the first row all ones.
+
+    For balanced half-samples of fewer than a thousand strata R exceeds ``least`` by a few.
+    """
+    size = least
+    while (matrix := _of_size(size)) is None:
+        size += 1
+    signs: FloatArray = matrix[0]  # those of columns are free: the first row becomes ones
+    return matrix * signs
 
 
-def _check(weights: ReplicateWeights) -> None:
-    """Raise InputError unless the parts of a set of replicate weights fit together."""
-    if weights.multipliers.ndim != 2 or weights.n_replicates < 1:
-        raise InputError(
-            "Replicate weights must have two axes, records and at least one replicate, but came "
-            f"with shape {weights.multipliers.shape}."
-        )
-    require_finite(weights.multipliers)
-    if weights.rscales.shape != (weights.n_replicates,):
-        raise InputError(
-            f"rscales must be one number for each of {weights.n_replicates} replicates, but came "
-            f"with shape {weights.rscales.shape}."
-        )
-    if not (weights.scale > 0 and np.isfinite(weights.scale) and (weights.rscales >= 0).all()):
-        raise InputError("The scale must be finite and above zero, and rscales not below zero.")
-    if not weights.df > 0:
-        raise InputError(f"The degrees of freedom must be above zero, but are {weights.df}.")
-    if weights.centre not in ("estimate", "mean"):
-        raise InputError(f"The centre must be estimate or mean, but got '{weights.centre}'.")
+def _of_size(size: int) -> FloatArray | None:
+    if size in (1, 2):
+        return np.array([[1.0, 1.0], [1.0, -1.0]])[:size, :size]
+    if size % 4:
+        return None
+    if _is_prime(size - 1):
+        return _paley_first(size - 1)
+    if _is_prime(size // 2 - 1) and (size // 2 - 1) % 4 == 1:
+        return _paley_second(size // 2 - 1)
+    half = _of_size(size // 2)
+    return None if half is None else np.kron(np.array([[1.0, 1.0], [1.0, -1.0]]), half)
+
+
+def _is_prime(number: int) -> bool:
+    return number > 1 and all(number % d for d in range(2, int(number**0.5) + 1))
+
+
+def _jacobsthal(prime: int) -> FloatArray:
+    """Legendre symbols of differences modulo a prime, shape (prime, prime)."""
+    symbol = np.full(prime, -1.0)
+    symbol[(np.arange(1, prime, dtype=np.int64) ** 2) % prime] = 1.0
+    symbol[0] = 0.0
+    index = np.arange(prime)
+    matrix: FloatArray = symbol[(index[:, None] - index) % prime]
+    return matrix
+
+
+def _paley_first(prime: int) -> FloatArray:
+    """Size prime + 1, for primes of the form 4 k + 3."""
+    matrix = np.ones((prime + 1, prime + 1))
+    matrix[1:, 0] = -1.0
+    matrix[1:, 1:] = _jacobsthal(prime) + np.eye(prime)
+    return matrix
+
+
+def _paley_second(prime: int) -> FloatArray:
+    """Size 2 (prime + 1), for primes of the form 4 k + 1."""
+    core = np.ones((prime + 1, prime + 1))
+    core[0, 0] = 0.0
+    core[1:, 1:] = _jacobsthal(prime)
+    return np.kron(core, [[1.0, 1.0], [1.0, -1.0]]) + np.kron(
+        np.eye(prime + 1), [[1.0, -1.0], [-1.0, -1.0]]
+    )

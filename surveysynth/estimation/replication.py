@@ -5,17 +5,133 @@ Sums are taken once by interior cell and PSU; all replicates follow by one spars
 margins by another, so that no records-by-rows matrix is made.
 """
 
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
 import numpy as np
 
-from surveysynth._support.types import FloatArray
+from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.errors import InputError
 from surveysynth.estimation.contrasts import Pairs
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.margins import cell_of_record, margin_matrix, sums_by_unit
-from surveysynth.estimation.replicate_weights import ReplicateWeights
 from surveysynth.estimation.statistics import Statistic, statistic_of, values_of
 from surveysynth.estimation.taylor import DomainEstimates, Linearisation, check_arguments
 
-__all__ = ["estimate_domains_replicated", "replicate_estimates", "replication_variance"]
+Centre: TypeAlias = Literal["estimate", "mean"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReplicateWeights:
+    """R sets of replicate weights for n records.
+
+    Attributes
+    ----------
+    multipliers
+        Factors of the survey weights, one row a PSU (a record, where there are none), shape (C, R).
+    unit
+        Row of ``multipliers`` that a record uses, shape (n,).
+    scale, rscales
+        The variance is scale * sum_r rscales_r (estimate_r - centre)^2; rscales (R,).
+    df
+        Degrees of freedom of that variance.
+    centre
+        What squares are taken around: the full sample's "estimate" or the replicates' "mean".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> replicates = ss.jackknife(ss.SampleDesign(np.zeros(3, int)))
+    >>> replicates.replicate_weights(np.array([10.0, 10.0, 10.0]))
+    array([[ 0., 15., 15.],
+           [15.,  0., 15.],
+           [15., 15.,  0.]])
+    """
+
+    multipliers: FloatArray
+    unit: IntArray
+    scale: float
+    rscales: FloatArray
+    df: float
+    centre: Centre = "estimate"
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return len(self.unit)
+
+    @property
+    def n_replicates(self) -> int:
+        """Number of replicates, R."""
+        return int(self.multipliers.shape[1])
+
+    def replicate_weights(self, weight: FloatArray) -> FloatArray:
+        """Replicate weights (n, R) of the survey weights (n,)."""
+        return np.asarray(weight[:, None] * self.multipliers[self.unit])
+
+
+def agency_replicates(
+    columns: FloatArray,
+    weight: FloatArray,
+    *,
+    scale: float,
+    rscales: FloatArray | None = None,
+    df: float | None = None,
+    combined: bool = True,
+    centre: Centre = "estimate",
+) -> ReplicateWeights:
+    """Replicate weights as an agency publishes them.
+
+    Parameters
+    ----------
+    columns
+        Shape (n, R): complete weights, or with ``combined = False`` multipliers of ``weight``.
+    weight
+        Survey weights, shape (n,).
+    scale, rscales
+        As the agency states them: 4/R for successive differences, 1/(R (1 - rho)^2) for Fay's,
+        1 with rscales (n_h - 1)/n_h for a stratified jackknife. rscales are ones by default.
+    df
+        As stated; by default the rank of the replicate weights less one, as in R's survey.
+    combined
+        Whether the columns are complete weights.
+    centre
+        What squares are taken around: the full sample's "estimate" or the replicates' "mean".
+
+    Returns
+    -------
+    ReplicateWeights
+        For ``estimate_domains_replicated``.
+
+    Raises
+    ------
+    InputError
+        If shapes disagree, or for values that are not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> columns = np.array([[0.0, 20.0], [20.0, 0.0]])
+    >>> ss.agency_replicates(columns, np.array([10.0, 10.0]), scale=0.5).df
+    1.0
+    """
+    if columns.ndim != 2 or columns.shape[0] != weight.size:
+        raise InputError(
+            f"Replicate columns must be of shape ({weight.size}, R), a row a record, but came with "
+            f"shape {columns.shape}."
+        )
+    multipliers = columns / weight[:, None] if combined else columns.astype(np.float64)
+    replicates = columns.shape[1]
+    if df is None:
+        require_finite(multipliers)
+        df = max(float(np.linalg.matrix_rank(multipliers * weight[:, None], rtol=1e-7)) - 1.0, 1.0)
+    rscales = np.ones(replicates) if rscales is None else np.asarray(rscales, dtype=np.float64)
+    return ReplicateWeights(multipliers, np.arange(weight.size), scale, rscales, df, centre)
 
 
 def estimate_domains_replicated(
@@ -163,3 +279,33 @@ def _sums(domains: Domains, replicates: ReplicateWeights, values: FloatArray) ->
     by_unit = sums_by_unit(replicates.unit, cell_of_record(domains), values, shape)
     full = by_unit.sum(axis=1)[:, None]
     return np.asarray(margins @ np.hstack([full, by_unit @ replicates.multipliers]))
+
+
+def require_finite(values: FloatArray) -> None:
+    """Raise ``InputError``, with their number, for multipliers that are not finite."""
+    wrong = int((~np.isfinite(values)).sum())
+    if wrong:
+        raise InputError(
+            f"Replicate weights must be finite numbers, but {wrong} of {values.size} are not."
+        )
+
+
+def _check(weights: ReplicateWeights) -> None:
+    """Raise InputError unless the parts of a set of replicate weights fit together."""
+    if weights.multipliers.ndim != 2 or weights.n_replicates < 1:
+        raise InputError(
+            "Replicate weights must have two axes, records and at least one replicate, but came "
+            f"with shape {weights.multipliers.shape}."
+        )
+    require_finite(weights.multipliers)
+    if weights.rscales.shape != (weights.n_replicates,):
+        raise InputError(
+            f"rscales must be one number for each of {weights.n_replicates} replicates, but came "
+            f"with shape {weights.rscales.shape}."
+        )
+    if not (weights.scale > 0 and np.isfinite(weights.scale) and (weights.rscales >= 0).all()):
+        raise InputError("The scale must be finite and above zero, and rscales not below zero.")
+    if not weights.df > 0:
+        raise InputError(f"The degrees of freedom must be above zero, but are {weights.df}.")
+    if weights.centre not in ("estimate", "mean"):
+        raise InputError(f"The centre must be estimate or mean, but got '{weights.centre}'.")

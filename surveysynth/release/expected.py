@@ -1,13 +1,13 @@
 """Standard errors that a release by noisy statistics may expect, before any confidential value is
 read (strict 5): for every row of its tables, over those of a sample without privacy."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.estimates import Key
 from surveysynth.estimation.statistics import MEAN, PROPORTION, TABLE, TOTAL, statistic_of
@@ -26,13 +26,16 @@ from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clippin
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import required_design
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model
+from surveysynth.release import figure_style as style
 from surveysynth.release.tables.table_builder import keys_of, public_domains
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
     from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import PublicDesign
+
 
 EPSILONS = (0.5, 1.0, 2.0, 3.6, 5.0, 10.8)
 #: Declared spreads over true ones.
@@ -288,3 +291,60 @@ def _kind_of(key: Key) -> str | None:
 
 def _near(first: float, second: float) -> bool:
     return abs(first - second) <= 1e-3 * second
+
+
+_CELLS, _MARGINS = "#0072B2", style.INK
+_TITLE = "Expected before any confidential value is read: public"
+
+
+def expected_png(expected: Sequence[Expectation]) -> bytes:
+    """The figure of every table as PNG; equal inputs give equal bytes."""
+    return style.png_bytes(style.draw(expected_figure, expected))
+
+
+def expected_figure(every: Sequence[Expectation]) -> "Figure":
+    """A panel for each statistic of each table: SE over the sample's against epsilon, on log
+    scales."""
+    keys = [(expected, key) for expected in every for key in expected.tables]
+    budgets = every[0].budgets
+    height = 0.9 + 2.7 * len(keys)
+    figure = style.new_figure(7.2, height, _TITLE, style.INK)
+    panels = figure.subplots(len(keys), 1, squeeze=False, sharex=True)[:, 0]
+    epsilon = np.array([budget.epsilon for budget in budgets])
+    for panel, (expected, (statistic, column)) in zip(panels, keys, strict=True):
+        margin = expected.domains.table["is_margin"].to_numpy(dtype=bool)[expected.shown]
+        ratios = expected.ratios((statistic, column), budgets)
+        _panel(panel, epsilon, ratios, margin, expected.settings.epsilon)
+        name = "" if column is None else f" of {expected.design.outcome_names[column]}"
+        table = f"{expected.spec.table.name}: " if expected.spec.table.name else ""
+        panel.set_title(f"{table}{statistic_of(statistic).title}{name}", parse_math=False)
+    panels[0].legend(fontsize=8.5, loc="upper right", framealpha=1.0, edgecolor="none")
+    panels[-1].set_xlabel(f"epsilon, at delta = {every[0].settings.budget.delta:.3g}")
+    return figure
+
+
+def _panel(
+    panel: Any, epsilon: FloatArray, ratios: FloatArray, margin: BoolArray, own: float
+) -> None:
+    told = np.isfinite(ratios).all(axis=0)
+    x = np.log10(epsilon)
+    for chosen, colour, name in ((~margin, _CELLS, "cells"), (margin, _MARGINS, "margins")):
+        values = np.log10(ratios[:, told & chosen])
+        if not values.size:
+            continue
+        low, high = values.min(axis=1), values.max(axis=1)
+        panel.fill_between(x, low, high, color=colour, alpha=0.14, linewidth=0)
+        panel.plot(
+            x, np.median(values, axis=1), "o-", color=colour, markersize=3.5, linewidth=1.6,
+            label=f"{name}: median, smallest to largest",
+        )  # fmt: skip
+    panel.axhline(0.0, color=style.FAINT, linewidth=1)
+    panel.axvline(np.log10(own), color=style.FAINT, linewidth=1, linestyle="--")
+    panel.annotate(
+        "as specified", (np.log10(own), 0.02), xycoords=("data", "axes fraction"),
+        xytext=(4, 0), textcoords="offset points", fontsize=8, color=style.FAINT,
+    )  # fmt: skip
+    panel.set_xticks(x, [f"{each:.3g}" for each in epsilon])
+    panel.grid(visible=True, axis="y")
+    style.log_ticks(panel, "y")
+    panel.set_ylabel("SE over the sample's", fontsize=9)

@@ -84,7 +84,7 @@ class ReleaseFacts:
     def published_replicates(self) -> int:
         """Datasets of a draw among the microdata: all of them, or where they can be made again
         from published numbers, the first."""
-        return 1 if self.spec.privacy.strict else self.spec.privacy.replicates_per_draw
+        return 1 if self.spec.privacy.rebuildable else self.spec.privacy.replicates_per_draw
 
     @property
     def title(self) -> str:

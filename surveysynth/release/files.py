@@ -22,9 +22,9 @@ from surveysynth.release.folder.bundle import (
     REALISED_NAME,
     RECORDS_STEM,
 )
+from surveysynth.release.tables.labels import where_words
 from surveysynth.release.tables.layout import Presentation, Shown
 from surveysynth.release.tables.table_builder import Tables
-from surveysynth.release.tables.where_words import where_words
 from surveysynth.release.writers import csv
 from surveysynth.spec.formats import FORMATS, folder_of
 from surveysynth.spec.tables_in_file import unfolded

@@ -1,8 +1,8 @@
 """From a specification file to a release folder: the one path that writes published files."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,7 +13,6 @@ from surveysynth._support.exits import place_of
 from surveysynth.errors import InputError, StoppedError, SurveySynthError
 from surveysynth.estimation.clusters import clusters_of, refuse_clusters
 from surveysynth.estimation.estimates import Estimates
-from surveysynth.release.delta_warning import delta_warning
 from surveysynth.release.folder.bundle import (
     ADEQUACY_PAGE,
     BundlePlan,
@@ -22,13 +21,16 @@ from surveysynth.release.folder.bundle import (
     publish,
     staged,
 )
-from surveysynth.release.folder.ledger_totals import LedgerSummary, summarise
+from surveysynth.release.folder.ledger_totals import summarise
 from surveysynth.release.folder.microdata import public_order
-from surveysynth.release.formats_check import check_formats
-from surveysynth.release.rare_levels import rare_level_warnings, rare_levels
-from surveysynth.release.result import Adequacy, result_fragment
+from surveysynth.release.public_checks import (
+    check_formats,
+    delta_warning,
+    rare_level_warnings,
+    rare_levels,
+)
+from surveysynth.release.result import Adequacy, ReleaseResult
 from surveysynth.release.run_record import hints_of, run_to_record, with_unit_size
-from surveysynth.release.tables.table import ReleaseTable
 from surveysynth.release.tables.table_builder import (
     Tables,
     estimates_of_each,
@@ -52,10 +54,10 @@ Progress = Callable[[str], None]
 
 
 class AdequacyObserver(Protocol):
-    """Looks at a release beside the confidential survey, for the confidential folder alone."""
+    """Compares a release with the confidential survey, for the confidential folder alone."""
 
     def see(self, dataset: "SyntheticDataset") -> None:
-        """Every synthetic dataset, as it streams by."""
+        """Take note of a synthetic dataset as it streams by."""
 
     def write(
         self,
@@ -65,35 +67,7 @@ class AdequacyObserver(Protocol):
         released: "Released",
         folder: Path,
     ) -> tuple[int, int]:
-        """Files in the confidential folder; how many rows are compared, and how many lie far."""
-
-
-@dataclass(frozen=True)
-class ReleaseResult:
-    """Where the files are, the tables in them, and what the ledger adds up to (confidential).
-
-    ``tables``: by statistic, and where there are several tables by "NAME/statistic";
-    ``ledger_path``: the file of the ledger; ``ledger_hints``: what its sums may not know of.
-    ``adequacy``: what a look beside the sample found, None where nobody looked; what only
-    whoever ran it may read: ``confidential_warning``, empty where there is none.
-    """
-
-    out: Path
-    confidential: Path
-    tables: Mapping[str, Sequence[ReleaseTable]]
-    warnings: tuple[str, ...]
-    ledger: LedgerSummary
-    ledger_path: Path
-    ledger_hints: tuple[str, ...] = ()
-    adequacy: Adequacy | None = field(default=None, repr=False)
-    confidential_warning: str = field(default="", repr=False)
-
-    def _repr_html_(self) -> str:
-        """Where everything is, for notebooks."""
-        ledger = [*self.ledger.sentences(), *self.ledger_hints]
-        return result_fragment(
-            self.out, self.confidential, self.adequacy, warnings=self.warnings, ledger=ledger
-        )
+        """Write the report to ``folder``; return how many rows it compares, and how many differ."""
 
 
 def release(
@@ -162,7 +136,7 @@ def release(
         Path(out), None if confidential is None else Path(confidential), overwrite=overwrite
     )
     spec = with_file_labels(load_spec(spec_path))
-    streams, test = Streams(seed, published=spec.privacy.strict), seed is not None
+    streams, test = Streams(seed, published=spec.privacy.rebuildable), seed is not None
     chosen, mechanism = engine_of(spec, model_of(spec)), mechanism_of(spec)
     one_form = not (needs_general_form(spec.declared) or spec.synthesizer.grouping)
     if chosen.compiled and one_form:
@@ -206,7 +180,7 @@ def _warnings(facts: "ReleaseFacts") -> tuple[str, ...]:
 
 def _in_published_order(survey: "Survey", spec: "Spec") -> "Survey":
     """What follows the noise can be made again from published files, which are in this order."""
-    return survey.in_order(public_order(survey.design)) if spec.privacy.strict else survey
+    return survey.in_order(public_order(survey.design)) if spec.privacy.rebuildable else survey
 
 
 @contextmanager

@@ -1,19 +1,22 @@
-"""What a release tells whoever ran it: how far it lies from the sample, and where everything is."""
+"""The result of a release for the person who ran it: where the files are, and how good it is."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from surveysynth._support.fragment import fragment
 from surveysynth.release.folder.bundle import RELEASE
+from surveysynth.release.folder.ledger_totals import LedgerSummary
+from surveysynth.release.tables.table import ReleaseTable
 
 
 @dataclass(frozen=True, repr=False)
 class Adequacy:
     """How far the tables lie from the sample: confidential, its counts included.
 
-    page: the file that shows it; rows: rows that are compared; beyond: those more than three
-    standard errors of the sample from it; problem: why there is no page, for the one who ran it.
+    page: the file that shows it, None without one; rows: number of rows compared; beyond: number
+    of rows that lie more than three standard errors of the sample from it; problem: why there is
+    no page.
     """
 
     page: Path | None
@@ -22,7 +25,7 @@ class Adequacy:
     problem: str = ""
 
     def sentence(self) -> str:
-        """One line for the terminal of whoever ran the release, and for no other place."""
+        """Return one line for the terminal of the person who ran the release, and nowhere else."""
         if self.page is None:
             return f"CONFIDENTIAL: no adequacy report could be made ({self.problem})."
         return (
@@ -32,26 +35,42 @@ class Adequacy:
         )
 
 
-def result_fragment(
-    out: Path,
-    confidential: Path,
-    adequacy: Adequacy | None,
-    *,
-    warnings: Sequence[str],
-    ledger: Sequence[str],
-) -> str:
-    """Where everything is, for notebooks; without a number that is confidential."""
-    page = []
-    if adequacy is not None:
-        failed = adequacy.page is None
-        page = [adequacy.sentence() if failed else f"Look at {adequacy.page} (confidential)."]
-    return fragment(
-        "Release",
-        mark=warnings,
-        lines=[
-            f"Published: {out / RELEASE}.",
-            f"Confidential: {confidential}; keep it from what is published.",
-            *page,
-            *ledger,
-        ],
-    )
+@dataclass(frozen=True)
+class ReleaseResult:
+    """Where the files are, the tables in them, and the totals of the ledger (confidential).
+
+    ``tables``: by statistic, and where there are several tables by "NAME/statistic";
+    ``ledger_path``: the file of the ledger; ``ledger_hints``: spending that its totals may miss.
+    ``adequacy``: the comparison with the sample, None where none was made. Only the person who ran
+    the release may read it, and ``confidential_warning``, which is empty where there is none.
+    """
+
+    out: Path
+    confidential: Path
+    tables: Mapping[str, Sequence[ReleaseTable]]
+    warnings: tuple[str, ...]
+    ledger: LedgerSummary
+    ledger_path: Path
+    ledger_hints: tuple[str, ...] = ()
+    adequacy: Adequacy | None = field(default=None, repr=False)
+    confidential_warning: str = field(default="", repr=False)
+
+    def _repr_html_(self) -> str:
+        """Return where everything is, for notebooks; without a confidential number."""
+        page = []
+        if self.adequacy is not None:
+            found = self.adequacy.page
+            page = [
+                f"Look at {found} (confidential)." if found else self.adequacy.sentence()
+            ]
+        return fragment(
+            "Release",
+            mark=self.warnings,
+            lines=[
+                f"Published: {self.out / RELEASE}.",
+                f"Confidential: {self.confidential}; keep it from what is published.",
+                *page,
+                *self.ledger.sentences(),
+                *self.ledger_hints,
+            ],
+        )

@@ -23,7 +23,7 @@ from surveysynth.release.expected import FACTORS, Expectation, Misdeclared, Unit
 from surveysynth.release.facts import labels_of
 from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
 from surveysynth.release.preview import budget_words, preview_lines, row_label
-from surveysynth.release.rare_levels import rare_levels, without_rare
+from surveysynth.release.public_checks import rare_levels, without_rare
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
@@ -125,8 +125,8 @@ def _general_promise(
 def _written(expected: Sequence[Expectation], target: Path) -> list[str]:
     import pandas as pd
 
+    from surveysynth.release.expected import expected_png
     from surveysynth.release.writers.csv import write_records
-    from surveysynth.release.writers.expected import expected_png
 
     if expected[0].not_told is not None:
         raise InputError(f"--out: {expected[0].not_told} Leave it out.")

@@ -55,7 +55,7 @@ def study_problems(
             "synthesizer: studies run on the embedded samplers; name a model that has one, "
             "and leave engine out."
         )
-    if privacy.risk == "none":
+    if not privacy.private:
         problems.append(
             "privacy.risk: a study compares methods at one epsilon, and 'none' has none."
         )

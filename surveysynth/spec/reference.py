@@ -23,8 +23,12 @@ from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
 from surveysynth.models import model_names, registered
 from surveysynth.spec.formats import format_names
 from surveysynth.spec.outcome_section import OutcomeSection
-from surveysynth.spec.privacy import PrivacySection
-from surveysynth.spec.sections import LabelSection, StudySection, SurveySection
+from surveysynth.spec.privacy import (
+    NoisyStatisticsSection,
+    PrivacySection,
+    PseudoPosteriorSection,
+)
+from surveysynth.spec.sections import LabelSection, Section, StudySection, SurveySection
 from surveysynth.spec.spec import Spec
 from surveysynth.spec.synthesizer_section import OPTION_TEXTS, SynthesizerSection
 from surveysynth.spec.tables_section import TablesSection
@@ -32,15 +36,15 @@ from surveysynth.spec.tables_section import TablesSection
 #: The keys above the first section.
 FILE = "file"
 #: The settings of each section, in the order of the page.
-SETTINGS: dict[str, type[BaseModel]] = {
-    FILE: Spec,
-    "survey": SurveySection,
-    "synthesizer": SynthesizerSection,
-    "outcomes": OutcomeSection,
-    "privacy": PrivacySection,
-    "tables": TablesSection,
-    "labels": LabelSection,
-    "study": StudySection,
+SETTINGS: dict[str, tuple[type[BaseModel], ...]] = {
+    FILE: (Spec,),
+    "survey": (SurveySection,),
+    "synthesizer": (SynthesizerSection,),
+    "outcomes": (OutcomeSection,),
+    "privacy": (PseudoPosteriorSection, NoisyStatisticsSection),
+    "tables": (TablesSection,),
+    "labels": (LabelSection,),
+    "study": (StudySection,),
 }
 #: Values that registries know; the settings accept any text.
 _REGISTRIES: dict[str, Callable[[], Sequence[str]]] = {
@@ -118,14 +122,15 @@ def sections() -> tuple[SectionKeys, ...]:
 
     Raises ``LookupError`` for a key without a text.
     """
-    return tuple(
-        SectionKeys(
-            name,
-            "Keys above the first section." if model is Spec else getattr(model, "about", ""),
-            tuple(_key(name, key, model, text) for key, text in texts_of(model).items()),
-        )
-        for name, model in SETTINGS.items()
-    )
+    found = []
+    for name, models in SETTINGS.items():
+        about = getattr(models[0], "about", "Keys above the first section.")
+        keys: dict[str, Key] = {}
+        for model in models:
+            for key, text in texts_of(model).items():
+                keys.setdefault(key, _key(name, key, model, text))
+        found.append(SectionKeys(name, about, tuple(keys.values())))
+    return tuple(found)
 
 
 def texts_of(model: type[BaseModel]) -> dict[str, str]:
@@ -133,14 +138,11 @@ def texts_of(model: type[BaseModel]) -> dict[str, str]:
 
     Raises ``LookupError`` that names the keys without a text.
     """
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
-    assert isinstance(tree, ast.ClassDef)
-    texts = {
-        key.target.id: " ".join(str(text.value.value).split())
-        for key, text in zip(tree.body, tree.body[1:], strict=False)
-        if isinstance(key, ast.AnnAssign) and isinstance(key.target, ast.Name)
-        and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
-    }  # fmt: skip
+    texts: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        # A base made of the models' options has no source, and a private name.
+        if issubclass(base, (Section, Spec)) and not base.__name__.startswith("_"):
+            texts |= _own_texts(base)
     if model is SynthesizerSection:
         texts |= {key: " ".join(text.split()) for key, text in OPTION_TEXTS.items()}
     # The other keys of the file are its sections.
@@ -148,6 +150,17 @@ def texts_of(model: type[BaseModel]) -> dict[str, str]:
     if missing:
         raise LookupError(f"{model.__name__}: keys without a text: {sorted(missing)}.")
     return texts
+
+
+def _own_texts(model: type[BaseModel]) -> dict[str, str]:
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    assert isinstance(tree, ast.ClassDef)
+    return {
+        key.target.id: " ".join(str(text.value.value).split())
+        for key, text in zip(tree.body, tree.body[1:], strict=False)
+        if isinstance(key, ast.AnnAssign) and isinstance(key.target, ast.Name)
+        and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    }  # fmt: skip
 
 
 def _key(section: str, name: str, model: type[BaseModel], text: str) -> Key:
@@ -218,9 +231,8 @@ def _default(section: str, name: str, model: type[BaseModel]) -> str:
     field = model.model_fields[name]
     default = _toml(field.get_default(call_default_factory=True))
     strict: Any = field.default
-    if model is PrivacySection:
-        settled = PrivacySection(mechanism="noisy_statistics", epsilon=1.0)
-        strict = field.default if name in ("epsilon", "mechanism") else getattr(settled, name)
+    if issubclass(model, PrivacySection) and name not in ("epsilon", "mechanism"):
+        strict = NoisyStatisticsSection.model_fields.get(name, field).default
     elif model is SynthesizerSection and name in ("chains", "draws", "warmup"):
         strict = getattr(NOISY_PLAN, name)
     if strict == field.default:

@@ -32,9 +32,8 @@ from surveysynth.evaluation.compare.folder import ComparisonResult
 from surveysynth.evaluation.studies.work import StudyResult
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
 from surveysynth.release.folder.ledger_totals import LedgerSummary
-from surveysynth.release.pipeline import ReleaseResult
 from surveysynth.release.rebuild import Rebuilt
-from surveysynth.release.result import Adequacy
+from surveysynth.release.result import Adequacy, ReleaseResult
 from surveysynth.spec.draft.write import Drafted
 
 VOID = {"br", "col", "hr", "img", "input", "meta", "link", "wbr"}

@@ -14,11 +14,11 @@ from scipy import stats
 from surveysynth._support.types import FloatArray
 from surveysynth.estimation.combining import (
     Combined,
+    korn_graubard_interval,
     logit_interval,
     positive_interval,
     t_interval,
 )
-from surveysynth.estimation.korn_graubard import korn_graubard_interval
 from tests.estimation.test_taylor_golden import GOLDEN
 
 RESULTS: dict[str, Any] = json.loads((Path(GOLDEN) / "statistics_survey.json").read_text())

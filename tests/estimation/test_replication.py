@@ -10,18 +10,21 @@ from hypothesis import strategies as st
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.agency_weights import agency_replicates
 from surveysynth.estimation.domains import Domains, build_domains
-from surveysynth.estimation.hadamard import hadamard_matrix
 from surveysynth.estimation.margins import cell_of_record, interior_rows, margin_matrix
 from surveysynth.estimation.replicate_weights import (
     ReplicateWeights,
     balanced_half_samples,
+    hadamard_matrix,
     jackknife,
     preston_bootstrap,
     rao_wu_yue_bootstrap,
 )
-from surveysynth.estimation.replication import estimate_domains_replicated, replication_variance
+from surveysynth.estimation.replication import (
+    agency_replicates,
+    estimate_domains_replicated,
+    replication_variance,
+)
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.taylor import (
     DomainEstimates,

@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 
 from surveysynth._support.types import FloatArray
-from surveysynth.estimation.agency_weights import agency_replicates
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.replicate_weights import (
     ReplicateWeights,
@@ -18,7 +17,11 @@ from surveysynth.estimation.replicate_weights import (
     preston_bootstrap,
     rao_wu_yue_bootstrap,
 )
-from surveysynth.estimation.replication import estimate_domains_replicated, replicate_estimates
+from surveysynth.estimation.replication import (
+    agency_replicates,
+    estimate_domains_replicated,
+    replicate_estimates,
+)
 from surveysynth.estimation.sample_design import SampleDesign
 from tests.estimation.test_taylor_golden import FRAME, GOLDEN, LEVELS, RELATIVE, sample_design
 

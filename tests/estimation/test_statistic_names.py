@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surveysynth.errors import InputError
-from surveysynth.estimation.naming import Call, parse_call, quote, split, unquote
+from surveysynth.estimation.families import Call, parse_call, quote, split, unquote
 from surveysynth.estimation.statistics import STATISTICS, statistic_of
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -16,8 +16,9 @@ from surveysynth.errors import InputError, RefusedError
 from surveysynth.models import get_model
 from surveysynth.release import files
 from surveysynth.release.documents.programs import python_literal
-from surveysynth.release.pipeline import ReleaseResult, release
+from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
+from surveysynth.release.result import ReleaseResult
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec
 from tests.surveys import small_survey

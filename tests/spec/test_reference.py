@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from surveysynth.errors import InputError
 from surveysynth.evaluation.studies import designs
 from surveysynth.models import get_model, model_names
+from surveysynth.spec.privacy import PRIVACY_KEYS, Privacy, PseudoPosteriorSection
 from surveysynth.spec.reference import (
     FILE,
     SETTINGS,
@@ -25,7 +26,7 @@ from surveysynth.spec.spec import Spec, parse_spec
 from surveysynth.survey.files import SUFFIXES
 
 PAGE = Path(__file__).parents[2] / "vignettes" / "reference" / "specification.md"
-SECTIONS = {name: model for name, model in SETTINGS.items() if name != FILE}
+SECTIONS = {name: models[0] for name, models in SETTINGS.items() if name != FILE}
 KEYS = [key for section in sections() for key in section.keys if section.name in SECTIONS]
 #: What a section, or a key, asks for beside the key under test.
 BESIDE: dict[str, dict[str, Any]] = {
@@ -40,7 +41,9 @@ BESIDE: dict[str, dict[str, Any]] = {
 
 def test_every_key_of_every_section_is_on_the_page() -> None:
     headings = re.findall(r"^### `([a-z_.]+)`$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    fields = [f"{name}.{key}" for name, model in SECTIONS.items() for key in model.model_fields]
+    keys = {name: tuple(model.model_fields) for name, model in SECTIONS.items()}
+    keys["privacy"] = PRIVACY_KEYS
+    fields = [f"{name}.{key}" for name in keys for key in keys[name]]
     assert len(fields) > 80
     assert sorted(headings) == sorted(["spec_version", *fields])
     # And there is no section that this test does not know.
@@ -63,6 +66,11 @@ def test_a_key_is_described(key: Key) -> None:
 
 def _given(key: Key, **given: Any) -> BaseModel:
     beside = {**BESIDE.get(key.section, {}), **BESIDE.get(key.path, {})}
+    if key.section == "privacy":
+        noisy = key.name not in PseudoPosteriorSection.model_fields
+        mechanism = {"mechanism": "noisy_statistics"} if noisy else {}
+        section: BaseModel = TypeAdapter(Privacy).validate_python({**beside, **mechanism, **given})
+        return section
     return SECTIONS[key.section].model_validate({**beside, **given})
 
 

@@ -15,8 +15,12 @@ from surveysynth.estimation.combining import Combined
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.extremes import RowExtremes, Rule
 from surveysynth.estimation.margins import margin_set_of_row
-from surveysynth.estimation.replicate_weights import ReplicateWeights, preston_bootstrap
-from surveysynth.estimation.replication import replicate_estimates, replication_variance
+from surveysynth.estimation.replicate_weights import preston_bootstrap
+from surveysynth.estimation.replication import (
+    ReplicateWeights,
+    replicate_estimates,
+    replication_variance,
+)
 from surveysynth.estimation.statistics import statistic_of, values_of
 from surveysynth.estimation.taylor import Linearisation, SampleDesign
 from surveysynth.evaluation.baselines.budget_split import BudgetSplit, Share, split_budget

@@ -9,16 +9,15 @@ import pandas as pd
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.evaluation.compare.tables import Key
 from surveysynth.release.facts import labels_of
-from surveysynth.release.tables.labels import Labels
+from surveysynth.release.tables.labels import Labels, where_words
 from surveysynth.release.tables.rounding import ABSENT
-from surveysynth.release.tables.stub import (
+from surveysynth.release.tables.row_layout import (
     StubRow,
     level_heading,
     level_rows,
     stub_heading,
     stub_rows,
 )
-from surveysynth.release.tables.where_words import where_words
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec

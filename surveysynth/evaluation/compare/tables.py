@@ -96,7 +96,7 @@ def run_synthesizer(
     from surveysynth.release.pipeline import facts_of, synthetic_estimates
     from surveysynth.spec import build
 
-    if spec.privacy.strict:  # as in a release, whose tables can be made again from its files
+    if spec.privacy.rebuildable:  # as in a release, whose tables can be made again from its files
         survey = survey.in_order(public_order(survey.design))
     mechanism = build.mechanism_of(spec)
     design = mechanism.prepared(survey.design)

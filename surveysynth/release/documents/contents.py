@@ -6,10 +6,9 @@ from html import escape
 from surveysynth._support.page import scrolled, whole_page
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.facts import ReleaseFacts, files_of
-from surveysynth.release.tables.labels import listed, span
+from surveysynth.release.tables.labels import listed, span, where_words
 from surveysynth.release.tables.table import ReleaseTable
 from surveysynth.release.tables.table_builder import Tables
-from surveysynth.release.tables.where_words import where_words
 from surveysynth.spec.formats import FORMATS, folder_of
 
 CONTENTS_NAME = "index.html"

@@ -10,6 +10,7 @@ from surveysynth.release.documents.subsets import pair_columns, subset_of
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import file_name
 from surveysynth.release.tables.flags import policy_of
+from surveysynth.release.tables.labels import where_words
 from surveysynth.release.tables.table import (
     EMPTY_DATASET_FLAG,
     NO_SAMPLE_FLAG,
@@ -18,7 +19,6 @@ from surveysynth.release.tables.table import (
     SMALL_SAMPLE_FLAG,
 )
 from surveysynth.release.tables.table_builder import by_korn_graubard, synthetic_columns
-from surveysynth.release.tables.where_words import where_words
 from surveysynth.spec.formats import FORMATS, table_files
 
 
@@ -53,7 +53,7 @@ def files_section(facts: ReleaseFacts) -> list[str]:
         "assumption, worked examples, residual risks and a checklist",
         "- `registry.json`: a draft entry for the registry of deployments of differential privacy",
     ]
-    if facts.spec.privacy.strict:
+    if facts.spec.privacy.rebuildable:
         rows.append(
             f"- `{STATISTICS_NAME}`: the noisy sums that everything else was computed from, with "
             "all public constants; `surveysynth rebuild` makes every table again from this folder"

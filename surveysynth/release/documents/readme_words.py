@@ -13,7 +13,7 @@ from surveysynth.release.writers.stata_spss import PROGRAMS
 
 def digits_section(facts: ReleaseFacts) -> list[str]:
     """How far a published number can be read."""
-    noise = " and the noise" if facts.spec.privacy.strict else ""
+    noise = " and the noise" if facts.spec.privacy.rebuildable else ""
     return [
         "## How many digits mean something",
         f"Synthetic values have a public number of digits: {_microdata(facts)}. Tables come from "
@@ -68,7 +68,8 @@ def in_short(facts: ReleaseFacts) -> list[str]:
     units = "records" if protect == RECORD else f"units of {protect!r}"
     epsilon = settings.epsilon
     factor = f"about {round_factor(epsilon)}" if epsilon < 100 else f"e to the power {epsilon:g}"
-    promise = _strict_promise(facts) if facts.spec.privacy.strict else _asymptotic_promise(facts)
+    proved = facts.spec.privacy.rebuildable
+    promise = _strict_promise(facts) if proved else _asymptotic_promise(facts)
     return [
         promise.format(factor=f"exp(epsilon) = {factor}"),
         "It does not say that nothing can be learned about a person: what holds for a group is "
@@ -87,7 +88,7 @@ def _values(facts: ReleaseFacts) -> str:
 
 def _strict_promise(facts: ReleaseFacts) -> str:
     """What is proved, of whatever anybody may compute."""
-    privacy = facts.spec.privacy
+    privacy = facts.spec.privacy.as_noisy_statistics()
     whose = "one record" if privacy.protect == RECORD else "all records of one protected unit"
     return (
         f"In short, it says: had the confidential values of {whose} ({_values(facts)}) been "

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
-from surveysynth.estimation.korn_graubard import korn_graubard
+from surveysynth.estimation.combining import korn_graubard
 from surveysynth.estimation.statistics import statistic_of
 
 FlagAction = Literal["suppress", "mark"]

@@ -11,13 +11,16 @@ from functools import cached_property
 from typing import Literal
 
 from surveysynth.estimation.statistics import LEVEL, statistic_of
-from surveysynth.release.tables.crosstab import Record, crossed, levels_across, records_of
 from surveysynth.release.tables.labels import Labels, listed
 from surveysynth.release.tables.rounding import ABSENT, AnyRounding, Rounding, rounding_of_line
-from surveysynth.release.tables.stub import (
+from surveysynth.release.tables.row_layout import (
+    Record,
     StubRow,
+    crossed,
     level_heading,
     level_rows,
+    levels_across,
+    records_of,
     stub_heading,
     stub_rows,
 )

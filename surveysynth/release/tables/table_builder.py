@@ -14,6 +14,7 @@ from surveysynth.estimation.combining import (
     CombiningRule,
     PartialSynthesis,
     interval_of,
+    korn_graubard_interval,
     t_interval,
 )
 from surveysynth.estimation.contrasts import Contrast
@@ -25,7 +26,6 @@ from surveysynth.estimation.domains import (
     build_rows,
 )
 from surveysynth.estimation.estimates import Estimates, Key, TableLines
-from surveysynth.estimation.korn_graubard import korn_graubard_interval
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import Statistic, statistic_of, table_keys
 from surveysynth.estimation.subpopulation import (
@@ -36,6 +36,7 @@ from surveysynth.estimation.subpopulation import (
     shown_rows,
 )
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
+from surveysynth.mechanisms.base import COMBINING_RULES
 from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import listed
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
@@ -256,7 +257,7 @@ def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
     m, replicates = spec.privacy.m, spec.privacy.replicates_per_draw
     datasets = f"{m * replicates} synthetic dataset{'s' if m * replicates > 1 else ''}"
     draws = f"m = {m} released draw{'s' if m > 1 else ''}"
-    rule = "law of total variance" if spec.privacy.strict else "rules of partial synthesis"
+    rule = COMBINING_RULES[spec.privacy.combining]
     notes = [
         f"Estimates from {datasets} ({draws}); standard errors by Taylor linearisation, "
         f"combined by the {rule}."

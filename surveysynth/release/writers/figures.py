@@ -3,23 +3,25 @@
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from surveysynth._support.types import FloatArray
 from surveysynth._support.xml_text import xml_text
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release import figure_style as style
 from surveysynth.release.tables.layout import Presentation, Shown, describe, stubs_of
-from surveysynth.release.tables.stub import StubRow
+from surveysynth.release.tables.row_layout import StubRow
 from surveysynth.release.tables.table import ReleaseTable
 from surveysynth.spec.formats import Format
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+
 
 _COLOUR = "#0072B2"
 #: A taller figure would not be looked at, and image formats end somewhere.
@@ -53,10 +55,8 @@ def write(shown: Shown, folder: Path, made: Format) -> None:
             figure.savefig(path, format=made.ending, metadata=_NO_DATE[made.ending])
 
 
-def shown_figure(tables: Sequence[ReleaseTable], presentation: Presentation) -> "Figure":
+def shown_figure(tables: Sequence[ReleaseTable], presentation: Presentation) -> Figure:
     """The figure of one statistic, which notebooks show without pyplot."""
-    from surveysynth.release.writers.notebook import NotebookFigure
-
     with _own_style():
         return estimates_with_intervals(tables, presentation, NotebookFigure)
 
@@ -75,12 +75,10 @@ def _own_style() -> Iterator[None]:
 def estimates_with_intervals(
     tables: Sequence[ReleaseTable],
     presentation: Presentation,
-    kind: "type[Figure] | None" = None,
-) -> "Figure":
+    kind: type[Figure] | None = None,
+) -> Figure:
     """The tables of one statistic, domains from top to bottom as in the table; ``kind``: of
     figure, None for Matplotlib's own."""
-    from matplotlib.figure import Figure
-
     shown = [min(len(table.frame), MOST_ROWS) for table in tables]
     notes = _notes(tables, presentation, left_out=any(len(t.frame) > MOST_ROWS for t in tables))
     height = _EXTRA * (1 + len(tables)) + _ROW * (sum(shown) + 1.2 * len(notes.splitlines()))
@@ -169,3 +167,14 @@ def _wrapped(text: str, width: int) -> str:
     import textwrap
 
     return "\n".join(textwrap.fill(xml_text(line), width) for line in text.splitlines())
+
+
+class NotebookFigure(Figure):
+    """A figure with a picture of itself, which IPython asks for: pyplot and its windows are not
+    needed."""
+
+    def _repr_png_(self) -> bytes:
+        """The figure as PNG."""
+        picture = BytesIO()
+        self.savefig(picture, format="png")
+        return picture.getvalue()

@@ -165,7 +165,7 @@ def test_rules_see_published_quantities_alone() -> None:
     assert imported == [
         "from surveysynth._support.types import BoolArray, FloatArray, IntArray",
         # An interval of what is published.
-        "from surveysynth.estimation.korn_graubard import korn_graubard",
+        "from surveysynth.estimation.combining import korn_graubard",
         "from surveysynth.estimation.statistics import statistic_of",  # which standard speaks of it
     ]
 

@@ -13,7 +13,7 @@ import numpy as np
 from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.noisy_statistics.posterior.slices import Chains, slice_step
 from surveysynth.mechanisms.noisy_statistics.posterior.wishart import noise_log_density
-from surveysynth.sampling.unconstrained import (
+from surveysynth.sampling.partial_correlations import (
     CorrelationRoot,
     correlation_of,
     unconstrained_correlation,

@@ -22,7 +22,7 @@ class Terms:
     @property
     def strict(self) -> bool:
         """Whether the guarantee is proved at every number of records."""
-        return self.facts.spec.privacy.strict
+        return self.facts.spec.privacy.currency == "rho"
 
     @property
     def private(self) -> bool:
@@ -37,12 +37,12 @@ class Terms:
     @property
     def rho(self) -> float:
         """Of noisy statistics."""
-        return self.facts.spec.privacy.cost.rho
+        return self.facts.spec.privacy.as_noisy_statistics().cost.rho
 
     @property
     def delta(self) -> float:
         """Of noisy statistics."""
-        return self.facts.spec.privacy.delta
+        return self.facts.spec.privacy.as_noisy_statistics().delta
 
     @property
     def protected(self) -> str | None:

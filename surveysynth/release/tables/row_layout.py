@@ -1,14 +1,16 @@
-"""The left-hand side of a table for readers: groups, indented levels, margins in bold."""
+"""The rows of a table for readers: labels on the left, and for cross tables levels side by side."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from surveysynth.estimation.statistics import LEVEL
 from surveysynth.release.tables.labels import Labels, listed
+from surveysynth.release.tables.table import ReleaseTable
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 _BY_COLUMNS_IN_STUB = 2
 _LEVEL_HEADING = "Level"
@@ -85,3 +87,28 @@ def level_heading(outcomes: Sequence[str], labels: Labels) -> str:
 def stub_heading(by: Sequence[str], labels: Labels) -> str:
     """Titles of the by-columns that share the stub."""
     return listed([labels.title(column) for column in by[-_BY_COLUMNS_IN_STUB:]]) or "Domain"
+
+
+Record: TypeAlias = Mapping[str, Any]
+"""One row of a table's frame."""
+
+
+def levels_across(table: ReleaseTable, labels: Labels) -> list[str]:
+    """Labels of the levels of the last by-column, the margin first."""
+    column = table.by[-1]
+    return [labels.level(column, code) for code in dict.fromkeys(table.frame[column])]
+
+
+def crossed(table: ReleaseTable) -> tuple[ReleaseTable, list[tuple[Record, ...]]]:
+    """The table of the first level across, without its column, and for each of its lines the
+    records of all levels."""
+    across, frame = table.by[-1], table.frame
+    parts = [part for _, part in frame.groupby(across, sort=False, observed=True)]
+    head = replace(table, by=table.by[:-1], frame=parts[0].reset_index(drop=True))
+    return head, list(zip(*(records_of(replace(table, frame=part)) for part in parts), strict=True))
+
+
+def records_of(table: ReleaseTable) -> Sequence[Record]:
+    """The rows of a table's frame."""
+    records = table.frame.to_dict("records")
+    return [{str(name): value for name, value in each.items()} for each in records]

@@ -1,4 +1,4 @@
-"""Levels of public columns that hardly any record has: values that may have slipped in.
+"""Checks of a specification and its public columns, made before anything is spent.
 
 A by column is public, and its levels are published as they stand in the file. A level of one record
 may be an amount that was typed into the wrong column. Where levels are declared
@@ -6,18 +6,54 @@ may be an amount that was typed into the wrong column. Where levels are declared
 ``surveysynth check`` does not print them.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from surveysynth.release.folder.microdata import (
+    format_of,
+    public_column_names,
+    synthetic_column_names,
+)
 from surveysynth.release.tables.labels import ColumnLabel, Labels
+from surveysynth.release.writers.stata_spss import PROGRAMS, check_names
 from surveysynth.survey.records import LEAST_RECORDS, MAX_LEVELS
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import PublicDesign
+
+
+def check_formats(spec: "Spec", design: "PublicDesign") -> None:
+    """Raise ``InputError`` for names of columns that files of the microdata cannot have."""
+    file_format = format_of(spec)
+    if file_format not in PROGRAMS:
+        return
+    pair = spec.privacy.down_weights and spec.synthesizer.inference == "debiased"
+    synthetic = synthetic_column_names(design, separate_pair=pair)
+    check_names((*public_column_names(design), *synthetic), file_format)
+
+
+#: delta times the number of records from which on it is not far below 1, and what it had better be.
+_LARGE, _SMALL = 0.1, 0.01
+
+
+def delta_warning(spec: "Spec", design: "PublicDesign") -> tuple[str, ...]:
+    """Why delta is too large, with the remedy; empty where it is not, or there is none."""
+    budget, n = spec.privacy.cost, design.n
+    if budget is None or (delta := budget.delta) * n <= _LARGE:
+        return ()
+    smaller = 10.0 ** math.floor(math.log10(_SMALL / n))
+    return (
+        f"delta = {delta:.3g}, times the number of records ({n:,}), is {delta * n:.2g}; it should "
+        "be far below 1, since delta is the chance that epsilon is passed, for each record. Set "
+        f"delta = {smaller:.0e} or less in [privacy]: the same epsilon then has more noise, or the "
+        "same rho a larger epsilon.",
+    )
+
 
 #: In the place of such a level where cells are listed.
 NOT_SHOWN = "(rare level, not shown)"
