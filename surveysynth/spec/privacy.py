@@ -37,7 +37,7 @@ class PrivacySection(Section):
     epsilon is NaN where none is given. radius is None for a ball by the number of outcomes.
     """
 
-    about = "The mechanism, the privacy cost, and how it is spent. All is published in privacy.json."
+    about = "The mechanism, the privacy cost and how it is spent. All is published in privacy.json."
 
     mechanism: Literal["pseudo_posterior", "noisy_statistics"] = "pseudo_posterior"
     """"pseudo_posterior" gives risky records less weight in the fit; its epsilon is asymptotic.
