@@ -8,17 +8,15 @@ to slopes (by regression, group, column) and log t of the regressions that have 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.special import gammaln, psi
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.general_location.layout import WEIGHT, Layout, part_name, part_order
+from surveysynth.models.general_location.layout import Layout, of_parts
 from surveysynth.models.general_location.stats import GeneralStats, RegressionSums
 from surveysynth.models.parts.coefficients import HALF_T_DF
-from surveysynth.sampling import unconstrained
-from surveysynth.sampling.stan.source import StanProgramSpec
+from tests.oracles import slopes, unconstrained
 
 Shape = tuple[Layout, int]
 
@@ -47,7 +45,6 @@ class _Parts:
 
 
 def _widths(layout: Layout) -> list[int]:
-    """Slopes of each regression on earlier columns that differ by group."""
     return [part.earlier.size if layout.grouped else 0 for part in layout.regressions]
 
 
@@ -125,7 +122,7 @@ def _regression(p: _Parts, slope: _Parts, j: int, sums: RegressionSums) -> Float
     log_sd, k = p.sd[:, j], p.slopes[j].shape[-1]
     precision = np.exp(-2.0 * log_sd)
     squares = sums.squares(p.core[j], p.slopes[j])
-    by_shift = sums.slope(p.core[j], p.slopes[j]) * (-0.5 * precision)[..., None]
+    by_shift = slopes.regression_slope(sums, p.core[j], p.slopes[j]) * (-0.5 * precision)[..., None]
     slope.core[j][...] += by_shift.sum(1)
     if k:
         slope.slopes[j][...] += by_shift[..., -k:]
@@ -182,17 +179,6 @@ def constrain(u: FloatArray, shape: Shape) -> Theta:
     return theta
 
 
-def names_of(theta: Theta, prefix: str) -> list[str]:
-    """Parameters with a prefix in the order of their parts: outcomes by position, the weight."""
-    parts = {name.removeprefix(prefix) for name in theta if name.startswith(prefix)}
-    return [prefix + part for part in sorted(parts, key=part_order)]
-
-
-def of_parts(theta: Theta, prefix: str) -> list[FloatArray]:
-    """Those parameters."""
-    return [theta[name] for name in names_of(theta, prefix)]
-
-
 def unconstrain(theta: Theta) -> FloatArray:
     """Inverse of ``constrain``."""
 
@@ -206,75 +192,3 @@ def unconstrain(theta: Theta) -> FloatArray:
     parts = [*flat("logit_", 2), *flat("coefficients_", 1), *logs("coefficient_scale_", 0)]
     parts += [*logs("variance_", 1, 0.5), *logs("pooled_scale_", 0), *logs("pooled_df_", 0)]
     return np.concatenate([*parts, *flat("slopes_", 2), *logs("slope_scale_", 0)], axis=-1)
-
-
-def _data(stats: GeneralStats, priors: Mapping[str, float]) -> dict[str, Any]:
-    """What the Stan program takes of one database, JSON-ready: arrays of all parts end to end."""
-    layout, groups = stats.shape
-
-    def joined(arrays: list[FloatArray]) -> list[float]:
-        return [float(value) for array in arrays for value in array.reshape(-1)]
-
-    sums = stats.regressions
-    return {
-        # Zero is the log weight, a negative number what lies below a split.
-        "logit_outcome": [part.outcome + 1 for part in layout.logits],
-        "regression_outcome": [
-            0 if part.outcome is None else (1 - 2 * part.side) * (part.outcome + 1)
-            for part in layout.regressions
-        ],
-        "L": len(stats.logits),
-        "P": [each.x.shape[-1] for each in stats.logits],
-        "Q": [each.counts.shape[-1] - 1 for each in stats.logits],
-        "T": [each.counts.shape[1] for each in stats.logits],
-        "x": joined([each.x[0] for each in stats.logits]),
-        "counts": joined([each.counts[0] for each in stats.logits]),
-        "J": len(sums),
-        "G": groups,
-        "grouped": int(layout.grouped),
-        "C": [each.fit.shape[-1] for each in sums],
-        "D": _widths(layout),
-        "total": [each.total[0].tolist() for each in sums],
-        "gram": joined([each.gram[0] for each in sums]),
-        "fit": joined([each.fit[0] for each in sums]),
-        "cross": joined([each.cross[0] for each in sums]),
-        "residual": [np.maximum(each.residual[0], 0.0).tolist() for each in sums],
-        **{name: float(priors[name]) for name in sorted(priors)},
-    }
-
-
-def _theta(draws: Mapping[str, FloatArray]) -> Theta:
-    """Stan's draws by name as Theta; the program tells the parts and their sizes."""
-    theta: Theta = {}
-    first = 0
-    for outcome, p, q in _table(draws, "logit_parts"):
-        flat = draws["logit_b"][:, first : first + p * q]
-        theta[f"logit_{outcome}"], first = flat.reshape(-1, p, q), first + p * q
-    first, first_slope, with_slopes = 0, 0, 0
-    for j, (outcome, c, k) in enumerate(_table(draws, "regression_parts")):
-        name = part_name(abs(outcome) - 1, int(outcome < 0)) if outcome else WEIGHT
-        groups = draws["sd"].shape[1]
-        theta[f"coefficients_{name}"] = draws["core"][:, first : first + c]
-        theta[f"variance_{name}"] = draws["sd"][:, :, j] ** 2
-        theta[f"coefficient_scale_{name}"] = draws["tau"][:, j]
-        if draws.get("nu", np.empty(0)).size:
-            theta[f"pooled_scale_{name}"] = draws["s_0"][:, j]
-            theta[f"pooled_df_{name}"] = draws["nu"][:, j]
-        if k:
-            flat = draws["slopes"][:, first_slope : first_slope + groups * k]
-            theta[f"slopes_{name}"] = flat.reshape(-1, groups, k)
-            theta[f"slope_scale_{name}"] = draws["t"][:, with_slopes]
-            first_slope, with_slopes = first_slope + groups * k, with_slopes + 1
-        first += c
-    return theta
-
-
-def _table(draws: Mapping[str, FloatArray], name: str) -> list[tuple[int, int, int]]:
-    """Outcome and sizes of each part, the same in every draw; none where it has no elements."""
-    table = draws.get(name)
-    if table is None or not table.size:
-        return []
-    return [(int(row[0]), int(row[1]), int(row[2])) for row in table[0]]
-
-
-STAN = StanProgramSpec("general_location.stan", _data, _theta)

@@ -7,24 +7,21 @@ C PSUs theirs follow (``parts.psu_density``): q + q (q - 1)/2 + C q.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.parts import psu_density
-from surveysynth.models.parts.coefficient_prior import coefficient_log_prior
 from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.models.parts.gaussian import GaussianStats
-from surveysynth.models.parts.psu_density import (
+from tests.oracles import psu_effects, unconstrained
+from tests.oracles.coefficient_prior import coefficient_log_prior
+from tests.oracles.psu_effects import (
     PsuParts,
     effect_squares,
     psu_log_prior,
     split_psu_parts,
 )
-from surveysynth.sampling import unconstrained
-from surveysynth.sampling.stan.source import StanProgramSpec
-from surveysynth.sampling.unconstrained import CorrelationRoot
+from tests.oracles.unconstrained import CorrelationRoot
 
 
 @dataclass(frozen=True)
@@ -127,7 +124,7 @@ def constrain(u: FloatArray, shape: tuple[int, int]) -> Theta:
         "covariance": residual @ residual.swapaxes(-1, -2),
         "coefficient_scale": np.exp(p.log_scale).swapaxes(-1, -2),
         "coefficient_correlation": coefficient @ coefficient.swapaxes(-1, -2),
-        **psu_density.constrained(p.psu),
+        **psu_effects.constrained(p.psu),
     }
 
 
@@ -144,33 +141,5 @@ def unconstrain(theta: Theta) -> FloatArray:
             unconstrained.unconstrained_correlation(coefficient_root),
         )
     )
-    psu = psu_density.unconstrained_of(theta)
+    psu = psu_effects.unconstrained_of(theta)
     return u if psu is None else np.concatenate([u, psu], axis=-1)
-
-
-def _data(stats: GaussianStats, priors: Mapping[str, float]) -> dict[str, Any]:
-    k, q = stats.fit.shape[-2:]
-    return {
-        "K": k,
-        "q": q,
-        **stats.stan_data(),
-        **psu_density.stan_data(stats, priors),
-        "coefficient_scale_prior": priors["coefficient_scale"],
-        "residual_scale_prior": priors["residual_scale"],
-        "lkj": priors["lkj"],
-    }
-
-
-def _theta(draws: Mapping[str, FloatArray]) -> Theta:
-    residual = draws["residual_scale"][..., :, None] * draws["residual_root"]
-    coefficient = draws["coefficient_root"]
-    return {
-        "beta": draws["beta"],
-        "covariance": residual @ residual.swapaxes(-1, -2),
-        "coefficient_scale": draws["coefficient_scale"].swapaxes(-1, -2),
-        "coefficient_correlation": coefficient @ coefficient.swapaxes(-1, -2),
-        **psu_density.stan_theta(draws),
-    }
-
-
-STAN = StanProgramSpec(program="fbs.stan", data=_data, theta=_theta)

@@ -6,20 +6,19 @@ with a weight, delta, gamma (K) and log s.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, psi
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.mixture.likelihood import log_likelihood
-from surveysynth.models.mixture.stats import MixtureStats
-from surveysynth.models.parts import survey_weight
-from surveysynth.models.parts.coefficient_prior import shared_scale_log_prior
+from surveysynth.models.mixture.stan import log_shares
+from surveysynth.models.mixture.start import responsibilities
+from surveysynth.models.mixture.stats import MixtureStats, MixtureSums
 from surveysynth.models.parts.coefficients import HALF_T_DF
-from surveysynth.sampling import unconstrained
-from surveysynth.sampling.stan.source import StanProgramSpec
-from surveysynth.sampling.unconstrained import CorrelationRoot
+from tests.oracles import survey_weight, unconstrained
+from tests.oracles.coefficient_prior import shared_scale_log_prior
+from tests.oracles.unconstrained import CorrelationRoot
 
 
 class SharesTerm(NamedTuple):
@@ -30,14 +29,6 @@ class SharesTerm(NamedTuple):
     by_log_a: float
     log_pi: FloatArray
     pi: FloatArray
-
-
-def log_shares(logits: FloatArray) -> FloatArray:
-    """log pi (..., H) of logits (..., H - 1); the first component's logit is zero."""
-    full = np.concatenate([np.zeros((*logits.shape[:-1], 1)), logits], axis=-1)
-    largest = full.max(axis=-1, keepdims=True)
-    total = np.log(np.exp(full - largest).sum(axis=-1, keepdims=True))
-    return np.asarray(full - largest - total, dtype=np.float64)
 
 
 def shares_log_prior(
@@ -155,39 +146,25 @@ def unconstrain(theta: Theta, least_sd: float) -> FloatArray:
     return np.concatenate(parts, axis=-1)
 
 
-def stan_program(components: int, least_sd: float) -> StanProgramSpec:
-    """``normal_mixture.stan`` for a number of components."""
+class MixtureValue(NamedTuple):
+    """Weighted log-likelihood; weight by component (H,), which is its gradient in log pi_h as if
+    these were free; gradients in beta (H, K) and in the SDs (H,)."""
 
-    def data(stats: MixtureStats, priors: Mapping[str, float]) -> dict[str, Any]:
-        outcome, k = stats.outcome, stats.shape[0]
-        own = ("least_sd", "lkj", "concentration_shape", "concentration_rate")
-        return {
-            "K": k,
-            "H": components,
-            "G": outcome.x.shape[0],
-            "x": outcome.x.tolist(),
-            "P": outcome.y.size,
-            "cell": (outcome.cell + 1).tolist(),
-            "y": outcome.y.tolist(),
-            "mass": outcome.mass.tolist(),
-            "coefficient_scale_prior": priors["coefficient_scale"],
-            "residual_scale_prior": priors["residual_scale"],
-            **{name: priors[name] for name in own},
-            **survey_weight.stan_data(stats.weight, k, priors),
-        }
+    value: float
+    mass: FloatArray
+    by_beta: FloatArray
+    by_sd: FloatArray
 
-    def theta(draws: Mapping[str, FloatArray]) -> Theta:
-        root, sd = draws["coefficient_root"], draws["above_least_sd"]
-        # One component has no logits, and some interfaces then leave them out.
-        logits = draws.get("logits", np.empty((*sd.shape[:-1], 0)))
-        return {
-            "log_shares": log_shares(logits),
-            "concentration": draws["concentration"],
-            "beta": draws["beta"].swapaxes(-1, -2),
-            "residual_sd": least_sd + sd,
-            "coefficient_scale": draws["coefficient_scale"],
-            "coefficient_correlation": root @ root.swapaxes(-1, -2),
-            **survey_weight.stan_theta(draws),
-        }
 
-    return StanProgramSpec("normal_mixture.stan", data, theta)
+def log_likelihood(
+    sums: MixtureSums, log_pi: FloatArray, beta: FloatArray, sd: FloatArray
+) -> MixtureValue:
+    """At log_pi (H,), beta (H, K), sd (H,)."""
+    share, residual, log_lik = responsibilities(sums, log_pi, beta, sd)
+    share *= sums.mass
+    value = float(sums.mass @ log_lik) - 0.5 * unconstrained.LOG_2PI * sums.total
+    mass = share.sum(axis=1)
+    share *= residual
+    by_beta = sums.by_cell(share) @ sums.x / sd[:, None]
+    by_sd = (np.einsum("hp,hp->h", share, residual) - mass) / sd
+    return MixtureValue(value, mass, by_beta, by_sd)

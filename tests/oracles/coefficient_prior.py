@@ -9,8 +9,8 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray
 from surveysynth.models.parts.coefficients import HALF_T_DF
-from surveysynth.sampling import unconstrained
-from surveysynth.sampling.unconstrained import CorrelationRoot
+from tests.oracles import unconstrained
+from tests.oracles.unconstrained import CorrelationRoot
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,16 @@ Order of u: beta (K), log phi (if any), log coefficient scales (K), coefficient 
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
+from scipy.special import psi
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.counts.family import CountFamily
-from surveysynth.models.counts.mode import overdispersion_log_prior
-from surveysynth.models.counts.stats import CountStats
-from surveysynth.models.parts import survey_weight
-from surveysynth.models.parts.coefficient_prior import coefficient_log_prior
-from surveysynth.sampling import unconstrained
-from surveysynth.sampling.stan.source import StanProgramSpec
-from surveysynth.sampling.unconstrained import CorrelationRoot
+from surveysynth.models.counts.family import CountFamily, log_rising_value
+from surveysynth.models.counts.stats import CountStats, CountSums
+from tests.oracles import survey_weight, unconstrained
+from tests.oracles.coefficient_prior import coefficient_log_prior
+from tests.oracles.unconstrained import CorrelationRoot
 
 
 def _split(family: CountFamily, u: FloatArray, shape: tuple[int, int]) -> list[FloatArray]:
@@ -38,7 +35,7 @@ def log_density(
     flat = u.reshape(-1, u.shape[-1])
     beta, log_phi, log_scale, correlation, weight = _split(family, flat, stats.shape)
     value, by_beta, by_log_phi = (
-        part[0] for part in family.log_likelihood(stats.counts, beta[None], log_phi[None])
+        part[0] for part in log_likelihood(family, stats.counts, beta[None], log_phi[None])
     )
     prior = coefficient_log_prior(
         beta[:, :, None], log_scale[:, :, None], correlation,
@@ -88,44 +85,65 @@ def unconstrain(theta: Theta) -> FloatArray:
     return np.concatenate(parts, axis=-1)
 
 
-def _data(stats: CountStats, priors: Mapping[str, float]) -> dict[str, Any]:
-    """What the Stan programs of both models take of one database, JSON-ready."""
-    counts, k = stats.counts, stats.shape[0]
-    inside = counts.mass[0] > 0
-    return {
-        "K": k,
-        "G": int(inside.sum()),
-        "x": counts.x[0, inside].tolist(),
-        "mass": counts.mass[0, inside].tolist(),
-        "sums": counts.sums[0, inside].tolist(),
-        "log_factorials": float(counts.log_factorials[0]),
-        "coefficient_scale_prior": priors["coefficient_scale"],
-        "lkj": priors["lkj"],
-        **survey_weight.stan_data(stats.weight, k, priors),
-    }
+def _poisson_log_likelihood(
+    sums: CountSums, beta: FloatArray, log_phi: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    eta = sums.eta(beta)
+    mean = np.exp(eta) * sums.mass[:, None]
+    value = _by_cell(eta, sums.sums) - mean.sum(-1) - sums.log_factorials[:, None]
+    return value, (sums.sums[:, None] - mean) @ sums.x, np.zeros_like(log_phi)
 
 
-def _overdispersed_data(stats: CountStats, priors: Mapping[str, float]) -> dict[str, Any]:
-    values, mass = stats.counts.values[0], stats.counts.value_mass[0]
-    return {
-        **_data(stats, priors),
-        "D": values.size,
-        "values": values.tolist(),
-        "value_mass": mass.tolist(),
-        "overdispersion_scale": priors["overdispersion_scale"],
-    }
+def log_rising(phi: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """``log_rising_value`` and its slope in phi."""
+    slope = psi(phi + y) - psi(phi)
+    large = phi > _LARGE
+    if np.any(large):
+        ratio, end = np.log1p(y / phi), 1.0 / (phi + y)
+        difference = ratio + 0.5 * (1.0 / phi - end) + (1.0 / phi**2 - end**2) / 12.0
+        slope = np.where(large, difference, slope)
+    return log_rising_value(phi, y), slope
 
 
-def _theta(draws: Mapping[str, FloatArray]) -> Theta:
-    """Stan's draws by name as Theta."""
-    theta = {"beta": draws["beta"]}
-    if "overdispersion" in draws:
-        theta["overdispersion"] = draws["overdispersion"]
-    root = draws["coefficient_root"]
-    theta["coefficient_scale"] = draws["coefficient_scale"]
-    theta["coefficient_correlation"] = root @ root.swapaxes(-1, -2)
-    return {**theta, **survey_weight.stan_theta(draws)}
+def _negative_binomial_log_likelihood(
+    sums: CountSums, beta: FloatArray, log_phi: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    phi = np.exp(log_phi)
+    log_odds, log_rest = _odds(sums.eta(beta), log_phi)
+    share = np.exp(log_odds - log_rest)
+    rising, slope = log_rising(phi, sums.values[:, None])
+    counted, mass = sums.sums[:, None], sums.mass[:, None]
+    total = mass * phi
+    value = _by_cell(log_odds - log_rest, sums.sums) - (total * log_rest).sum(-1)
+    value = value + _by_cell(rising, sums.value_mass) - sums.log_factorials[:, None]
+    by_beta = (counted - (counted + total) * share) @ sums.x
+    by_phi = (-counted * np.exp(-log_rest) / phi - mass * (log_rest - share)).sum(-1)
+    by_log_phi = phi[..., 0] * (by_phi + _by_cell(slope, sums.value_mass))
+    return value, by_beta, by_log_phi[..., None]
 
 
-POISSON = StanProgramSpec("poisson.stan", _data, _theta)
-NEGATIVE_BINOMIAL = StanProgramSpec("negative_binomial.stan", _overdispersed_data, _theta)
+def overdispersion_log_prior(log_phi: FloatArray, scale: float) -> tuple[FloatArray, FloatArray]:
+    """Log density of log phi, elementwise, and its slope: 1/phi ~ half-Cauchy(0, scale)."""
+    value, slope = unconstrained.half_t_log_density(-log_phi, 1.0, scale)
+    return value, -slope
+
+
+def log_likelihood(
+    family: CountFamily, sums: CountSums, beta: FloatArray, log_phi: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Value (B, S) and gradients (B, S, K), (B, S, 1 or 0) at beta (B, S, K), log_phi."""
+    of = _negative_binomial_log_likelihood if family.overdispersed else _poisson_log_likelihood
+    return of(sums, beta, log_phi)
+
+
+def _by_cell(values: FloatArray, by_cell: FloatArray) -> FloatArray:
+    return np.asarray((values @ by_cell[:, :, None])[..., 0], dtype=np.float64)
+
+
+#: From here on Stirling's series is exact to a double's last digits.
+_LARGE = 1e4
+
+
+def _odds(eta: FloatArray, log_phi: FloatArray) -> tuple[FloatArray, FloatArray]:
+    log_odds = eta - log_phi
+    return log_odds, np.logaddexp(0.0, log_odds)

@@ -5,18 +5,16 @@
 The order in u, after all other parameters: log scales of T, its correlation, effects by column.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.parts.coefficients import HALF_T_DF
-from surveysynth.models.parts.gaussian import GaussianStats, PsuStats
+from surveysynth.models.parts.gaussian import PsuStats
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
-from surveysynth.sampling import unconstrained
-from surveysynth.sampling.unconstrained import CorrelationRoot
+from tests.oracles import unconstrained
+from tests.oracles.unconstrained import CorrelationRoot
 
 
 @dataclass(frozen=True)
@@ -136,31 +134,3 @@ def unconstrained_of(theta: Theta) -> FloatArray | None:
     scale, root = unconstrained.correlation_of(theta[PSU_COVARIANCE])
     correlation = unconstrained.unconstrained_correlation(root)
     return PsuParts(np.log(scale), correlation, theta[PSU_EFFECT]).joined()
-
-
-def stan_data(stats: GaussianStats, priors: Mapping[str, float]) -> dict[str, Any]:
-    """What the Stan programs need of the PSUs of one database; C = 0 switches the effects off."""
-    k, q = stats.shape
-    psu, empty = stats.psu, np.zeros((0,))
-    total, x_sum, residual = (
-        (empty, empty.reshape(0, k), empty.reshape(0, q))
-        if psu is None
-        else (psu.total[0], psu.x_sum[0], psu.residual[0])
-    )
-    return {
-        "C": total.size,
-        "psu_total": total.tolist(),
-        "psu_x_sum": x_sum.tolist(),
-        "psu_residual": residual.tolist(),
-        "psu_scale_prior": priors["psu_scale"],
-    }
-
-
-def stan_theta(draws: Mapping[str, FloatArray]) -> Theta:
-    """The entries of Theta from a Stan program's parameters (S, ...)."""
-    # Without PSUs the arrays are empty, and CmdStan's files have no column for them.
-    effects = draws.get("psu_effect")
-    if effects is None or effects.shape[-2] == 0:
-        return {}
-    root = draws["psu_scale"][..., :, None] * draws["psu_root"][..., 0, :, :]
-    return {PSU_COVARIANCE: root @ root.swapaxes(-1, -2), PSU_EFFECT: effects}

@@ -5,18 +5,15 @@ Order of u: beta (K), log sigma, log coefficient scales (K), coefficient correla
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.parts import survey_weight
-from surveysynth.models.parts.coefficient_prior import coefficient_log_prior
 from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.models.parts.gaussian import GaussianStats
-from surveysynth.sampling import unconstrained
-from surveysynth.sampling.stan.source import StanProgramSpec
-from surveysynth.sampling.unconstrained import CorrelationRoot
+from tests.oracles import slopes, survey_weight, unconstrained
+from tests.oracles.coefficient_prior import coefficient_log_prior
+from tests.oracles.unconstrained import CorrelationRoot
 
 
 def _split(u: FloatArray, shape: tuple[int, int]) -> list[FloatArray]:
@@ -47,7 +44,7 @@ def log_density(
     value = half_t - total * (0.5 * unconstrained.LOG_2PI + log_sd) - 0.5 * squares
     value = value[:, 0] + prior.value
     gradients = [
-        prior.beta[:, :, 0] - 0.5 * stats.outcome_slope(beta) * precision,
+        prior.beta[:, :, 0] - 0.5 * slopes.outcome_slope(stats, beta) * precision,
         squares - total + half_t_slope,
         prior.log_scale[:, :, 0],
         prior.correlation,
@@ -89,36 +86,3 @@ def unconstrain(theta: Theta) -> FloatArray:
     if "weight_coefficients" in theta:
         parts += [theta["weight_coefficients"], log_sd[..., 1:]]
     return np.concatenate(parts, axis=-1)
-
-
-def _data(stats: GaussianStats, priors: Mapping[str, float]) -> dict[str, Any]:
-    k, q = stats.fit.shape[-2:]
-    return {
-        "K": k,
-        "has_weight": q - 1,
-        **stats.stan_data(),
-        "coefficient_scale_prior": priors["coefficient_scale"],
-        "residual_scale_prior": priors["residual_scale"],
-        "lkj": priors["lkj"],
-        "weight_coefficient_sd": priors["weight_coefficient_sd"],
-        "weight_residual_scale": priors["weight_residual_scale"],
-    }
-
-
-def _theta(draws: Mapping[str, FloatArray]) -> Theta:
-    root = draws["coefficient_root"]
-    theta = {
-        "beta": draws["beta"],
-        "variance": draws["residual_sd"] ** 2,
-        "coefficient_scale": draws["coefficient_scale"],
-        "coefficient_correlation": root @ root.swapaxes(-1, -2),
-    }
-    # Without a weight these have no elements, and some interfaces then leave them out.
-    weight_sd = draws.get("weight_sd")
-    if weight_sd is not None and weight_sd.size:
-        theta["weight_coefficients"] = draws["weight_coefficients"]
-        theta["variance"] = np.concatenate([theta["variance"], weight_sd**2], axis=-1)
-    return theta
-
-
-STAN = StanProgramSpec(program="normal.stan", data=_data, theta=_theta)

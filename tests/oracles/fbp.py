@@ -6,16 +6,13 @@ Order of u: beta (K), selection (1 + K), log s_y and log s_pi. With effects of P
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.parts import psu_density
 from surveysynth.models.parts.gaussian import GaussianStats
-from surveysynth.models.parts.psu_density import PsuParts, psu_log_prior, split_psu_parts
-from surveysynth.sampling import unconstrained
-from surveysynth.sampling.stan.source import StanProgramSpec
+from tests.oracles import psu_effects, slopes, unconstrained
+from tests.oracles.psu_effects import PsuParts, psu_log_prior, split_psu_parts
 
 
 def log_density(
@@ -57,8 +54,8 @@ def _log_density(
     sd_prior, sd_slope = unconstrained.half_t_log_density(log_sd, 1.0, priors["residual_scale"])
     value = value + beta_prior + selection_prior + sd_prior.sum(-1)
     beta_gradient = beta_gradient - k_y[..., None] * x_sum
-    beta_gradient = beta_gradient - 0.5 * stats.outcome_slope(beta) / v_y[..., None]
-    selection_slope = stats.conditional_slope(selection)
+    beta_gradient = beta_gradient - 0.5 * slopes.outcome_slope(stats, beta) / v_y[..., None]
+    selection_slope = slopes.conditional_slope(stats, selection)
     selection_gradient = selection_gradient - 0.5 * selection_slope / v_pi[..., None]
     selection_gradient[..., 0] -= mean_sum + total * k_y * v_y
     selection_gradient[..., 1:] -= x_sum
@@ -132,37 +129,12 @@ def constrain(u: FloatArray, shape: tuple[int, int]) -> Theta:
     u, psu = split_psu_parts(u, 2 * k + 3, 2)
     beta, selection, log_sd = unconstrained.split(u, (k, k + 1, 2))
     theta = {"beta": beta, "selection": selection, "variance": np.exp(2.0 * log_sd)}
-    return {**theta, **psu_density.constrained(psu)}
+    return {**theta, **psu_effects.constrained(psu)}
 
 
 def unconstrain(theta: Theta) -> FloatArray:
     """Inverse of ``constrain``."""
     log_sd = 0.5 * np.log(theta["variance"])
-    psu = psu_density.unconstrained_of(theta)
+    psu = psu_effects.unconstrained_of(theta)
     last = [log_sd] if psu is None else [log_sd, psu]
     return np.concatenate([theta["beta"], theta["selection"], *last], axis=-1)
-
-
-def _data(stats: GaussianStats, priors: Mapping[str, float]) -> dict[str, Any]:
-    return {
-        "K": stats.fit.shape[-2],
-        "x_sum": stats.x_sum[0].tolist(),
-        **stats.stan_data(),
-        "coefficient_sd": priors["coefficient_sd"],
-        "selection_sd": priors["selection_sd"],
-        "residual_scale": priors["residual_scale"],
-        **psu_density.stan_data(stats, priors),
-        "lkj": priors["lkj"],
-    }
-
-
-def _theta(draws: Mapping[str, FloatArray]) -> Theta:
-    return {
-        "beta": draws["beta"],
-        "selection": draws["selection"],
-        "variance": draws["residual_sd"] ** 2,
-        **psu_density.stan_theta(draws),
-    }
-
-
-STAN = StanProgramSpec(program="fbp.stan", data=_data, theta=_theta)
