@@ -47,8 +47,8 @@ from surveysynth.survey.records import (
 if TYPE_CHECKING:
     import pandas as pd
 
+    from surveysynth.spec.sections import StudySection
     from surveysynth.spec.spec import Spec
-    from surveysynth.spec.study import StudySection
 
 def study_of(
     spec: "Spec",
