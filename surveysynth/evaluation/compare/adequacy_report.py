@@ -17,7 +17,7 @@ from surveysynth.evaluation.compare.distributions import Curve, PartShare, outco
 from surveysynth.evaluation.compare.pages import body_lines, heading_of, of_table, stub_of
 from surveysynth.evaluation.compare.tables import FAR, Key, by_table, distances, sample_weight
 from surveysynth.evaluation.methods import CONSISTENT, SAMPLE, color_of
-from surveysynth.mechanisms.noisy_statistics.misdeclared import share_outside
+from surveysynth.mechanisms.noisy_statistics.expected_se import share_outside
 from surveysynth.release.facts import rounding_of
 from surveysynth.release.figure_style import MARK, draw, new_figure, png_bytes
 from surveysynth.release.folder.bundle import (

@@ -38,7 +38,7 @@ from surveysynth.evaluation.methods import (
     promises,
     synthesizers,
 )
-from surveysynth.spec.mechanisms import with_noisy_statistics, with_pseudo_posterior
+from surveysynth.spec.build import with_noisy_statistics, with_pseudo_posterior
 from surveysynth.spec.outcomes import kind_problems
 
 if TYPE_CHECKING:

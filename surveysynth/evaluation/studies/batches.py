@@ -79,7 +79,7 @@ class NoisyTask(Work):
 
     def _infer(self, sample: int, design: "PublicDesign", draws: "PrivateDraws") -> None:
         """The tables of one release."""
-        from surveysynth.inference.published import datasets_of
+        from surveysynth.inference.synthesis import datasets_of
 
         study, r = self.study, self.study.noise.replicates_per_draw
         estimates = Estimates(
@@ -287,7 +287,7 @@ class SynthesisTask(Work):
         self, sample: int, design: "PublicDesign", draws: "PrivateDraws", inference: Inference
     ) -> Iterator[tuple[str, int | None, Combined]]:
         """The tables of one release."""
-        from surveysynth.inference.published import datasets_of
+        from surveysynth.inference.synthesis import datasets_of
 
         study, m, r = self.study, draws.settings.m, self.study.replicates_per_draw
         kind = PublishedConventions if inference == "published" else Conventions

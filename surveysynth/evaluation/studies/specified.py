@@ -25,8 +25,12 @@ from surveysynth.evaluation.studies.designs import (
 from surveysynth.evaluation.studies.population import Population
 from surveysynth.evaluation.studies.strict import StrictSettings
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.spec.build import model_options, noisy_settings_of, settings_of
-from surveysynth.spec.mechanisms import with_pseudo_posterior
+from surveysynth.spec.build import (
+    model_options,
+    noisy_settings_of,
+    settings_of,
+    with_pseudo_posterior,
+)
 from surveysynth.spec.spec import load_spec
 from surveysynth.survey.columns import missing_column
 from surveysynth.survey.declaration import Declaration, Roles, make_roles
@@ -43,8 +47,8 @@ from surveysynth.survey.records import (
 if TYPE_CHECKING:
     import pandas as pd
 
+    from surveysynth.spec.sections import StudySection
     from surveysynth.spec.spec import Spec
-    from surveysynth.spec.study import StudySection
 
 def study_of(
     spec: "Spec",

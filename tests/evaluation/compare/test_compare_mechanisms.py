@@ -22,8 +22,7 @@ from surveysynth.evaluation.studies.example import write_example
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.release.folder.ledger import read_ledger
 from surveysynth.release.pipeline import release
-from surveysynth.spec.build import read_survey
-from surveysynth.spec.mechanisms import with_noisy_statistics, with_pseudo_posterior
+from surveysynth.spec.build import read_survey, with_noisy_statistics, with_pseudo_posterior
 from surveysynth.spec.spec import load_spec
 
 OUTCOMES = "\n[outcomes.salary]\ncentre = 100000\nspread = 0.45\n"

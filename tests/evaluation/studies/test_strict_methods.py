@@ -33,7 +33,7 @@ from surveysynth.evaluation.studies.measures import measure_cells
 from surveysynth.evaluation.studies.population import superpopulation
 from surveysynth.evaluation.studies.specified import chosen_study, study_of
 from surveysynth.evaluation.studies.strict import StrictSettings
-from surveysynth.inference.published import datasets_of
+from surveysynth.inference.synthesis import datasets_of
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
