@@ -29,14 +29,14 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, repr=False)
 class ComparisonResult:
-    """Where the files are, what was compared, and what the ledger adds up to."""
+    """Where the files are, what was compared, and the totals of the ledger."""
 
     out: Path
     comparison: "Comparison"
     ledger: LedgerSummary
 
     def _repr_html_(self) -> str:
-        """Medians over the rows of each table, for notebooks: CONFIDENTIAL, and it says so."""
+        """Show medians over the rows of each table in notebooks, marked CONFIDENTIAL."""
         return fragment(
             "Comparison",
             mark="CONFIDENTIAL: computed from the sample. Clear this output before the notebook "
@@ -62,7 +62,7 @@ def write_comparison(
 
     The mechanism runs on the confidential data as for a release, but nothing is released: the
     folder, of mode 0700, shows confidential estimates, and the ledger of the survey records the
-    runs as such, not counted.
+    runs as not counted.
 
     Parameters
     ----------
@@ -78,10 +78,10 @@ def write_comparison(
     models
         Synthesizers to compare besides fbs, fbp and the specification's own.
     methods
-        What to compare, the sample always: any of ``methods.method_names``; all noise and the
+        Methods to compare, besides the sample: any of ``method_names``; all noise and the
         default synthesizers if empty.
     sensitivity
-        Of noisy means: "paper" or "honest" (``baselines.sensitivity``).
+        Rule for noisy means: "paper" or "honest" (``baselines.laplace``).
     progress
         Called with the name of each stage.
 
@@ -100,7 +100,7 @@ def write_comparison(
     )
     spec = with_file_labels(load_spec(spec_path))
     kept = ledger_of(spec, ledger)
-    kept.entries()  # a ledger that cannot be read is told before hours of work
+    kept.entries()  # an unreadable ledger is an error before hours of work
     say(stages.READING)
     survey = read_survey(spec)
     comparison = compare(
@@ -121,7 +121,7 @@ def write_comparison(
 
 
 def sensitivity_of(word: str) -> Rule:
-    """The rule that a word names; raises ``InputError`` for another word."""
+    """Return the rule that a word names; raise ``InputError`` for another word."""
     if word not in get_args(Rule):
         raise InputError(f"sensitivity must be one of {', '.join(get_args(Rule))}, got {word!r}.")
     return cast(Rule, word)
@@ -147,7 +147,7 @@ def _write(comparison: "Comparison", folder: Path, *, test: bool) -> None:
 
 
 def make_pictures(comparison: "Comparison") -> "list[Picture]":
-    """All figures of a report, drawn."""
+    """Draw all figures of a report."""
     from surveysynth._support.page import Picture
     from surveysynth.evaluation.compare import figures as plots
     from surveysynth.release.figure_style import draw, png_bytes
@@ -172,8 +172,8 @@ def make_pictures(comparison: "Comparison") -> "list[Picture]":
     made = [
         picture(
             "rmse", "Root mean squared error by method",
-            "Farther left is nearer to the confidential sample. The bar and its number are the "
-            "median over cells and margins.", plots.rmse_violins,
+            "Values farther left are nearer to the confidential sample. The bar and its number "
+            "are the median over cells and margins.", plots.rmse_violins,
         ),
         *bounds,
     ]  # fmt: skip
