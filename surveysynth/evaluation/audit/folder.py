@@ -1,4 +1,8 @@
-"""One test for either mechanism, of the package's own examples or of a specification."""
+"""``surveysynth audit``: tests of a mechanism's guarantee, written to a folder.
+
+All surveys are simulated: the package's own examples, or surveys from the public inputs of a
+specification. Nothing confidential is read, and everything written may be published.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -24,8 +28,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 def lines_of(case: Case, seed: int, *, full: bool = False) -> Iterator[Line]:
-    """The lines of a case. ``full``: every change, and fresh random numbers beside common ones;
-    noisy statistics, which need no fit, are always tested so."""
+    """Test a case and yield its lines.
+
+    ``full``: every change, and fresh random numbers beside common ones; noisy statistics, which
+    need no fit, are always tested so.
+    """
     settings, design = case.mechanism.settings, case.survey.design
     if isinstance(settings, NoisySettings):
         yield from noise_lines(case, changes_for(design), seed)
@@ -40,11 +47,11 @@ def lines_of(case: Case, seed: int, *, full: bool = False) -> Iterator[Line]:
 def examples(
     n: int, seed: int, names: Sequence[str] = ()
 ) -> Iterator[tuple[str, Case | InputError]]:
-    """The package's own cases with n records by name, or why there is none of that size."""
+    """Yield the package's own cases with n records by name, or the error for that size."""
     unknown = sorted(set(names) - {each.name for each in EXAMPLES})
     if unknown:
         known = "; ".join(each.name for each in EXAMPLES)
-        raise InputError(f"There is no audit of {unknown[0]!r}; the cases are: {known}.")
+        raise InputError(f"There is no audit case {unknown[0]!r}; the cases are: {known}.")
     for example in EXAMPLES:
         if names and example.name not in names:
             continue
@@ -64,7 +71,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What an audit found.
+    """Results of an audit.
 
     Attributes
     ----------
@@ -89,7 +96,7 @@ class AuditResult:
     table: "pd.DataFrame"
 
     def _repr_html_(self) -> str:
-        """The largest ratio of each case, for notebooks."""
+        """Show the largest ratio of each case in notebooks."""
         largest = self.table.groupby("case", sort=False, as_index=False).agg(
             n=("n", "first"), epsilon=("epsilon", "first"), ratio=("ratio", "max"),
             replacements=("ratio", "size"),
@@ -97,15 +104,15 @@ class AuditResult:
         return fragment(
             "Audit of simulated surveys",
             lines=[
-                f"Replacements that moved more than is stated: {self.passed:,}.",
+                f"Replacements that moved more than stated: {self.passed:,}.",
                 f"Report: {self.out / REPORT_NAME}.",
             ],
-            frames=[("What a replaced record moves, over what is stated", largest)],
+            frames=[("What a replaced record moves, relative to the stated bound", largest)],
         )
 
     @property
     def passed(self) -> int:
-        """Replacements that moved more than is stated, in settings that were not refused."""
+        """Replacements that moved more than stated, in settings that were not refused."""
         return int((self.table["verdict"] == "passed").sum())
 
 
@@ -121,8 +128,10 @@ def write_audit(
     progress: Progress | None = None,
     tell: Callable[[Line], None] | None = None,
 ) -> AuditResult:
-    """Runs the tests and writes the folder; see ``surveysynth.api.audit``. ``tell``: called with
-    the worst line of each kind of record, as soon as its case is done."""
+    """Run the tests and write the folder; see ``surveysynth.api.audit``.
+
+    ``tell``: called with the worst line of each kind of record when its case is done.
+    """
     target = plan_folder(
         Path(out), overwrite=overwrite, own=_FILES, marker=FACTS_NAME, what="an audit"
     )
@@ -159,12 +168,12 @@ Given = list[tuple[str, Case | InputError]]
 def _specified(
     spec: str | Path, seed: int, cases: tuple[str, ...], n: int | None
 ) -> Given:
-    """The one case of a specification."""
+    """Return the one case of a specification."""
     from surveysynth.spec.spec import load_spec
 
     if cases or n is not None:
         raise InputError(
-            "--case and --n choose among the package's own examples: a specification has its own "
+            "--case and --n select among the package's own examples; a specification has its own "
             "records and model. Leave them out, or the specification."
         )
     case = specified_case(load_spec(spec), seed)

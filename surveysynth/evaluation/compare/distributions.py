@@ -126,7 +126,7 @@ class Curve:
     """One dataset: its name and color, and the values and weights (n,)."""
 
     label: str
-    colour: str
+    color: str
     values: FloatArray
     weight: FloatArray | None
     strong: bool = False
@@ -163,7 +163,7 @@ def outcome_row(
 def weight_panel(panel: Any, curves: Sequence[Curve]) -> None:
     """Draw densities of logs to base 10 of weights over their mean."""
     logs = [
-        Curve(c.label, c.colour, np.log10(c.values / c.values.mean()), None, c.strong)
+        Curve(c.label, c.color, np.log10(c.values / c.values.mean()), None, c.strong)
         for c in curves
     ]
     if density_panel(panel, logs) is not None:
@@ -177,7 +177,7 @@ def _at_no_spike(outcome: Outcome, curve: Curve) -> Curve:
     with np.errstate(divide="ignore", invalid="ignore"):
         z = axis_of(outcome).forward(curve.values)
     used = outcome.regular(curve.values) & np.isfinite(z)
-    return Curve(curve.label, curve.colour, z[used], curve.weights()[used], curve.strong)
+    return Curve(curve.label, curve.color, z[used], curve.weights()[used], curve.strong)
 
 
 def density_panel(panel: Any, curves: Sequence[Curve]) -> tuple[float, float] | None:
@@ -202,7 +202,7 @@ def density_panel(panel: Any, curves: Sequence[Curve]) -> tuple[float, float] | 
     ]
     for curve, height in zip(shown, heights, strict=True):
         width = 2.6 if curve.strong else 1.7
-        panel.plot(grid, height, color=curve.colour, linewidth=width, solid_capstyle="round")
+        panel.plot(grid, height, color=curve.color, linewidth=width, solid_capstyle="round")
     # Smoothed weights take few values, and their peaks would flatten all else.
     strong = [h.max() for curve, h in zip(shown, heights, strict=True) if curve.strong]
     top = min([max(h.max() for h in heights), *(_TALLEST * peak for peak in strong)])
@@ -214,7 +214,7 @@ def density_panel(panel: Any, curves: Sequence[Curve]) -> tuple[float, float] | 
 def legend(panel: Any, curves: Sequence[Curve]) -> None:
     """Write names of the curves, in their colors, at the right."""
     for number, curve in enumerate(curves):
-        panel.text(0.985, 0.94 - 0.11 * number, curve.label, color=curve.colour, ha="right",
+        panel.text(0.985, 0.94 - 0.11 * number, curve.label, color=curve.color, ha="right",
                    transform=panel.transAxes, fontweight="bold")  # fmt: skip
 
 
@@ -269,7 +269,7 @@ def bars(
         shares = category_shares(outcome, curve)
         largest = max(largest, float(shares.max()))
         at = places - 0.4 + (number + 0.5) * height
-        panel.barh(at, shares, 0.9 * height, color=curve.colour)
+        panel.barh(at, shares, 0.9 * height, color=curve.color)
         if outcome.categories <= _MOST_BARS:
             for place, share in zip(at, shares, strict=True):
                 panel.annotate(f"{100 * share:.1f}%", (share, place), xytext=(3, 0),
@@ -282,5 +282,5 @@ def bars(
     panel.set_title(f"Weighted shares{f': {label}' if legend else ''}")
     if legend:
         for number, curve in enumerate(reversed(curves)):
-            panel.text(1.0, 1.02 + 0.07 * number, curve.label, color=curve.colour, ha="right",
+            panel.text(1.0, 1.02 + 0.07 * number, curve.label, color=curve.color, ha="right",
                        transform=panel.transAxes, fontweight="bold")  # fmt: skip

@@ -49,8 +49,8 @@ def rmse_violins(comparison: "Comparison") -> "Figure":
             # A public total has only a rounding error, which a log scale would show.
             least = ROUNDING * np.abs(by_method["sample"]["estimate"].to_numpy(dtype=np.float64))
             values = values[np.isfinite(values) & (values > least)]
-            colour = color_of(method, comparison.methods)
-            violin(panel, place, np.log10(values), colour)
+            color = color_of(method, comparison.methods)
+            violin(panel, place, np.log10(values), color)
         panel.set_yticks(range(len(by_method)), [label_of(name) for name in by_method])
         panel.invert_yaxis()
         panel.set_title(_statistic_title(comparison, *key))
@@ -71,10 +71,10 @@ def record_bounds(comparison: "Comparison") -> "Figure":
     figure = new_figure(7.6, 0.8 + 1.5 * len(runs))
     panels = figure.subplots(len(runs), 1, squeeze=False, sharex=True)[:, 0]
     for panel, (method, run) in zip(panels, runs.items(), strict=True):
-        colour = color_of(method, comparison.methods)
+        color = color_of(method, comparison.methods)
         for place, values, shade in (
             (0, run.by_record["unweighted_lipschitz"], style.FAINT),
-            (1, run.by_record["lipschitz"], colour),
+            (1, run.by_record["lipschitz"], color),
         ):
             violin(panel, place, values[np.isfinite(values)], shade, points=False)
         panel.set_yticks([0, 1], ["unweighted", "weighted"])
@@ -94,12 +94,12 @@ def risk_weights(comparison: "Comparison") -> "Figure":
     figure = new_figure(7.6, 0.7 + 2.5 * len(runs))
     panels = figure.subplots(len(runs), 2, squeeze=False, sharey=True)
     for row, (method, run) in zip(panels, runs.items(), strict=True):
-        colour = color_of(method, comparison.methods)
+        color = color_of(method, comparison.methods)
         for panel, values, words in (
             (row[0], run.by_record["unweighted_lipschitz"], "before: unweighted fit"),
             (row[1], run.by_record["lipschitz"], "after: under the weights"),
         ):
-            _points(panel, values, run.by_record["risk_weight"], colour)
+            _points(panel, values, run.by_record["risk_weight"], color)
             panel.set_title(f"{label_of(method)}, {words}")
             panel.set_ylim(-0.03, 1.06)
             panel.set_xlabel("bound of the record")
@@ -129,11 +129,11 @@ def outcome_against_weight(comparison: "Comparison", column: int) -> "Figure":
     ends = []
     for row, (method, run) in zip(panels, runs.items(), strict=True):
         data = run.dataset
-        colour = color_of(method, comparison.methods)
+        color = color_of(method, comparison.methods)
         for panel, y, w, shade, words in (
             (row[0], confidential.outcome, weight, style.INK, "Confidential"),
-            (row[1], data.variance_outcome, data.variance_weight, colour, "synthesised"),
-            (row[2], data.outcome, data.weight, colour, "smoothed"),
+            (row[1], data.variance_outcome, data.variance_weight, color, "synthesised"),
+            (row[2], data.outcome, data.weight, color, "smoothed"),
         ):
             z = _on_axis(outcome, y[:, column])
             ends.append(z[np.isfinite(z)])
@@ -167,17 +167,17 @@ def densities(comparison: "Comparison") -> "Figure":
         ]  # fmt: skip
         for method, run in runs.items():
             data = run.dataset
-            colour = color_of(method, comparison.methods)
-            curves.append(Curve(label_of(method), colour, data.outcome[:, column], data.weight))
+            color = color_of(method, comparison.methods)
+            curves.append(Curve(label_of(method), color, data.outcome[:, column], data.weight))
         label = labels.titled_with_unit(outcome.name)
         outcome_row(figure, grid, column, outcome, curves, label)
     return figure
 
 
-def _points(panel: Any, x: FloatArray, y: FloatArray, colour: str) -> None:
+def _points(panel: Any, x: FloatArray, y: FloatArray, color: str) -> None:
     step = -(-x.size // MOST_POINTS)
     alpha = float(np.clip(600 / x.size, 0.12, 0.6))
-    panel.plot(x[::step], y[::step], ".", color=colour, markersize=2.6, alpha=alpha,
+    panel.plot(x[::step], y[::step], ".", color=color, markersize=2.6, alpha=alpha,
                markeredgewidth=0)  # fmt: skip
 
 
