@@ -154,7 +154,7 @@ def grid_independence_step(
     step = (upper - lower) / (GRID - 1.0)
     values = log_density(lower + (upper - lower) * fraction)
     values = np.maximum(values - values.max(axis=0), -700.0)
-    # The tiny ramp keeps equal neighbours (a clipped tail) from dividing zero by zero.
+    # The tiny ramp keeps equal neighbors (a clipped tail) from dividing zero by zero.
     values += 1e-9 * fraction
     rise = np.diff(values, axis=0)
     mass = np.cumsum(np.diff(np.exp(values), axis=0) / rise, axis=0)

@@ -56,10 +56,10 @@ class Sweeps(Protocol):
     """The state of a batch of chains, B = databases x chains, and how it moves."""
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps."""
+        """Draw the random numbers of the next c sweeps."""
 
     def sweep(self, i: int) -> None:
-        """One sweep; i counts the sweeps since the numbers were drawn."""
+        """Run one sweep; i counts the sweeps since the random numbers were drawn."""
 
     def state(self) -> Theta:
         """The current parameters by name, each (B, ...)."""

@@ -110,7 +110,7 @@ class GeneralLocation(Model):
     def records_from_simulated(
         self, design: PublicDesign, simulated: Simulated
     ) -> GeneralRecords:
-        """Records of a dataset that is already on the model's scale."""
+        """Return the records of a dataset on the model's scale."""
         layout = Layout.of(design, self.grouped)
         groups = self.groups(design)
         category = simulated.category
@@ -127,7 +127,7 @@ class GeneralLocation(Model):
         )
 
     def compress(self, records: GeneralRecords, risk_weights: FloatArray) -> GeneralStats:
-        """Weighted sufficient statistics (methods 4)."""
+        """Compute weighted sufficient statistics (methods 4)."""
         return compress(records, risk_weights)
 
     # --- posterior ----------------------------------------------------------------------------

@@ -46,7 +46,7 @@ class Coefficients:
         self.core = sums.fit + noise * np.sqrt(self.spread)[:, None]
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps."""
+        """Draw the random numbers of the next c sweeps."""
         b, rng = self.batch, self.rng
         self.n_core = rng.standard_normal((c, b, self.core.shape[1]), 1)
         self.n_slopes = rng.standard_normal((c, b, self.groups, self.k), 1)
@@ -136,13 +136,13 @@ class Regressions:
         self.total = np.stack([each.total for each in sums])
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps."""
+        """Draw the random numbers of the next c sweeps."""
         self.scales.draw_random_numbers(c)
         for part in self.parts:
             part.draw_random_numbers(c)
 
     def sweep(self, i: int) -> None:
-        """One sweep; i counts the sweeps since the numbers were drawn."""
+        """Run one sweep; i counts the sweeps since the random numbers were drawn."""
         scales = self.scales
         scales.update_tau(i, self.columns, np.stack([(p.core**2).sum(-1) for p in self.parts]))
         expanded = [
@@ -218,14 +218,14 @@ class Gibbs:
         return state | ({} if self.regressions is None else self.regressions.state())
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps."""
+        """Draw the random numbers of the next c sweeps."""
         for logit in self.logits:
             logit.draw_random_numbers(c)
         if self.regressions is not None:
             self.regressions.draw_random_numbers(c)
 
     def sweep(self, i: int) -> None:
-        """One sweep; i counts the sweeps since the numbers were drawn."""
+        """Run one sweep; i counts the sweeps since the random numbers were drawn."""
         with np.errstate(over="ignore", under="ignore"):
             for logit in self.logits:
                 logit.sweep(i)

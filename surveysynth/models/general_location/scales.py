@@ -55,7 +55,7 @@ class Scales:
         self.t = 0.1 * priors["slope_scale"] * np.exp(0.5 * jitter[3])
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps."""
+        """Draw the random numbers of the next c sweeps."""
         rng, shape = self.rng, (self.j, self.batch)
         groups = self.variance.shape[-1]
         self.u_tau = rng.random((c, 1 + primitives.MAX_SHRINKS, *shape), 3)
