@@ -15,7 +15,7 @@ from surveysynth.release.run_record import Recorder, entry_in_memory, ledger_of
 from surveysynth.survey.survey import Survey, require_survey
 
 if TYPE_CHECKING:
-    from surveysynth.inference.published import Inference
+    from surveysynth.inference.synthesis import Inference
     from surveysynth.models.base import Model
     from surveysynth.spec.in_memory import Sections
     from surveysynth.spec.spec import Spec

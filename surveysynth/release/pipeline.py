@@ -260,7 +260,7 @@ def private_estimates(
 ) -> "tuple[ReleaseFacts, dict[str, Estimates]]":
     """What follows the mechanism: the facts, once it is known how data come from its draws, and
     the estimates of ``synthetic_estimates``. It sees nothing confidential."""
-    from surveysynth.inference.published import published_draws
+    from surveysynth.inference.synthesis import published_draws
 
     if facts.mechanism.down_weights:
         debiased = published_draws(
@@ -284,7 +284,7 @@ def synthetic_estimates(
     those that are
     published are written to ``microdata`` in the folder of the release, if one is given. ``see``:
     called with each."""
-    from surveysynth.inference.published import datasets_of
+    from surveysynth.inference.synthesis import datasets_of
     from surveysynth.release.folder.microdata import MicrodataWriter
 
     spec, design, mechanism = facts.spec, facts.design, facts.mechanism

@@ -34,19 +34,41 @@ LEAST_DRAWS = 10
 class PrivacySection(Section):
     """Keys of ``[privacy]`` that every mechanism has, and what the rest of the package asks of it.
 
-    epsilon: the target; NaN where none is given. radius: of the balls of count-based risks
-    (relative), or of the ball that noisy statistics clip records to (in spreads; None: by the
-    number of outcomes). budget: the limit of the survey's ledger with this release, in epsilon, or
-    in rho where ``rho`` is given.
+    epsilon is NaN where none is given. radius is None for a ball by the number of outcomes.
     """
 
+    about = "The mechanism, the privacy cost and how it is spent. All is published in privacy.json."
+
     mechanism: Literal["pseudo_posterior", "noisy_statistics"] = "pseudo_posterior"
+    """"pseudo_posterior" gives risky records less weight in the fit; its epsilon is asymptotic.
+    "noisy_statistics" adds exact noise to sums; its guarantee is proved for every survey of any
+    size. Public: The mechanism."""
     epsilon: Annotated[float, Field(gt=0)] = math.nan
+    """The privacy cost of the whole release: all draws, tables and microdata together. The epsilon
+    of the pseudo-posterior is asymptotic; that of noisy statistics belongs to `delta`. Default:
+    required, or `rho`. Public: The number, which is the target and an upper bound. The realised
+    epsilon is confidential."""
     m: Annotated[int, Field(ge=1, le=1000)] = 3
+    """The number of draws of the model from which data are synthesised. With the pseudo-posterior
+    each draw costs epsilon / m, so more draws lower the weights of records further. With noisy
+    statistics draws are free, and at least 10 are required. Public: The number, and the synthetic
+    data of m draws."""
     radius: Annotated[float, Field(gt=0)] | None = DEFAULT_RADIUS
+    """For `count` and `pairwise`: the radius of the ball around a value within which another value
+    is near, relative to the value. For noisy statistics: the radius of the ball that records are
+    clipped to, in spreads. Default: 0.2; noisy statistics: a ball that holds 99.5% of normal
+    records. Public: The number."""
     replicates_per_draw: Annotated[int, Field(ge=1, le=1000)] = 4
+    """The number of synthetic surveys of each draw. They are free, and lower the noise of
+    synthesis. Default: 4; noisy statistics: 10, or as many as make 100 million records in all.
+    Public: As many microdata files of each draw."""
     protect: Name = RECORD
+    """For noisy statistics: the unit of protection, a record or all records with one label, such as
+    a household. Noise grows with the largest unit. Type: "record" or the name of a public column.
+    Public: Which records belong together, and the size of the largest unit."""
     budget: Annotated[float, Field(gt=0)] | None = None
+    """The largest total of the survey's ledger. A release that would exceed it is refused before
+    outcomes are read. Public: Nothing: it is kept with the ledger."""
 
     #: What the ledger adds up.
     currency: ClassVar[Currency]
@@ -150,15 +172,43 @@ class PseudoPosteriorSection(PrivacySection):
     """
 
     risk: Literal["lipschitz", "count", "pairwise", "scalar", "none"] = "lipschitz"
+    """How to measure the risk of a record: by its log-likelihood ("lipschitz"), by the number of
+    records near it ("count", "pairwise"), the same for all ("scalar"), or not at all ("none": no
+    protection). Public: The measure. The risks themselves are confidential."""
     weights: Literal["fixed_point", "linear"] = "fixed_point"
+    """How risks become powers of the likelihood: iterated until every bound is below its cap, or by
+    the linear map of the papers, in which one outlier can move all weights. Default: "fixed_point"
+    for `lipschitz`, otherwise "linear". Public: The rule."""
     scale: Annotated[float, Field(gt=0)] | None = None
+    """For linear weights: the factor c. Default: found for the target. Public: The number, if it is
+    given."""
     shift: Annotated[float, Field(ge=-1, le=1)] = 0.0
+    """For linear weights: the constant g that is added. Public: The number."""
     reweight: bool = False
+    """For linear weights: raise the weights of records whose bound is below the largest, once.
+    Public: Whether it was done."""
     pattern: Names = ()
+    """For `count` and `pairwise`: public columns that an intruder is assumed to know. Records are
+    compared with those that agree on them. Type: list of names of columns. Default: none: all
+    records. Public: The columns, which are public anyway."""
     truncate: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """The share of draws to keep, those with the smallest bounds. Only kept draws may be released.
+    Public: The share. Which draws are left out depends on the data, as the statement reports."""
     origin: Literal["density", "peak"] | None = None
+    """The zero of log-likelihoods: that of the papers, or a value near the largest of them, so that
+    typical records keep their weight in any units. Default: "peak" with fixed-point weights,
+    otherwise "density". Public: The rule."""
     small_strata: Literal["pool", "refuse", "allow"] = "pool"
+    """What to do with levels on which too few records inform a coefficient, so that one record
+    could move more than is stated: pool them for the model, refuse the release, or allow them
+    outside of what the statement covers. Public: Which levels are pooled: a function of public cell
+    sizes."""
     shared_weights: Literal["refuse", "allow"] = "refuse"
+    """What to do with weights that one record can set for all others: linear weights, which every
+    risk but `lipschitz` has, and all weights of `normal_mixture`, whose fit one record can lead to
+    another mode. The release is refused, or continues outside of what the statement covers, to
+    reproduce the papers. Public: The rule. With "allow", the statement reports that epsilon does
+    not cover it."""
 
     currency: ClassVar[Currency] = "epsilon"
     combining: ClassVar[Combining] = "partial_synthesis"
@@ -240,18 +290,21 @@ class PseudoPosteriorSection(PrivacySection):
 
 
 class NoisyStatisticsSection(PrivacySection):
-    """Noisy statistics: exact noise on sums, and draws from the noisy sums (strict).
-
-    replicates_per_draw: where it is not given, that of a survey of few records (``for_records``).
-    """
+    """Noisy statistics: exact noise on sums, and draws from the noisy sums (strict)."""
 
     mechanism: Literal["pseudo_posterior", "noisy_statistics"] = "noisy_statistics"
     m: Annotated[int, Field(ge=1, le=1000)] = 20
     radius: Annotated[float, Field(gt=0)] | None = None
     replicates_per_draw: Annotated[int, Field(ge=1, le=1000)] = MOST_REPLICATES
     delta: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_DELTA
+    """For noisy statistics: the probability that epsilon is exceeded. It should be far below one
+    over the number of records. Public: The number."""
     rho: Annotated[float, Field(gt=0)] | None = None
+    """For noisy statistics: the budget of zero-concentrated differential privacy, given instead of
+    epsilon. Default: that of epsilon and delta. Public: The number."""
     count_share: Annotated[float, Field(gt=0)] = 1.0
+    """For noisy statistics with categories or spikes: a number above 1 makes counts more precise
+    and sums of amounts less precise. Public: The number."""
 
     currency: ClassVar[Currency] = "rho"
     combining: ClassVar[Combining] = "total_variance"

@@ -28,15 +28,14 @@ from surveysynth.spec.outcomes import (
     strict_problems,
 )
 from surveysynth.spec.privacy import PRIVACY_KEYS, Privacy, PseudoPosteriorSection, without_tag
-from surveysynth.spec.problems import group_problems, pattern_problems, study_problems
-from surveysynth.spec.public_weights import public_weight_problems
-from surveysynth.spec.sections import (
-    LabelSection,
-    SurveySection,
-    SynthesizerSection,
-    TablesSection,
+from surveysynth.spec.problems import (
+    group_problems,
+    pattern_problems,
+    public_weight_problems,
+    study_problems,
 )
-from surveysynth.spec.study import StudySection
+from surveysynth.spec.sections import LabelSection, StudySection, SurveySection
+from surveysynth.spec.synthesizer_section import SynthesizerSection
 from surveysynth.spec.tables_in_file import (
     ALL_TABLES,
     as_written,
@@ -45,6 +44,7 @@ from surveysynth.spec.tables_in_file import (
     section_of,
     where_problems,
 )  # fmt: skip
+from surveysynth.spec.tables_section import TablesSection
 from surveysynth.spec.wording import describe, read_text
 from surveysynth.survey.outcome import Outcome, needs_general_form
 from surveysynth.survey.transforms import Transform
@@ -78,6 +78,8 @@ class Spec(BaseModel):
     )
 
     spec_version: Literal[1] = 1
+    """The version of the file format. A later version of the package with another format reports
+    this instead of misreading the file. Public: Nothing else."""
     survey: SurveySection
     synthesizer: SynthesizerSection
     privacy: Privacy = PseudoPosteriorSection()

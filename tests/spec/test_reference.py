@@ -11,35 +11,22 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from surveysynth.errors import InputError
 from surveysynth.evaluation.studies import designs
 from surveysynth.models import get_model, model_names
-from surveysynth.spec.outcome_section import OutcomeSection
-from surveysynth.spec.privacy import (
-    PRIVACY_KEYS,
-    Privacy,
-    PseudoPosteriorSection,
+from surveysynth.spec.privacy import PRIVACY_KEYS, Privacy, PseudoPosteriorSection
+from surveysynth.spec.reference import (
+    FILE,
+    SETTINGS,
+    Key,
+    markdown,
+    sections,
+    terminal,
+    texts_of,
 )
-from surveysynth.spec.reference import keys as reference
-from surveysynth.spec.reference.keys import WORDS, Key, sections
-from surveysynth.spec.reference.page import markdown, terminal
-from surveysynth.spec.sections import (
-    LabelSection,
-    SurveySection,
-    SynthesizerSection,
-    TablesSection,
-)
+from surveysynth.spec.sections import LabelSection, Section
 from surveysynth.spec.spec import Spec, parse_spec
-from surveysynth.spec.study import StudySection
 from surveysynth.survey.files import SUFFIXES
 
 PAGE = Path(__file__).parents[2] / "vignettes" / "reference" / "specification.md"
-SECTIONS: dict[str, type[BaseModel]] = {
-    "survey": SurveySection,
-    "synthesizer": SynthesizerSection,
-    "outcomes": OutcomeSection,
-    "privacy": PseudoPosteriorSection,
-    "tables": TablesSection,
-    "labels": LabelSection,
-    "study": StudySection,
-}
+SECTIONS = {name: models[0] for name, models in SETTINGS.items() if name != FILE}
 KEYS = [key for section in sections() for key in section.keys if section.name in SECTIONS]
 #: What a section, or a key, asks for beside the key under test.
 BESIDE: dict[str, dict[str, Any]] = {
@@ -171,26 +158,17 @@ def test_priors_are_those_of_the_models() -> None:
         assert told == dict(get_model(name).priors)
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (lambda text: text.replace("[privacy.m]", "[privacy.n]"),
-         r"without words: \['privacy.m'\]; without a key: \['privacy.n'\]"),
-        (lambda text: text.replace('default = "the place of the data file"\n', ""),
-         "a default of None needs words"),
-    ],
-)  # fmt: skip
-def test_a_key_without_words_is_found(
-    change: Any, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = WORDS.read_text(encoding="utf-8")
-    changed = change(text)
-    assert changed != text
-    path = tmp_path / "keys.toml"
-    path.write_text(changed, encoding="utf-8")
-    monkeypatch.setattr(reference, "WORDS", path)
-    with pytest.raises(LookupError, match=told):
-        reference.sections.__wrapped__()
+class Incomplete(Section):
+    """A section with a key that has no text."""
+
+    first: int = 1
+    """A number. Public: The number."""
+    second: int = 2
+
+
+def test_a_key_without_a_text_is_found() -> None:
+    with pytest.raises(LookupError, match=r"Incomplete: keys without a text: \['second'\]"):
+        texts_of(Incomplete)
 
 
 def test_one_key_on_a_terminal() -> None:

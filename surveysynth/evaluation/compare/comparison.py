@@ -31,14 +31,14 @@ from surveysynth.evaluation.methods import (
     CONSISTENT,
     GAUSSIAN,
     LAPLACE,
+    MODEL_FREE,
     SAMPLE,
-    Synthesizer,
+    Method,
     by_reason,
-    noise_methods,
     promises,
     synthesizers,
 )
-from surveysynth.spec.mechanisms import with_noisy_statistics, with_pseudo_posterior
+from surveysynth.spec.build import with_noisy_statistics, with_pseudo_posterior
 from surveysynth.spec.outcomes import kind_problems
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def compare(
     streams = _Streams(seed, order)
     say(NOISY_TABLES)
     made = _Made(spec, survey, streams)
-    made.add_noise(noise_methods(methods), sensitivity)
+    made.add_noise([name for name in MODEL_FREE if not methods or name in methods], sensitivity)
     for synthesizer in chosen:
         say(synthesizer_stage(synthesizer.name))
         made.add_synthesizer(synthesizer)
@@ -198,7 +198,7 @@ class _Streams:
         self.noise, *rest = root.spawn(1 + len(order))
         self._models = dict(zip(order, rest, strict=True))
 
-    def of(self, synthesizer: Synthesizer) -> np.random.SeedSequence:
+    def of(self, synthesizer: Method) -> np.random.SeedSequence:
         """Of a synthesizer."""
         if synthesizer.noisy:
             return self.named(synthesizer.name)
@@ -249,7 +249,7 @@ class _Made:
                 self._add(GAUSSIAN, tables)
                 self.strict_budget = strict.privacy.cost
 
-    def add_synthesizer(self, synthesizer: Synthesizer) -> None:
+    def add_synthesizer(self, synthesizer: Method) -> None:
         """A synthesizer, or why it is left out; the specification's own may not be."""
         noisy, name = synthesizer.noisy, synthesizer.name
         own = (self.spec.synthesizer.model, not self.spec.privacy.down_weights)

@@ -21,11 +21,13 @@ from surveysynth.evaluation.methods import (
     LAPLACE,
     SAMPLE,
     by_reason,
+    color_of,
+    label_of,
     two_currencies,
 )
 from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE
 from surveysynth.release.facts import labels_of, rounding_of
-from surveysynth.release.figure_style import MARK, colour_of, label_of
+from surveysynth.release.figure_style import MARK
 from surveysynth.release.tables.labels import listed
 from surveysynth.release.tables.rounding import ABSENT, rounding_of_line, show_ratio
 
@@ -265,7 +267,7 @@ def _beyond(record: Mapping[Hashable, Any]) -> str:
 
 
 def _method_head(comparison: Comparison, method: str) -> str:
-    colour = colour_of(method, comparison.methods)
+    colour = color_of(method, comparison.methods)
     return f'<th><i style="background:{colour}"></i>{escape(label_of(method))}</th>'
 
 

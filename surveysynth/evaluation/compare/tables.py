@@ -89,8 +89,7 @@ def run_synthesizer(
     Generators of the mechanism and of what follows it come from ``stream`` as those of a release
     come from its seed. ``seeded``: noise comes from it too, else from the operating system.
     """
-    from surveysynth.inference.published import published_draws
-    from surveysynth.inference.synthesis import synthesise
+    from surveysynth.inference.synthesis import published_draws, synthesise
     from surveysynth.models.base import require
     from surveysynth.release.folder.microdata import public_order
     from surveysynth.release.pipeline import facts_of, synthetic_estimates

@@ -8,13 +8,12 @@ import numpy as np
 
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
-from surveysynth.evaluation.methods import NOISY
+from surveysynth.evaluation.methods import NOISY, study_method_names
 from surveysynth.evaluation.studies import coverage
 from surveysynth.evaluation.studies.coverage import (
     BATCH_PLAN,
     NOISE_METHODS,
     CoverageStudy,
-    method_names,
 )
 from surveysynth.evaluation.studies.designs import (
     Allocation,
@@ -26,8 +25,12 @@ from surveysynth.evaluation.studies.designs import (
 from surveysynth.evaluation.studies.population import Population
 from surveysynth.evaluation.studies.strict import StrictSettings
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.spec.build import model_options, noisy_settings_of, settings_of
-from surveysynth.spec.mechanisms import with_pseudo_posterior
+from surveysynth.spec.build import (
+    model_options,
+    noisy_settings_of,
+    settings_of,
+    with_pseudo_posterior,
+)
 from surveysynth.spec.spec import load_spec
 from surveysynth.survey.columns import missing_column
 from surveysynth.survey.declaration import Declaration, Roles, make_roles
@@ -44,8 +47,8 @@ from surveysynth.survey.records import (
 if TYPE_CHECKING:
     import pandas as pd
 
+    from surveysynth.spec.sections import StudySection
     from surveysynth.spec.spec import Spec
-    from surveysynth.spec.study import StudySection
 
 def study_of(
     spec: "Spec",
@@ -175,7 +178,7 @@ def _unknown_words(section: "StudySection") -> list[str]:
              "within": WithinRule}  # fmt: skip
     for key, known in kinds.items():
         problems += _unknown(f"study.{key}", [getattr(section, key)], get_args(known))
-    problems += _unknown("study.methods", section.methods, method_names())
+    problems += _unknown("study.methods", section.methods, study_method_names())
     return problems
 
 

@@ -15,6 +15,7 @@ from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
+from surveysynth.evaluation.methods import study_method_names
 from surveysynth.evaluation.studies import batches as noisy_batches
 from surveysynth.evaluation.studies.batches import run_task
 from surveysynth.evaluation.studies.coverage import (
@@ -22,7 +23,6 @@ from surveysynth.evaluation.studies.coverage import (
     TWO_STAGE_DECLARED,
     CoverageStudy,
     Task,
-    method_names,
     paper_study,
     two_stage_study,
 )
@@ -33,7 +33,7 @@ from surveysynth.evaluation.studies.measures import measure_cells
 from surveysynth.evaluation.studies.population import superpopulation
 from surveysynth.evaluation.studies.specified import chosen_study, study_of
 from surveysynth.evaluation.studies.strict import StrictSettings
-from surveysynth.inference.published import datasets_of
+from surveysynth.inference.synthesis import datasets_of
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
@@ -158,8 +158,8 @@ def test_intervals_cover_and_those_of_partial_synthesis_do_not(monkeypatch):
 
 
 def test_words_and_what_must_be_declared():
-    assert {"gaussian", "fbs_noisy", "fbp_noisy", "normal_noisy"} <= set(method_names())
-    assert "poisson_noisy" not in method_names()
+    assert {"gaussian", "fbs_noisy", "fbp_noisy", "normal_noisy"} <= set(study_method_names())
+    assert "poisson_noisy" not in study_method_names()
     for methods, words in (
         (("fbs_nosy",), r"no method 'fbs_nosy'\. Did you mean 'fbs_noisy'"),
         (("poisson_noisy",), "no method 'poisson_noisy'"),

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from surveysynth.mechanisms.noisy_statistics.expected_se import outcome_moments
-from surveysynth.mechanisms.noisy_statistics.misdeclared import (
+from surveysynth.mechanisms.noisy_statistics.expected_se import (
     clipped_normal,
     clipping_bias,
+    outcome_moments,
     sample_error,
     share_outside,
 )
