@@ -152,3 +152,23 @@ class Shares:
         own, others = self._shapes(held)
         value = own * odds - (own + others) * np.logaddexp(0.0, odds) - betaln(own, others)
         return np.asarray(value, dtype=np.float64)
+
+
+class Residuals(NamedTuple):
+    """Residuals (D, C, P) of a component and its density at each pair, up to a factor by pair."""
+
+    residual: FloatArray
+    density: FloatArray
+
+
+class Expansion(NamedTuple):
+    """The log posterior in a component's coefficients.
+
+    Gradient (D, C, K) and curvature (D, C, K, K) of the likelihood; the weight of the component and
+    its sum of squares (D, C).
+    """
+
+    gradient: FloatArray
+    curvature: FloatArray
+    held: FloatArray
+    squares: FloatArray

@@ -17,13 +17,19 @@ independent of all this (``survey_weight``).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
 
 from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray, Theta
-from surveysynth.models.mixture.moves import Coefficients, Shares, Spreads, newton
+from surveysynth.models.mixture.moves import (
+    Coefficients,
+    Expansion,
+    Residuals,
+    Shares,
+    Spreads,
+    newton,
+)
 from surveysynth.models.mixture.prior import MixturePrior
 from surveysynth.models.mixture.start import find_mode
 from surveysynth.models.mixture.stats import MixtureBatch, MixtureSums
@@ -49,26 +55,6 @@ RUNGS = 4
 _LEAST_CURVATURE = 0.15
 #: Spread of starts, in standard errors.
 _OVERDISPERSED = 2.0
-
-
-class Residuals(NamedTuple):
-    """Residuals (D, C, P) of a component and its density at each pair, up to a factor by pair."""
-
-    residual: FloatArray
-    density: FloatArray
-
-
-class Expansion(NamedTuple):
-    """The log posterior in a component's coefficients.
-
-    Gradient (D, C, K) and curvature (D, C, K, K) of the likelihood; the weight of the component and
-    its sum of squares (D, C).
-    """
-
-    gradient: FloatArray
-    curvature: FloatArray
-    held: FloatArray
-    squares: FloatArray
 
 
 def sample(
