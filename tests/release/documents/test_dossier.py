@@ -258,7 +258,7 @@ def test_no_headline_claims_what_settings_gave_up(
                for word in ("DOES NOT KEEP", "FALLS SHORT"))  # fmt: skip
     assert outside in made.privacy_note
     readme = render_markdown("readme_guarantee.md.j2", guarantee_context(made))
-    assert outside in readme.split("Exactly:")[0].replace("\\", "")
+    assert outside in readme.split("### The exact statement")[0].replace("\\", "")
     entry = registry_entry(made)
     assert entry["tier"] == 1
     assert outside in entry["deployment"]["privacy_loss"]["privacy_parameters_details"]
