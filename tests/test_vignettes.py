@@ -155,7 +155,7 @@ def test_readme_s_second_specification_is_the_first_with_another_privacy(tmp_pat
     path = tmp_path / "strict.toml"
     path.write_text(f"{own}\n{second}", encoding="utf-8")
     loaded = load_spec(path)
-    assert loaded.privacy.strict
+    assert loaded.privacy.rebuildable
     assert loaded.outcomes["salary"].spread is not None
 
 

@@ -27,7 +27,6 @@ _LIBRARIES = (
     "rich",
     "statsmodels",
     "samplics",
-    "nutpie",
     "cmdstanpy",
     "pystan",
 )

@@ -135,7 +135,7 @@ def check(
 
     say = tell or (lambda part: None)
     specification = with_file_labels(load_spec(spec))
-    if specification.privacy.strict:
+    if not specification.privacy.down_weights:
         from surveysynth.release.strict_check import check_strict
 
         lines = check_strict(specification, out, overwrite=overwrite)

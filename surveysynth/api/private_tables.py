@@ -15,7 +15,7 @@ from surveysynth.release.run_record import Recorder, entry_in_memory, ledger_of
 from surveysynth.survey.survey import Survey, require_survey
 
 if TYPE_CHECKING:
-    from surveysynth.inference.published import Inference
+    from surveysynth.inference.synthesis import Inference
     from surveysynth.models.base import Model
     from surveysynth.spec.in_memory import Sections
     from surveysynth.spec.spec import Spec
@@ -157,7 +157,7 @@ def tables(
     survey, mechanism = _survey_for(survey, spec), mechanism_of(spec)
     design, test = mechanism.prepared(survey.design), seed is not None
     built = (engine_of(spec, model_of(spec)) if isinstance(model, str) else model).of(design)
-    of_mechanism, of_synthesis = _streams(seed, published=spec.privacy.strict)
+    of_mechanism, of_synthesis = _streams(seed, published=spec.privacy.rebuildable)
     refuse_clusters(design, built)
     say = progress or (lambda stage: None)
     facts = facts_of(spec, design, mechanism, built, test=test)
@@ -265,7 +265,7 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     from surveysynth.survey.records import binary_problems
 
     design, confidential = survey.design, survey.confidential
-    if spec.privacy.strict and survey.refused_degenerate:
+    if spec.privacy.answers_every_survey and survey.refused_degenerate:
         raise InputError(
             f"{SOURCE}: mechanism = 'noisy_statistics' answers on every valid survey, but this one "
             "would have been refused if its outcomes or weights did not vary, so that it tells of "
@@ -286,7 +286,7 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     margins = {name: spec.margin_label(name) for name in spec.public_by}
     chosen = replace(survey, design=design.with_by(spec.public_by, orders, margins))
     # As in a release, whose numbers can be made again from its files.
-    return chosen.in_order(public_order(chosen.design)) if spec.privacy.strict else chosen
+    return chosen.in_order(public_order(chosen.design)) if spec.privacy.rebuildable else chosen
 
 
 def _streams(

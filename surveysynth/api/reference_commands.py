@@ -34,9 +34,9 @@ def keys_command(
     ] = False,
 ) -> None:
     """Look up a key of a specification: type, default, what it changes, what is public by it."""
-    from surveysynth.spec.reference import page
+    from surveysynth.spec import reference
 
-    text = page.markdown() if markdown else "\n".join(page.terminal(name)).rstrip() + "\n"
+    text = reference.markdown() if markdown else "\n".join(reference.terminal(name)).rstrip() + "\n"
     print(text, end="")
 
 

@@ -1,45 +1,73 @@
-"""The methods of a comparison by name, and what each of them promises."""
+"""The registry of methods: names, labels, colors, and promises, for comparisons and studies.
+
+A method is the sample itself, noise on its tables, or a synthesizer by one of the two mechanisms.
+Names of synthesizers may end in ``_noisy`` (noisy statistics) or, in studies, in the inference.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import implied_sample
+from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE
+from surveysynth.models import get_model, model_names
 from surveysynth.spec.build import mechanism_of, method_name
-from surveysynth.spec.mechanisms import epsilon_of_spec
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.noisy_statistics.accounting import Budget
     from surveysynth.spec.spec import Spec
 
 SAMPLE, LAPLACE, CONSISTENT, GAUSSIAN = "sample", "laplace", "laplace_consistent", "gaussian"
-#: Without a model.
-NOISE = (SAMPLE, LAPLACE, CONSISTENT, GAUSSIAN)
-#: Follows a model's name where the mechanism is that of noisy statistics.
+#: Methods without a model.
+MODEL_FREE = (SAMPLE, LAPLACE, CONSISTENT, GAUSSIAN)
+#: Follows a model's name if the mechanism is noisy statistics.
 NOISY = "_noisy"
-#: Compared besides the specification's own model, by either mechanism.
+#: Compared by default, by both mechanisms.
 DEFAULT_MODELS = ("fbs", "fbp")
+
+Inference = Literal["debiased", "paper", "published"]
+#: In studies, what may follow a model's name; without it inference is debiased.
+INFERENCES: dict[str, Inference] = {
+    "_paper": "paper", "_debiased": "debiased", "_published": "published"
+}  # fmt: skip
+_INFERENCE_WORDS = {
+    "paper": "inference as in the paper", "published": "as published", "debiased": "debiased"
+}  # fmt: skip
+
+#: Okabe and Ito's palette, distinct under every common color blindness; its yellow is too pale.
+_COLORS = {
+    SAMPLE: "#4d4d4d", LAPLACE: "#D55E00", CONSISTENT: "#E69F00", "fbs": "#0072B2",
+    "fbp": "#009E73", GAUSSIAN: "#8C6D31", "fbs_noisy": "#56B4E9", "fbp_noisy": "#7FC97F",
+}  # fmt: skip
+_OTHER_COLORS = ("#CC79A7", "#7F5AA2", "#882255", "#999933")
+_LABELS = {CONSISTENT: "Consistent Laplace", "fbs": "FBS", "fbp": "FBP"}
 
 
 @dataclass(frozen=True)
-class Synthesizer:
-    """A model by a mechanism: ``strict`` for noisy statistics, else the pseudo-posterior."""
+class Method:
+    """A method by name.
 
-    model: str
-    strict: bool = False
+    model: of a synthesizer, else empty; noisy: whether it promises zero-concentrated privacy;
+    inference: how a study makes tables from a synthesizer's draws.
+    """
 
-    @property
-    def name(self) -> str:
-        """Of the method."""
-        return method_name(self.model) + (NOISY if self.strict else "")
+    name: str
+    model: str = ""
+    noisy: bool = False
+    inference: Inference = "debiased"
+
+    @classmethod
+    def synthesizer(cls, model: str, *, noisy: bool = False) -> "Method":
+        """Return the method of a model; ``noisy``: by noisy statistics."""
+        return cls(method_name(model) + (NOISY if noisy else ""), model, noisy)
 
 
+@cache
 def noisy_models() -> tuple[str, ...]:
-    """The models that have the statistics which noisy statistics need."""
-    from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import implied_sample
-    from surveysynth.models import get_model, model_names
-
+    """Return the models that have the statistics that the noisy-statistics mechanism needs."""
     able = []
     for name in model_names():
         try:
@@ -51,84 +79,122 @@ def noisy_models() -> tuple[str, ...]:
 
 
 def method_names(spec: "Spec | None" = None) -> tuple[str, ...]:
-    """Every method that can be asked for, the specification's own program among them."""
-    from surveysynth.models import model_names
-
+    """Return every method of a comparison, with the specification's own program."""
     own = () if spec is None else (method_name(spec.synthesizer.model),)
     noisy = (f"{name}{NOISY}" for name in noisy_models())
-    return tuple(dict.fromkeys((*NOISE, *model_names(), *own, *noisy)))
+    return tuple(dict.fromkeys((*MODEL_FREE, *model_names(), *own, *noisy)))
 
 
-def noise_methods(methods: Sequence[str]) -> tuple[str, ...]:
-    """The methods without a model that are asked for: all where none is named."""
-    return tuple(name for name in NOISE if not methods or name in methods)
+def study_method_names() -> tuple[str, ...]:
+    """Return every method of a study."""
+    inferred = [name + suffix for suffix in ("", *INFERENCES) for name in model_names()]
+    return (*MODEL_FREE, *inferred, *(name + NOISY for name in noisy_models()))
+
+
+def study_method(name: str) -> Method:
+    """Return the method of a study by its name; raise ``InputError`` for an unknown one."""
+    if name in MODEL_FREE:
+        return Method(name, noisy=is_strict(name))
+    if name in model_names():
+        return Method(name, name)
+    if name.removesuffix(NOISY) in noisy_models():
+        return Method(name, name.removesuffix(NOISY), noisy=True)
+    for suffix, inference in INFERENCES.items():
+        if name.endswith(suffix) and name.removesuffix(suffix) in model_names():
+            return Method(name, name.removesuffix(suffix), inference=inference)
+    raise InputError(
+        f"there is no method {name!r}.{nearest(name, study_method_names())} Known: "
+        f"{', '.join((*MODEL_FREE, *model_names()))}, synthesizers also with "
+        f"{' or '.join(INFERENCES)}, and {', '.join(noisy_models())} with {NOISY}."
+    )
+
+
+def is_strict(name: str) -> bool:
+    """Return whether a method promises zero-concentrated privacy."""
+    return name == GAUSSIAN or name.endswith(NOISY)
 
 
 def synthesizers(
     spec: "Spec", models: Sequence[str] = (), methods: Sequence[str] = ()
-) -> tuple[list[Synthesizer], list[str]]:
-    """The synthesizers to compare, each once, and the order of the pseudo-posterior's models.
+) -> tuple[list[Method], list[str]]:
+    """Return the synthesizers to compare and the order of the pseudo-posterior's models.
 
     By default fbs and fbp by both mechanisms, the specification's own model by its own, and
-    ``models`` by the pseudo-posterior. ``methods`` chooses; the order, by which random numbers are
-    told apart, is that of all. Raises ``InputError`` for a model or a method that is not known.
+    ``models`` by the pseudo-posterior. ``methods`` selects among all. The order assigns random
+    numbers to models and does not depend on the selection of mechanisms. Raises ``InputError`` for
+    an unknown model or method.
     """
-    from surveysynth.models import model_names
-
     unknown = [name for name in models if name not in model_names()]
     if unknown:
         raise InputError(f"there is no model {unknown[0]!r}; known: {', '.join(model_names())}.")
-    check_methods(methods, method_names(spec))
-    own, strict = spec.synthesizer.model, spec.privacy.strict
-    asked = [name for name in methods if name in model_names()]
-    order = list(dict.fromkeys([*DEFAULT_MODELS, *([] if strict else [own]), *models, *asked]))
-    made = [Synthesizer(name) for name in order]
-    named = [name.removesuffix(NOISY) for name in methods if name.endswith(NOISY)]
-    noisy = dict.fromkeys([*DEFAULT_MODELS, *([own] if strict else []), *named])
-    made += [Synthesizer(name, strict=True) for name in noisy]
-    if methods:
-        made = [each for each in made if each.name in methods or (
-            each.model in models and not each.strict)]  # fmt: skip
-    return made, order
-
-
-def check_methods(methods: Sequence[str], known: Sequence[str]) -> None:
-    """Raises ``InputError`` for the first method that is not known."""
+    known = method_names(spec)
     for name in methods:
         if name not in known:
             raise InputError(
                 f"there is no method {name!r}.{nearest(name, known)} Known: "
                 f"{listing(known, limit=40)}."
             )
+    own, noisy_own = spec.synthesizer.model, not spec.privacy.down_weights
+    asked = [name for name in methods if name in model_names()]
+    order = list(dict.fromkeys([*DEFAULT_MODELS, *([] if noisy_own else [own]), *models, *asked]))
+    made = [Method.synthesizer(name) for name in order]
+    named = [name.removesuffix(NOISY) for name in methods if name.endswith(NOISY)]
+    noisy = dict.fromkeys([*DEFAULT_MODELS, *([own] if noisy_own else []), *named])
+    made += [Method.synthesizer(name, noisy=True) for name in noisy]
+    if methods:
+        made = [each for each in made if each.name in methods or (
+            each.model in models and not each.noisy)]  # fmt: skip
+    return made, order
+
+
+def label_of(name: str) -> str:
+    """Return a method's name for readers, with its inference if that is in the name."""
+    for suffix, inference in INFERENCES.items():
+        if name.endswith(suffix):
+            return f"{label_of(name.removesuffix(suffix))}, {_INFERENCE_WORDS[inference]}"
+    if name.endswith(NOISY):
+        return f"{label_of(name.removesuffix(NOISY))}, noisy statistics"
+    return _LABELS.get(name, name.replace("_", " ").capitalize())
+
+
+def color_of(name: str, names: Sequence[str] = ()) -> str:
+    """Return a method's color, the same in every figure that shows the methods ``names``.
+
+    A model's other inferences have its color half way to white or to black.
+    """
+    for suffix, inference in INFERENCES.items():
+        if name.endswith(suffix):
+            models = [each.removesuffix(suffix) for each in names]
+            color = color_of(name.removesuffix(suffix), models)
+            towards = {"paper": 255, "published": 0}.get(inference)
+            return color if towards is None else _mixed(color, towards)
+    others = [each for each in names if each not in _COLORS]
+    return _COLORS.get(name) or _OTHER_COLORS[others.index(name) % len(_OTHER_COLORS)]
+
+
+def _mixed(color: str, gray: int) -> str:
+    parts = [int(color[i : i + 2], 16) for i in (1, 3, 5)]
+    return "#" + "".join(f"{(each + gray) // 2:02x}" for each in parts)
 
 
 def by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
-    """Methods by why they are missing: several may lack the same."""
+    """Group methods by the reason why they were left out."""
     result: dict[str, list[str]] = {}
     for name, why in left_out.items():
         result.setdefault(why, []).append(name)
     return result
 
 
-def promise_of(spec: "Spec") -> dict[str, Any]:
-    """What a synthesizer promises, JSON-ready; ``spec`` as it ran."""
-    privacy = spec.privacy
-    return {
-        **mechanism_of(spec).guarantee(),
-        "mechanism": privacy.mechanism,
-        "m": privacy.m,
-        "replicates_per_draw": privacy.replicates_per_draw,
-    }
-
-
 def promises(
     spec: "Spec", ran: Mapping[str, "Spec"], methods: Sequence[str], budget: "Budget | None"
 ) -> dict[str, dict[str, Any]]:
-    """What each method promises: ``ran`` are the specifications of the synthesizers as they ran,
-    ``budget`` that of noisy totals."""
+    """Return what each method promises, JSON-ready.
+
+    ran: the specification of each synthesizer as it ran; budget: of noisy totals.
+    """
     unprotected = {
         "guarantee": "none: sensitivities are read from the confidential data",
-        "noise_for_pure_epsilon": epsilon_of_spec(spec),
+        "noise_for_pure_epsilon": spec.privacy.stated_epsilon,
     }
     result: dict[str, dict[str, Any]] = {}
     for name in methods:
@@ -137,26 +203,25 @@ def promises(
         elif name in (LAPLACE, CONSISTENT):
             result[name] = unprotected
         elif name in ran:
-            result[name] = promise_of(ran[name])
+            privacy = ran[name].privacy
+            result[name] = {
+                **mechanism_of(ran[name]).guarantee(),
+                "mechanism": privacy.mechanism,
+                "m": privacy.m,
+                "replicates_per_draw": privacy.replicates_per_draw,
+            }
         elif budget is not None:
-            result[name] = totals_promise(budget)
+            result[name] = {
+                "guarantee": GUARANTEE,
+                "rho": budget.rho,
+                "epsilon": budget.epsilon,
+                "delta": budget.delta,
+            }
     return result
 
 
-def totals_promise(budget: "Budget") -> dict[str, Any]:
-    """What noisy totals promise."""
-    from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE
-
-    return {
-        "guarantee": GUARANTEE,
-        "rho": budget.rho,
-        "epsilon": budget.epsilon,
-        "delta": budget.delta,
-    }
-
-
 def two_currencies(budget: "Budget") -> str:
-    """Said wherever both epsilons stand side by side."""
+    """Explain that the epsilons of the two mechanisms promise different things."""
     return (
         f"The number {budget.epsilon:.4g} stands for two promises, which are not the same. The "
         "pseudo-posterior's is an asymptotic epsilon: 2 m times a bound that is found on this one "

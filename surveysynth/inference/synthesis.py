@@ -4,14 +4,15 @@ Takes PublicDesign and PrivateDraws only; any number of datasets from a paid-for
 further epsilon (methods 5, ``replicates_per_draw``).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import InputError, RefusedError
+from surveysynth.inference.debias import Debiased, DebiasRecord, debias_draws
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.models.base import Model
 from surveysynth.survey.survey import PublicDesign
@@ -19,6 +20,9 @@ from surveysynth.survey.survey import PublicDesign
 #: Where variances are taken from (methods 8): from a dataset as the sample would have been, or, as
 #: in the papers, from the released data with their smoothed weights.
 VariancePair = Literal["sample", "release"]
+
+Inference: TypeAlias = Literal["debiased", "paper"]
+"""Draws debiased and variances as the sample would have them, or both as in the papers."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -179,3 +183,42 @@ def _scaled(weight: FloatArray, scale_to: float | None) -> FloatArray:
     if not (np.isfinite(total) and total > 0):
         return np.full_like(weight, np.nan)
     return weight if scale_to is None else weight * (scale_to / total)
+
+
+def published_draws(
+    model: Model,
+    design: PublicDesign,
+    private: PrivateDraws,
+    rng: np.random.Generator,
+    *,
+    inference: Inference,
+    progress: Callable[[str], None] | None = None,
+) -> Debiased:
+    """The draws that synthetic data come from: debiased where that is asked for."""
+    if inference == "paper":
+        return Debiased(private, DebiasRecord("not asked for"))
+    return debias_draws(model, design, private, rng, progress=progress)
+
+
+def datasets_of(
+    model: Model,
+    design: PublicDesign,
+    draws: PrivateDraws,
+    rng: np.random.Generator,
+    *,
+    inference: Inference,
+    replicates_per_draw: int,
+) -> Iterator[SyntheticDataset]:
+    """The synthetic datasets that a release of ``published_draws`` is made of, one at a time.
+
+    Raises as ``synthesise`` does.
+    """
+    return synthesise(
+        model,
+        design,
+        draws,
+        replicates_per_draw=replicates_per_draw,
+        rng=rng,
+        scale_to=design.population_size,
+        variance="release" if inference == "paper" else "sample",
+    )

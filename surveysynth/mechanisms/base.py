@@ -82,8 +82,16 @@ class PrivateDraws:
         return {name: values[index] for name, values in self.theta.items()}
 
 
+Currency = Literal["epsilon", "rho"]
+"""What the costs of releases add up in: an asymptotic epsilon, or the rho of zCDP."""
+
 Combining = Literal["partial_synthesis", "total_variance"]
 """How estimates from the datasets of several draws combine (methods 5, strict 3)."""
+
+COMBINING_RULES: Mapping[Combining, str] = {
+    "partial_synthesis": "rules of partial synthesis",
+    "total_variance": "law of total variance",
+}
 
 
 @dataclass(frozen=True, repr=False)

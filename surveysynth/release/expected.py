@@ -16,11 +16,9 @@ from surveysynth.estimation.statistics import MEAN, PROPORTION, TABLE, TOTAL, st
 from surveysynth.estimation.subpopulation import shown_rows, shown_table
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.expected_se import (
+    clipping_bias,
     expected_errors,
     outcome_moments,
-)
-from surveysynth.mechanisms.noisy_statistics.misdeclared import (
-    clipping_bias,
     sample_error,
     share_outside,
 )

@@ -86,7 +86,7 @@ class ReleaseFacts:
 
         All of them, or only the first where the others can be made again from published numbers.
         """
-        return 1 if self.spec.privacy.strict else self.spec.privacy.replicates_per_draw
+        return 1 if self.spec.privacy.rebuildable else self.spec.privacy.replicates_per_draw
 
     @property
     def title(self) -> str:

@@ -15,19 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, FAINT, WARNING = "#1b1b1b", "#8a8a8a", "#b00020"
-#: Okabe and Ito's palette, told apart under every common colour blindness; yellow is too pale.
-_COLOURS = {
-    "sample": "#4d4d4d",
-    "laplace": "#D55E00",
-    "laplace_consistent": "#E69F00",
-    "fbs": "#0072B2",
-    "fbp": "#009E73",
-    "gaussian": "#8C6D31",
-    "fbs_noisy": "#56B4E9",
-    "fbp_noisy": "#7FC97F",
-}
-_OTHERS = ("#CC79A7", "#7F5AA2", "#882255", "#999933")
-
 RC: dict[str, Any] = {
     "font.size": 9.5,
     "axes.titlesize": 10.5,
@@ -46,27 +33,6 @@ RC: dict[str, Any] = {
     "figure.dpi": 160,
 }
 MARK = "CONFIDENTIAL: shows confidential estimates and records. Not for release."
-
-
-def colour_of(method: str, methods: tuple[str, ...]) -> str:
-    """Return a method's color, the same in every figure."""
-    others = [name for name in methods if name not in _COLOURS]
-    return _COLOURS.get(method) or _OTHERS[others.index(method) % len(_OTHERS)]
-
-
-def label_of(method: str) -> str:
-    """Return a method's name for readers."""
-    known = {
-        "sample": "Sample",
-        "laplace": "Laplace",
-        "laplace_consistent": "Consistent Laplace",
-        "fbs": "FBS",
-        "fbp": "FBP",
-        "gaussian": "Gaussian",
-    }
-    if method.endswith("_noisy"):
-        return f"{label_of(method.removesuffix('_noisy'))}, noisy statistics"
-    return known.get(method, method.replace("_", " ").capitalize())
 
 
 def draw(function: Callable[..., "Figure"], *arguments: Any) -> "Figure":

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from surveysynth.release.documents.codebook import make_codebook
 from surveysynth.release.documents.contents import CONTENTS_NAME, contents_page
 from surveysynth.release.documents.ddi import DDI_NAME, make_ddi
-from surveysynth.release.documents.dossier import blocks
-from surveysynth.release.documents.dossier.making import make_dossier
-from surveysynth.release.documents.dossier.registry import registry_entry
+from surveysynth.release.documents.dossier import make_dossier
 from surveysynth.release.documents.example import make_example
 from surveysynth.release.documents.privacy_file import make_privacy_record
 from surveysynth.release.documents.readme import make_readme
+from surveysynth.release.documents.registry import registry_entry
 from surveysynth.release.facts import ReleaseFacts, rounding_of
 from surveysynth.release.folder.bundle import (
     DOSSIER_NAMES,
@@ -89,11 +88,10 @@ def write_documents(
 
 def write_dossier(facts: ReleaseFacts, folder: Path) -> None:
     """Write the dossier for a review board as page and text, and a draft entry for the registry."""
-    dossier = make_dossier(facts)
-    page, text, entry = DOSSIER_NAMES
-    (folder / page).write_text(blocks.html(dossier), encoding="utf-8")
-    (folder / text).write_text(blocks.markdown(dossier), encoding="utf-8")
-    write_json(registry_entry(facts), folder / entry)
+    markdown, page = make_dossier(facts)
+    for name, text in zip(DOSSIER_NAMES[:2], (page, markdown), strict=True):
+        (folder / name).write_text(text, encoding="utf-8")
+    write_json(registry_entry(facts), folder / DOSSIER_NAMES[2])
 
 
 def write_published(

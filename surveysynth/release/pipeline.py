@@ -136,7 +136,7 @@ def release(
         Path(out), None if confidential is None else Path(confidential), overwrite=overwrite
     )
     spec = with_file_labels(load_spec(spec_path))
-    streams, test = Streams(seed, published=spec.privacy.strict), seed is not None
+    streams, test = Streams(seed, published=spec.privacy.rebuildable), seed is not None
     chosen, mechanism = engine_of(spec, model_of(spec)), mechanism_of(spec)
     one_form = not (needs_general_form(spec.declared) or spec.synthesizer.grouping)
     if chosen.compiled and one_form:
@@ -180,7 +180,7 @@ def _warnings(facts: "ReleaseFacts") -> tuple[str, ...]:
 
 def _in_published_order(survey: "Survey", spec: "Spec") -> "Survey":
     """Sort the records of noisy statistics as published files do, so that tables can be rebuilt."""
-    return survey.in_order(public_order(survey.design)) if spec.privacy.strict else survey
+    return survey.in_order(public_order(survey.design)) if spec.privacy.rebuildable else survey
 
 
 @contextmanager
@@ -262,7 +262,7 @@ def private_estimates(
 
     These are the steps after the mechanism. They see nothing confidential.
     """
-    from surveysynth.inference.published import published_draws
+    from surveysynth.inference.synthesis import published_draws
 
     if facts.mechanism.down_weights:
         debiased = published_draws(
@@ -287,7 +287,7 @@ def synthetic_estimates(
     Published datasets are written to ``microdata`` in the release folder, if one is given. ``see``
     is called with each dataset.
     """
-    from surveysynth.inference.published import datasets_of
+    from surveysynth.inference.synthesis import datasets_of
     from surveysynth.release.folder.microdata import MicrodataWriter
 
     spec, design, mechanism = facts.spec, facts.design, facts.mechanism

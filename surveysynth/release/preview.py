@@ -63,7 +63,7 @@ def _table_lines(spec: "Spec", design: "PublicDesign", labels: Labels) -> list[s
 
 def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
     lines = [f"Survey: {design.n:,} records, {design.dropped:,} dropped for missing values."]
-    if spec.privacy.strict and spec.survey.missing == "drop":
+    if spec.privacy.answers_every_survey and spec.survey.missing == "drop":
         lines.append(
             "  Outcomes and weights are not looked at here: a release drops records where one is "
             "blank as well, and tables and noise are then of fewer records."
@@ -78,22 +78,13 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
         f"Model: {spec.synthesizer.model}, predictors {design.matrix.formula}, "
         f"{design.matrix.n_columns} columns, {len(design.matrix.x_cells):,} distinct rows."
     )
-    if not spec.privacy.strict:
+    if spec.privacy.down_weights:
         lines += _records_lines(spec, design)
     lines += [
         f"Outcome: {each.model_words} ({each.public_words or each.kind})."
         for each in design.outcomes
     ]
-    privacy = spec.privacy
-    if privacy.risk in ("count", "pairwise"):
-        same = ", ".join(privacy.pattern) or "none, all records together"
-        lines.append(
-            f"Risk: {privacy.risk}, radius {privacy.radius:g} of the outcome, pattern {same}; "
-            "linear weights."
-        )
-    elif privacy.weight_map == "linear":
-        lines.append(f"Risk: {privacy.risk}; linear weights.")
-    return lines
+    return lines + spec.privacy.risk_lines
 
 
 def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
@@ -101,14 +92,14 @@ def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
     from surveysynth.mechanisms.pseudo_posterior.statement import smallest_records
     from surveysynth.spec.build import settings_of
 
-    least, smallest = settings_of(spec).least_records, smallest_records(design)
+    settings, smallest = settings_of(spec), smallest_records(design)
     lines = [
         f"Records per coefficient: {smallest:,.4g} for the row of X that has fewest; at least "
-        f"{least:.4g} are asked for (small_strata = {spec.privacy.small_strata!r})."
+        f"{settings.least_records:.4g} are asked for (small_strata = {settings.small_strata!r})."
     ]
     if design.pooling is not None:
         lines.append(f"Pooled for that: {design.pooling.words}. {design.pooling.means}")
-    elif smallest < least * (1.0 - ROUNDING):
+    elif smallest < settings.least_records * (1.0 - ROUNDING):
         lines.append("There are fewer: the release is outside of what its statement says.")
     return lines
 
@@ -184,7 +175,7 @@ def _guarantee(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
     from surveysynth.mechanisms.pseudo_posterior.statement import outside_of_stated
     from surveysynth.spec.build import settings_of
 
-    if spec.privacy.risk == "none":
+    if not spec.privacy.private:
         return 'risk = "none": NOT private'
     outside = outside_of_stated(design, settings_of(spec), model)
     return f"an asymptotic epsilon of at most {spec.privacy.epsilon:g}" + (
@@ -195,7 +186,7 @@ def _guarantee(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
 def _published_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
     privacy = spec.privacy.for_records(design.n)
     datasets = privacy.m * privacy.replicates_per_draw
-    if privacy.strict:
+    if privacy.cost is not None:
         return [
             f"A release publishes, with {budget_words(privacy.cost)}:",
             *_files_lines(spec, design),

@@ -32,7 +32,7 @@ def check_formats(spec: "Spec", design: "PublicDesign") -> None:
     file_format = format_of(spec)
     if file_format not in PROGRAMS:
         return
-    pair = not spec.privacy.strict and spec.synthesizer.inference == "debiased"
+    pair = spec.privacy.down_weights and spec.synthesizer.inference == "debiased"
     synthetic = synthetic_column_names(design, separate_pair=pair)
     check_names((*public_column_names(design), *synthetic), file_format)
 
@@ -43,8 +43,8 @@ _LARGE, _SMALL = 0.1, 0.01
 
 def delta_warning(spec: "Spec", design: "PublicDesign") -> tuple[str, ...]:
     """Warn of a delta that is too large, with the remedy; empty where it is not."""
-    delta, n = spec.privacy.delta, design.n
-    if not spec.privacy.strict or delta * n <= _LARGE:
+    budget, n = spec.privacy.cost, design.n
+    if budget is None or (delta := budget.delta) * n <= _LARGE:
         return ()
     smaller = 10.0 ** math.floor(math.log10(_SMALL / n))
     return (

@@ -61,7 +61,7 @@ def ledger_of(
 ) -> Ledger:
     """Return the ledger of the survey of a specification, or of ``survey``, with the budget."""
     budget = spec.privacy.budget
-    limit = None if budget is None else Limit(budget, in_rho=spec.privacy.rho is not None)
+    limit = None if budget is None else Limit(budget, in_rho=spec.privacy.rho_given is not None)
     return Ledger.of(survey or survey_id(spec.survey.id, spec.data_path), path, limit)
 
 
@@ -131,6 +131,7 @@ def _entry(
     from surveysynth.spec.build import mechanism_of, method_name
 
     privacy, settings = spec.privacy, mechanism_of(spec).settings
+    cost = privacy.cost
     return LedgerEntry(
         survey=survey,
         spec=spec.path.name,
@@ -143,8 +144,8 @@ def _entry(
         version=version_of("surveysynth"),
         released=released,
         mechanism=privacy.mechanism,
-        rho=privacy.cost.rho if privacy.strict else None,
-        delta=privacy.delta if privacy.strict else None,
+        rho=None if cost is None else cost.rho,
+        delta=None if cost is None else cost.delta,
         protect=privacy.protect,
     )
 
@@ -153,7 +154,7 @@ def with_unit_size(entry: LedgerEntry, spec: "Spec", design: "PublicDesign") -> 
     """Return the entry with the size of the largest unit of protection, a public number."""
     from surveysynth.spec.build import noisy_settings_of
 
-    if not entry.strict:
+    if not entry.in_rho:
         return entry
     return replace(entry, unit_size=noisy_settings_of(spec).unit_size(design))
 

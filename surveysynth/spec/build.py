@@ -83,7 +83,7 @@ def declaration_of(spec: "Spec") -> "Declaration":
         statistics=spec.statistics,
         binary_for=spec.binary_statistics,
         # A mechanism that answers for every valid survey may not refuse one because of its values.
-        refuse_degenerate=not spec.privacy.strict,
+        refuse_degenerate=not spec.privacy.answers_every_survey,
         weights=section.weights,
         stratum_sizes=section.stratum_sizes,
     )
@@ -130,7 +130,7 @@ def model_options(spec: "Spec") -> dict[str, Any]:
     """What a specification says of its registered model, besides the name."""
     synthesizer = spec.synthesizer
     options = {"priors": dict(synthesizer.priors), **synthesizer.options}
-    if spec.privacy.strict and "covariance_by" in options:
+    if spec.privacy.needs_declared_scales and "covariance_by" in options:
         # Noise asks for more records of a group.
         columns = sum(each.is_amount for each in spec.declared)
         columns += int(spec.survey.weight is not None and not spec.survey.public_weights)
@@ -172,7 +172,7 @@ def engine_of(spec: "Spec", model: "Model") -> "Model":
 
 def mechanism_of(spec: "Spec") -> "Mechanism":
     """The mechanism that a specification asks for, with its settings."""
-    if spec.privacy.strict:
+    if spec.privacy.mechanism == "noisy_statistics":
         from surveysynth.mechanisms.noisy_statistics.mechanism import NoisyStatisticsMechanism
 
         return NoisyStatisticsMechanism(noisy_settings_of(spec))
@@ -191,7 +191,7 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
     from surveysynth.spec.outcomes import WEIGHT
     from surveysynth.survey.outcome import ABOVE, BELOW
 
-    synthesizer, privacy = spec.synthesizer, spec.privacy
+    synthesizer, privacy = spec.synthesizer, spec.privacy.as_noisy_statistics()
 
     def declared(side: int) -> dict[str, Declared]:
         return {
@@ -206,7 +206,7 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
         "declared_below": {name: below[name] for name in split},
         "weight": above.get(WEIGHT, Declared()),
         "m": privacy.m,
-        "radius": (privacy.radius or 0.0) if privacy.strict else 0.0,
+        "radius": privacy.radius or 0.0,
         "protect": privacy.protect,
         "plan": synthesizer.plan(NOISY_PLAN),
         "count_share": privacy.count_share,
@@ -227,7 +227,7 @@ def settings_of(spec: "Spec") -> "MechanismSettings":
     from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS, MechanismSettings
     from surveysynth.sampling.plan import SamplingPlan
 
-    privacy, synthesizer = spec.privacy, spec.synthesizer
+    privacy, synthesizer = spec.privacy.as_pseudo_posterior(), spec.synthesizer
     of_papers = synthesizer.inference == "paper"
     return MechanismSettings(
         epsilon=privacy.epsilon,
@@ -250,3 +250,28 @@ def settings_of(spec: "Spec") -> "MechanismSettings":
 def method_name(model: str) -> str:
     """A model's name in ledgers and reports; a Stan program of the caller's own by its file."""
     return Path(model).stem
+
+
+def with_noisy_statistics(spec: "Spec") -> "Spec":
+    """Return the specification with noisy statistics at the same epsilon.
+
+    Raises ``InputError`` for what is missing, such as declared centres and spreads.
+    """
+    from surveysynth._support.messages import raise_problems
+    from surveysynth.spec.outcomes import strict_problems
+
+    privacy = spec.privacy.as_noisy_statistics()
+    if privacy is spec.privacy:
+        return spec
+    # These keys have a meaning for the pseudo-posterior alone.
+    settled = {"engine": "auto", "inference": "debiased"}
+    synthesizer = spec.synthesizer.model_copy(update=settled)
+    problems = strict_problems(spec.survey, synthesizer, privacy, spec.outcomes, spec.public_names)
+    raise_problems(str(spec.path), problems)
+    return spec.model_copy(update={"privacy": privacy, "synthesizer": synthesizer})
+
+
+def with_pseudo_posterior(spec: "Spec") -> "Spec":
+    """Return the specification with the pseudo-posterior at an asymptotic epsilon of the same
+    number. The promises differ."""
+    return spec.model_copy(update={"privacy": spec.privacy.as_pseudo_posterior()})

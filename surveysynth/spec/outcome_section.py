@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, PlainValidator
 
-from surveysynth.spec.sections import Name, Section
+from surveysynth.spec.sections import Name, Section, as_tuple
 from surveysynth.spec.wording import shown
 from surveysynth.survey.outcome import OutcomeKind
 from surveysynth.survey.transforms import TransformKind
@@ -17,10 +17,6 @@ def _as_texts(value: Any) -> Any:
     if not isinstance(value, list | tuple):
         return value
     return tuple(str(each) if type(each) is int else each for each in value)
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _by_side(*, positive: bool) -> PlainValidator:
@@ -54,27 +50,63 @@ BySide: TypeAlias = float | tuple[float, float] | None
 
 
 class OutcomeSection(Section):
-    """``[outcomes.<name>]``: kind, transform, spikes, split, bounds and levels, all public.
+    """``[outcomes.NAME]``: kind, transform, spikes, split, bounds and levels, all public.
 
-    What does not belong together is told by ``Outcome``. centre: a typical value in the outcome's
-    own units; spread: a typical SD on the scale of its transform; with a split centre is a typical
-    value above it and one below, spread one number or two. In ``[outcomes.weight]`` both are
-    of the log weight. Only noisy statistics use them; they cost accuracy where they are wrong,
-    never privacy.
+    ``Outcome`` checks that the keys belong together. With a split, centre is a typical value above
+    it and one below, and spread is one number or two. ``[outcomes.weight]`` has centre and spread
+    of the log weight. Only noisy statistics use them.
     """
 
+    about = (
+        "`[outcomes.NAME]`: what is publicly known about an outcome. `NAME` is a column, or "
+        "`weight` for the center and spread of the log sampling weight under noisy statistics. All "
+        "of it comes from a questionnaire, a register or last year's publication, never from the "
+        "data."
+    )
+
     kind: Literal[OutcomeKind, "count"] = "continuous"
+    """The kind of outcome: "continuous" is an amount without values where many records pile up,
+    "semicontinuous" an amount that is often exactly at a spike, "binary" has two levels,
+    "categorical" has several levels, and "count" is a whole number for the models of counts.
+    Public: The kind."""
     transform: TransformKind | None = None
+    """The scale on which amounts are modelled. Default: that of [synthesizer]. Public: The
+    transform."""
     scale: float | None = None
+    """The divisor of the transform, in the outcome's units: about a tenth of a typical value.
+    Default: that of [synthesizer]. Public: The number."""
     power: float | None = None
+    """The power of `yeo_johnson`: 0 is the logarithm, 1 the amount itself. Default: that of
+    [synthesizer]. Public: The number."""
     shift: float | None = None
-    spikes: Annotated[tuple[float, ...], BeforeValidator(_as_tuple)] = ()
+    """The number that `log` adds first. Default: that of [synthesizer]. Public: The number."""
+    spikes: Annotated[tuple[float, ...], BeforeValidator(as_tuple)] = ()
+    """Values where many records lie exactly, such as 0 or a top code. Whether a record is at a
+    spike is modelled as a category. Public: The values; synthetic records lie there too."""
     lower: float | None = None
+    """No synthetic amount is below this number. A record below it is an error. Public: The number,
+    and that no record is below it."""
     upper: float | None = None
+    """No synthetic amount is above this number. A record above it is an error. Public: The number,
+    and that no record is above it."""
     split: float | None = None
+    """For a semicontinuous outcome: a point that separates amounts of two kinds, such as taxes and
+    refunds. Each side has its own regression. Public: The point."""
     levels: Annotated[tuple[Name, ...], BeforeValidator(_as_texts)] = ()
+    """All levels that may occur, in the order of the tables. A record with another level is an
+    error. A proportion is the share of the second of two levels. Type: list of texts or whole
+    numbers. Default: 0 and 1 for a binary outcome; required for a categorical one. Public: The
+    levels, and that no record has another."""
     centre: Annotated[BySide, _by_side(positive=False)] = None
+    """A typical value in the outcome's units; for the weight, a typical logarithm. Noisy statistics
+    clip records to a ball around it. A value far off costs accuracy, never privacy. Type: a number,
+    or with a split a list of two, above and below. Default: none; log(N/n) for the weight if N is
+    given. Public: The number. It sets the noise, so never take it from the survey."""
     spread: Annotated[BySide, _by_side(positive=True)] = None
+    """A typical standard deviation on the scale of the transform. Noise is proportional to it, and
+    records are clipped at a multiple of it. `surveysynth check` also simulates with it. Type: a
+    number above 0, or with a split a list of two, above and below. Default: none; 0.6 for the
+    weight. Public: The number, as for `centre`."""
 
     def of_side(self, side: int) -> tuple[float | None, float | None]:
         """Centre and spread of a side of the split, or of the amounts where there is none."""

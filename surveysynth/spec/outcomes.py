@@ -19,12 +19,9 @@ from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.models import get_model, registered
 from surveysynth.spec.outcome_section import Outcomes, OutcomeSection
 from surveysynth.spec.privacy import PrivacySection
-from surveysynth.spec.sections import (
-    LabelSection,
-    SurveySection,
-    SynthesizerSection,
-    TablesSection,
-)
+from surveysynth.spec.sections import LabelSection, SurveySection
+from surveysynth.spec.synthesizer_section import SynthesizerSection
+from surveysynth.spec.tables_section import TablesSection
 from surveysynth.survey.outcome import Outcome, OutcomeKind, needs_general_form
 from surveysynth.survey.transforms import Transform
 

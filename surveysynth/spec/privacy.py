@@ -1,138 +1,237 @@
-"""``[privacy]``: which mechanism, what it may cost, and its settings."""
+"""``[privacy]``: which mechanism, what it may cost, and its settings.
+
+Each mechanism has a section of its own. The rest of the package asks a section what its mechanism
+does, never which one it is.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from surveysynth._support.messages import no_fixed_point, no_peak
+from surveysynth.mechanisms.base import Combining, Currency
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.settings import RECORD
+from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN, RECORD
 from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.sections import Name, Names, Section
 
 PSEUDO_POSTERIOR, NOISY_STATISTICS = "pseudo_posterior", "noisy_statistics"
 DEFAULT_DELTA = 1e-6
 
-#: Other defaults of noisy statistics: after the noise any number of datasets is free, and the ball
-#: that records are clipped to has a radius that goes with the number of outcomes.
-_NOISY_DEFAULTS = {"m": 20, "radius": None}
-#: Datasets of each draw of noisy statistics, where the file says nothing: as many, but no more
-#: records in all datasets, and one in any case. What datasets of a draw differ by is taken off the
-#: variance for any number of them (strict 3); few make it, and intervals with it, less certain.
+#: Datasets of each draw of noisy statistics where the file gives no number: as many as this, but no
+#: more than ``MOST_SIMULATED`` records in all datasets, and at least one. The variance between the
+#: datasets of a draw is subtracted for any number of them (strict 3); with few of them that
+#: variance, and hence the intervals, are less certain.
 MOST_REPLICATES = 10
 MOST_SIMULATED = 100_000_000
-#: The variance between so few draws would have hardly any degrees of freedom.
+#: The variance between fewer draws would have hardly any degrees of freedom.
 LEAST_DRAWS = 10
 
 
 class PrivacySection(Section):
-    """``[privacy]``: the target epsilon and how it is reached (methods 2, strict).
+    """Keys of ``[privacy]`` that every mechanism has, and what the rest of the package asks of it.
 
-    epsilon: the target; required, but where rho is given, which tells it. NaN stands for none.
-
-    origin: None where it is not given; inference as in the papers then has theirs.
-
-    radius: of the balls of count-based risks, relative, or of the ball that records are clipped to
-    by noisy statistics, in spreads; None where it is not given. replicates_per_draw: of noisy
-    statistics, where it is not given, that of a survey of few records (``for_records``).
-
-    budget: what the ledger of the survey may add up to with this release: an epsilon, of noisy
-    statistics at ``delta``, or a rho where ``rho`` is given.
+    epsilon is NaN where none is given. radius is None for a ball by the number of outcomes.
     """
 
-    mechanism: Literal["pseudo_posterior", "noisy_statistics"] = "pseudo_posterior"
-    epsilon: Annotated[float, Field(gt=0)] = math.nan
-    m: Annotated[int, Field(ge=1, le=1000)] = 3
-    risk: Literal["lipschitz", "count", "pairwise", "scalar", "none"] = "lipschitz"
-    weights: Literal["fixed_point", "linear"] = "fixed_point"
-    scale: Annotated[float, Field(gt=0)] | None = None
-    shift: Annotated[float, Field(ge=-1, le=1)] = 0.0
-    reweight: bool = False
-    radius: Annotated[float, Field(gt=0)] | None = DEFAULT_RADIUS
-    pattern: Names = ()
-    truncate: Annotated[float, Field(gt=0, le=1)] = 1.0
-    origin: Literal["density", "peak"] | None = None
-    small_strata: Literal["pool", "refuse", "allow"] = "pool"
-    shared_weights: Literal["refuse", "allow"] = "refuse"
-    replicates_per_draw: Annotated[int, Field(ge=1, le=1000)] = 4
-    delta: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_DELTA
-    rho: Annotated[float, Field(gt=0)] | None = None
-    protect: Name = RECORD
-    count_share: Annotated[float, Field(gt=0)] = 1.0
-    budget: Annotated[float, Field(gt=0)] | None = None
+    about = "The mechanism, the privacy cost and how it is spent. All is published in privacy.json."
 
-    _linear_keys: ClassVar[tuple[str, ...]] = ("scale", "shift", "reweight")
-    _pseudo_posterior_keys: ClassVar[tuple[str, ...]] = (
-        "risk", "weights", *_linear_keys, "pattern", "truncate", "origin",
-        "small_strata", "shared_weights",
-    )  # fmt: skip
-    _noisy_keys: ClassVar[tuple[str, ...]] = ("delta", "rho", "count_share")
+    mechanism: Literal["pseudo_posterior", "noisy_statistics"] = "pseudo_posterior"
+    """"pseudo_posterior" gives risky records less weight in the fit; its epsilon is asymptotic.
+    "noisy_statistics" adds exact noise to sums; its guarantee is proved for every survey of any
+    size. Public: The mechanism."""
+    epsilon: Annotated[float, Field(gt=0)] = math.nan
+    """The privacy cost of the whole release: all draws, tables and microdata together. The epsilon
+    of the pseudo-posterior is asymptotic; that of noisy statistics belongs to `delta`. Default:
+    required, or `rho`. Public: The number, which is the target and an upper bound. The realised
+    epsilon is confidential."""
+    m: Annotated[int, Field(ge=1, le=1000)] = 3
+    """The number of draws of the model from which data are synthesised. With the pseudo-posterior
+    each draw costs epsilon / m, so more draws lower the weights of records further. With noisy
+    statistics draws are free, and at least 10 are required. Public: The number, and the synthetic
+    data of m draws."""
+    radius: Annotated[float, Field(gt=0)] | None = DEFAULT_RADIUS
+    """For `count` and `pairwise`: the radius of the ball around a value within which another value
+    is near, relative to the value. For noisy statistics: the radius of the ball that records are
+    clipped to, in spreads. Default: 0.2; noisy statistics: a ball that holds 99.5% of normal
+    records. Public: The number."""
+    replicates_per_draw: Annotated[int, Field(ge=1, le=1000)] = 4
+    """The number of synthetic surveys of each draw. They are free, and lower the noise of
+    synthesis. Default: 4; noisy statistics: 10, or as many as make 100 million records in all.
+    Public: As many microdata files of each draw."""
+    protect: Name = RECORD
+    """For noisy statistics: the unit of protection, a record or all records with one label, such as
+    a household. Noise grows with the largest unit. Type: "record" or the name of a public column.
+    Public: Which records belong together, and the size of the largest unit."""
+    budget: Annotated[float, Field(gt=0)] | None = None
+    """The largest total of the survey's ledger. A release that would exceed it is refused before
+    outcomes are read. Public: Nothing: it is kept with the ledger."""
+
+    #: What the ledger adds up.
+    currency: ClassVar[Currency]
+    #: How estimates from the datasets of several draws combine.
+    combining: ClassVar[Combining]
+    #: Records are weighted down in the fit, which debiasing undoes.
+    down_weights: ClassVar[bool]
+    #: All that is released follows from published noisy numbers and a published seed: it can be
+    #: made again from them, in an order of records that public columns give.
+    rebuildable: ClassVar[bool]
+    #: No survey is refused for what its confidential columns hold.
+    answers_every_survey: ClassVar[bool]
+    #: Centres and spreads of outcomes are declared: the noise is measured by them.
+    needs_declared_scales: ClassVar[bool]
+    #: Size of a fit where the file gives none.
+    default_plan: ClassVar[SamplingPlan]
+    #: How an error names the mechanism that keys belong to, and what this one does in their place.
+    _foreign: ClassVar[str]
 
     @model_validator(mode="before")
     @classmethod
-    def _defaults_of_the_mechanism(cls, given: Any) -> Any:
+    def _without_foreign_keys(cls, given: Any) -> Any:
+        """Refuse keys of the other mechanism unless they have their default: the rest would be
+        ignored silently."""
         if not isinstance(given, Mapping):
             return given
-        return {**_NOISY_DEFAULTS, **given} if given.get("mechanism") == NOISY_STATISTICS else given
+        foreign = {
+            name: field.default
+            for section in SECTIONS
+            for name, field in section.model_fields.items()
+            if name not in cls.model_fields
+        }
+        wrong = [key for key in foreign if key in given and _plain(given[key]) != foreign[key]]
+        if wrong:
+            raise ValueError(f"{', '.join(wrong)}: {cls._foreign}")
+        return {key: value for key, value in given.items() if key not in foreign}
+
+    def for_records(self, n: int) -> "PrivacySection":
+        """Return the section for a survey of n records."""
+        return self
+
+    @property
+    def missing(self) -> list[str]:
+        """One problem where nothing states what a release may cost, else none."""
+        if self.rho_given is not None or not math.isnan(self.epsilon):
+            return []
+        return [
+            "privacy.epsilon: missing; it is what the whole release may cost, a decision that no "
+            'default takes. Write it out, or with mechanism = "noisy_statistics" rho in its place.'
+        ]
+
+    @property
+    def rho_given(self) -> float | None:
+        """The rho of the file, where it has one."""
+        return None
+
+    @property
+    def cost(self) -> Budget | None:
+        """The budget of the noise; None for a mechanism that adds none."""
+        return None
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is protected."""
+        return True
+
+    @property
+    def stated_epsilon(self) -> float:
+        """The number epsilon of the release, as its mechanism defines it."""
+        return self.epsilon
+
+    @property
+    def pattern_columns(self) -> tuple[str, ...]:
+        """Columns that the risk measure takes an intruder to know; they must be public."""
+        return ()
+
+    @property
+    def risk_lines(self) -> list[str]:
+        """One line on the risk measure for ``surveysynth check``, where it is not the default."""
+        return []
+
+    def as_pseudo_posterior(self) -> "PseudoPosteriorSection":
+        """Return the section with the pseudo-posterior at an epsilon of the same number: itself, or
+        the defaults of that mechanism. The promises differ."""
+        if isinstance(self, PseudoPosteriorSection):
+            return self
+        return PseudoPosteriorSection(epsilon=self.stated_epsilon)
+
+    def as_noisy_statistics(self) -> "NoisyStatisticsSection":
+        """Return the section with noisy statistics at the same epsilon: itself, or the defaults of
+        that mechanism."""
+        if isinstance(self, NoisyStatisticsSection):
+            return self
+        return NoisyStatisticsSection(epsilon=self.epsilon)
+
+
+class PseudoPosteriorSection(PrivacySection):
+    """The pseudo-posterior: records of high risk count less in the fit (methods 2).
+
+    origin: None where it is not given; inference as in the papers then has theirs.
+    """
+
+    risk: Literal["lipschitz", "count", "pairwise", "scalar", "none"] = "lipschitz"
+    """How to measure the risk of a record: by its log-likelihood ("lipschitz"), by the number of
+    records near it ("count", "pairwise"), the same for all ("scalar"), or not at all ("none": no
+    protection). Public: The measure. The risks themselves are confidential."""
+    weights: Literal["fixed_point", "linear"] = "fixed_point"
+    """How risks become powers of the likelihood: iterated until every bound is below its cap, or by
+    the linear map of the papers, in which one outlier can move all weights. Default: "fixed_point"
+    for `lipschitz`, otherwise "linear". Public: The rule."""
+    scale: Annotated[float, Field(gt=0)] | None = None
+    """For linear weights: the factor c. Default: found for the target. Public: The number, if it is
+    given."""
+    shift: Annotated[float, Field(ge=-1, le=1)] = 0.0
+    """For linear weights: the constant g that is added. Public: The number."""
+    reweight: bool = False
+    """For linear weights: raise the weights of records whose bound is below the largest, once.
+    Public: Whether it was done."""
+    pattern: Names = ()
+    """For `count` and `pairwise`: public columns that an intruder is assumed to know. Records are
+    compared with those that agree on them. Type: list of names of columns. Default: none: all
+    records. Public: The columns, which are public anyway."""
+    truncate: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """The share of draws to keep, those with the smallest bounds. Only kept draws may be released.
+    Public: The share. Which draws are left out depends on the data, as the statement reports."""
+    origin: Literal["density", "peak"] | None = None
+    """The zero of log-likelihoods: that of the papers, or a value near the largest of them, so that
+    typical records keep their weight in any units. Default: "peak" with fixed-point weights,
+    otherwise "density". Public: The rule."""
+    small_strata: Literal["pool", "refuse", "allow"] = "pool"
+    """What to do with levels on which too few records inform a coefficient, so that one record
+    could move more than is stated: pool them for the model, refuse the release, or allow them
+    outside of what the statement covers. Public: Which levels are pooled: a function of public cell
+    sizes."""
+    shared_weights: Literal["refuse", "allow"] = "refuse"
+    """What to do with weights that one record can set for all others: linear weights, which every
+    risk but `lipschitz` has, and all weights of `normal_mixture`, whose fit one record can lead to
+    another mode. The release is refused, or continues outside of what the statement covers, to
+    reproduce the papers. Public: The rule. With "allow", the statement reports that epsilon does
+    not cover it."""
+
+    currency: ClassVar[Currency] = "epsilon"
+    combining: ClassVar[Combining] = "partial_synthesis"
+    down_weights: ClassVar[bool] = True
+    rebuildable: ClassVar[bool] = False
+    answers_every_survey: ClassVar[bool] = False
+    needs_declared_scales: ClassVar[bool] = False
+    default_plan: ClassVar[SamplingPlan] = SamplingPlan()
+    _foreign: ClassVar[str] = (
+        "only for mechanism = 'noisy_statistics'; leave out or set mechanism."
+    )
+    _linear_keys: ClassVar[tuple[str, ...]] = ("scale", "shift", "reweight")
 
     @field_validator("radius")
     @classmethod
-    def _relative(cls, value: float | None, info: ValidationInfo) -> float | None:
-        strict = info.data.get("mechanism") == NOISY_STATISTICS
-        if not strict and (value is None or value > 1):
+    def _relative(cls, value: float | None) -> float | None:
+        if value is None or value > 1:
             raise ValueError(f"expected a number not greater than 1, got {value!r}.")
         return value
 
     @model_validator(mode="after")
-    def _agree(self) -> "PrivacySection":
-        if self.strict:
-            self._check_strict()
-        else:
-            self._check_pseudo_posterior()
-        if self.budget is not None and self.risk == "none":
-            raise ValueError(
-                "budget: risk = 'none' protects nothing and has no epsilon to count; leave one of "
-                "them out."
-            )
-        return self
-
-    def for_records(self, n: int) -> "PrivacySection":
-        """The section for a survey of n records: fewer datasets of each draw where these are very
-        many, unless their number is given."""
-        if not self.strict or "replicates_per_draw" in self.model_fields_set:
-            return self
-        replicates = max(1, min(MOST_REPLICATES, MOST_SIMULATED // (self.m * n)))
-        return self.model_copy(update={"replicates_per_draw": replicates})
-
-    def _check_strict(self) -> None:
-        if "replicates_per_draw" not in self.model_fields_set:
-            # A frozen model has no other way to a default that depends on another key.
-            object.__setattr__(self, "replicates_per_draw", MOST_REPLICATES)
-        given = self._not_default(self._pseudo_posterior_keys)
-        if given:
-            raise ValueError(
-                f"{', '.join(given)}: only for mechanism = 'pseudo_posterior'; noisy statistics "
-                "weight no record down. Leave them out."
-            )
-        if self.m < LEAST_DRAWS:
-            raise ValueError(
-                f"m: noisy statistics need at least {LEAST_DRAWS} draws, got {self.m}: their "
-                "spread is most of the standard errors, and after the noise draws cost nothing."
-            )
-        if self.rho is not None and "epsilon" in self.model_fields_set:
-            raise ValueError(
-                "rho and epsilon: give one of them; with delta each tells the other."
-            )
-
-    def _check_pseudo_posterior(self) -> None:
-        given = self._not_default(self._noisy_keys)
-        if given:
-            raise ValueError(
-                f"{', '.join(given)}: only for mechanism = 'noisy_statistics'; leave out or set "
-                "mechanism."
-            )
+    def _agree(self) -> "PseudoPosteriorSection":
+        given = self.model_fields_set
         if self.protect != RECORD:
             raise ValueError(
                 f"protect: mechanism = 'pseudo_posterior' protects single records and cannot "
@@ -141,48 +240,30 @@ class PrivacySection(Section):
             )
         if self.risk in ("count", "pairwise", "scalar") and self.weight_map == "fixed_point":
             raise ValueError(no_fixed_point(self.risk))
-        if self.weight_map != "linear":
-            given = [key for key in self._linear_keys if key in self.model_fields_set]
-            if given:
-                raise ValueError(
-                    f"{', '.join(given)}: only for weights = 'linear', not for "
-                    f"weights = {self.weight_map!r}; leave out or set weights = 'linear'."
-                )
+        if self.weight_map != "linear" and (wrong := [k for k in self._linear_keys if k in given]):
+            raise ValueError(
+                f"{', '.join(wrong)}: only for weights = 'linear', not for "
+                f"weights = {self.weight_map!r}; leave out or set weights = 'linear'."
+            )
         if self.origin == "peak" and (self.weight_map == "linear" or self.truncate < 1):
             raise ValueError(no_peak())
-        if self.risk not in ("count", "pairwise") and self._not_default(("radius", "pattern")):
+        of_counts = self.radius != DEFAULT_RADIUS or bool(self.pattern)
+        if of_counts and self.risk not in ("count", "pairwise"):
             raise ValueError(
                 "radius and pattern: only for risk = 'count' and 'pairwise', not for "
                 f"risk = {self.risk!r}; leave them out or set risk."
             )
-
-    def _not_default(self, keys: Sequence[str]) -> list[str]:
-        """Those that differ from their defaults, which may be written out: anything else would be
-        ignored silently."""
-        fields = type(self).model_fields
-        return [key for key in keys if getattr(self, key) != fields[key].default]
-
-    @property
-    def missing(self) -> list[str]:
-        """That nothing says what a release may cost, if so."""
-        if self.rho is not None or not math.isnan(self.epsilon):
-            return []
-        return [
-            "privacy.epsilon: missing; it is what the whole release may cost, a decision that no "
-            'default takes. Write it out, or with mechanism = "noisy_statistics" rho in its place.'
-        ]
+        if self.budget is not None and not self.private:
+            raise ValueError(
+                "budget: risk = 'none' protects nothing and has no epsilon to count; leave one of "
+                "them out."
+            )
+        return self
 
     @property
-    def strict(self) -> bool:
-        """Whether the mechanism is that of noisy statistics."""
-        return self.mechanism == NOISY_STATISTICS
-
-    @property
-    def cost(self) -> Budget:
-        """What a release by noisy statistics may cost: rho as given, or that of epsilon."""
-        if self.rho is not None:
-            return Budget.of_rho(self.rho, self.delta)
-        return Budget.of_epsilon(self.epsilon, self.delta)
+    def private(self) -> bool:
+        """False for risk "none"."""
+        return self.risk != "none"
 
     @property
     def weight_map(self) -> Literal["fixed_point", "linear"]:
@@ -190,3 +271,127 @@ class PrivacySection(Section):
         if "weights" in self.model_fields_set or self.risk in ("lipschitz", "none"):
             return self.weights
         return "linear"
+
+    @property
+    def pattern_columns(self) -> tuple[str, ...]:
+        """The pattern."""
+        return self.pattern
+
+    @property
+    def risk_lines(self) -> list[str]:
+        """Risk measure, radius, and pattern."""
+        if self.risk in ("count", "pairwise"):
+            same = ", ".join(self.pattern) or "none, all records together"
+            return [
+                f"Risk: {self.risk}, radius {self.radius:g} of the outcome, pattern {same}; "
+                "linear weights."
+            ]
+        return [f"Risk: {self.risk}; linear weights."] if self.weight_map == "linear" else []
+
+
+class NoisyStatisticsSection(PrivacySection):
+    """Noisy statistics: exact noise on sums, and draws from the noisy sums (strict)."""
+
+    mechanism: Literal["pseudo_posterior", "noisy_statistics"] = "noisy_statistics"
+    m: Annotated[int, Field(ge=1, le=1000)] = 20
+    radius: Annotated[float, Field(gt=0)] | None = None
+    replicates_per_draw: Annotated[int, Field(ge=1, le=1000)] = MOST_REPLICATES
+    delta: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_DELTA
+    """For noisy statistics: the probability that epsilon is exceeded. It should be far below one
+    over the number of records. Public: The number."""
+    rho: Annotated[float, Field(gt=0)] | None = None
+    """For noisy statistics: the budget of zero-concentrated differential privacy, given instead of
+    epsilon. Default: that of epsilon and delta. Public: The number."""
+    count_share: Annotated[float, Field(gt=0)] = 1.0
+    """For noisy statistics with categories or spikes: a number above 1 makes counts more precise
+    and sums of amounts less precise. Public: The number."""
+
+    currency: ClassVar[Currency] = "rho"
+    combining: ClassVar[Combining] = "total_variance"
+    down_weights: ClassVar[bool] = False
+    rebuildable: ClassVar[bool] = True
+    answers_every_survey: ClassVar[bool] = True
+    needs_declared_scales: ClassVar[bool] = True
+    default_plan: ClassVar[SamplingPlan] = NOISY_PLAN
+    _foreign: ClassVar[str] = (
+        "only for mechanism = 'pseudo_posterior'; noisy statistics weight no record down. Leave "
+        "them out."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _published_defaults(cls, given: Any) -> Any:
+        """Write out two defaults that are published with the specification."""
+        return {"m": 20, "radius": None, **given} if isinstance(given, Mapping) else given
+
+    @model_validator(mode="after")
+    def _agree(self) -> "NoisyStatisticsSection":
+        if self.m < LEAST_DRAWS:
+            raise ValueError(
+                f"m: noisy statistics need at least {LEAST_DRAWS} draws, got {self.m}: their "
+                "spread is most of the standard errors, and after the noise draws cost nothing."
+            )
+        if self.rho is not None and "epsilon" in self.model_fields_set:
+            raise ValueError(
+                "rho and epsilon: give one of them; with delta each determines the other."
+            )
+        return self
+
+    def for_records(self, n: int) -> "NoisyStatisticsSection":
+        """Return the section with fewer datasets of each draw where n records are very many,
+        unless their number is given."""
+        if "replicates_per_draw" in self.model_fields_set:
+            return self
+        replicates = max(1, min(MOST_REPLICATES, MOST_SIMULATED // (self.m * n)))
+        return self.model_copy(update={"replicates_per_draw": replicates})
+
+    @property
+    def rho_given(self) -> float | None:
+        """The rho of the file, where it has one."""
+        return self.rho
+
+    @property
+    def cost(self) -> Budget:
+        """The budget of the noise: rho as given, or that of epsilon."""
+        if self.rho is not None:
+            return Budget.of_rho(self.rho, self.delta)
+        return Budget.of_epsilon(self.epsilon, self.delta)
+
+    @property
+    def stated_epsilon(self) -> float:
+        """The epsilon of the budget, at its delta."""
+        return self.cost.epsilon
+
+
+SECTIONS: tuple[type[PrivacySection], ...] = (PseudoPosteriorSection, NoisyStatisticsSection)
+#: Keys of all mechanisms.
+PRIVACY_KEYS = tuple(dict.fromkeys(key for each in SECTIONS for key in each.model_fields))
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _mechanism(given: Any) -> str:
+    """Return the mechanism that a section names; leaving it out means the pseudo-posterior."""
+    if isinstance(given, Mapping):
+        given = given.get("mechanism")
+    else:
+        given = getattr(given, "mechanism", None)
+    return NOISY_STATISTICS if given == NOISY_STATISTICS else PSEUDO_POSTERIOR
+
+
+Privacy: TypeAlias = Annotated[
+    Annotated[PseudoPosteriorSection, Tag(PSEUDO_POSTERIOR)]
+    | Annotated[NoisyStatisticsSection, Tag(NOISY_STATISTICS)],
+    Discriminator(_mechanism),
+]
+"""``[privacy]`` of a specification: the section of its mechanism."""
+
+
+def without_tag(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """Return the place of a key without the mechanism that pydantic puts into it."""
+    tagged = location[:1] == ("privacy",) and location[1:2] in (
+        (PSEUDO_POSTERIOR,), (NOISY_STATISTICS,)
+    )  # fmt: skip
+    return (*location[:1], *location[2:]) if tagged else location

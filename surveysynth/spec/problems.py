@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 
 from surveysynth._support.messages import listing, nearest
+from surveysynth.spec.outcome_section import Outcomes
+from surveysynth.spec.outcomes import WEIGHT
 from surveysynth.spec.privacy import PrivacySection
-from surveysynth.spec.sections import SurveySection, SynthesizerSection
-from surveysynth.spec.study import StudySection
+from surveysynth.spec.sections import StudySection, SurveySection
+from surveysynth.spec.synthesizer_section import SynthesizerSection
+from surveysynth.spec.tables_section import TablesSection
 
 
 def study_problems(
@@ -52,7 +55,7 @@ def study_problems(
             "synthesizer: studies run on the embedded samplers; name a model that has one, "
             "and leave engine out."
         )
-    if privacy.risk == "none":
+    if not privacy.private:
         problems.append(
             "privacy.risk: a study compares methods at one epsilon, and 'none' has none."
         )
@@ -89,3 +92,31 @@ def group_problems(grouping: Sequence[str] | None, known: Sequence[str]) -> list
         for name in grouping or ()
         if name not in allowed
     ]
+
+
+def public_weight_problems(
+    survey: SurveySection,
+    synthesizer: SynthesizerSection,
+    tables: TablesSection,
+    outcomes: Outcomes,
+) -> list[str]:
+    """Models of confidential weights, and settings of weights that are modelled or scaled."""
+    if not survey.public_weights:
+        return []
+    problems = []
+    if "confidential_weight" in synthesizer.requires:
+        problems.append(
+            f"synthesizer.model: {synthesizer.model!r} models selection by confidential weights, "
+            "and weights = 'public' leaves none; use 'fbs'."
+        )
+    if WEIGHT in outcomes and WEIGHT not in synthesizer.outcome:
+        problems.append(
+            "outcomes.weight: weights = 'public' are not modelled and need neither centre nor "
+            "spread; leave it out."
+        )
+    if tables.linearisation == "ratio":
+        problems.append(
+            "tables.linearisation: 'ratio' is for weights that are scaled to "
+            "survey.population_size; weights = 'public' are used as they are. Leave it out."
+        )
+    return problems

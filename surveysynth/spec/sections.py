@@ -1,13 +1,13 @@
-"""The sections of a specification file as frozen pydantic models.
+"""The sections of a specification file as frozen pydantic models; here those of the design.
 
-Rules that concern one key or one section live here; what needs several sections is in ``spec``.
-Validators raise ``ValueError`` with a sentence for the reader, or ``NotBuilt`` for a value that the
-contract names and that no code stands behind yet.
+Rules for one key or one section are in the module of the section, rules for several sections in
+``spec``. The text below a key is its entry in the reference (``reference``): what the key does,
+then Type, Values and Default where the annotation does not say, and what becomes Public by it.
+Validators raise ``ValueError`` with a sentence for the reader.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -15,73 +15,43 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    create_model,
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticKnownError
 
-from surveysynth._support.messages import listing, nearest
+from surveysynth._support.messages import listing
 from surveysynth._support.xml_text import has_control
-from surveysynth.errors import InputError
-from surveysynth.estimation.statistics import COUNT, MEAN
-from surveysynth.models import get_model, model_names, registered
-from surveysynth.models.options import Choice, ColumnNames, Option
-from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.spec.flags import FlagChoice, check_flags
-from surveysynth.spec.formats import format_names
-from surveysynth.spec.statistic_names import known_name, own_files, statistic_name
-from surveysynth.spec.tables_in_file import table_name, where_text
-from surveysynth.survey.declaration import EFFECT_WITHOUT_PSU, MAX_DESIGN_EFFECT, weight_problems
+from surveysynth.survey.declaration import (
+    EFFECT_WITHOUT_PSU,
+    MAX_DESIGN_EFFECT,
+    weight_problems,
+)
 from surveysynth.survey.files import SUFFIX_WORDS, SUFFIXES
-from surveysynth.survey.transforms import TransformKind
 
 T = TypeVar("T")
 
-#: Fewer than two chains have no R-hat; fewer draws a chain than this have no useful one.
-MIN_CHAINS = 2
-MIN_DRAWS = 20
-MAX_DRAWS = 1_000_000
 
-
-def built(planned: Sequence[str], works: str) -> BeforeValidator:
-    """Say what works when the value is one of those planned but not built."""
-
-    def check(value: Any) -> Any:
-        if isinstance(value, str) and value in planned:
-            raise ValueError(f"{value!r} is not built yet; what works now: {works}.")
+def known_name(value: Any, names: Sequence[str]) -> Any:
+    """One of the names, refused in the words of a Literal of them."""
+    if isinstance(value, str) and value in names:
         return value
-
-    return BeforeValidator(check)
-
-
-def _one_of(known: Callable[[], Sequence[str]]) -> BeforeValidator:
-    """One of the names of a registry, refused in the words of a Literal of them."""
-    return BeforeValidator(lambda value: known_name(value, known()))
+    *others, last = map(repr, names)
+    expected = f"{', '.join(others)} or {last}" if others else last
+    raise PydanticKnownError("literal_error", {"expected": expected})
 
 
-def _as_tuple(value: Any) -> Any:
+def as_tuple(value: Any) -> Any:
+    """Return a list as a tuple, and other values unchanged."""
     return tuple(value) if isinstance(value, list) else value
 
 
-def _one_or_more(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list | tuple) else (value,)
-
-
-def _distinct(values: tuple[T, ...]) -> tuple[T, ...]:
+def distinct(values: tuple[T, ...]) -> tuple[T, ...]:
+    """Return the values; raises ``ValueError`` if one occurs twice."""
     repeated = sorted({str(value) for value in values if values.count(value) > 1})
     if repeated:
         raise ValueError(f"every entry may occur once; {listing(repeated)} is repeated.")
     return values
-
-
-def _model(value: str) -> str:
-    if value not in model_names() and not value.lower().endswith(".toml"):
-        known = ", ".join(repr(name) for name in model_names())
-        raise ValueError(
-            f"expected one of {known}, or the path of a .toml file that declares a Stan program, "
-            f"got {value!r}.{nearest(value, model_names())}"
-        )
-    return value
 
 
 def _id(value: str) -> str:
@@ -104,21 +74,16 @@ def _writable(value: str) -> str:
 
 Text = Annotated[str, AfterValidator(_writable)]
 Name = Annotated[str, Field(min_length=1)]
-Names = Annotated[tuple[Name, ...], BeforeValidator(_as_tuple), AfterValidator(_distinct)]
-OneOrMoreNames = Annotated[
-    tuple[Name, ...],
-    BeforeValidator(_one_or_more),
-    AfterValidator(_distinct),
-    Field(min_length=1),
-]
-OneOrMoreNumbers = Annotated[tuple[float, ...], BeforeValidator(_one_or_more), Field(min_length=1)]
-OneOrMoreKinds = Annotated[
-    tuple[TransformKind, ...], BeforeValidator(_one_or_more), Field(min_length=1)
-]
+Names = Annotated[tuple[Name, ...], BeforeValidator(as_tuple), AfterValidator(distinct)]
 
 
 class Section(BaseModel):
-    """Base of the sections: frozen, no unknown keys, no conversion between types."""
+    """Base of the sections: frozen, no unknown keys, no conversion between types.
+
+    about: what the section is for, in the reference.
+    """
+
+    about: ClassVar[str] = ""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=False
@@ -126,24 +91,65 @@ class Section(BaseModel):
 
 
 class SurveySection(Section):
-    """``[survey]``: the data file and the sampling design; all of it is public.
+    """``[survey]``: the data file and the sampling design."""
 
-    id: what the survey is called in the ledger, whatever its file is called.
-    """
+    about = (
+        "The data file and the sampling design. Everything here is public: the names of the "
+        "columns and, except for the weight, all their values."
+    )
 
     data: Name
+    """The data file, with one row per record. A relative path starts at the folder of the
+    specification. Titles of columns, and labels of values of public columns, are taken from a file
+    of Stata, SPSS or SAS unless [labels] has its own. Type: a path that ends in .csv, .parquet,
+    .dta, .sav or .xpt. Default: required. Public: The ending of the file's name, and the titles and
+    labels in the file; neither its name nor its location."""
     id: Annotated[str, AfterValidator(_id)] | None = None
+    """The name of the survey in the ledger, which adds up all releases with the same id. Without
+    it, a copy of the data file in another folder counts as another survey. Default: the location of
+    the data file. Public: Nothing: the id stays in the ledger."""
     weight: Name | None = None
+    """The column of sampling weights. They are synthesised together with the outcomes. Type: name
+    of a column. Public: Synthetic weights. The real ones are confidential, unless weights =
+    "public"."""
     strata: Name | None = None
+    """The column of sampling strata. It is part of the default model formula and of the variances.
+    Type: name of a column. Public: The stratum of each record, as written in the data."""
     psu: Name | None = None
+    """The column of primary sampling units. Models `fbs` and `fbp` give each unit an effect;
+    standard errors are computed by unit, with as many degrees of freedom as units less strata. A
+    label that occurs in two strata means two units. Type: name of a column. Public: The unit of
+    each record; its label is in the microdata."""
     fpc: Name | None = None
+    """The column of sampling fractions (no value above 1) or of population sizes in sampling units,
+    with one value per stratum. Variances are multiplied by one minus the fraction. Type: name of a
+    column. Default: none: sampling fractions count as zero. Public: The fraction of each
+    stratum."""
     lonely_psu: Literal["fail", "remove", "certainty", "adjust", "average"] = "fail"
+    """How to treat a stratum with one sampling unit, as in R's survey package: "fail" is an error,
+    "remove" and "certainty" contribute nothing to the variance, "adjust" centers the unit at zero,
+    "average" uses the average of the other strata. Public: The rule."""
     weights: Literal["confidential", "public"] = "confidential"
+    """Whether the weights are protected and synthesised, or are constants of the design that anyone
+    can compute and are used and published unchanged. Public: With "public": the weight of every
+    record."""
     stratum_sizes: dict[Name, Annotated[float, Field(gt=0)]] | None = None
+    """Population sizes by stratum. They replace `weight` and `fpc` for a stratified sample with
+    weights = "public". Public: The sizes, and with them the weights."""
     design_effect: Annotated[float, Field(ge=1, le=MAX_DESIGN_EFFECT)] | None = None
+    """For models without effects of `psu`: the factor by which clustering alone raises variances,
+    from an earlier survey. All variances are multiplied by it. Public: The factor. Never estimate
+    it from this survey."""
     population_size: Annotated[float, Field(gt=0)] | None = None
+    """The size of the population, to which synthetic weights are scaled. `fbp` and linearisation =
+    "ratio" require it. Noisy statistics take the center of the log weight from it. Public: The
+    number. It comes from a frame or a published source, never from the sum of the weights."""
     missing: Literal["fail", "drop"] = "fail"
+    """What to do with records that have blank cells: "fail" is an error, "drop" leaves them out.
+    Public: With "drop": which records have a missing value, and so how many."""
     public_columns: Names = ()
+    """Further columns for the microdata and for `pattern`. Type: list of names of columns. Public:
+    These columns, unchanged."""
 
     @field_validator("data")
     @classmethod
@@ -172,212 +178,28 @@ class SurveySection(Section):
         return self.weights == "public"
 
 
-def _type_of(option: Option) -> Any:
-    """What pydantic makes of a model's option."""
-    if isinstance(option, Choice):
-        return Literal[option.choices]
-    if isinstance(option, ColumnNames):
-        return Names | None
-    return Annotated[int, Field(ge=option.least, le=option.most)]
-
-
-#: The models' own options, by their keys in ``[synthesizer]``, and the models that take each.
-_OPTIONS = {key: option for model in registered() for key, option in model.options.items()}
-_OWNERS = {
-    key: tuple(model.name for model in registered() if key in model.options) for key in _OPTIONS
-}
-if TYPE_CHECKING:
-    _WithOptions = Section
-else:
-    _WithOptions = create_model(
-        "_WithOptions",
-        __base__=Section,
-        **{key: (_type_of(option), option.default) for key, option in _OPTIONS.items()},
-    )
-
-
-class SynthesizerSection(_WithOptions):
-    """``[synthesizer]``: the model of outcome and weight, and how it is fitted.
-
-    Besides the keys below it has those that the models declare as their ``options``.
-    """
-
-    model: Annotated[str, AfterValidator(_model)] = "fbs"
-    outcome: OneOrMoreNames
-    predictors: Name | None = None
-    transform: OneOrMoreKinds = ("log",)
-    transform_scale: OneOrMoreNumbers = (1.0,)
-    transform_shift: OneOrMoreNumbers = (0.0,)
-    transform_power: OneOrMoreNumbers = (0.5,)
-    engine: Literal["auto", "embedded", "cmdstan"] = "auto"
-    inference: Literal["debiased", "paper"] = "debiased"
-    # Of these, defaults are the mechanism's (``plan``).
-    chains: Annotated[int, Field(ge=MIN_CHAINS, le=1000)] = 4
-    draws: Annotated[int, Field(ge=MIN_DRAWS, le=MAX_DRAWS)] = 250
-    warmup: Annotated[int, Field(ge=MIN_DRAWS, le=MAX_DRAWS)] = 250
-    priors: dict[str, float] = Field(default_factory=dict)
-
-    @property
-    def is_program(self) -> bool:
-        """Whether the model is a Stan program of the caller's own, declared in a toml file."""
-        return self.model.lower().endswith(".toml")
-
-    def plan(self, default: SamplingPlan) -> SamplingPlan:
-        """Chains, warm-up and draws as given, those of a mechanism's default for the rest."""
-        given = self.model_fields_set & {"chains", "warmup", "draws"}
-        return replace(default, **{key: getattr(self, key) for key in given})
-
-    @model_validator(mode="after")
-    def _agree(self) -> "SynthesizerSection":
-        if self.is_program and self.engine == "embedded":
-            raise ValueError(
-                "engine: a Stan program of your own has no embedded sampler; leave engine out."
-            )
-        self._check_model()
-        for key in ("transform", "transform_scale", "transform_shift", "transform_power"):
-            given = len(getattr(self, key))
-            if given not in (1, len(self.outcome)):
-                raise ValueError(
-                    f"{key}: expected one value or a list as long as outcome "
-                    f"({len(self.outcome)}), got {given} values."
-                )
-        return self
-
-    def _check_model(self) -> None:
-        """What the model takes: outcomes, options and priors.
-
-        A program's priors are in the file that declares it."""
-        for key, option in _OPTIONS.items():
-            value = getattr(self, key)
-            if self.model not in _OWNERS[key] and value != option.default:
-                shown = f"{value!r} is" if isinstance(value, str) else "this is"
-                owners = " or ".join(map(repr, _OWNERS[key]))
-                raise ValueError(f"{key}: {shown} for model = {owners}; leave it out.")
-        if self.is_program:
-            return
-        try:
-            model = get_model(self.model, priors=self.priors, **self.options)
-        except InputError as error:
-            raise ValueError(str(error)) from None
-        if "one_outcome" in model.requires and len(self.outcome) > 1:
-            able = [repr(each.name) for each in registered() if "one_outcome" not in each.requires]
-            raise ValueError(
-                f"outcome: model {self.model!r} takes one outcome, got {len(self.outcome)}; "
-                f"a list of outcomes needs model = {' or '.join(able)}."
-            )
-        if model.takes_count:
-            self._check_count()
-
-    def _check_count(self) -> None:
-        """A count enters its model as it is."""
-        for key, plain in (
-            ("transform", "identity"), ("transform_scale", 1.0), ("transform_shift", 0.0)
-        ):  # fmt: skip
-            other = [value for value in getattr(self, key) if value != plain]
-            if key in self.model_fields_set and other:
-                raise ValueError(
-                    f"{key}: model {self.model!r} takes a count as it is, so {plain!r} is the one "
-                    f"value, got {other[0]!r}; leave it out."
-                )
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The model's own options, given or not."""
-        owned = (key for key, owners in _OWNERS.items() if self.model in owners)
-        return {key: getattr(self, key) for key in owned}
-
-    @property
-    def grouping(self) -> tuple[str, ...] | None:
-        """Columns of ``covariance_by``; empty for a model that has one residual covariance."""
-        groups: tuple[str, ...] | None = self.options.get("covariance_by", ())
-        return groups
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """What the model needs of a survey, as far as it is known: a program says it in its own
-        file."""
-        return frozenset() if self.is_program else get_model(self.model).requires
-
-    def with_model(self, name: str) -> "SynthesizerSection":
-        """The same with another model, whose options and priors are its defaults."""
-        if name == self.model:
-            return self
-        kept = {
-            key: getattr(self, key)
-            if {name, self.model} <= set(_OWNERS[key])
-            else option.default
-            for key, option in _OPTIONS.items()
-        }
-        return self.model_copy(update={"model": name, "priors": {}, "engine": "auto", **kept})
-
-
-class TablesSection(Section):
-    """``[tables]``: which tables are made and how they are written.
-
-    microdata: format of the synthetic datasets, csv unless the survey is a parquet file; dta
-    (Stata) and sav (SPSS) have labels. microdata_digits: significant
-    digits of synthetic amounts and weights, which tables are made from. name: of one among several
-    ``[[tables]]``, and of its folder. where: the subpopulation that the table is of, a condition on
-    columns such as ``age >= 18 and field in ("A", "B")``.
-    """
-
-    name: Annotated[str, AfterValidator(table_name)] | None = None
-    by: Names = ()
-    where: Annotated[str, AfterValidator(where_text)] | None = None
-    statistics: Annotated[
-        tuple[Annotated[str, BeforeValidator(statistic_name)], ...],
-        BeforeValidator(_as_tuple),
-        AfterValidator(_distinct),
-        AfterValidator(own_files),
-        Field(min_length=1),
-    ] = (COUNT.name, MEAN.name)
-    level: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    linearisation: Literal["ratio", "plain"] | None = None
-    interval: Literal["auto", "t"] = "auto"
-    flags: FlagChoice = "none"
-    flag_action: Literal["suppress", "mark"] = "suppress"
-    layout: Literal["columns", "compact", "crosstab"] = "columns"
-    round_counts: Annotated[int, Field(ge=1, le=10**9)] | None = None
-    digits_mean: Annotated[int, Field(ge=0, le=15)] = 0
-    microdata: Annotated[
-        Literal["csv", "parquet", "dta", "sav"] | None, built(("none",), "csv, parquet, dta, sav")
-    ] = None
-    microdata_digits: Annotated[int, Field(ge=3, le=9)] = 6
-    title: Text = ""
-    source: Text = ""
-    formats: Annotated[
-        tuple[Annotated[str, _one_of(lambda: format_names("tables"))], ...],
-        BeforeValidator(_as_tuple),
-        AfterValidator(_distinct),
-        Field(min_length=1),
-    ] = ("csv", "html")
-    figures: Annotated[
-        tuple[Annotated[str, _one_of(lambda: format_names("figures"))], ...],
-        BeforeValidator(_as_tuple),
-        AfterValidator(_distinct),
-    ] = ()
-
-    @field_validator("flags", mode="plain")
-    @classmethod
-    def _flags(cls, value: Any) -> FlagChoice:
-        return check_flags(value)
-
-    @model_validator(mode="after")
-    def _agree(self) -> "TablesSection":
-        if self.flags == "none" and self.flag_action != "suppress":
-            raise ValueError("flag_action: there are no flags; set flags or leave it out.")
-        return self
-
-
 class LabelSection(Section):
-    """``[labels.<column>]``: how a column is shown; ``levels`` also fixes the order of levels."""
+    """``[labels.COLUMN]``: how to show a column; ``levels`` also fixes the order of levels."""
+
+    about = "`[labels.COLUMN]`: how to show a by column or an outcome."
 
     title: Text | None = None
+    """The title that readers see instead of the column's name. Default: the column's name. Public:
+    The text."""
     unit: Text | None = None
+    """The unit of an outcome, in the headings of its tables. Public: The text."""
     currency: Text | None = None
+    """The unit of an amount of money, given instead of `unit`. Public: The text."""
     margin: Annotated[Text, Field(min_length=1)] = "All"
+    """The label of the row over all levels. Public: The text."""
     levels: dict[str, Text] = {}
+    """The labels of the levels, as code = "label", in the order of the tables. They also define
+    which levels exist: a record of a public column with another level is refused. Type: table: code
+    = "label". Default: those in the data, in numerical order if all are numbers, otherwise in
+    alphabetical order. Public: The levels and their labels."""
     digits: Annotated[int, Field(ge=0, le=15)] | None = None
+    """The number of decimals of an outcome's means in tables for reading. Its totals then have a
+    fixed rounding rule too. Default: those of [tables]. Public: Nothing else."""
 
     @model_validator(mode="after")
     def _agree(self) -> "LabelSection":
@@ -391,4 +213,77 @@ class LabelSection(Section):
         repeated = sorted({label for label in labels if labels.count(label) > 1})
         if repeated:
             raise ValueError(f"levels: {listing(repeated)} labels more than one level.")
+        return self
+
+
+Count = Annotated[int, Field(ge=1)]
+Counts = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=1000)], ...],
+    BeforeValidator(as_tuple),
+    AfterValidator(distinct),
+]
+Positives = Annotated[
+    tuple[Annotated[float, Field(gt=0)], ...],
+    BeforeValidator(as_tuple),
+    AfterValidator(distinct),
+]
+
+
+class StudySection(Section):
+    """``[study]``: repeated samples of a population, which the data of ``[survey]`` then are.
+
+    The words of design, allocation, clusters, within and methods are checked by the studies.
+    Methods of noisy statistics and "gaussian" take centers and spreads from ``[outcomes]``.
+    """
+
+    about = (
+        "`surveysynth study`: the data of [survey] are then a population, with one row per unit, "
+        "from which samples are drawn. Nothing in a study is a release, and a real population may "
+        "not be published with it."
+    )
+
+    n: Annotated[int, Field(ge=2)] = 1000
+    """The number of records of each sample. Public: Nothing: a study is confidential if its
+    population is."""
+    design: Name = "pps_wr"
+    """How to draw a sample: "pps_wr" in proportion to size with replacement, "pps" in proportion to
+    size systematically, "srs" simple random, "two_stage" clusters first and then units within them.
+    Values: "pps_wr", "pps", "srs", "two_stage". Public: As above."""
+    size: Name | None = None
+    """The column with the measure of size. Type: name of a column. Public: As above."""
+    allocation: Name = "proportional"
+    """How to divide n among strata: in proportion to their sizes, equally, or in proportion to the
+    square roots of their sizes. Values: "proportional", "equal", "power". Public: As above."""
+    per_cluster: Count = 5
+    """For two_stage: the number of units drawn in each cluster. Public: As above."""
+    clusters: Name = "units"
+    """For two_stage: draw clusters by their number of units, by their measure of size, or at
+    random. Values: "units", "size", "srs". Public: As above."""
+    within: Name = "srs"
+    """For two_stage: how to draw units within a cluster. Values: "srs", "pps". Public: As above."""
+    methods: Names = ()
+    """The methods to compare at the same epsilon: "laplace", "laplace_consistent", "gaussian", any
+    model, "fbs_noisy", "fbp_noisy", "normal_noisy". A model with the ending _paper infers as in the
+    papers. Type: list of words. Default: the sample, Laplace noise, and the model of the
+    specification. Public: As above."""
+    replicates: Count = 100
+    """The number of samples to draw. Public: As above."""
+    draws: Counts = ()
+    """Numbers of draws m to make tables from, all from one fit. Default: m of [privacy]. Public: As
+    above."""
+    bounds: Positives = ()
+    """Bounds of a single draw; each one is a fit of its own. Default: epsilon / (2 m). Public: As
+    above."""
+    epsilons: Positives = ()
+    """Epsilons for m of [privacy], each one a fit of its own; given instead of `bounds`. Default:
+    that of [privacy]. Public: As above."""
+    batch: Count = 25
+    """The number of samples to fit side by side in one process. Public: As above."""
+
+    @model_validator(mode="after")
+    def _agree(self) -> "StudySection":
+        if self.bounds and self.epsilons:
+            raise ValueError(
+                "bounds and epsilons: give one of them; a bound of one draw is epsilon / (2 m)."
+            )
         return self

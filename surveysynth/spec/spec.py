@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.outcome_section import OutcomeSection
 from surveysynth.spec.outcomes import (
@@ -28,16 +27,15 @@ from surveysynth.spec.outcomes import (
     statistic_problems,
     strict_problems,
 )
-from surveysynth.spec.privacy import PrivacySection
-from surveysynth.spec.problems import group_problems, pattern_problems, study_problems
-from surveysynth.spec.public_weights import public_weight_problems
-from surveysynth.spec.sections import (
-    LabelSection,
-    SurveySection,
-    SynthesizerSection,
-    TablesSection,
+from surveysynth.spec.privacy import PRIVACY_KEYS, Privacy, PseudoPosteriorSection, without_tag
+from surveysynth.spec.problems import (
+    group_problems,
+    pattern_problems,
+    public_weight_problems,
+    study_problems,
 )
-from surveysynth.spec.study import StudySection
+from surveysynth.spec.sections import LabelSection, StudySection, SurveySection
+from surveysynth.spec.synthesizer_section import SynthesizerSection
 from surveysynth.spec.tables_in_file import (
     ALL_TABLES,
     as_written,
@@ -46,6 +44,7 @@ from surveysynth.spec.tables_in_file import (
     section_of,
     where_problems,
 )  # fmt: skip
+from surveysynth.spec.tables_section import TablesSection
 from surveysynth.spec.wording import describe, read_text
 from surveysynth.survey.outcome import Outcome, needs_general_form
 from surveysynth.survey.transforms import Transform
@@ -53,13 +52,14 @@ from surveysynth.survey.transforms import Transform
 #: In the place of a file, where the survey is in memory and the model may be an object.
 NO_FILE = "specification.toml"
 
-_SECTIONS: dict[str, type[BaseModel]] = {
-    "survey": SurveySection,
-    "synthesizer": SynthesizerSection,
-    "privacy": PrivacySection,
-    "tables": TablesSection,
-    ALL_TABLES: TablesSection,
-    "study": StudySection,
+#: Keys of each section.
+_SECTIONS: dict[str, tuple[str, ...]] = {
+    "survey": tuple(SurveySection.model_fields),
+    "synthesizer": tuple(SynthesizerSection.model_fields),
+    "privacy": PRIVACY_KEYS,
+    "tables": tuple(TablesSection.model_fields),
+    ALL_TABLES: tuple(TablesSection.model_fields),
+    "study": tuple(StudySection.model_fields),
 }
 
 #: Sections with a section for each name in them.
@@ -78,9 +78,11 @@ class Spec(BaseModel):
     )
 
     spec_version: Literal[1] = 1
+    """The version of the file format. A later version of the package with another format reports
+    this instead of misreading the file. Public: Nothing else."""
     survey: SurveySection
     synthesizer: SynthesizerSection
-    privacy: PrivacySection = PrivacySection()
+    privacy: Privacy = PseudoPosteriorSection()
     tables: tuple[TablesSection, ...] = (TablesSection(),)
     shared: TablesSection | None = None
     labels: dict[str, LabelSection] = {}
@@ -107,7 +109,7 @@ class Spec(BaseModel):
     @property
     def plan(self) -> SamplingPlan:
         """The size of a fit under the mechanism."""
-        return self.synthesizer.plan(NOISY_PLAN if self.privacy.strict else SamplingPlan())
+        return self.synthesizer.plan(self.privacy.default_plan)
 
     def for_records(self, n: int) -> "Spec":
         """The specification with the settings that depend on the number of records."""
@@ -126,7 +128,7 @@ class Spec(BaseModel):
             )
         weight = () if self.survey.public_weights else (self.survey.weight,)
         confidential = (*synthesizer.outcome, *filter(None, weight))
-        problems += pattern_problems(self.privacy.pattern, confidential, self.public_names)
+        problems += pattern_problems(self.privacy.pattern_columns, confidential, self.public_names)
         known = (*self.public_by, *self.formula_columns)
         problems += group_problems(synthesizer.grouping, known)
         wrong = outcome_problems(
@@ -140,7 +142,7 @@ class Spec(BaseModel):
         if not wrong:
             levels = {name: tuple(label.levels) for name, label in self.labels.items()}
             problems += label_problems(self.declared, levels)
-        if not wrong and self.privacy.strict:
+        if not wrong and self.privacy.needs_declared_scales:
             problems += strict_problems(
                 self.survey, synthesizer, self.privacy, self.outcomes, self.public_names,
                 whole=self.study is not None,
@@ -357,8 +359,8 @@ def validate_spec(content: Mapping[str, Any], source: str) -> Spec:
         problems = [
             line
             for details in error.errors(include_url=False)
-            if not inherited(details["loc"], content)
-            for line in describe(details, as_written(details["loc"], content), _known_keys)
+            if not inherited(location := without_tag(details["loc"]), content)
+            for line in describe(details, as_written(location, content), _known_keys)
         ]
     raise_problems(source, problems)
     raise InputError(f"{source} is not valid.")
@@ -369,12 +371,13 @@ def _known_keys(location: tuple[int | str, ...]) -> str:
     if len(location) == 1:
         names = {"shared": ALL_TABLES}
         sections = [names.get(key, key) for key in Spec.model_fields if key != "path"]
-        owners = [s for s, model in _SECTIONS.items() if name in model.model_fields]
+        owners = [section for section, keys in _SECTIONS.items() if name in keys]
         hint = f" It belongs in [{owners[0]}]." if owners else nearest(name, sections)
         return f"{hint} Known: {listing(sections)}."
     section = str(location[0])
-    model = _BY_NAME[section] if section in _BY_NAME else _SECTIONS[section]
-    written, keys = section_of(location, tuple(model.model_fields))
-    owners = [s for s, m in _SECTIONS.items() if s != section and name in m.model_fields]
+    by_name = _BY_NAME.get(section)
+    known = _SECTIONS[section] if by_name is None else tuple(by_name.model_fields)
+    written, keys = section_of(location, known)
+    owners = [s for s, found in _SECTIONS.items() if s != section and name in found]
     hint = f" It belongs in [{owners[0]}]." if owners else nearest(name, keys)
     return f"{hint} Known in [{written}]: {listing(keys, limit=40)}."

@@ -12,7 +12,6 @@
     where = "age >= 18"
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,33 +28,6 @@ _SHARED = "shared"
 OWN = ("name", "where")
 #: Keys of all tables of a release together.
 OF_RELEASE = ("linearisation", "microdata", "microdata_digits")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-#: Devices of Windows, where no folder is called so.
-_DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9]", re.IGNORECASE)
-
-
-def table_name(name: str) -> str:
-    """A name that a folder can have; raises ``ValueError`` for another."""
-    if _DEVICE.fullmatch(name):
-        raise ValueError(
-            f"{name!r} is the name of a device on Windows, where no folder is called so; give the "
-            "table another, such as 'income_by_region'."
-        )
-    if not _NAME.fullmatch(name):
-        raise ValueError(
-            "expected a name of 1 to 63 letters, digits, _ and -, which its folder is called by, "
-            f"such as 'income_by_region', got {name!r}."
-        )
-    return name
-
-
-def where_text(text: str) -> str:
-    """A condition that can be read; raises ``ValueError`` for another."""
-    try:
-        parse_where(text)
-    except InputError as error:
-        raise ValueError(str(error)) from None
-    return text
 
 
 def folded(given: Any) -> Any:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from formulaic import model_matrix
 
 from surveysynth._support.messages import listing, raise_problems
 from surveysynth._support.types import FloatArray, IntArray
@@ -139,6 +138,8 @@ def evaluate(
 
     Messages name terms: names of columns hold levels, and a level may be a value that slipped in.
     """
+    from formulaic import model_matrix  # slow: only where a matrix is built
+
     _check_size(parsed, base, n_records)
     try:
         with np.errstate(all="ignore"):

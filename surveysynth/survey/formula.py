@@ -10,14 +10,17 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from formulaic import Formula, SimpleFormula
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
+
+if TYPE_CHECKING:
+    from formulaic import SimpleFormula
 
 #: A default interaction enters where every cell has at least this many records, but for cells that
 #: together hold at most this share of them: a few records do not cost all others what differs
@@ -51,7 +54,7 @@ class ParsedFormula:
     """
 
     text: str
-    formula: SimpleFormula
+    formula: "SimpleFormula"
     variables: tuple[str, ...]
     terms: tuple[tuple[tuple[tuple[str, ...], bool], ...], ...]
     by_record: bool
@@ -66,6 +69,8 @@ class ParsedFormula:
 
 def parse_formula(text: str) -> ParsedFormula:
     """Parse the right-hand side of a formula; raises ``InputError`` when that is not possible."""
+    from formulaic import Formula, SimpleFormula  # slow: only where there is a formula
+
     body = text.strip().removeprefix("~").strip()
     if not body:
         raise InputError("the formula of the predictors is empty; leave it out for the default.")

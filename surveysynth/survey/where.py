@@ -5,10 +5,10 @@
     relation    operand (comparison operand)+ | column ["not"] "in" "(" literal, .. ")"
     comparison  == != < <= > >=                 operand  column | literal
 
-A literal is a number, or a text in single or double quotes; a column is written as it is, or in
-backquotes where it is no plain word. One operand of each comparison is a column and the other a
-literal, so that ``18 <= age < 65`` is two comparisons. The parser knows nothing else: no calls, no
-arithmetic, no attribute, and nothing is ever evaluated as a program.
+A literal is a number, or a text in single or double quotes. A column is a plain name, or any name
+in backquotes. Each comparison has a column on one side and a literal on the other, so
+``18 <= age < 65`` is two comparisons. There are no calls, no arithmetic, and no attributes, and
+nothing is ever evaluated as a program.
 """
 
 import math
@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from surveysynth.errors import InputError
 
@@ -29,7 +29,7 @@ WORDS = ("and", "or", "not", "in")
 FLIPPED: dict[str, Operator] = {
     "==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<=",
 }  # fmt: skip
-#: Of one value with another, for numbers and the first two for texts.
+#: Functions that compare numbers; texts have the first two.
 COMPARE = MappingProxyType({
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
     ">": operator.gt, ">=": operator.ge,
@@ -44,7 +44,7 @@ _TOKEN = re.compile(
     | (?P<sign>==|!=|<=|>=|<(?!>)|>|[()\[\],])""",
     re.VERBOSE,
 )
-#: What other languages write, and what it is called here.
+#: Signs of other languages, and what to write here instead.
 _ELSEWHERE = {"=": "==", "&": "and", "|": "or", "!": "not or !=", "~": "not", "<>": "!="}
 
 T = TypeVar("T")
@@ -52,9 +52,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Relation:
-    """One column beside literals of one type; ``place``: the character that it begins at, from 1.
+    """A comparison of one column with literals of one type.
 
-    ``values`` has one literal, or with "in" and "not in" one or more.
+    ``values`` has one literal, or with "in" and "not in" one or more. ``place`` is the character
+    where the relation starts, from 1.
     """
 
     column: str
@@ -64,20 +65,20 @@ class Relation:
 
     @property
     def of_numbers(self) -> bool:
-        """Whether the literals are numbers."""
+        """True if the literals are numbers."""
         return not isinstance(self.values[0], str)
 
 
 @dataclass(frozen=True)
 class Not:
-    """What does not hold."""
+    """The negation of a condition."""
 
     part: "Condition"
 
 
 @dataclass(frozen=True)
 class Joined:
-    """Two or more parts, of which all hold or any."""
+    """Two or more conditions, of which all or any must hold."""
 
     word: Literal["and", "or"]
     parts: tuple["Condition", ...]
@@ -87,10 +88,9 @@ Condition: TypeAlias = Relation | Not | Joined
 
 
 def parse_where(text: str) -> Condition:
-    """The condition that a text writes.
+    """Parse a condition.
 
-    Raises ``InputError`` that tells the character (from 1), what was expected there and what was
-    found.
+    Raises ``InputError`` with the character (from 1), what was expected there, and what was found.
 
     Examples
     --------
@@ -100,14 +100,14 @@ def parse_where(text: str) -> Condition:
     """
     if len(text) > LONGEST:
         raise InputError(
-            f"expected a condition of at most {LONGEST:,} characters, got {len(text):,}; make "
-            "a column of the classes that it describes."
+            f"expected a condition of at most {LONGEST:,} characters, got {len(text):,}; add a "
+            "column of the classes that it describes."
         )
     return _Parser(text).whole()
 
 
 def relations(condition: Condition) -> Iterator[Relation]:
-    """Every relation, in the order of the text."""
+    """Yield every relation, in the order of the text."""
     if isinstance(condition, Relation):
         yield condition
         return
@@ -116,7 +116,7 @@ def relations(condition: Condition) -> Iterator[Relation]:
 
 
 def columns_of(condition: Condition) -> tuple[str, ...]:
-    """Every column, each once."""
+    """Return every column, each once."""
     return tuple(dict.fromkeys(each.column for each in relations(condition)))
 
 
@@ -126,7 +126,10 @@ def folded(
     negated: Callable[[T], T],
     joined: Callable[[str, list[T]], T],
 ) -> T:
-    """A condition as whatever relations are turned into, put together from there."""
+    """Visit a condition from its relations upward, and return what the three visitors make of it.
+
+    ``joined`` takes "and" or "or" and the results for the parts.
+    """
     if isinstance(condition, Relation):
         return relation(condition)
     if isinstance(condition, Not):
@@ -135,35 +138,30 @@ def folded(
     return joined(condition.word, parts)
 
 
-def written(condition: Condition) -> str:
-    """A text that ``parse_where`` takes for the same condition, places apart."""
-    return folded(
-        condition, _relation, lambda part: f"not ({part})",
-        lambda word, parts: f" {word} ".join(f"({part})" for part in parts),
-    )  # fmt: skip
+class _Token(NamedTuple):
+    """``kind``: a group of ``_TOKEN``, "word", or "end"; ``place``: from 1."""
 
-
-def _relation(relation: Relation) -> str:
-    values = [_literal(value) for value in relation.values]
-    several = f"({', '.join(values)})" if "in" in relation.operator else values[0]
-    return f"`{relation.column}` {relation.operator} {several}"
-
-
-def _literal(value: Value) -> str:
-    if isinstance(value, str):
-        return f"'{value}'" if '"' in value else f'"{value}"'
-    return repr(value)
-
-
-@dataclass(frozen=True)
-class _Token:
     kind: str
     text: str
     place: int
 
     @property
-    def shown(self) -> str:
-        return "the end" if self.kind == "end" else repr(self.text)
+    def is_column(self) -> bool:
+        return self.kind in ("name", "quoted")
+
+    @property
+    def column(self) -> str:
+        return self.text[1:-1] if self.kind == "quoted" else self.text
+
+    @property
+    def value(self) -> Value:
+        """The literal; raises ``InputError`` for a number that is not finite."""
+        if self.kind == "text":
+            return self.text[1:-1]
+        number = float(self.text)
+        if not math.isfinite(number):
+            raise InputError(f"character {self.place}: expected a finite number, got {self.text}.")
+        return int(self.text) if re.fullmatch(r"-?\d{1,15}", self.text) else number
 
 
 def _tokens(text: str) -> list[_Token]:
@@ -172,33 +170,40 @@ def _tokens(text: str) -> list[_Token]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            begun = found[-1].text if found and text[:position].endswith(found[-1].text) else ""
-            name = begun if begun and found[-1].kind == "name" else ""
-            raise InputError(f"character {position + 1}: {_unknown(text[position:], name)}")
-        if match.lastgroup is None or match.lastgroup != "blank":
-            kind = next(name for name, got in match.groupdict().items() if got is not None)
-            word = match[0] in WORDS
-            found.append(_Token("word" if word else kind, match[0], position + 1))
+            before = found[-1] if found else _Token("end", "", 0)
+            adjacent = before.kind == "name" and text[:position].endswith(before.text)
+            reason = _unknown(text[position:], before.text if adjacent else "")
+            raise InputError(f"character {position + 1}: {reason}")
+        kind = next(name for name, got in match.groupdict().items() if got is not None)
+        if kind != "blank":
+            kind = "word" if match[0] in WORDS else kind
+            found.append(_Token(kind, match[0], position + 1))
         position = match.end()
     return [*found, _Token("end", "", len(text) + 1)]
 
 
 def _unknown(rest: str, name: str) -> str:
-    """Why a text cannot go on like this; ``name``: that of a column right before, or empty."""
+    """Return why a text cannot go on with ``rest``; ``name``: a column right before, or empty."""
     if rest[0] in "\"'`":
-        return f"a {rest[0]} is opened and not closed; a text with one kind of quote takes the " \
-            "other around it."
+        return (
+            f"a {rest[0]} is opened and not closed; put a text that contains one kind of quote "
+            "into the other."
+        )
     for sign in (rest[:2], rest[0]):
         if sign in _ELSEWHERE:
-            return f"{sign!r} is not known here; write {_ELSEWHERE[sign]}."
+            return f"{sign!r} is not part of a condition; write {_ELSEWHERE[sign]}."
     if name:
         whole = name + re.split(r"[\s=<>!()]", rest, maxsplit=1)[0]
-        return f"{name!r} is followed by {rest[0]!r}; a column whose name is no plain word is " \
-            f"written in backquotes, such as `{whole}`."
+        return (
+            f"{name!r} is followed by {rest[0]!r}; put a column whose name is not a plain word in "
+            f"backquotes, such as `{whole}`."
+        )
     if rest[0].isdigit() or rest[0] in ".-":
-        return f"expected a number such as 18, 0.5 or -1, got {rest[:12]!r}; text needs quotes."
-    return f"{rest[0]!r} is not known here; a condition has columns, literals, comparisons, in, " \
-        "and, or, not and parentheses."
+        return f"expected a number such as 18, 0.5 or -1, got {rest[:12]!r}; quote a text."
+    return (
+        f"{rest[0]!r} is not part of a condition, which has columns, literals, comparisons, in, "
+        "and, or, not, and parentheses."
+    )
 
 
 class _Parser:
@@ -217,27 +222,24 @@ class _Parser:
     def _now(self) -> _Token:
         return self._tokens[self._at]
 
-    def _next(self) -> _Token:
-        token = self._now
+    def _next(self, *kinds: str, expected: str) -> _Token:
+        """Return the next token and go past it, or raise if it is of no such kind."""
+        if self._now.kind not in kinds:
+            raise self._expected(expected)
         self._at += 1
-        return token
+        return self._tokens[self._at - 1]
 
     def _taken(self, *texts: str) -> bool:
-        """Whether the next token is one of these words or signs, and then past it."""
+        """Go past the next token if it is one of these words or signs, and return whether it is."""
         found = self._now.kind in ("word", "sign") and self._now.text in texts
         self._at += found
         return found
 
     def _expected(self, what: str) -> InputError:
-        return InputError(
-            f"character {self._now.place}: expected {what}, got {self._now.shown}.{self._hint()}"
-        )
-
-    def _hint(self) -> str:
-        lower = self._now.text.lower()
-        return f" Write {lower} in small letters." if lower != self._now.text and (
-            lower in WORDS
-        ) else ""  # fmt: skip
+        text, lower = self._now.text, self._now.text.lower()
+        shown = "the end" if self._now.kind == "end" else repr(text)
+        hint = f" Write {lower} in lower case." if lower in WORDS and lower != text else ""
+        return InputError(f"character {self._now.place}: expected {what}, got {shown}.{hint}")
 
     def _either(self) -> Condition:
         parts = [self._both()]
@@ -255,36 +257,33 @@ class _Parser:
         self._depth += 1
         if self._depth > DEEPEST:
             raise InputError(
-                f"character {self._now.place}: more than {DEEPEST} parentheses and not within each "
-                "other; write the condition more simply."
+                f"character {self._now.place}: more than {DEEPEST} nested parentheses and nots; "
+                "simplify the condition."
             )
-        made = self._nested()
-        self._depth -= 1
-        return made
-
-    def _nested(self) -> Condition:
         if self._taken("not"):
-            return Not(self._part())
-        if self._taken("("):
+            made: Condition = Not(self._part())
+        elif self._taken("("):
             made = self._either()
             if not self._taken(")"):
                 raise self._expected("and, or, or )")
-            return made
-        return self._compared()
+        else:
+            made = self._compared()
+        self._depth -= 1
+        return made
 
     def _compared(self) -> Condition:
-        """``age >= 18``, ``18 <= age < 65``, ``field in (..)``."""
+        """Parse ``age >= 18``, ``18 <= age < 65``, or ``field in (..)``."""
         left = self._operand()
-        if left.kind in ("name", "quoted"):
+        if left.is_column:
             negated = self._taken("not")
             if self._taken("in"):
-                return Relation(_name(left), "not in" if negated else "in", self._several(),
-                                left.place)  # fmt: skip
+                word: Operator = "not in" if negated else "in"
+                return Relation(left.column, word, self._several(), left.place)
             if negated:
                 raise self._expected("in after not")
         found: list[Condition] = []
         while self._now.kind == "sign" and self._now.text in COMPARE:
-            sign = self._next().text
+            sign = self._next("sign", expected="").text
             right = self._operand()
             found.append(_comparison(left, sign, right))
             left = right
@@ -293,9 +292,8 @@ class _Parser:
         return found[0] if len(found) == 1 else Joined("and", tuple(found))
 
     def _operand(self) -> _Token:
-        if self._now.kind not in ("name", "quoted", "number", "text"):
-            raise self._expected("a column, a number or a text in quotes")
-        return self._next()
+        expected = "a column, a number or a text in quotes"
+        return self._next("name", "quoted", "number", "text", expected=expected)
 
     def _several(self) -> tuple[Value, ...]:
         place = self._now.place
@@ -308,44 +306,30 @@ class _Parser:
                 raise self._expected(f"a comma or {close}")
             if values and self._taken(close):
                 break
-            if self._now.kind not in ("number", "text"):
-                raise self._expected("a number or a text in quotes")
-            values.append(_value(self._next()))
+            values.append(
+                self._next("number", "text", expected="a number or a text in quotes").value
+            )
         if len({isinstance(value, str) for value in values}) > 1:
             raise InputError(
-                f"character {place}: a list has numbers or texts in quotes, not both."
+                f"character {place}: expected a list of numbers or of texts in quotes, not both."
             )
         return tuple(dict.fromkeys(values))
 
 
 def _comparison(left: _Token, sign: str, right: _Token) -> Relation:
-    columns = [token for token in (left, right) if token.kind in ("name", "quoted")]
+    columns = [token for token in (left, right) if token.is_column]
     if len(columns) != 1:
-        two = len(columns) == 2
-        advice = " A text needs quotes." if two else ""
+        advice = " Put a text in quotes." if columns else ""
         raise InputError(
             f"character {left.place}: expected a column on one side of {sign} and a number or text "
             f"on the other, got {left.text} {sign} {right.text}.{advice}"
         )
     flipped = columns[0] is right
-    value = _value(left if flipped else right)
+    value = (left if flipped else right).value
     made: Any = FLIPPED[sign] if flipped else sign
     if isinstance(value, str) and made not in ("==", "!="):
         raise InputError(
-            f"character {left.place}: {sign} compares numbers, got the text {value!r}; texts are "
-            "compared with ==, != and in, and a number has no quotes."
+            f"character {left.place}: {sign} compares numbers, got the text {value!r}. Compare "
+            "texts with ==, != or in, and write numbers without quotes."
         )
-    return Relation(_name(columns[0]), made, (value,), left.place)
-
-
-def _name(token: _Token) -> str:
-    return token.text[1:-1] if token.kind == "quoted" else token.text
-
-
-def _value(token: _Token) -> Value:
-    if token.kind == "text":
-        return token.text[1:-1]
-    number = float(token.text)
-    if not math.isfinite(number):
-        raise InputError(f"character {token.place}: expected a finite number, got {token.text}.")
-    return int(token.text) if re.fullmatch(r"-?\d{1,15}", token.text) else number
+    return Relation(columns[0].column, made, (value,), left.place)

@@ -54,25 +54,27 @@ def draws_and_epsilon() -> str:
 _GRID = """\
 # What more draws and a larger bound buy
 
-100 samples of the published design by FBS, FBP and Laplace noise at bounds of 1.8 and 3.4 a draw
-and m = 1, 3, 5 and 10 draws, as in Figures 6, 7, 11 and 12 of the paper: inference as in the
-paper, one dataset a draw, our risk weights, smoothing and linearisation. Draws are nested, so
-that m = 1 is the first of the three of m = 3, and a release of m draws at bound b has epsilon 2 m
-b. Errors are of the median cell over the confidential sample's; Monte Carlo standard errors in
-brackets. `python -m tests.long_runs.coverage_table DIR --grid` makes the study, `python -m
-tests.long_runs.coverage_pages` this page.
+The study has 100 samples of the published design, by FBS, FBP, and Laplace noise, at bounds of
+1.8 and 3.4 a draw and m = 1, 3, 5, and 10 draws, as in Figures 6, 7, 11, and 12 of the paper. It
+has the paper's inference, one dataset a draw, and our risk weights, smoothing, and linearization.
+Draws are nested: the draw of m = 1 is the first of the three of m = 3. A release of m draws at
+bound b has epsilon 2 m b. Errors are those of the median cell over the confidential sample's;
+Monte Carlo standard errors are in brackets. `python -m tests.long_runs.coverage_table DIR --grid`
+runs the study, and `python -m tests.long_runs.coverage_pages` makes this page.
 
-More draws take synthesis error out of the estimates, most of it by m = 3. With m = 1 nothing
-tells the variance between draws, and intervals are too short. They are too short for FBP counts
-at every m: their Taylor variance leaves out variation that the sample had, which the variance
-between few draws covers up, so that coverage falls with m again. A larger bound down-weights
-less, and FBS means gain from it. Noise falls with epsilon; its counts come near at the largest
-ones, its means and all of its intervals do not.
+- **More draws** remove synthesis error from the estimates, most of it by m = 3.
+- **With m = 1** the variance between draws cannot be estimated, and intervals are too short.
+- **FBP counts** have intervals that are too short at every m. Their Taylor variance omits
+  variation that the sample had. With few draws the variance between draws makes up for it, so
+  coverage falls again as m grows.
+- **A larger bound** down-weights less, and FBS means gain from it.
+- **Noise** falls with epsilon. Its counts come near at the largest epsilons, but its means and all
+  of its intervals do not.
 
-Inference as in a release is another matter: it takes variances from data as the sample would have
-been, and several datasets from each draw, which costs nothing. At m = 3 and bound 1.8 the errors
+A release has different inference: variances come from data as the sample would have been, and
+there are several datasets of each draw, which cost nothing. At m = 3 and bound 1.8 the errors
 of FBS are then {fbs_count:.2f} (counts) and {fbs_mean:.2f} (means), those of FBP {fbp_count:.2f}
-and {fbp_mean:.2f}, and [what their intervals cover](README.md) is right.
+and {fbp_mean:.2f}, and [their intervals](README.md) have the right coverage.
 
 """
 
@@ -102,9 +104,9 @@ _CONTRACTION = """\
 The bound of a release is found on one database, and the guarantee is asymptotic: bounds of
 databases of n records contract onto one value. [Hu and co-authors (2025)](../../CITATION.cff)
 show the distribution of Delta, the largest alpha times absolute log-likelihood of a record, over
-100 databases of n = 1,000. Here n grows from 500 to 20,000, simulated databases each: the two
-models of counts of their appendix D, and samples of the published survey design with FBS and FBP.
-The rules for alpha are fixed beforehand and look for no target:
+100 databases of n = 1,000. Here n grows from 500 to 20,000, with many simulated databases each:
+the two models of counts of their appendix D, and samples of the published survey design with FBS
+and FBP. The rules for alpha are fixed beforehand and do not search for a target:
 
 - **unweighted**: alpha = 1.
 - **linear**: the paper's weights, scale 1 and shift 0.
@@ -112,25 +114,25 @@ The rules for alpha are fixed beforehand and look for no target:
   unweighted fit, and c = 3.5 (Poisson), 6 (negative binomial), 1.8 (survey). This is the first step
   of our default, which repeats it until Delta is c on every database.
 
-Mean and standard deviation of Delta, with the Monte Carlo error of the latter in brackets:
+Mean and standard deviation (SD) of Delta, with the Monte Carlo error of the SD in brackets:
 
 """
 
 _CAPTION = """
 ![Delta of every database by n and rule, and its SD against n](../images/contraction.png)
 
-Without weights Delta is the log-likelihood of the most extreme record. Its spread is that of a
-largest value, which falls slowly with n if it falls at all, while its mean rises with log n:
-nothing contracts. (The survey samples come from one finite population, whose most extreme units
-are in nearly every sample of 20,000; the spread falls there for that reason.) Linear weights are
-scaled by that same largest value, and keep a part of its spread and of its rise: with counts
-their SD falls slowly or rises, which the one n of the paper cannot show. Weights capped at a
-constant leave the posterior as the only source of spread, and the SD of Delta falls with n
-everywhere, about as 1/√n. This is one more reason for fixed-point weights, with which the bound
-found on the database at hand is the target itself.
+- **Without weights** Delta is the log-likelihood of the most extreme record. Its spread is that of
+  a largest value, which falls slowly with n if it falls at all, while its mean rises with log n:
+  nothing contracts. (The survey samples come from one finite population, whose most extreme units
+  are in nearly every sample of 20,000; the spread falls there for that reason.)
+- **Linear weights** are scaled by that same largest value, and keep a part of its spread and of its
+  rise. With counts their SD falls slowly or rises, which the paper's single n cannot show.
+- **Weights capped at a constant** leave the posterior as the only source of spread, and the SD of
+  Delta falls with n everywhere, about as 1/√n. This is one more reason for fixed-point weights,
+  with which the bound found on the database at hand is the target itself.
 
-`python -m tests.long_runs.contraction_study` makes the study,
-`python -m tests.long_runs.coverage_pages` this page.
+`python -m tests.long_runs.contraction_study` runs the study, and
+`python -m tests.long_runs.coverage_pages` makes this page.
 """
 
 PAGES = {"draws_and_epsilon.md": draws_and_epsilon, "contraction.md": contraction}

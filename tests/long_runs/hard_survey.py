@@ -110,8 +110,8 @@ def rows(survey: ss.Survey) -> pd.DataFrame:
 
 def distances(survey: ss.Survey, truth: pd.DataFrame, method: Method, seed: int) -> FloatArray:
     """(rows,): estimate less the sample's, in the sample's standard errors, of one release."""
-    privacy = {"mechanism": "noisy_statistics"} if method.strict else {}
-    outcomes = {"salary": {"centre": 70_000.0, "spread": 1.5}} if method.strict else {}
+    privacy = {"mechanism": "noisy_statistics"} if method.noisy else {}
+    outcomes = {"salary": {"centre": 70_000.0, "spread": 1.5}} if method.noisy else {}
     tables = ss.tables(
         survey, method.model, EPSILON, statistics=list(STATISTICS), seed=seed,
         sections={"privacy": privacy, "outcomes": outcomes},

@@ -182,7 +182,7 @@ class Part:
         moments = {
             name: dict(zip(("centre", "spread"), given, strict=True))
             for name, (_, given) in OUTCOMES.items()
-            if given is not None and self.method.strict and name in survey.design.outcome_names
+            if given is not None and self.method.noisy and name in survey.design.outcome_names
         }
         privacy = dict(self.method.privacy)
         tables = ss.tables(

@@ -102,57 +102,58 @@ def render() -> str:
 
 
 _HEAD = """\
-# Tables 4 and 5 of the paper, and ours
+# Tables 4 and 5 of the paper next to ours
 
-Hu, Savitsky and Williams (2022) give, for 100 samples of 1,000 from a population of 100,000, what
-their nominal 95% intervals cover, cell by cell, and how long they are on average (m = 3, epsilon
-10.8). Below are their numbers beside ours, from 100 samples of the same design with other random
+Hu, Savitsky and Williams (2022) report the coverage and the average length of their nominal 95%
+intervals, cell by cell, for 100 samples of 1,000 from a population of 100,000 (m = 3, epsilon
+10.8). Below are their numbers next to ours, from 100 samples of the same design with other random
 numbers, each with its Monte Carlo standard error in brackets:
 
-- **as published**: linear risk weights, FBP weights smoothed by the outcome, plain linearisation,
-  inference as in the paper, and the conventions found below;
+- **as published**: linear risk weights, FBP weights smoothed by the outcome, plain linearization,
+  the paper's inference, and the conventions described below;
 - **ours**: the defaults of this package: fixed-point risk weights, FBP weights smoothed by
-  E(pi | x), ratio linearisation and debiased inference (six datasets a draw).
+  E(pi | x), ratio linearization, and debiased inference (six datasets a draw).
 
-`python -m tests.long_runs.coverage_table DIR` makes the studies (`--paper` the first), `python -m
-tests.long_runs.published_tables` this page. In short, over the 24 cells of each table:
+`python -m tests.long_runs.coverage_table DIR` runs the studies (`--paper` the first), and `python
+-m tests.long_runs.published_tables` makes this page. In summary, over the 24 cells of each table:
 """
 
 _TEXT = """\
-**What the published intervals are.** Their lengths show conventions that the paper states in
-part. Intervals are 1.96 standard errors on either side, with no degrees of freedom of few draws.
-For FBP the variances of counts leave the strata out: with Taylor variances by stratum (and t
-quantiles) our intervals would be {stratified_length:.2f} times as long as the published ones in
-the median cell ({stratified_least:.2f} in the one that differs most), without strata they are
-{published_length:.2f} times. Means of FBP data have equal weights within a cell of field and
-gender, as section 2.3 of the paper says. With these conventions our lengths are
+**Conventions of the published intervals.** The paper states them in part; the lengths of the
+intervals show the rest. Intervals are 1.96 standard errors on either side, without degrees of
+freedom for the few draws. For FBP the variances of counts ignore the strata: with Taylor variances
+by stratum (and t quantiles) our intervals would be {stratified_length:.2f} times as long as the
+published ones in the median cell ({stratified_least:.2f} in the one that differs most); without
+strata they are {published_length:.2f} times as long. Means of FBP data have equal weights within a
+cell of field and gender, as section 2.3 of the paper says. With these conventions our lengths are
 {length_least:.2f} to {length_largest:.2f} times theirs in all 96 cells.
 
-**Field 7 under FBP.** The published 0.51 is there: {field_7:.2f} for all of the field and
-{field_7_male:.2f} for men. Weights smoothed by the outcome alone drop the part of the selection
-that goes with the strata, and the field that earns the most comes out {field_7_bias:,.0f} persons
-short of {field_7_truth:,.0f}. Intervals that leave the strata out are so long that they still
-hold half of the samples; with strata in the variance {field_7_strata:.2f} would be left. Our
-default smooths by E(pi | x), and covers {field_7_default:.2f} and {field_7_male_default:.2f}.
+**Field 7 under FBP.** We reproduce the published 0.51: {field_7:.2f} for the whole field and
+{field_7_male:.2f} for men. Weights smoothed by the outcome alone omit the part of the selection
+that depends on the strata, and the estimate for the field that earns the most is
+{field_7_bias:,.0f} persons short of {field_7_truth:,.0f}. Intervals that ignore the strata are so
+long that they still cover in half of the samples; with strata in the variance they would cover
+{field_7_strata:.2f}. Our default smooths by E(pi | x), and covers {field_7_default:.2f} and
+{field_7_male_default:.2f}.
 
-**Where we do not meet them.** Coverage as published differs by more than three standard errors in
+**Remaining differences.** Coverage as published differs by more than three standard errors in
 {far} of 96 cells ({far_of}). Our means cover more, {mean_fbp:.2f} against {mean_fbp_paper:.2f}
 under FBP and {mean_fbs:.2f} against {mean_fbs_paper:.2f} under FBS, with intervals as long, so
-that their point estimates must be farther off. How their risk weights were scaled and shifted for
-each sample is not in the paper (ours are scaled, with no shift), nor how the smoothed weights of
-FBS were brought to the size of the population (ours sum to it). Their intervals of FBS counts
-cover {interior_paper:.2f} in the interior and {fields_paper:.2f} for whole fields; ours
+their point estimates must be farther off. The paper does not say how the risk weights were scaled
+and shifted for each sample (ours are scaled, with no shift), nor how the smoothed weights of FBS
+were brought to the size of the population (ours sum to it). Their intervals of FBS counts cover
+{interior_paper:.2f} in the interior and {fields_paper:.2f} for whole fields; ours cover
 {interior:.2f} and {fields:.2f}.
 
-**Outcome smoothing is for reproduction.** With `smoothing = "outcome"` and its weights by record,
-means of FBP data are corrected for selection twice and cover {twice:.2f}; the published tables
-avoid that by equal weights within cells, which the default smoothing has anyway.
+**Outcome smoothing is only for reproduction.** With `smoothing = "outcome"` and its weights by
+record, means of FBP data are corrected for selection twice and cover {twice:.2f}. The published
+tables avoid this by equal weights within cells, which the default smoothing always has.
 
-**Our defaults** cover {default_least:.2f} to {default_largest:.2f} in every cell: FBS counts
-{default_fbs_count:.2f}, FBP counts {default_fbp_count:.2f}, means {default_fbs_mean:.2f} and
-{default_fbp_mean:.2f} on average. In the median cell intervals of means are as long as the
-published ones ({default_mean_length:.2f} times), those of FBS counts {default_fbs_length:.2f}
-times, those of FBP counts {default_fbp_length:.2f} times.
+**Our defaults** cover {default_least:.2f} to {default_largest:.2f} in every cell. On average FBS
+counts cover {default_fbs_count:.2f}, FBP counts {default_fbp_count:.2f}, and means
+{default_fbs_mean:.2f} (FBS) and {default_fbp_mean:.2f} (FBP). In the median cell, intervals of
+means are {default_mean_length:.2f} times as long as the published ones, those of FBS counts
+{default_fbs_length:.2f} times, and those of FBP counts {default_fbp_length:.2f} times.
 """
 
 

@@ -34,17 +34,18 @@ def audits() -> str:
 ## Does one record move more than is stated?
 
 {filled(
-    '''A record of a simulated survey is replaced (typical, in the smallest cell or stratum, of
-    highest leverage), and what that moves is divided by what is stated. Noisy statistics: exact
-    sums, whose bound is proved and should be reached and not passed; of all pairs of changes
-    (outcomes 2, 4 and 8 standard deviations off, weights times and over 50) the worst.
-    Pseudo-posterior: the whole search on either side. All changes were tried for FBS with 1,000
-    records alone; elsewhere four (outcomes 2 SDs up, weights times 50, weights over 50, outcomes
-    8 SDs down with weights times 50; two where weights are public), and where there are several
-    amounts, or categories and spikes, one more (8 SDs off in turns, another category).''',
-    '''Three settings (`poisson`, `negative_binomial`; `fbp`, amounts with zeros) were fitted with
-    the chains of a release, all others with 8 of 100 draws (of 200 with effects of primary sampling
-    units): what extremes over so few draws add is part of the ratios.''',
+    '''A record of a simulated survey is replaced: a typical one, one in the smallest cell or
+    stratum, or the one of highest leverage. The effect is divided by the stated bound. For
+    noisy statistics these are exact sums, whose bound is proved and should be reached and not
+    passed: the worst of all pairs of changes (outcomes 2, 4, and 8 standard deviations off,
+    weights times and over 50). For the pseudo-posterior the whole search is run on either side.
+    All changes were tried only for FBS with 1,000 records; elsewhere four (outcomes 2 SDs up,
+    weights times 50, weights over 50, outcomes 8 SDs down with weights times 50; two where
+    weights are public), and with several amounts, or categories and spikes, one more (8 SDs off
+    in turns, another category).''',
+    '''Three settings (`poisson`, `negative_binomial`; `fbp`, amounts with zeros) were fitted
+    with the chains of a release, all others with 8 of 100 draws (of 200 with effects of primary
+    sampling units). The ratios include the error of extremes over so few draws.''',
 )}
 
 {markdown(("mechanism", "settings", "replacements measured",
@@ -53,17 +54,16 @@ def audits() -> str:
 
 {filled(_beyond(table), _unmeasured(table))}
 
-{filled('''An attacker who knows all other records guesses which of two databases was used, over
-    many
-    runs; what is proven of epsilon from the guesses may not pass what is stated, and has to where
-    protection is taken away.''')}
+{filled('''An attacker who knows all other records guesses, over many runs, which of two
+    databases was used. The epsilon proven from the guesses must not pass the stated one, and
+    must pass it where protection is removed.''')}
 
 {markdown(("mechanism", "protection", "runs a side", "stated epsilon", "proven",
            "provable at most"), attacks)}
 
-{filled('''These attacks are on small surveys at a small epsilon: they would find a mechanism that
-    is
-    grossly wrong, not one that is a little worse than stated. More on [audits](audit.md).''')}"""
+{filled('''These attacks are on small surveys at a small epsilon. They would detect a mechanism
+    that is grossly wrong, not one that is slightly worse than stated. The page on
+    [audits](audit.md) has more.''')}"""
 
 
 def beyond(table: pd.DataFrame) -> "pd.Series[float]":
@@ -75,11 +75,11 @@ def beyond(table: pd.DataFrame) -> "pd.Series[float]":
 def _beyond(table: pd.DataFrame) -> str:
     found = beyond(table)
     if found.empty:
-        return "In no setting that was measured did one record move more than is stated."
+        return "In no measured setting did one record move more than is stated."
     named = ", ".join(f"{case} ({ratio:.3g} times)" for case, ratio in found.items())
     return (
-        f"Beyond the stated bound: {named}. These are failures of what is stated, not of the test; "
-        "the page on audits says why. Noisy statistics have no weights that could do so."
+        f"Beyond the stated bound: {named}. These are failures of the stated bound, not of the "
+        "test; the page on audits explains them. Noisy statistics have no such weights."
     )
 
 
@@ -88,9 +88,9 @@ def _unmeasured(table: pd.DataFrame) -> str:
     lines = decided(table)
     sentences = [
         f"With {len(part)} replacements of {case} at {n:,} records "
-        f"({'; '.join(part['change'].unique())}) the release was refused with the record replaced "
-        "and made without: there one record decided whether a release exists, which is no ratio "
-        "and not covered by epsilon."
+        f"({'; '.join(part['change'].unique())}) the release was refused, although it was made "
+        "without the replacement: one record decided whether a release exists. No ratio shows "
+        "this, and epsilon does not cover it."
         for (case, n), part in lines.groupby(["case", "n"], sort=False)
     ]
     absent = [each.name for each in EXAMPLES if each.name not in set(table["case"])]

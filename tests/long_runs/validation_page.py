@@ -88,11 +88,11 @@ def render() -> str:
 
 
 _HEAD = "# Validation\n\n" + filled(
-    """What was checked, against what, and what came of it, the bad news included. Every number on
-    this page is computed from results that are committed beside the tests (`tests/golden`), by
-    `python -m tests.long_runs.validation_page`; a test holds the page to them. What each file of
-    tests compares with is listed in [tests/README.md](../tests/README.md). The last section answers
-    the questions that a sceptic would ask."""
+    """This page reports what was checked, against what, and with what result, including bad
+    news. Every number is computed by `python -m tests.long_runs.validation_page` from results
+    that are committed with the tests (`tests/golden`); a test compares the page with them.
+    [tests/README.md](../tests/README.md) lists what each test file compares with. The last
+    section answers a skeptic's questions."""
 )
 
 
@@ -116,12 +116,11 @@ def same_numbers() -> str:
 ## The same numbers from other programs
 
 {filled(
-    f'''Counts, totals, means and proportions of all cells and margins, with Taylor standard errors,
-    for {len(r['cases'])} designs of one survey of {len(other_programs.records()):,} records: with
-    and
-    without strata, PSUs and finite populations, and with lonely PSUs under R's four rules. "R
-    survey,
-    calibrated" is ratio linearisation, the default here. Versions: {r['r'].split(' Patched')[0]},
+    f'''Counts, totals, means, and proportions of all cells and margins, with Taylor standard
+    errors, for {len(r['cases'])} designs of one survey of {len(other_programs.records()):,}
+    records: with and without strata, PSUs, and finite populations, and with lonely PSUs under
+    R's four rules. "R survey, calibrated" is ratio linearization, the default here. Versions:
+    {r['r'].split(' Patched')[0]},
     survey {r['survey']}, svy {versions['svy']}, samplics {versions['samplics']}.'''
 )}
 
@@ -146,7 +145,7 @@ def _apart(apart: pd.DataFrame) -> list[str]:
         )
         sentences.append(
             f"{program} has other standard errors in these designs: {named}. All have lonely PSUs, "
-            "for which programs have rules of their own under similar names; ours are R's, which "
+            "for which each program has its own rules under similar names. Ours are R's, which "
             "agrees in every design."
         )
     content = golden("other_programs")["cases"]
@@ -154,9 +153,9 @@ def _apart(apart: pd.DataFrame) -> list[str]:
     if refused:
         sentences.append(f"svy refuses: {'; '.join(refused)}.")
     sentences.append(
-        "samplics was asked for designs without lonely PSUs and finite populations only, and for "
-        "no selection of samples: its `pps_wr` and its bootstrap were found to be wrong, and it "
-        "is no longer maintained."
+        "samplics was compared only for designs without lonely PSUs and finite populations, and "
+        "not for its bootstrap, nor for `pps_wr`, its selection with replacement: both were "
+        "found to be wrong. It is no longer maintained."
     )
     return sentences
 
@@ -170,7 +169,7 @@ def _further() -> str:
     }
     counted = ", ".join(f"{words} ({_numbers(golden(name)):,})" for name, words in names.items())
     return (
-        f"Further figures from R's survey that tests compare with to 1e-8 or better: {counted}. "
+        f"Tests compare further figures with R's survey, to 1e-8 or better: {counted}. "
         "R-hat and effective sample sizes are compared with ArviZ, densities with SciPy record by "
         "record, and their gradients and draws with Stan."
     )
@@ -194,25 +193,23 @@ def tables_again() -> str:
 ## Published tables
 
 {filled(
-    f'''Hu, Savitsky and Williams (2022) publish what intervals of {len(table)} cells cover over 100
-    simulated samples (their Tables 4 and 5). With their settings, and conventions that their
-    interval
-    lengths give away, ours are {ratio.min():.2f} to {ratio.max():.2f} times as long, and coverage
-    differs by less than two Monte Carlo standard errors in {int((apart < 2).sum())} cells and by
-    more
-    than three in {int((apart > 3).sum())}. Where and why is on
-    [a page of its own](coverage/README.md).'''
+    f'''Hu, Savitsky and Williams (2022) publish what intervals of {len(table)} cells cover over
+    100 simulated samples (their Tables 4 and 5). With their settings, and conventions inferred
+    from their interval lengths, our intervals are {ratio.min():.2f} to {ratio.max():.2f} times
+    as long. Coverage differs by less than two Monte Carlo standard errors in
+    {int((apart < 2).sum())} cells and by more than three in {int((apart > 3).sum())}.
+    [Another page](coverage/README.md) shows where and why.'''
 )}
 
 {published_tables.overview(table).strip()}
 
 {filled(
-    '''Not recovered: their application to the 2017 Survey of Doctorate Recipients (Tables 2 and 3),
-    whose records we do not have. What the other papers found on risk weights is held against ours
-    on the page on [risk measures](risk_measures.md).''',
-    '''The catalogue in `tables/` has four releases with all their tables; `surveysynth tables
-    check`
-    makes them again and compares every number, on every change of the code.'''
+    '''Their application to the 2017 Survey of Doctorate Recipients (Tables 2 and 3) is not
+    reproduced, because we do not have its records. The page on
+    [risk measures](risk_measures.md) compares the other papers' findings on risk weights with
+    ours.''',
+    '''The catalog in `tables/` has four releases with all their tables. On every change of the
+    code, `surveysynth tables check` makes them again and compares every number.'''
 )}"""
 
 
@@ -236,26 +233,22 @@ def calibration() -> str:
 ## Do the samplers draw from the posteriors?
 
 {filled(
-    '''Simulation-based calibration (Talts et al. 2018): parameters from the prior, data from the
-    parameters, draws from the posterior; then ranks of the true values are uniform if the sampler
-    is
-    right, whatever the model. Every parameter is tested twice (chi-square and Kolmogorov-Smirnov).
-    Wrong samplers run beside the right ones (a scale times 1.1, noise ignored, counts taken as
-    known,
-    zeros kept in a regression of amounts) and have to be found out.'''
+    '''Simulation-based calibration (Talts et al. 2018) draws parameters from the prior, data
+    given the parameters, and then draws from the posterior. If the sampler is right, ranks of
+    the true values are uniform, whatever the model. Every parameter is tested twice (chi-square
+    and Kolmogorov-Smirnov). Wrong samplers run next to the right ones (a scale times 1.1, noise
+    ignored, counts taken as known, zeros kept in a regression of amounts) and must be detected.'''
 )}
 
 {markdown(("samplers", "models and settings", "replications", "tests", "smallest p",
            "wrong samplers", "largest p of a wrong one"), rows)}
 
 {filled(
-    f'''Of {tests:,} tests the smallest p is {smallest:.1e}; uniform ranks would give one as small
-    in
-    {_chance(expected)} of such collections if tests were independent, which those of one posterior
-    are
-    not. The pseudo-posterior's own weights are not in these tests beyond fractional weights that
-    are
-    given; that they reach their target is tested by recomputing every bound from all draws.'''
+    f'''Of {tests:,} tests the smallest p is {smallest:.1e}; uniform ranks would give one as
+    small in {_chance(expected)} of such collections if tests were independent, which those of
+    one posterior are not. These tests use given fractional weights, not the pseudo-posterior's
+    own. That its weights reach their target is tested by recomputing every bound from all
+    draws.'''
 )}"""
 
 
@@ -319,15 +312,13 @@ def coverage() -> str:
 ## Do intervals cover?
 
 {filled(
-    '''Samples from the population of the papers' simulation (100,000 persons in 8 fields by 2
-    genders;
-    log-normal salaries, selection that depends on them), a whole release from each, 27 cells and
-    margins. Coverage of nominal 95% intervals, on average over cells and in the worst cell; root
-    mean
-    squared error against the population and interval length in the median cell, over those of the
-    confidential sample's direct estimates. "main": a model of main effects only, which the
-    population
-    does not follow exactly; "default": the default formula.'''
+    '''A whole release was made from each of many samples from the population of the papers'
+    simulation: 100,000 persons in 8 fields by 2 genders, with log-normal salaries and selection
+    that depends on them; 27 cells and margins. The table shows the coverage of nominal 95%
+    intervals, on average over cells and in the worst cell. Root mean squared error (RMSE)
+    against the population and interval length are those of the median cell, divided by those of
+    the confidential sample's direct estimates. "main" is a model of main effects only, which
+    the population does not follow exactly; "default" is the default formula.'''
 )}
 
 {markdown(("method", "records", "epsilon", "formula", "counts: coverage", "worst cell", "RMSE",
@@ -335,11 +326,11 @@ def coverage() -> str:
 
 {filled(
     f'''With 100 samples a cell's coverage has a Monte Carlo standard error of 0.02, with 20 one of
-    0.05. Of 27 cells that are right the worst shows about {lucky(100):.2f} with 100 samples,
-    {lucky(40):.2f} with 40 and {lucky(20):.2f} with 20. Epsilon of noisy statistics
-    is at delta = 1e-6 and proved, that of the pseudo-posterior is asymptotic: the same number means
-    more in the first. The details are on the pages on [both mechanisms](two_mechanisms.md) and on
-    [coverage](coverage/README.md).'''
+    0.05. If all 27 cells have the right coverage, the worst shows about {lucky(100):.2f} with
+    100 samples, {lucky(40):.2f} with 40, and {lucky(20):.2f} with 20. The epsilon of noisy
+    statistics is at delta = 1e-6 and proved; that of the pseudo-posterior is asymptotic, so the
+    same number promises less. The details are on the pages on
+    [both mechanisms](two_mechanisms.md) and on [coverage](coverage/README.md).'''
 )}"""
 
 
@@ -361,18 +352,15 @@ def changes() -> str:
 
 {filled(
     f'''{mutation['mutations']} deliberate mistakes were put into {len(files)} files of the
-    package, one
-    at a time: signs, factors, constants, boundaries, forgotten terms, mostly in what privacy and
-    variances rest on. The tests find {mutation['killed']}, and
-    {mutation['killed_by_an_independent_truth']}
-    of them by comparing with something that does not share the code; {survivors or 'none'}
-    survive{'s' if survivors == 1 else ''}. The list was written by those who wrote the code, after
-    earlier lists had survivors that led to tests: a mistake of a kind that nobody thought of is
-    not on
-    it.''',
-    f'''Of {kills['runs']} releases that were killed while a fit was under way {published or 'none'}
-    left a published file. Planted values are searched for, as
-    numbers and as bytes, in every published file of every format, in messages and in errors.'''
+    package, one at a time: signs, factors, constants, boundaries, and forgotten terms, mostly
+    in code that privacy and variances depend on. The tests find {mutation['killed']}, and
+    {mutation['killed_by_an_independent_truth']} of them by comparing with something that does
+    not share the code; {survivors or 'none'} survive{'s' if survivors == 1 else ''}. The
+    authors of the code wrote the list, after survivors of earlier lists had led to new tests.
+    It does not contain a kind of mistake that nobody thought of.''',
+    f'''Of {kills['runs']} releases that were killed during a fit, {published or 'none'} left a
+    published file. Tests plant values and search for them, as numbers and as bytes, in every
+    published file of every format, in messages, and in errors.'''
 )}"""
 
 
@@ -394,14 +382,14 @@ def timings() -> str:
 ## Timings
 
 {filled(
-    f'''Seconds depend on the machine; these are ratios, each of one sitting. Counts and means of
+    f'''Seconds depend on the machine, so these are ratios, each from one session. Counts and
+    means of
     {found['rows']} rows of {found['records']:,} records with standard errors took, as multiples of
     ours:
-    {ratios}; ours goes over the records once for all rows of a margin. A whole
-    release, imports and files included, in processor seconds over those of 1,000 records
-    (noisy statistics with {int(pd.DataFrame(runs)['datasets'].max())} datasets at first and fewer
-    for
-    the largest surveys):'''
+    {ratios}. Ours reads the records once for all rows of a margin. The table shows the
+    processor seconds of a whole release, including imports and files, over those of 1,000
+    records (noisy statistics with {int(pd.DataFrame(runs)['datasets'].max())} datasets at first
+    and fewer for the largest surveys):'''
 )}
 
 {markdown(("records", "noisy statistics", "pseudo-posterior"), rows)}"""

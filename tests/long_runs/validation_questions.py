@@ -1,4 +1,4 @@
-"""What a sceptical methodologist would ask of ``vignettes/validation.md``, answered with figures
+"""What a skeptical methodologist would ask of ``vignettes/validation.md``, answered with figures
 of the committed results; a part of ``python -m tests.long_runs.validation_page``."""
 
 import pandas as pd
@@ -14,24 +14,23 @@ def questions() -> str:
         "Your population is simulated from your own model: of course they cover.": _own_model(),
         "Do they cover because they are long?": _length(),
         "Averages over cells hide the bad ones.": _worst(),
-        "What does the protection cost, and would plain noise not do?": _noise(),
+        "What does the protection cost, and would plain noise do as well?": _noise(),
         "Why should I believe an asymptotic epsilon?": _asymptotic(),
         "And the strict one?": _strict(),
         "Small strata?": _strata(),
         "Clustered samples?": _clusters(),
         "What does debiasing do where the model is wrong?": _debiasing(),
-        "Who checked this who did not write it?": (
-            "Nobody outside. Its authors wrote code, tests and this page. What stands against "
-            "that: "
+        "Who checked this besides its authors?": (
+            "Nobody. Its authors wrote the code, the tests, and this page. Against that stand "
             "truths that do not share the code (other programs, published figures, identities, "
             "simulations with known answers), tests that must reject wrong implementations, and "
-            "results that anyone can make again by one command each. An audit of the noise and of "
+            "results that anyone can reproduce with one command each. An audit of the noise and of "
             "the accounting by someone else would be worth more than further tests of ours.",
         ),
         "What is weakest?": _weakest(),
     }
     parts = [
-        "## What would a sceptical methodologist ask?",
+        "## What would a skeptical methodologist ask?",
         *(f"**{question}**\n\n{filled(*texts)}" for question, texts in answers.items()),
     ]
     return "\n\n".join(parts)
@@ -68,16 +67,14 @@ def _own_model() -> tuple[str, ...]:
         for by in found.index.unique("by")
     )
     return (
-        "True of its shape: the population is log-normal, as the model. With main effects the "
-        "model "
-        "of cell means is wrong there, and at 10,355 records that shows (below).",
+        "The shape is the same: the population is log-normal, as is the model. A model of main "
+        "effects is wrong about the cell means there, and at 10,355 records this shows (below).",
         f"On a real survey ({facts['n']:,} consumer units, six confidential variables with zeros, "
-        "spikes and negative values) the truth is not known, and tables are held against the "
-        "sample's own estimates. Distances in the sample's standard errors, root mean squares over "
-        f"releases, in the median and in the worst row of means: {told}. Rows far off are where "
-        f"the "
-        "model of an amount misses, and under the pseudo-posterior where down-weighting bends "
-        "tails; no interval says so ([outcomes](outcomes.md)).",
+        "spikes, and negative values) the truth is not known, so tables are compared with the "
+        "sample's own estimates. The distances of means, in the sample's standard errors (root "
+        f"mean squares over releases), are in the median and in the worst row: {told}. Rows are "
+        "far off where the model of an amount does not fit, and under the pseudo-posterior where "
+        "down-weighting distorts tails. No interval shows this ([outcomes](outcomes.md)).",
     )
 
 
@@ -94,16 +91,16 @@ def _length() -> tuple[str, ...]:
     ):  # fmt: skip
         row = _row(method, "mean", epsilon=epsilon, setting="main effects")
         sentences.append(
-            f"{name} at {epsilon:g} {row['length_ratio']:.2f} times as long as the sample's, with "
+            f"{name} at {epsilon:g}, {row['length_ratio']:.2f} times as long as the sample's, with "
             f"an RMSE of {row['rmse_ratio']:.2f} times"
         )
     laplace = _row("laplace", "mean", epsilon=10.8, setting="main effects")
     return (
-        f"Intervals of means (FBS, 1,000 records): {'; '.join(sentences)}. The papers' Laplace "
-        f"comparator covers {laplace['coverage']:.2f} with intervals "
-        f"{laplace['length_ratio']:,.0f} "
-        "times as long: coverage alone says nothing. A model that borrows strength between cells "
-        "can beat direct estimates, as far as cells are alike.",
+        f"Compare intervals of means (FBS, 1,000 records): {'; '.join(sentences)}. The papers' "
+        f"Laplace comparator covers {laplace['coverage']:.2f} with intervals "
+        f"{laplace['length_ratio']:,.0f} times as long: coverage alone says nothing. A model that "
+        "borrows strength between cells can beat direct estimates, to the extent that cells are "
+        "alike.",
     )
 
 
@@ -115,12 +112,11 @@ def _worst() -> tuple[str, ...]:
     own = _row("fbs_noisy", "mean", n=10_355, epsilon=worst["epsilon"], setting="default formula")
     return (
         f"They do. The worst cell of all is a {worst['statistic']} with {worst['n']:,} records, "
-        f"epsilon {worst['epsilon']:g} and {worst['setting']}: it covers "
-        f"{worst['coverage_min']:.2f}. Misfit of the main effects does not shrink with the number "
-        "of records while intervals do. With the default formula, which has the interactions, the "
+        f"epsilon {worst['epsilon']:g}, and {worst['setting']}: it covers "
+        f"{worst['coverage_min']:.2f}. The misfit of main effects does not shrink with the number "
+        "of records, but intervals do. With the default formula, which has the interactions, the "
         f"worst cell of means covers {own['coverage_min']:.2f} there ({own['replicates']:.0f} "
-        "samples). The reason for "
-        "the default is in [methods 3](methods.md#31-the-model-matrix).",
+        "samples). [Methods 3](methods.md#31-the-model-matrix) gives the reason for the default.",
     )
 
 
@@ -141,10 +137,10 @@ def _noise() -> tuple[str, ...]:
                     f"{by['fbs_noisy']:.2f} for FBS by noisy statistics"
                 )
     return (
-        f"RMSE of means over the sample's: {'; '.join(rows)}. Where epsilon or the survey is large "
-        "there is little between them, and noise on totals needs no model. Where both are small, "
-        "the model is worth much. Direct estimates have their own bad cells: of means by noise on "
-        f"totals the worst covers {_worst_of_totals():.2f}. Noise on totals gives no microdata.",
+        f"RMSE of means over the sample's: {'; '.join(rows)}. Where epsilon or the survey is "
+        "large, the two hardly differ, and noise on totals needs no model. Where both are small, "
+        "the model is worth much. Noise on totals has its own bad cells: its worst mean covers "
+        f"{_worst_of_totals():.2f}. It gives no microdata.",
     )
 
 
@@ -165,12 +161,12 @@ def _asymptotic() -> tuple[str, ...]:
     within = (
         ""
         if len(found)
-        else "; and replacing one record passed the bound in none of the settings that were "
-        "measured, which is no proof"
+        else "; and replacing one record passed the bound in none of the measured settings, which "
+        "is not a proof"
     )
     decisions = len(decided(frame("audit_replacements")))
     decides = (
-        f"with {decisions} replacements the one record decided whether there was a release; "
+        f"in {decisions} replacements one record decided whether there was a release; "
         if decisions
         else ""
     )
@@ -179,12 +175,12 @@ def _asymptotic() -> tuple[str, ...]:
     spread = survey.groupby("n")["sd_ratio"].mean()
     contracts = ", ".join(f"{n:,} records {ratio:.2f}" for n, ratio in spread.items())
     return (
-        "Not as a guarantee for your survey: it is not one, and every statement says so. What "
-        "supports it: bounds found on one database hold over others as records grow (spread of the "
-        f"bound over databases, relative to the smallest size: {contracts}){within}. What speaks "
-        f"against it: {passed}{decides}the risk weights depend on the data and are "
-        "treated as fixed; a refusal tells something. Where a guarantee is needed, take noisy "
-        "statistics.",
+        "Do not believe it as a guarantee for your survey: it is not one, and every statement says "
+        "so. What supports it: bounds found on one database hold for others as records grow "
+        "(spread of the bound over databases, relative to the smallest size: "
+        f"{contracts}){within}. What speaks against it: {passed}{decides}the risk weights depend "
+        "on the data and are treated as fixed; a refusal reveals something. If you need a "
+        "guarantee, use noisy statistics.",
     )
 
 
@@ -192,14 +188,13 @@ def _strict() -> tuple[str, ...]:
     table = frame("audit_replacements")
     noisy = table[table["mechanism"] == "noisy_statistics"]
     return (
-        "Its proof is of the method ([strict 1](strict.md#1-what-is-released-under-noise)): "
+        "Its proof is of the method ([strict 1](strict.md#1-what-is-released-under-noise)): the "
         "sensitivity of clipped, rounded sums in whole numbers, the exact sampler of Canonne, "
-        "Kamath and Steinke, the accounting of zCDP. The program is held to it by exact sums of "
+        "Kamath and Steinke, and the accounting of zCDP. The program is checked by exact sums of "
         f"pairs of databases in {noisy['case'].nunique()} settings (largest ratio "
         f"{noisy['ratio'].max():.6f}, none above 1), by OpenDP's sampler and accounting, and by "
-        "deliberate mistakes in its formulas. What it does not cover is in the statement: the "
-        "public "
-        "columns, timing, the choice of constants by looking.",
+        "deliberate mistakes in its formulas. The statement lists what it does not cover: the "
+        "public columns, timing, and constants chosen by looking at the data.",
     )
 
 
@@ -211,10 +206,10 @@ def _strata() -> tuple[str, ...]:
         if each["epsilon"] == 10.8 and each["n"] == 400 and each["random_numbers"] == "alike"
     )
     return (
-        "Under the pseudo-posterior they are where it breaks: the largest ratio of what one record "
-        f"moves to what is stated, at epsilon 10.8 and 400 records, by size of the smallest "
-        f"stratum, without pooling: {told}. Levels with too few records are therefore pooled by a "
-        "rule on public columns, or refused. Under noisy statistics they cost accuracy only.",
+        "They are where the pseudo-posterior fails. Without pooling, the largest ratio of the "
+        "effect of one record to the stated bound, at epsilon 10.8 and 400 records, by size of the "
+        f"smallest stratum, is: {told}. Levels with too few records are therefore pooled by a rule "
+        "on public columns, or refused. Under noisy statistics they only cost accuracy.",
     )
 
 
@@ -228,11 +223,11 @@ def _clusters() -> tuple[str, ...]:
     two = two.set_index("method")
     return (
         f"The overall mean of a two-stage sample covers {with_:.2f} with effects of PSUs in the "
-        f"model and {without:.2f} without. The direct estimates that all is compared with are poor "
-        f"themselves with few PSUs a stratum (as low as {sample:.2f}). By noisy statistics at "
-        f"epsilon 10.8 means cover {two.loc['fbs_noisy', 'coverage']:.2f} where the sample's cover "
+        f"model and {without:.2f} without. The direct estimates for comparison are poor themselves "
+        f"with few PSUs per stratum (as low as {sample:.2f}). By noisy statistics at epsilon 10.8 "
+        f"means cover {two.loc['fbs_noisy', 'coverage']:.2f} where the sample's cover "
         f"{two.loc['sample', 'coverage']:.2f}, over {two.loc['fbs_noisy', 'replicates']:.0f} "
-        "samples. Clusters as units of protection have no study of coverage of their own.",
+        "samples. There is no study of coverage with clusters as units of protection.",
     )
 
 
@@ -246,11 +241,10 @@ def _debiasing() -> tuple[str, ...]:
     before = max((abs(value) for value, _ in moved))
     after = max((abs(value) for _, value in moved))
     return (
-        "It undoes what down-weighting does to a model that holds: residual scales of count models "
-        f"were off by up to {before:.2f} on the log scale and are off by {after:.3f} afterwards. "
-        f"It "
-        "cannot mend a model that does not hold: the distances on the real survey above are those "
-        "of debiased releases.",
+        "It reverses the effect of down-weighting on a model that fits: residual scales of count "
+        f"models were off by up to {before:.2f} on the log scale and are off by {after:.3f} "
+        "afterwards. It cannot correct a model that does not fit: the distances on the real survey "
+        "above are those of debiased releases.",
     )
 
 
@@ -259,12 +253,11 @@ def _weakest() -> tuple[str, ...]:
     strict = frame("strict_study_summary")
     few = int(strict[strict["setting"] != "main effects"]["replicates"].min())
     return (
-        "In our judgement: the pseudo-posterior's guarantee at finite n, and its bias on real "
+        "In our judgment: the pseudo-posterior's guarantee at finite n, and its bias on real "
         f"amounts (a row of means {found.xs('pseudo_posterior', level='method').max():.0f} sample "
-        "standard errors off); that intervals know nothing of misfit, under both mechanisms (up to "
+        "standard errors off); intervals that ignore misfit, under both mechanisms (up to "
         f"{found.xs('noisy_statistics', level='method').max():.1f} standard errors under noisy "
         f"statistics); coverage studies of one population, some of them with {few} samples only; "
         "one real survey; no check by outsiders; attacks on small surveys only; and no study of "
-        "how "
-        "people choose centres and spreads, on which noisy statistics rest.",
+        "how people choose centers and spreads, on which noisy statistics depend.",
     )

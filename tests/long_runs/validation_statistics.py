@@ -26,10 +26,11 @@ def contrasts() -> str:
 ### Medians, quantiles, contrasts
 
 {filled(
-    '''The same for other statistics, 1,000 records, epsilon 10.8: a difference or ratio of two rows
-    has the covariance of both. What main effects leave out shows in differences, whose intervals
-    are half as long as the sample's; with interactions it does not. Under the pseudo-posterior
-    intervals are longer than its errors ask for and cover nearly always.'''
+    '''The same study for other statistics, with 1,000 records at epsilon 10.8. The standard
+    error of a difference or ratio of two rows includes their covariance. What main effects
+    leave out shows in differences, whose intervals are half as long as the sample's; with
+    interactions it does not. Under the pseudo-posterior, intervals are longer than its errors
+    require and nearly always cover.'''
 )}
 
 {markdown(("FBS by", "statistic", "coverage", "worst row", "RMSE", "length", "samples"), rows)}"""
@@ -54,10 +55,11 @@ def hard_survey() -> str:
 ### A survey made hard on purpose
 
 {filled(
-    f'''12,000 records in 12 cells, one of which has {few}; residual SDs from 0.3 to 0.9 by cell, a
-    top code that holds 19% of the records, 0.5% zeros, skewed weights that go with the amount.
-    Counts and means of five releases at epsilon 10.8 with default settings, as distances from the
-    confidential sample in its standard errors:'''
+    f'''The survey has 12,000 records in 12 cells, one of which has {few}; residual SDs from 0.3
+    to 0.9 by cell; a top code that holds 19% of the records; 0.5% zeros; and skewed weights
+    that are related to the amount. The table shows counts and means of five releases at epsilon
+    10.8 with default settings, as distances from the confidential sample in its standard
+    errors:'''
 )}
 
 {markdown(("", "median row", "worst row of the others", f"worst of the {few} records"), lines)}"""
@@ -70,6 +72,6 @@ def large_tables() -> str:
         f"""Means by 26 x 26 x 10 levels with standard errors ({small['cells']:,} cells of
         {small['records']:,} records) took R's `svyby` {small['R survey']['ratio']:,.0f} and svy
         {small['svy']['ratio']:,.0f} times our seconds, with numbers that agree to twelve digits;
-        of {large['records']:,} records, as far as {large['R survey']['cells_made']} cells tell, R
-        takes {large['R survey']['ratio']:,.0f} times ours."""
+        for {large['records']:,} records, judging by {large['R survey']['cells_made']} cells, R
+    takes {large['R survey']['ratio']:,.0f} times ours."""
     )

@@ -6,8 +6,8 @@ from surveysynth.errors import InputError
 from surveysynth.models import get_model, model_names, registered
 from surveysynth.models.options import Choice, ColumnNames, Option, WholeNumber
 from surveysynth.spec.build import model_of
-from surveysynth.spec.sections import SynthesizerSection
 from surveysynth.spec.spec import parse_spec
+from surveysynth.spec.synthesizer_section import SynthesizerSection
 
 SPEC = """
 spec_version = 1

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import surveysynth as ss
-from surveysynth.inference import published as published_module
+from surveysynth.inference import synthesis as synthesis_module
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.digits import Digits
 from surveysynth.release.folder.microdata import public_order
@@ -91,7 +91,7 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         def synthesise(*_: Any, **__: Any) -> Iterator[SyntheticDataset]:
             yield from made.values()
 
-        monkeypatch.setattr(published_module, "synthesise", synthesise)
+        monkeypatch.setattr(synthesis_module, "synthesise", synthesise)
         return made
 
     return install

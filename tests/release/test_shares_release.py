@@ -20,7 +20,7 @@ from surveysynth.api.commands import release as release_and_look
 from surveysynth.errors import InputError
 from surveysynth.evaluation.compare.noise import Noise
 from surveysynth.evaluation.compare.report import render_report
-from surveysynth.inference import published as published_module
+from surveysynth.inference import synthesis as synthesis_module
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.digits import Digits
 from surveysynth.release.folder.reader import read_release
@@ -111,7 +111,7 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> Install:
         def synthesise(*_: Any, **__: Any) -> Iterator[SyntheticDataset]:
             yield from made.values()
 
-        monkeypatch.setattr(published_module, "synthesise", synthesise)
+        monkeypatch.setattr(synthesis_module, "synthesise", synthesise)
         return made
 
     return install

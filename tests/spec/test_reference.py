@@ -6,36 +6,27 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from surveysynth.errors import InputError
 from surveysynth.evaluation.studies import designs
 from surveysynth.models import get_model, model_names
-from surveysynth.spec.outcome_section import OutcomeSection
-from surveysynth.spec.privacy import PrivacySection
-from surveysynth.spec.reference import keys as reference
-from surveysynth.spec.reference.keys import WORDS, Key, sections
-from surveysynth.spec.reference.page import markdown, terminal
-from surveysynth.spec.sections import (
-    LabelSection,
-    SurveySection,
-    SynthesizerSection,
-    TablesSection,
+from surveysynth.spec.privacy import PRIVACY_KEYS, Privacy, PseudoPosteriorSection
+from surveysynth.spec.reference import (
+    FILE,
+    SETTINGS,
+    Key,
+    markdown,
+    sections,
+    terminal,
+    texts_of,
 )
+from surveysynth.spec.sections import LabelSection, Section
 from surveysynth.spec.spec import Spec, parse_spec
-from surveysynth.spec.study import StudySection
 from surveysynth.survey.files import SUFFIXES
 
 PAGE = Path(__file__).parents[2] / "vignettes" / "reference" / "specification.md"
-SECTIONS: dict[str, type[BaseModel]] = {
-    "survey": SurveySection,
-    "synthesizer": SynthesizerSection,
-    "outcomes": OutcomeSection,
-    "privacy": PrivacySection,
-    "tables": TablesSection,
-    "labels": LabelSection,
-    "study": StudySection,
-}
+SECTIONS = {name: models[0] for name, models in SETTINGS.items() if name != FILE}
 KEYS = [key for section in sections() for key in section.keys if section.name in SECTIONS]
 #: What a section, or a key, asks for beside the key under test.
 BESIDE: dict[str, dict[str, Any]] = {
@@ -50,7 +41,9 @@ BESIDE: dict[str, dict[str, Any]] = {
 
 def test_every_key_of_every_section_is_on_the_page() -> None:
     headings = re.findall(r"^### `([a-z_.]+)`$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    fields = [f"{name}.{key}" for name, model in SECTIONS.items() for key in model.model_fields]
+    keys = {name: tuple(model.model_fields) for name, model in SECTIONS.items()}
+    keys["privacy"] = PRIVACY_KEYS
+    fields = [f"{name}.{key}" for name in keys for key in keys[name]]
     assert len(fields) > 80
     assert sorted(headings) == sorted(["spec_version", *fields])
     # And there is no section that this test does not know.
@@ -73,6 +66,11 @@ def test_a_key_is_described(key: Key) -> None:
 
 def _given(key: Key, **given: Any) -> BaseModel:
     beside = {**BESIDE.get(key.section, {}), **BESIDE.get(key.path, {})}
+    if key.section == "privacy":
+        noisy = key.name not in PseudoPosteriorSection.model_fields
+        mechanism = {"mechanism": "noisy_statistics"} if noisy else {}
+        section: BaseModel = TypeAdapter(Privacy).validate_python({**beside, **mechanism, **given})
+        return section
     return SECTIONS[key.section].model_validate({**beside, **given})
 
 
@@ -160,26 +158,17 @@ def test_priors_are_those_of_the_models() -> None:
         assert told == dict(get_model(name).priors)
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (lambda text: text.replace("[privacy.m]", "[privacy.n]"),
-         r"without words: \['privacy.m'\]; without a key: \['privacy.n'\]"),
-        (lambda text: text.replace('default = "the place of the data file"\n', ""),
-         "a default of None needs words"),
-    ],
-)  # fmt: skip
-def test_a_key_without_words_is_found(
-    change: Any, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = WORDS.read_text(encoding="utf-8")
-    changed = change(text)
-    assert changed != text
-    path = tmp_path / "keys.toml"
-    path.write_text(changed, encoding="utf-8")
-    monkeypatch.setattr(reference, "WORDS", path)
-    with pytest.raises(LookupError, match=told):
-        reference.sections.__wrapped__()
+class Incomplete(Section):
+    """A section with a key that has no text."""
+
+    first: int = 1
+    """A number. Public: The number."""
+    second: int = 2
+
+
+def test_a_key_without_a_text_is_found() -> None:
+    with pytest.raises(LookupError, match=r"Incomplete: keys without a text: \['second'\]"):
+        texts_of(Incomplete)
 
 
 def test_one_key_on_a_terminal() -> None:

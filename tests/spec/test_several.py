@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from surveysynth.errors import InputError
 from surveysynth.spec.spec import Spec, parse_spec, validate_spec
-from surveysynth.spec.tables_in_file import folded, table_name, unfolded
+from surveysynth.spec.tables_in_file import folded, unfolded
+from surveysynth.spec.tables_section import table_name
 
 HEAD = """
 [survey]

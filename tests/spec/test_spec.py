@@ -15,8 +15,8 @@ from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.build import noisy_settings_of
+from surveysynth.spec.sections import StudySection
 from surveysynth.spec.spec import Spec, load_spec, parse_spec
-from surveysynth.spec.study import StudySection
 from surveysynth.survey.transforms import Transform
 
 MINIMAL = """

@@ -21,6 +21,7 @@ from surveysynth.sampling.convergence import effective_sample_size  # noqa: E402
 from surveysynth.sampling.stan.backends import PyStanBackend  # noqa: E402
 from surveysynth.sampling.stan.pystan import compile_program  # noqa: E402
 from surveysynth.sampling.stan.source import StanSource, flattened_source  # noqa: E402
+from tests import oracles  # noqa: E402
 from tests.models.model_cases import GAUSSIAN, MODELS, PSUS, WEIGHTINGS, make_case  # noqa: E402
 
 pytestmark = [
@@ -112,11 +113,11 @@ def correlation_root(u, size):
 def embedded_density(case, points):
     """Value and gradient of the model's density in the coordinates of its program."""
     if case.model.name != "fbs":
-        return case.model.log_density(points, case.stats)
+        return oracles.log_density(case.model, points, case.stats)
     values, gradients = [], []
     for point in points:
         (u, volume), back = jax.vjp(lambda x: unwhitened(case, x), jnp.asarray(point))
-        value, gradient = case.model.log_density(np.asarray(u), case.stats)
+        value, gradient = oracles.log_density(case.model, np.asarray(u), case.stats)
         values.append(value + volume)
         gradients.append(back((jnp.asarray(gradient), jnp.ones(())))[0])
     return np.array(values), np.array(gradients)
@@ -161,7 +162,7 @@ def test_records_and_sufficient_statistics_give_one_density(name, q, weighting):
     case = make_case(name, q, weighting=weighting)
     built = build(HERE / case.records_program, case.records_data())
     points = case.points(10, np.random.default_rng(3))
-    assert_same(*case.model.log_density(points, case.stats), *stan_density(built, points))
+    assert_same(*oracles.log_density(case.model, points, case.stats), *stan_density(built, points))
 
 
 def stan_draws(case, chains=4, draws=1000):
@@ -189,7 +190,7 @@ def stan_draws(case, chains=4, draws=1000):
 def scalars(case, theta):
     """Unconstrained parameters (..., d); of a model whose labels switch, what is free of them."""
     if case.model.identified:
-        return case.model.unconstrain(theta)
+        return oracles.unconstrain(case.model, theta)
     return np.concatenate(list(case.model.monitored(theta).values()), axis=-1)
 
 

@@ -23,9 +23,9 @@ from surveysynth.survey.where import (
     Not,
     Relation,
     columns_of,
+    folded,
     parse_where,
     relations,
-    written,
 )
 
 #: Nobody is inside some conditions, which is refused of a survey: one record is always there.
@@ -92,6 +92,26 @@ def test_what_is_written_again_is_the_same_condition(text: str) -> None:
         assert re.match(r"age|field|-?\d|\.\d", text[each.place - 1 :])
 
 
+def written(condition: Any) -> str:
+    """A text for the same condition, with parentheses around every part."""
+
+    def relation(each: Relation) -> str:
+        values = [literal(value) for value in each.values]
+        several = f"({', '.join(values)})" if "in" in each.operator else values[0]
+        return f"`{each.column}` {each.operator} {several}"
+
+    return folded(
+        condition, relation, lambda part: f"not ({part})",
+        lambda word, parts: f" {word} ".join(f"({part})" for part in parts),
+    )  # fmt: skip
+
+
+def literal(value: Any) -> str:
+    if isinstance(value, str):
+        return f"'{value}'" if '"' in value else f'"{value}"'
+    return repr(value)
+
+
 def without_places(condition: Any) -> Any:
     if isinstance(condition, Relation):
         return condition.column, condition.operator, condition.values
@@ -128,28 +148,28 @@ def test_what_a_program_could_do_is_not_in_the_language(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("age = 3", "character 5: '=' is not known here; write =="),
-        ("age > 3 & field == 'A'", "character 9: '&' is not known here; write and"),
+        ("age = 3", "character 5: '=' is not part of a condition; write =="),
+        ("age > 3 & field == 'A'", "character 9: '&' is not part of a condition; write and"),
         ("age > 3 AND age < 5", "character 9: expected and, or, or the end, got 'AND'. Write and"),
         ("field == Biology", "character 1: expected a column on one side of == and a number or"),
         ("field < 'A'", "character 1: < compares numbers, got the text 'A'"),
         ("age in ()", "character 9: expected a number or a text in quotes, got ')'"),
         ("age in 3", "character 8: expected a list in parentheses"),
-        ("age in (1, 'b')", "character 8: a list has numbers or texts in quotes, not both"),
+        ("age in (1, 'b')", "character 8: expected a list of numbers or of texts in quotes, not"),
         ("age not == 3", "character 9: expected in after not"),
         ("(age > 3", "character 9: expected and, or, or ), got the end"),
         ("age >", "character 6: expected a column, a number or a text in quotes, got the end"),
         ("field == 'A", "character 10: a ' is opened and not closed"),
         ("age == 1e999", "character 8: expected a finite number"),
-        ("age <> 3", "character 5: '<>' is not known here; write !="),
-        ("a > 1 and a.b == 1", "character 12: 'a' is followed by '.'; a column whose name is no "
-         "plain word is written in backquotes, such as `a.b`"),
-        ("post-code == 1", "is followed by '-'; a column whose name is no plain word is written in "
+        ("age <> 3", "character 5: '<>' is not part of a condition; write !="),
+        ("a > 1 and a.b == 1", "character 12: 'a' is followed by '.'; put a column whose name is "
+         "not a plain word in backquotes, such as `a.b`"),
+        ("post-code == 1", "is followed by '-'; put a column whose name is not a plain word in "
          "backquotes, such as `post-code`"),
         ("age == .", "character 8: expected a number such as 18"),
         ("3age > 1", "character 1: expected a number such as 18"),
-        ("not " * DEEPEST + "age > 1", "parentheses and not within each other"),
-        ("(" * 400 + "age > 1" + ")" * 400, "parentheses and not within each other"),
+        ("not " * DEEPEST + "age > 1", "nested parentheses and nots"),
+        ("(" * 400 + "age > 1" + ")" * 400, "nested parentheses and nots"),
         ("age > 1 or " * LONGEST + "age > 1", "at most 2,000 characters"),
         ("", "character 1: expected a column"),
     ],

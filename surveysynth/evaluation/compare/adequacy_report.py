@@ -16,9 +16,10 @@ from surveysynth.evaluation.compare.adequacy import Findings, chosen, judge, thi
 from surveysynth.evaluation.compare.distributions import Curve, PartShare, outcome_row, weight_panel
 from surveysynth.evaluation.compare.pages import body_lines, heading_of, of_table, stub_of
 from surveysynth.evaluation.compare.tables import FAR, Key, by_table, distances, sample_weight
-from surveysynth.mechanisms.noisy_statistics.misdeclared import share_outside
+from surveysynth.evaluation.methods import CONSISTENT, SAMPLE, color_of
+from surveysynth.mechanisms.noisy_statistics.expected_se import share_outside
 from surveysynth.release.facts import rounding_of
-from surveysynth.release.figure_style import MARK, colour_of, draw, new_figure, png_bytes
+from surveysynth.release.figure_style import MARK, draw, new_figure, png_bytes
 from surveysynth.release.folder.bundle import (
     ADEQUACY_PAGE,
     ADEQUACY_ROWS,
@@ -126,9 +127,9 @@ def outcome_figure(found: Findings, column: int) -> "Figure":
     outcome, records = survey.design.outcomes[column], chosen(survey.design.n)
     weight = sample_weight(survey)[records]
     curves = [
-        Curve(SAMPLE_LABEL, colour_of("sample", ()),
+        Curve(SAMPLE_LABEL, color_of(SAMPLE),
               survey.confidential.outcome[records, column], weight, strong=True),
-        Curve(SYNTHETIC_LABEL, colour_of("fbs", ()), data.outcome[:, column], data.weight),
+        Curve(SYNTHETIC_LABEL, color_of("fbs"), data.outcome[:, column], data.weight),
     ]  # fmt: skip
     rows = 0 if outcome.is_amount else outcome.categories
     figure = new_figure(7.6, max(3.2, 1.4 + 0.45 * rows))
@@ -142,12 +143,12 @@ def weight_figure(found: Findings) -> "Figure":
     """Weights over their mean: the sample's, those drawn with a dataset, and the smoothed ones."""
     survey, data = found.survey, found.dataset
     weight = sample_weight(survey)[chosen(survey.design.n)]
-    curves = [Curve(SAMPLE_LABEL, colour_of("sample", ()), weight, None, strong=True)]
+    curves = [Curve(SAMPLE_LABEL, color_of(SAMPLE), weight, None, strong=True)]
     if data.separate_pair:
         curves.append(
-            Curve("Synthetic, as drawn", colour_of("fbs", ()), data.variance_weight, None)
+            Curve("Synthetic, as drawn", color_of("fbs"), data.variance_weight, None)
         )
-    curves.append(Curve("Synthetic, released", colour_of("laplace_consistent", ()), data.weight,
+    curves.append(Curve("Synthetic, released", color_of(CONSISTENT), data.weight,
                         None))  # fmt: skip
     figure = new_figure(7.6, 3.2)
     weight_panel(figure.subplots(), curves)

@@ -31,14 +31,14 @@ from surveysynth.evaluation.methods import (
     CONSISTENT,
     GAUSSIAN,
     LAPLACE,
+    MODEL_FREE,
     SAMPLE,
-    Synthesizer,
+    Method,
     by_reason,
-    noise_methods,
     promises,
     synthesizers,
 )
-from surveysynth.spec.mechanisms import with_noisy_statistics, with_pseudo_posterior
+from surveysynth.spec.build import with_noisy_statistics, with_pseudo_posterior
 from surveysynth.spec.outcomes import kind_problems
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Comparison:
     def mixes_currencies(self) -> bool:
         """Whether an asymptotic epsilon stands beside an (epsilon, delta)."""
         return self.strict_budget is not None and any(
-            not run.spec.privacy.strict for run in self.runs.values()
+            run.spec.privacy.down_weights for run in self.runs.values()
         )
 
     def frame(self) -> pd.DataFrame:
@@ -173,7 +173,7 @@ def compare(
     streams = _Streams(seed, order)
     say(NOISY_TABLES)
     made = _Made(spec, survey, streams)
-    made.add_noise(noise_methods(methods), sensitivity)
+    made.add_noise([name for name in MODEL_FREE if not methods or name in methods], sensitivity)
     for synthesizer in chosen:
         say(synthesizer_stage(synthesizer.name))
         made.add_synthesizer(synthesizer)
@@ -198,9 +198,9 @@ class _Streams:
         self.noise, *rest = root.spawn(1 + len(order))
         self._models = dict(zip(order, rest, strict=True))
 
-    def of(self, synthesizer: Synthesizer) -> np.random.SeedSequence:
+    def of(self, synthesizer: Method) -> np.random.SeedSequence:
         """Of a synthesizer."""
-        if synthesizer.strict:
+        if synthesizer.noisy:
             return self.named(synthesizer.name)
         return self._models[synthesizer.model]
 
@@ -249,24 +249,24 @@ class _Made:
                 self._add(GAUSSIAN, tables)
                 self.strict_budget = strict.privacy.cost
 
-    def add_synthesizer(self, synthesizer: Synthesizer) -> None:
+    def add_synthesizer(self, synthesizer: Method) -> None:
         """A synthesizer, or why it is left out; the specification's own may not be."""
-        strict, name = synthesizer.strict, synthesizer.name
-        own = (self.spec.synthesizer.model, self.spec.privacy.strict)
+        noisy, name = synthesizer.noisy, synthesizer.name
+        own = (self.spec.synthesizer.model, not self.spec.privacy.down_weights)
         try:
-            spec = (with_noisy_statistics if strict else with_pseudo_posterior)(self.spec)
+            spec = (with_noisy_statistics if noisy else with_pseudo_posterior)(self.spec)
             spec = _with_model(spec, synthesizer.model)
             run, tables = run_synthesizer(
                 spec, self.survey, self.streams.of(synthesizer), seeded=self.streams.seeded
             )
         except (InputError, RefusedError) as error:
-            if isinstance(error, InputError) and own == (synthesizer.model, strict):
+            if isinstance(error, InputError) and own == (synthesizer.model, noisy):
                 raise
             self.left_out[name] = str(error)
             return
         self.runs[name] = run
         self._add(name, tables)
-        if strict:
+        if noisy:
             self.strict_budget = spec.privacy.cost
 
     def _add(self, method: str, tables: Mapping[Key, pd.DataFrame]) -> None:

@@ -10,12 +10,11 @@ import numpy as np
 from surveysynth._support.types import FloatArray
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.evaluation.compare.distributions import Curve, outcome_row
+from surveysynth.evaluation.methods import SAMPLE, color_of, label_of
 from surveysynth.release import figure_style as style
 from surveysynth.release.facts import labels_of
 from surveysynth.release.figure_style import (
     axis_of,
-    colour_of,
-    label_of,
     log_ticks,
     new_figure,
     outcome_axis,
@@ -50,7 +49,7 @@ def rmse_violins(comparison: "Comparison") -> "Figure":
             # A total that is public has no error but rounding, which a log scale would show.
             least = ROUNDING * np.abs(by_method["sample"]["estimate"].to_numpy(dtype=np.float64))
             values = values[np.isfinite(values) & (values > least)]
-            colour = colour_of(method, comparison.methods)
+            colour = color_of(method, comparison.methods)
             violin(panel, place, np.log10(values), colour)
         panel.set_yticks(range(len(by_method)), [label_of(name) for name in by_method])
         panel.invert_yaxis()
@@ -72,7 +71,7 @@ def record_bounds(comparison: "Comparison") -> "Figure":
     figure = new_figure(7.6, 0.8 + 1.5 * len(runs))
     panels = figure.subplots(len(runs), 1, squeeze=False, sharex=True)[:, 0]
     for panel, (method, run) in zip(panels, runs.items(), strict=True):
-        colour = colour_of(method, comparison.methods)
+        colour = color_of(method, comparison.methods)
         for place, values, shade in (
             (0, run.by_record["unweighted_lipschitz"], style.FAINT),
             (1, run.by_record["lipschitz"], colour),
@@ -93,7 +92,7 @@ def risk_weights(comparison: "Comparison") -> "Figure":
     figure = new_figure(7.6, 0.7 + 2.5 * len(runs))
     panels = figure.subplots(len(runs), 2, squeeze=False, sharey=True)
     for row, (method, run) in zip(panels, runs.items(), strict=True):
-        colour = colour_of(method, comparison.methods)
+        colour = color_of(method, comparison.methods)
         for panel, values, words in (
             (row[0], run.by_record["unweighted_lipschitz"], "before: unweighted fit"),
             (row[1], run.by_record["lipschitz"], "after: under the weights"),
@@ -126,7 +125,7 @@ def outcome_against_weight(comparison: "Comparison", column: int) -> "Figure":
     ends = []
     for row, (method, run) in zip(panels, runs.items(), strict=True):
         data = run.dataset
-        colour = colour_of(method, comparison.methods)
+        colour = color_of(method, comparison.methods)
         for panel, y, w, shade, words in (
             (row[0], confidential.outcome, weight, style.INK, "Confidential"),
             (row[1], data.variance_outcome, data.variance_weight, colour, "synthesised"),
@@ -159,12 +158,12 @@ def densities(comparison: "Comparison") -> "Figure":
     confidential = survey.confidential
     for column, outcome in enumerate(outcomes):
         curves = [
-            Curve("Confidential sample", colour_of("sample", ()), confidential.outcome[:, column],
+            Curve("Confidential sample", color_of(SAMPLE), confidential.outcome[:, column],
                   survey.sampling_weight, strong=True)
         ]  # fmt: skip
         for method, run in runs.items():
             data = run.dataset
-            colour = colour_of(method, comparison.methods)
+            colour = color_of(method, comparison.methods)
             curves.append(Curve(label_of(method), colour, data.outcome[:, column], data.weight))
         label = labels.titled_with_unit(outcome.name)
         outcome_row(figure, grid, column, outcome, curves, label)
@@ -180,7 +179,7 @@ def _points(panel: Any, x: FloatArray, y: FloatArray, colour: str) -> None:
 
 def _target_line(panel: Any, run: "ModelRun") -> None:
     privacy = run.spec.privacy
-    if privacy.risk == "none":
+    if not privacy.private:
         return
     target = privacy.epsilon / (2 * privacy.m)
     panel.axvline(target, color=style.WARNING, linewidth=1.1, linestyle=(0, (4, 2)))

@@ -11,8 +11,10 @@ from surveysynth._support.messages import listing
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.combining import Combined, interval_of
+from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.estimates import Key as EstimateKey
 from surveysynth.estimation.statistics import COUNT, MEAN, TOTAL, statistic_of
+from surveysynth.estimation.taylor import Linearisation
 from surveysynth.evaluation.baselines.consistent import consistent_tables
 from surveysynth.evaluation.baselines.laplace import (
     NoisyTable,
@@ -34,7 +36,6 @@ from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.release.tables.table_builder import estimates_for, keys_of
 from surveysynth.spec.build import noisy_settings_of
-from surveysynth.spec.mechanisms import epsilon_of_spec
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
@@ -59,10 +60,8 @@ class Noise:
     spec: "Spec"
     survey: "Survey"
     sample: dict[Key, pd.DataFrame] = field(init=False)
-    weight: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
-        self.weight = sample_weight(self.survey)
         self.sample = sample_tables(self.spec, self.survey)
 
     @property
@@ -108,7 +107,7 @@ class Noise:
         for each, sample in self._samples():
             keys = [key for key in keys_of(each) if suited(key[0])]
             if keys and _noise_fits(each):
-                of_table = _OfTable(each, self.survey, sample, self.weight, tuple(keys))
+                of_table = _OfTable(each, self.survey, sample, tuple(keys))
                 found.append((each.table.name or "", of_table, len(keys)))
         total = sum(count for *_, count in found)
         for name, of_table, count in found:
@@ -153,13 +152,12 @@ def _without_numbers(sample: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class _OfTable:
-    """The noise of one table: its specification, the sample's own frames of it, the weights (n,)
-    and the keys that noise is made for."""
+    """The noise of one table: its specification, the sample's own frames of it, and the keys that
+    noise is made for."""
 
     spec: "Spec"
     survey: "Survey"
     sample: Mapping[Key, pd.DataFrame]
-    weight: FloatArray
     keys: tuple[EstimateKey, ...]
 
     def laplace(
@@ -167,20 +165,11 @@ class _OfTable:
     ) -> dict[str, dict[Key, pd.DataFrame]]:
         """By method; ``share``: of epsilon."""
         estimates = estimates_for(self.spec, self.survey.design)  # for its rows and its design
-        tables = laplace_tables(
-            estimates.domains,
-            estimates.sample_design,
-            weight=self.weight,
-            outcomes=self.survey.confidential.outcome,
-            keys=self.keys,
-            epsilon=epsilon_of_spec(self.spec) * share,
-            rng=rng,
-            sensitivity=sensitivity,
-            linearisation=self.spec.linearisation,
-            population_size=self.survey.design.population_size,
-        )
-        consistent = consistent_tables(estimates.domains, tables)
-        return {LAPLACE: self._noisy(tables), CONSISTENT: self._noisy(consistent)}
+        made = laplace_methods(
+            estimates, self.survey, self.keys, self.spec.privacy.stated_epsilon * share, rng,
+            sensitivity=sensitivity, linearisation=self.spec.linearisation,
+        )  # fmt: skip
+        return {method: self._noisy(tables) for method, tables in made.items()}
 
     def gaussian(
         self, strict: "Spec", rng: np.random.Generator, share: float
@@ -192,28 +181,16 @@ class _OfTable:
             budget = Budget.of_rho(budget.rho * share, budget.delta)
         if settings.unit_size(design) > 1:
             raise InputError("noisy totals protect single records; leave privacy.protect out.")
-        made = gaussian_tables(
-            estimates.domains,
-            estimates.sample_design,
-            weight=self.weight,
-            outcomes=self.survey.confidential.outcome,
-            keys=self.keys,
-            declared=declared_moments(settings, design),
-            budget=budget,
-            source=SeededNoise(rng),
-            radius=settings.clipping(design).radius,
-            population_size=self._scaled_to(),
-        )
+        made = gaussian_totals(
+            estimates, self.survey, self.keys, settings, budget, rng,
+            linearisation=self.spec.linearisation,
+        )  # fmt: skip
         result = {}
         for (statistic, column), table in zip(self.keys, made, strict=True):
             impossible = impossible_values(statistic, column is None, table.estimate)
             key = (statistic, None if column is None else design.outcome_names[column])
             result[key] = self._frame(key, table, impossible)
         return result
-
-    def _scaled_to(self) -> float | None:
-        """N where the sample's own counts add up to it."""
-        return self.survey.design.population_size if self.spec.linearisation == "ratio" else None
 
     def _noisy(self, tables: Sequence[NoisyTable]) -> dict[Key, pd.DataFrame]:
         names = self.survey.design.outcome_names
@@ -235,6 +212,50 @@ class _OfTable:
             ci_upper=upper,
             flag=np.where(impossible, IMPOSSIBLE_FLAG, sample["flag"]),
         )
+
+
+def laplace_methods(
+    estimates: Estimates,
+    survey: "Survey",
+    keys: Sequence[EstimateKey],
+    epsilon: float,
+    rng: np.random.Generator,
+    *,
+    sensitivity: Rule = "paper",
+    linearisation: Linearisation,
+) -> dict[str, list[NoisyTable]]:
+    """Return Laplace tables of these keys and the same made consistent, by method.
+
+    ``estimates`` supplies rows and sample design.
+    """
+    tables = laplace_tables(
+        estimates.domains, estimates.sample_design, weight=sample_weight(survey),
+        outcomes=survey.confidential.outcome, keys=keys, epsilon=epsilon, rng=rng,
+        sensitivity=sensitivity, linearisation=linearisation,
+        population_size=survey.design.population_size,
+    )  # fmt: skip
+    return {LAPLACE: tables, CONSISTENT: consistent_tables(estimates.domains, tables)}
+
+
+def gaussian_totals(
+    estimates: Estimates,
+    survey: "Survey",
+    keys: Sequence[EstimateKey],
+    settings: "NoisySettings",
+    budget: Budget,
+    rng: np.random.Generator,
+    *,
+    linearisation: Linearisation,
+) -> list[Combined]:
+    """Return noisy totals of these keys, clipped by ``settings``; scaled to N under "ratio"."""
+    design = survey.design
+    return gaussian_tables(
+        estimates.domains, estimates.sample_design, weight=sample_weight(survey),
+        outcomes=survey.confidential.outcome, keys=keys,
+        declared=declared_moments(settings, design), budget=budget, source=SeededNoise(rng),
+        radius=settings.clipping(design).radius,
+        population_size=design.population_size if linearisation == "ratio" else None,
+    )  # fmt: skip
 
 
 def declared_moments(settings: "NoisySettings", design: "PublicDesign") -> Declared:

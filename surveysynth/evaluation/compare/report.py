@@ -21,14 +21,15 @@ from surveysynth.evaluation.methods import (
     LAPLACE,
     SAMPLE,
     by_reason,
+    color_of,
+    label_of,
     two_currencies,
 )
 from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE
 from surveysynth.release.facts import labels_of, rounding_of
-from surveysynth.release.figure_style import MARK, colour_of, label_of
+from surveysynth.release.figure_style import MARK
 from surveysynth.release.tables.labels import listed
 from surveysynth.release.tables.rounding import ABSENT, rounding_of_line, show_ratio
-from surveysynth.spec.mechanisms import epsilon_of_spec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,12 +67,12 @@ def _facts(comparison: Comparison, *, test: bool) -> str:
     methods = listed([label_of(name) for name in comparison.methods if name != SAMPLE])
     lines = [
         f"{design.n:,} records. The confidential sample beside {methods}, each with a whole "
-        f"epsilon of {epsilon_of_spec(spec):.4g} of its own{_draws(comparison)}.",
+        f"epsilon of {spec.privacy.stated_epsilon:.4g} of its own{_draws(comparison)}.",
         *_left_out(comparison),
     ]
     if comparison.mixes_currencies and comparison.strict_budget is not None:
         lines.append(two_currencies(comparison.strict_budget))
-    if any(run.spec.privacy.risk == "none" for run in comparison.runs.values()):
+    if any(not run.spec.privacy.private for run in comparison.runs.values()):
         lines.append('With risk = "none" the synthesizers have no protection at all.')
     if test:
         lines.append("A test run with a stated seed.")
@@ -89,10 +90,10 @@ def _left_out(comparison: Comparison) -> list[str]:
 
 def _draws(comparison: Comparison) -> str:
     """Numbers of draws by mechanism, in brackets."""
-    words = {False: "by the pseudo-posterior", True: "by noisy statistics"}
+    words = {True: "by the pseudo-posterior", False: "by noisy statistics"}
     told = {
-        run.spec.privacy.strict: f"m = {run.spec.privacy.m} draws where data are synthesised "
-        f"{words[run.spec.privacy.strict]}"
+        run.spec.privacy.down_weights: f"m = {run.spec.privacy.m} draws where data are synthesised "
+        f"{words[run.spec.privacy.down_weights]}"
         for run in comparison.runs.values()
     }
     return f" ({listed(list(told.values()))})" if told else ""
@@ -225,7 +226,7 @@ def _notes(comparison: Comparison) -> str:
 
 def _noisy(comparison: Comparison) -> list[str]:
     """Of the mechanism of noisy statistics, where it ran."""
-    runs = [run for run in comparison.runs.values() if run.spec.privacy.strict]
+    runs = [run for run in comparison.runs.values() if not run.spec.privacy.down_weights]
     if not runs or comparison.strict_budget is None:
         return []
     budget, privacy = comparison.strict_budget, runs[0].spec.privacy
@@ -266,7 +267,7 @@ def _beyond(record: Mapping[Hashable, Any]) -> str:
 
 
 def _method_head(comparison: Comparison, method: str) -> str:
-    colour = colour_of(method, comparison.methods)
+    colour = color_of(method, comparison.methods)
     return f'<th><i style="background:{colour}"></i>{escape(label_of(method))}</th>'
 
 
@@ -283,7 +284,7 @@ def facts_record(comparison: Comparison, *, test: bool) -> Mapping[str, object]:
     return {
         "confidential": MARK,
         "mechanism": spec.privacy.mechanism,
-        "epsilon_of_each_method": epsilon_of_spec(spec),
+        "epsilon_of_each_method": spec.privacy.stated_epsilon,
         "m": spec.privacy.m,
         "methods": list(comparison.methods),
         "promises": comparison.promises,

@@ -89,14 +89,13 @@ def run_synthesizer(
     Generators of the mechanism and of what follows it come from ``stream`` as those of a release
     come from its seed. ``seeded``: noise comes from it too, else from the operating system.
     """
-    from surveysynth.inference.published import published_draws
-    from surveysynth.inference.synthesis import synthesise
+    from surveysynth.inference.synthesis import published_draws, synthesise
     from surveysynth.models.base import require
     from surveysynth.release.folder.microdata import public_order
     from surveysynth.release.pipeline import facts_of, synthetic_estimates
     from surveysynth.spec import build
 
-    if spec.privacy.strict:  # as in a release, whose tables can be made again from its files
+    if spec.privacy.rebuildable:  # as in a release, whose tables can be made again from its files
         survey = survey.in_order(public_order(survey.design))
     mechanism = build.mechanism_of(spec)
     design = mechanism.prepared(survey.design)

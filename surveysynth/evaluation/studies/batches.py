@@ -15,21 +15,12 @@ from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import MEAN
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
-from surveysynth.evaluation.baselines.consistent import consistent_tables
-from surveysynth.evaluation.baselines.laplace import has_sensitivity, laplace_tables
-from surveysynth.evaluation.baselines.noisy_totals import gaussian_tables
-from surveysynth.evaluation.compare.noise import OF_TOTALS, declared_moments
-from surveysynth.evaluation.methods import GAUSSIAN, NOISY
-from surveysynth.evaluation.studies.coverage import (
-    CONSISTENT,
-    LAPLACE,
-    NOISE,
-    CoverageStudy,
-    Inference,
-    Task,
-)
-from surveysynth.evaluation.studies.measures import SAMPLE
-from surveysynth.evaluation.studies.work import TaskResult, Work, alike, weights_of
+from surveysynth.evaluation.baselines.laplace import has_sensitivity
+from surveysynth.evaluation.compare.noise import OF_TOTALS, gaussian_totals, laplace_methods
+from surveysynth.evaluation.compare.tables import sample_weight
+from surveysynth.evaluation.methods import CONSISTENT, GAUSSIAN, LAPLACE, NOISY, SAMPLE, Inference
+from surveysynth.evaluation.studies.coverage import NOISE, CoverageStudy, Task
+from surveysynth.evaluation.studies.work import TaskResult, Work, alike
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_batch
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
@@ -56,7 +47,7 @@ class NoisyTask(Work):
         self.model: Model = get_model(name, **study.options.get(name, {}))
         self.key = crc32(name.encode())
         self.epsilon = study.epsilons[task.bound]
-        self.settings = study.strict.at(self.epsilon)
+        self.settings = study.noise.at(self.epsilon)
 
     def result(self, samples: Sequence[int]) -> TaskResult:
         """Tables of all samples that were not refused."""
@@ -88,9 +79,9 @@ class NoisyTask(Work):
 
     def _infer(self, sample: int, design: "PublicDesign", draws: "PrivateDraws") -> None:
         """The tables of one release."""
-        from surveysynth.inference.published import datasets_of
+        from surveysynth.inference.synthesis import datasets_of
 
-        study, r = self.study, self.study.strict.replicates_per_draw
+        study, r = self.study, self.study.noise.replicates_per_draw
         estimates = Estimates(
             study.domains(design.frame), SampleDesign.from_public(design), study.table_keys(),
             linearisation=study.linearisation, population_size=design.population_size,
@@ -122,13 +113,12 @@ class NoiseTask(Work):
         study, design = self.study, survey.design
         # Real values, whose variances are by PSU also where a design effect is declared.
         sample_design = SampleDesign.from_public(design).by_psu
-        weight, outcomes = weights_of(survey), survey.confidential.outcome
         estimates = Estimates(
             study.domains(design.frame), sample_design, study.table_keys(),
             linearisation=study.linearisation, population_size=design.population_size,
             outcomes=study.outcomes,
         )  # fmt: skip
-        estimates.add_alone(outcomes, weight)
+        estimates.add_alone(survey.confidential.outcome, sample_weight(survey))
         for key in estimates.keys:
             self.add(sample, SAMPLE, 0, *key, estimates.combined(key))
         keys = [key for key in estimates.keys if has_sensitivity(key[0])]
@@ -137,30 +127,24 @@ class NoiseTask(Work):
         if not keys or not {LAPLACE, CONSISTENT} & set(study.methods):
             return
         for m, bound in product(study.draws, study.bounds):
-            noisy = laplace_tables(
-                estimates.domains, sample_design, weight=weight, outcomes=outcomes, keys=keys,
-                epsilon=2.0 * m * bound, rng=study.generator(_LAPLACE_NOISE, sample, m),
-                linearisation=study.linearisation, population_size=design.population_size,
+            noisy = laplace_methods(
+                estimates, survey, keys, 2.0 * m * bound,
+                study.generator(_LAPLACE_NOISE, sample, m), linearisation=study.linearisation,
             )  # fmt: skip
-            for method, tables in ((LAPLACE, noisy), (CONSISTENT, None)):
-                if method in study.methods:
-                    made = consistent_tables(estimates.domains, noisy) if tables is None else tables
-                    for each in made:
-                        combined = each.combined()
-                        self.add(sample, method, m, each.statistic, each.outcome, combined, bound)
+            for method, tables in noisy.items():
+                for each in tables if method in study.methods else ():
+                    combined = each.combined()
+                    self.add(sample, method, m, each.statistic, each.outcome, combined, bound)
 
     def _gaussian(self, sample: int, survey: "Survey", estimates: Estimates) -> None:
         """Noisy totals at every epsilon, with the same random numbers."""
-        study, design = self.study, survey.design
+        study = self.study
         keys = [key for key in estimates.keys if key[0] in OF_TOTALS]
         for epsilon in study.epsilons if keys else ():
-            settings = study.strict.at(epsilon)
-            tables = gaussian_tables(
-                estimates.domains, estimates.sample_design, weight=weights_of(survey),
-                outcomes=survey.confidential.outcome, keys=keys,
-                declared=declared_moments(settings, design), budget=settings.budget,
-                source=SeededNoise(study.generator(_GAUSSIAN, sample)), radius=settings.radius,
-                population_size=design.population_size if study.linearisation == "ratio" else None,
+            settings = study.noise.at(epsilon)
+            tables = gaussian_totals(
+                estimates, survey, keys, settings, settings.budget,
+                study.generator(_GAUSSIAN, sample), linearisation=study.linearisation,
             )  # fmt: skip
             for (m, bound), (key, table) in product(
                 study.settings_at(epsilon), list(zip(keys, tables, strict=True))
@@ -303,7 +287,7 @@ class SynthesisTask(Work):
         self, sample: int, design: "PublicDesign", draws: "PrivateDraws", inference: Inference
     ) -> Iterator[tuple[str, int | None, Combined]]:
         """The tables of one release."""
-        from surveysynth.inference.published import datasets_of
+        from surveysynth.inference.synthesis import datasets_of
 
         study, m, r = self.study, draws.settings.m, self.study.replicates_per_draw
         kind = PublishedConventions if inference == "published" else Conventions

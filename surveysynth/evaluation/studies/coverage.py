@@ -8,22 +8,27 @@ anywhere, in any order, and again.
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surveysynth._support.messages import nearest
 from surveysynth.errors import InputError
 from surveysynth.estimation.contrasts import Pairs
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.estimates import Estimates, Key
 from surveysynth.estimation.statistics import COUNT, MEAN, statistic_of, table_keys
 from surveysynth.estimation.taylor import Linearisation, SampleDesign
-from surveysynth.evaluation.methods import GAUSSIAN, NOISY, noisy_models
+from surveysynth.evaluation.methods import (
+    CONSISTENT,
+    GAUSSIAN,
+    LAPLACE,
+    SAMPLE,
+    Inference,
+    study_method,
+)
 from surveysynth.evaluation.studies.designs import WEIGHT, SamplingDesign, check_clusters
-from surveysynth.evaluation.studies.measures import SAMPLE
 from surveysynth.evaluation.studies.population import Population, paper_population, superpopulation
-from surveysynth.evaluation.studies.strict import StrictSettings, is_strict
+from surveysynth.evaluation.studies.strict import StrictSettings
 from surveysynth.mechanisms.noisy_statistics.settings import Declared
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.sampling.plan import SamplingPlan
@@ -35,12 +40,7 @@ if TYPE_CHECKING:
     from surveysynth.survey.survey import Survey
 
 NOISE = "noise"
-LAPLACE, CONSISTENT = "laplace", "laplace_consistent"
 NOISE_METHODS = (SAMPLE, LAPLACE, CONSISTENT)
-Inference = Literal["debiased", "paper", "published"]
-_SUFFIXES: dict[str, Inference] = {
-    "_paper": "paper", "_debiased": "debiased", "_published": "published"
-}  # fmt: skip
 
 #: Simulated fits, many at once: two long chains take less work than four short ones for as many
 #: draws. One that does not converge is one of nine, where a release's own would be refused.
@@ -58,15 +58,6 @@ TWO_STAGE_DECLARED = {"outcome": Declared(centre=31_000.0, spread=0.53)}
 PUBLISHED_EPSILON = 10.8
 #: Streams of random numbers; those from 2 on are of the tasks.
 _POPULATION, _DRAWN = 0, 1
-
-
-def method_names() -> tuple[str, ...]:
-    """Every method of a study by name."""
-    from surveysynth.models import model_names
-
-    with_inference = [name + suffix for suffix in ("", *_SUFFIXES) for name in model_names()]
-    noisy = (name + NOISY for name in noisy_models())
-    return (*NOISE_METHODS, GAUSSIAN, *with_inference, *noisy)
 
 
 @dataclass(frozen=True, order=True)
@@ -102,7 +93,7 @@ class CoverageStudy:
     design_effect: declared for synthetic data of a two-stage design, in place of effects of PSUs.
 
     Methods "fbs_noisy", .. (noisy statistics) and "gaussian" (noisy totals) promise zero-
-    concentrated privacy at every one of ``epsilons``, from the constants of ``strict``, with as
+    concentrated privacy at every one of ``epsilons``, from the constants of ``noise``, with as
     many draws and datasets as are told there. As for noise, the m of their tables tells whose
     epsilon it is.
     """
@@ -125,7 +116,7 @@ class CoverageStudy:
     batch: int = BATCH
     debias_plan: SamplingPlan = BATCH_PLAN
     design_effect: float | None = None
-    strict: StrictSettings = field(default_factory=StrictSettings)
+    noise: StrictSettings = field(default_factory=StrictSettings)
 
     def __post_init__(self) -> None:
         if self.replicates < 1 or self.batch < 1 or self.replicates_per_draw < 1:
@@ -153,40 +144,24 @@ class CoverageStudy:
         methods = tuple(dict.fromkeys((SAMPLE, *self.methods)))
         object.__setattr__(self, "methods", methods)
         _ = self.inferences  # raises for a method that is not known
-        fitted = (*self.inferences, *(name.removesuffix(NOISY) for name in self.noisy))
+        fitted = (*self.inferences, *(study_method(name).model for name in self.noisy))
         check_clusters(self.design, tuple(dict.fromkeys(fitted)), self.design_effect)
         if self.strict_methods:
-            self.strict.check(self.strict_methods, self.population, self.design.two_stage)
+            self.noise.check(self.strict_methods, self.population, self.design.two_stage)
 
     @cached_property
     def inferences(self) -> dict[str, dict[str, Inference]]:
-        """Of each synthesizer the methods that it serves, and their inference."""
-        from surveysynth.models import model_names
-
+        """Map each synthesizer to its methods and their inference."""
         result: dict[str, dict[str, Inference]] = {}
-        for method in self.methods:
-            if method in NOISE_METHODS or method in self.strict_methods:
-                continue
-            model: str = method
-            inference: Inference = "debiased"
-            for suffix, word in _SUFFIXES.items():
-                if method.endswith(suffix) and method not in model_names():
-                    model, inference = method.removesuffix(suffix), word
-            if model not in model_names():
-                known = ", ".join((*NOISE_METHODS, GAUSSIAN, *model_names()))
-                raise InputError(
-                    f"there is no method {method!r}.{nearest(method, method_names())} Known: "
-                    f"{known}, synthesizers also with {' or '.join(_SUFFIXES)}, and "
-                    f"{', '.join(noisy_models())} with {NOISY}."
-                )
-            result.setdefault(model, {})[method] = inference
+        for method in map(study_method, self.methods):
+            if method.model and not method.noisy:
+                result.setdefault(method.model, {})[method.name] = method.inference
         return result
 
     @cached_property
     def strict_methods(self) -> tuple[str, ...]:
         """The methods that promise zero-concentrated privacy."""
-        known = (GAUSSIAN, *(name + NOISY for name in noisy_models()))
-        return tuple(name for name in self.methods if is_strict(name) and name in known)
+        return tuple(name for name in self.methods if study_method(name).noisy)
 
     @cached_property
     def noisy(self) -> tuple[str, ...]:
@@ -302,7 +277,7 @@ def paper_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
     settings = MechanismSettings(
         epsilon=PUBLISHED_EPSILON, origin="density", small_strata="allow"
     )
-    given = {"strict": strict, "settings": settings, **changes}
+    given = {"noise": strict, "settings": settings, **changes}
     return CoverageStudy(population, seed=seed, **given)
 
 
@@ -331,5 +306,5 @@ def two_stage_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
     )
     able = (name for name in model_names() if get_model(name).clustered)
     setting = {"design": design, "seed": seed, "methods": (*NOISE_METHODS, *able),
-               "strict": StrictSettings(TWO_STAGE_DECLARED)}  # fmt: skip
+               "noise": StrictSettings(TWO_STAGE_DECLARED)}  # fmt: skip
     return CoverageStudy(population, **{**setting, **changes})

@@ -1,4 +1,9 @@
-"""Sample designs of simulation studies: stratified PPS, simple random, two-stage (methods 7)."""
+"""Sample designs of simulation studies: stratified PPS, simple random, two-stage (methods 7).
+
+samplics 0.6.1 confirms the systematic selection in the tests, but draws no sample here: its
+generator is NumPy's global one, which no thread can seed for itself; its PPS with replacement
+raises TypeError; and its systematic selection in random order takes units with wrong probabilities.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -10,40 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.evaluation.studies.measures import ROUNDING, SAMPLE
-from surveysynth.evaluation.studies.strict import is_strict
+from surveysynth.evaluation.methods import SAMPLE, color_of, is_strict, label_of
+from surveysynth.evaluation.studies.measures import ROUNDING
 from surveysynth.release import figure_style as style
-from surveysynth.release.figure_style import colour_of, label_of, log_ticks, new_figure, violin
+from surveysynth.release.figure_style import log_ticks, new_figure, violin
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-SUFFIXES = {
-    "_paper": "inference as in the paper",
-    "_published": "as published",
-    "_debiased": "debiased",
-}
 #: Of lines: one for each bound.
 _DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 2, 1, 2)))
-
-
-def method_label(method: str) -> str:
-    """A method's name for readers, with its inference where that is not the default."""
-    for suffix, words in SUFFIXES.items():
-        if method.endswith(suffix):
-            return f"{label_of(method.removesuffix(suffix))}, {words}"
-    return label_of(method)
-
-
-def method_colour(method: str, methods: Sequence[str]) -> str:
-    """The colour of a method; a model's other kinds of inference have it paler or darker."""
-    for suffix in SUFFIXES:
-        if method.endswith(suffix):
-            models = tuple(each.removesuffix(suffix) for each in methods)
-            colour = colour_of(method.removesuffix(suffix), models)
-            return _mixed(colour, {"_paper": 255, "_published": 0}.get(suffix))
-    return colour_of(method, tuple(methods))
 
 
 def tables_of(cells: "pd.DataFrame") -> list[tuple[str, str]]:
@@ -84,7 +61,7 @@ def coverage_against_cv(cells: "pd.DataFrame", level: float, mark: str) -> "Figu
         of_table = cells[(cells["statistic"] == key[0]) & (cells["outcome"] == key[1])]
         for row, method in enumerate(methods):
             panel, part = panels[row, column], of_table[of_table["method"] == method]
-            colour = method_colour(method, methods)
+            colour = color_of(method, methods)
             panel.axhspan(level - error, min(level + error, 1.0), color="#eeeeee", linewidth=0)
             panel.axhline(level, color=style.FAINT, linewidth=1, linestyle=_DASHES[1])
             panel.plot(np.log10(part["cv"]), part["coverage"], "o", color=colour, markersize=4.2,
@@ -93,7 +70,7 @@ def coverage_against_cv(cells: "pd.DataFrame", level: float, mark: str) -> "Figu
                        f"{part['coverage'].min():.2f}", transform=panel.transAxes, ha="right",
                        fontsize=8, color=style.INK)  # fmt: skip
             head = f"{table_title(*key, tables)}: " if row == 0 else ""
-            panel.set_title(f"{head}{method_label(method)}", color=colour)
+            panel.set_title(f"{head}{label_of(method)}", color=colour)
         log_ticks(panels[-1, column])
         panels[-1, column].set_xlabel("coefficient of variation (mean SE over truth), log scale")
     for panel in panels[:, 0]:
@@ -125,9 +102,9 @@ def rmse_ratio_violins(cells: "pd.DataFrame", mark: str) -> "Figure":
                          & (cells["bound"] == bound)]  # fmt: skip
             for place, (method, m) in enumerate(places):
                 values = part[(part["method"] == method) & (part["m"] == m)]["rmse_ratio"]
-                violin(panel, place, np.log10(values.to_numpy()), method_colour(method, methods))
+                violin(panel, place, np.log10(values.to_numpy()), color_of(method, methods))
             panel.axvline(0.0, color=style.WARNING, linewidth=1, linestyle=_DASHES[1])
-            labels = [method_label(method) + (f", m = {m}" if len(m_values) > 1 else "")
+            labels = [label_of(method) + (f", m = {m}" if len(m_values) > 1 else "")
                       for method, m in places]  # fmt: skip
             panel.set_yticks(range(len(places)), labels)
             panel.set_ylim(len(places) - 0.4, -0.8)
@@ -153,8 +130,8 @@ def rmse_against_epsilon(cells: "pd.DataFrame", mark: str) -> "Figure":
             panel.plot(
                 np.log10(line.index), np.log10(line), "o", markersize=4.5,
                 linestyle=_DASHES[bounds.index(bound) % len(_DASHES)],
-                color=method_colour(method, methods),
-                label=method_label(method) + (f", bound {bound:.3g}" if told else ""),
+                color=color_of(method, methods),
+                label=label_of(method) + (f", bound {bound:.3g}" if told else ""),
             )  # fmt: skip
         panel.axhline(0.0, color=style.FAINT, linewidth=1, linestyle=_DASHES[1])
         panel.set_title(table_title(*key, tables))
@@ -199,11 +176,3 @@ def _ratios(cells: "pd.DataFrame") -> "pd.DataFrame":
 
 def _figure(width: float, height: float, mark: str) -> "Figure":
     return new_figure(width, height, mark, style.FAINT)
-
-
-def _mixed(colour: str, grey: int | None) -> str:
-    """Half way to white (255) or black (0)."""
-    if grey is None:
-        return colour
-    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
-    return "#" + "".join(f"{(each + grey) // 2:02x}" for each in parts)

@@ -63,7 +63,7 @@ def fingerprint(study: CoverageStudy) -> dict[str, Any]:
         "debias_plan": asdict(study.debias_plan),
         "design_effect": study.design_effect,
         # Part of what makes a study only where something runs with it.
-        **({"strict": study.strict.as_dict()} if study.strict_methods else {}),
+        **({"strict": study.noise.as_dict()} if study.strict_methods else {}),
     }
 
 

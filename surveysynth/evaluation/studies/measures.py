@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth._support.types import FloatArray
+from surveysynth.evaluation.methods import SAMPLE
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SAMPLE = "sample"
 #: What a cell is: a method at a number of draws and an epsilon, a statistic, a row of its table.
 METHOD_KEYS = ("method", "m", "epsilon")
 KEYS = (*METHOD_KEYS, "statistic", "outcome", "row")

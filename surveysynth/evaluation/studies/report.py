@@ -9,9 +9,9 @@ import numpy as np
 
 from surveysynth._support.page import Picture, bullets, figure_section, scrolled, whole_page
 from surveysynth.estimation.statistics import statistic_of
+from surveysynth.evaluation.methods import SAMPLE, label_of
 from surveysynth.evaluation.studies import figures as plots
 from surveysynth.evaluation.studies.coverage import CoverageStudy
-from surveysynth.evaluation.studies.measures import SAMPLE
 from surveysynth.evaluation.studies.work import FIGURES, REPORT_NAME, StudyResult
 from surveysynth.release.figure_style import draw, png_bytes
 
@@ -137,8 +137,8 @@ def _facts(study: CoverageStudy, result: StudyResult) -> str:
 
 def _strict(study: CoverageStudy) -> str:
     """What the methods with zero-concentrated privacy promise, and with which constants."""
-    strict = study.strict
-    named = ", ".join(plots.method_label(name) for name in study.strict_methods)
+    strict = study.noise
+    named = ", ".join(label_of(name) for name in study.strict_methods)
     rho = _listed(strict.at(each).budget.rho for each in study.epsilons)
     declared = "; ".join(
         f"{name}: centre {each.centre:g}, spread {each.spread:g}"
@@ -166,7 +166,7 @@ def _summary(summary: "pd.DataFrame") -> str:
             sample = row["method"] == SAMPLE
             m, epsilon = ("", "") if sample else (f"{row['m']}", f"{row['epsilon']:.4g}")
             rows.append(
-                f"<tr><th>{escape(plots.method_label(row['method']))}</th><td>{m}</td>"
+                f"<tr><th>{escape(label_of(row['method']))}</th><td>{m}</td>"
                 f"<td>{epsilon}</td><td>{_number(row['coverage'], 3)}"
                 f"<span>({_number(row['coverage_mcse'], 3)})</span></td>"
                 f"<td>{_number(row['coverage_min'], 2)}</td><td>{_number(row['rmse_ratio'], 2)}"
@@ -209,7 +209,7 @@ def _cell_table(study: CoverageStudy, cells: "pd.DataFrame", digits: int) -> str
     methods = [name for name in study.methods if (name, held[0]) in found]
     head = "".join(f"<th>{escape(name)}</th>" for name in study.population.by)
     head += "<th>Population</th>" + "".join(
-        f"<th>{escape(plots.method_label(name))}<br>coverage, mean length</th>" for name in methods
+        f"<th>{escape(label_of(name))}<br>coverage, mean length</th>" for name in methods
     )
     rows = []
     for row in held:

@@ -8,13 +8,12 @@ import numpy as np
 
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
-from surveysynth.evaluation.methods import NOISY
+from surveysynth.evaluation.methods import NOISY, study_method_names
 from surveysynth.evaluation.studies import coverage
 from surveysynth.evaluation.studies.coverage import (
     BATCH_PLAN,
     NOISE_METHODS,
     CoverageStudy,
-    method_names,
 )
 from surveysynth.evaluation.studies.designs import (
     Allocation,
@@ -26,8 +25,12 @@ from surveysynth.evaluation.studies.designs import (
 from surveysynth.evaluation.studies.population import Population
 from surveysynth.evaluation.studies.strict import StrictSettings
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.spec.build import model_options, noisy_settings_of, settings_of
-from surveysynth.spec.mechanisms import with_pseudo_posterior
+from surveysynth.spec.build import (
+    model_options,
+    noisy_settings_of,
+    settings_of,
+    with_pseudo_posterior,
+)
 from surveysynth.spec.spec import load_spec
 from surveysynth.survey.columns import missing_column
 from surveysynth.survey.declaration import Declaration, Roles, make_roles
@@ -44,8 +47,8 @@ from surveysynth.survey.records import (
 if TYPE_CHECKING:
     import pandas as pd
 
+    from surveysynth.spec.sections import StudySection
     from surveysynth.spec.spec import Spec
-    from surveysynth.spec.study import StudySection
 
 def study_of(
     spec: "Spec",
@@ -98,7 +101,7 @@ def study_of(
         batch=section.batch,
         debias_plan=_debias_plan(settings_of(pseudo).plan),
         design_effect=spec.survey.design_effect,
-        strict=_strict(spec),
+        noise=_strict(spec),
     )
     study.survey(0)  # what a survey cannot be is told now, not by every batch
     return study
@@ -175,7 +178,7 @@ def _unknown_words(section: "StudySection") -> list[str]:
              "within": WithinRule}  # fmt: skip
     for key, known in kinds.items():
         problems += _unknown(f"study.{key}", [getattr(section, key)], get_args(known))
-    problems += _unknown("study.methods", section.methods, method_names())
+    problems += _unknown("study.methods", section.methods, study_method_names())
     return problems
 
 
@@ -190,10 +193,11 @@ def _unknown(key: str, words: Sequence[str], known: Sequence[str]) -> list[str]:
 def _strict(spec: "Spec") -> StrictSettings:
     """Public constants of noisy statistics: as in the file, else its defaults."""
     declared = noisy_settings_of(spec)
-    own = spec.privacy.strict
+    privacy = spec.privacy.as_noisy_statistics()
+    own = privacy is spec.privacy
     given = {"m": spec.privacy.m, "replicates_per_draw": spec.privacy.replicates_per_draw}
     return StrictSettings(
-        declared.declared, declared.weight, spec.privacy.delta, radius=declared.radius,
+        declared.declared, declared.weight, privacy.delta, radius=declared.radius,
         protect=declared.protect, plan=declared.plan, **(given if own else {}),
     )  # fmt: skip
 
@@ -201,7 +205,7 @@ def _strict(spec: "Spec") -> StrictSettings:
 def _default_methods(spec: "Spec") -> tuple[str, ...]:
     """The sample, noise, and the specification's model with its mechanism and inference."""
     synthesizer = spec.synthesizer
-    if spec.privacy.strict:
+    if not spec.privacy.down_weights:
         return (*NOISE_METHODS, f"{synthesizer.model}{NOISY}")
     suffix = "_paper" if synthesizer.inference == "paper" else ""
     return (*NOISE_METHODS, f"{synthesizer.model}{suffix}")

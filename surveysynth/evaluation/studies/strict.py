@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from surveysynth.errors import InputError
-from surveysynth.evaluation.methods import GAUSSIAN, NOISY
+from surveysynth.evaluation.methods import GAUSSIAN
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.settings import (
     NOISY_PLAN,
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 
 #: As in a release.
 DELTA = 1e-6
-
-
-def is_strict(method: str) -> bool:
-    """Whether a method is one of these."""
-    return method == GAUSSIAN or method.endswith(NOISY)
 
 
 @dataclass(frozen=True)

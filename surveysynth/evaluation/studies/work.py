@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth._support.fragment import fragment
-from surveysynth._support.types import FloatArray
-from surveysynth.errors import InputError
 from surveysynth.estimation.combining import Combined, interval_of
 from surveysynth.estimation.statistics import statistic_of
+from surveysynth.evaluation.methods import SAMPLE
 from surveysynth.evaluation.studies.coverage import CoverageStudy
-from surveysynth.evaluation.studies.measures import SAMPLE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,14 +111,6 @@ class Work:
 def _arrays(values: dict[str, Any]) -> dict[str, Any]:
     """The columns that are arrays first: they settle the number of rows."""
     return dict(sorted(values.items(), key=lambda item: not isinstance(item[1], np.ndarray)))
-
-
-def weights_of(survey: "Survey") -> FloatArray:
-    """The sampling weights (n,), which every sample of a study has."""
-    weight = survey.confidential.sampling_weight
-    if weight is None:
-        raise InputError("a sample without weights.")
-    return weight
 
 
 def alike(

@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import gammaln
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.models.counts.family import CountFamily
 from surveysynth.models.counts.stats import CountSums
-from surveysynth.sampling import unconstrained
 
+_LOG_2, _LOG_PI = float(np.log(2.0)), float(np.log(np.pi))
 #: Where log phi is looked for, and steps to its mode: a coarse one, then a fine one about it.
 _COARSE = np.arange(-15.0, 25.0, 0.5)
 _FINE = np.arange(-0.6, 0.601, 0.05)
@@ -28,10 +29,11 @@ _TEMPER = 0.85
 LogDensity = Callable[[FloatArray], FloatArray]
 
 
-def overdispersion_log_prior(log_phi: FloatArray, scale: float) -> tuple[FloatArray, FloatArray]:
-    """Log density of log phi, elementwise, and its slope: 1/phi ~ half-Cauchy(0, scale)."""
-    value, slope = unconstrained.half_t_log_density(-log_phi, 1.0, scale)
-    return value, -slope
+def overdispersion_log_prior(log_phi: FloatArray, scale: float) -> FloatArray:
+    """Return the log density of log phi, elementwise: 1/phi ~ half-Cauchy(0, scale)."""
+    ratio = np.exp(-2.0 * log_phi) / (scale * scale)
+    constant = _LOG_2 - gammaln(0.5) - (0.5 * _LOG_PI + np.log(scale))
+    return np.asarray(constant - np.log1p(ratio) - log_phi, dtype=np.float64)
 
 
 def overdispersion_mode(log_density: LogDensity, databases: int) -> tuple[FloatArray, FloatArray]:
@@ -162,7 +164,7 @@ def _log_phi_density(
     def log_density(log_phi: FloatArray) -> FloatArray:
         at = log_phi[:, :, None]
         value = family.kernel(sums, eta, at) + family.rising(sums, at)
-        return value + overdispersion_log_prior(log_phi, scale)[0]
+        return value + overdispersion_log_prior(log_phi, scale)
 
     return log_density
 

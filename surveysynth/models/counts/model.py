@@ -18,7 +18,7 @@ import numpy as np
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
 from surveysynth.models.base import Model, Simulated, SimulationKind, require
-from surveysynth.models.counts import density, sampler
+from surveysynth.models.counts import sampler, stan
 from surveysynth.models.counts.family import NEGATIVE_BINOMIAL, POISSON, CountFamily
 from surveysynth.models.counts.stats import CountStats, compress, count_records
 from surveysynth.models.parts import survey_weight
@@ -169,19 +169,6 @@ class CountModel(Model):
             theta["weight_variance"] = variance[None]
         return theta
 
-    def log_density(self, u: FloatArray, stats: CountStats) -> tuple[FloatArray, FloatArray]:
-        """Weighted log posterior (...) and gradient (..., d) at u (..., d), as the Stan program's
-        (``stan/``)."""
-        return density.log_density(self.family, u, stats, self.priors)
-
-    def constrain(self, u: FloatArray, shape: tuple[int, int]) -> Theta:
-        """Parameters at u (..., d); ``shape`` (K, 2 with a weight or 1)."""
-        return density.constrain(self.family, u, shape)
-
-    def unconstrain(self, theta: Theta) -> FloatArray:
-        """Inverse of ``constrain``, (..., d)."""
-        return density.unconstrain(theta)
-
 
 def log_phi(theta: Theta) -> FloatArray:
     """log phi (..., 1), or (..., 0) of a model without it."""
@@ -196,7 +183,7 @@ class Poisson(CountModel):
 
     name = "poisson"
     title = "a Poisson regression of the count"
-    stan = density.POISSON
+    stan = stan.POISSON
     family = POISSON
 
 
@@ -207,7 +194,7 @@ class NegativeBinomial(CountModel):
 
     name = "negative_binomial"
     title = "a negative binomial regression of the count"
-    stan = density.NEGATIVE_BINOMIAL
+    stan = stan.NEGATIVE_BINOMIAL
     family = NEGATIVE_BINOMIAL
     default_priors = MappingProxyType(
         {"overdispersion_scale": 5.0, **CountModel.default_priors}

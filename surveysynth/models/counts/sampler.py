@@ -118,7 +118,7 @@ class _Sampler:
         def log_density(log_phi: FloatArray) -> FloatArray:
             value = self.family.kernel(self.sums, eta, log_phi[..., None])
             value = value + self.family.rising(self.sums, log_phi[..., None])
-            return value + overdispersion_log_prior(log_phi, self.phi_scale)[0]
+            return value + overdispersion_log_prior(log_phi, self.phi_scale)
 
         current = self.log_phi[..., 0]
         uniforms = self.u_phi[i].reshape(2, *self.lead)

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.survey.outcome import ABOVE, BELOW, Outcome
 from surveysynth.survey.survey import PublicDesign
 
@@ -170,3 +170,14 @@ def part_order(name: str) -> tuple[float, bool]:
     """A key to sort names of parts by: outcomes by position, above and below, the weight last."""
     outcome = name.removesuffix(_BELOW)
     return (np.inf if name == WEIGHT else int(outcome)), name != outcome
+
+
+def names_of(theta: Theta, prefix: str) -> list[str]:
+    """Parameters with a prefix in the order of their parts: outcomes by position, the weight."""
+    parts = {name.removeprefix(prefix) for name in theta if name.startswith(prefix)}
+    return [prefix + part for part in sorted(parts, key=part_order)]
+
+
+def of_parts(theta: Theta, prefix: str) -> list[FloatArray]:
+    """Those parameters."""
+    return [theta[name] for name in names_of(theta, prefix)]

@@ -20,17 +20,17 @@ import numpy as np
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
 from surveysynth.models.base import Coordinates, Model, Simulated, SimulationKind, require
-from surveysynth.models.general_location import density
 from surveysynth.models.general_location import records as general_records
 from surveysynth.models.general_location.groups import (
     LEAST_RECORDS,
     CovarianceGroups,
     covariance_groups,
 )
-from surveysynth.models.general_location.layout import Layout
+from surveysynth.models.general_location.layout import Layout, names_of, of_parts
 from surveysynth.models.general_location.records import GeneralRecords
 from surveysynth.models.general_location.sampler import Gibbs
 from surveysynth.models.general_location.simulate import Simulation, columns_of
+from surveysynth.models.general_location.stan import STAN
 from surveysynth.models.general_location.stats import GeneralStats, compress
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import Streams, run_sweeps
@@ -60,7 +60,7 @@ class GeneralLocation(Model):
     batched = True
     common_random_numbers = True
     takes_discrete = True
-    stan = density.STAN
+    stan = STAN
 
     #: What the form describes, for its title.
     words: ClassVar[str] = ""
@@ -149,11 +149,11 @@ class GeneralLocation(Model):
         """Coefficients of all parts, what groups add to slopes, log residual SDs."""
         matrices = {"logit": "logit_", "slopes": "slopes_"}
         monitored = {
-            group: _joined([v.reshape(*v.shape[:-2], -1) for v in density.of_parts(theta, prefix)])
+            group: _joined([v.reshape(*v.shape[:-2], -1) for v in of_parts(theta, prefix)])
             for group, prefix in matrices.items()
         }
-        monitored["coefficients"] = _joined(density.of_parts(theta, "coefficients_"))
-        monitored["log_residual_sd"] = 0.5 * np.log(_joined(density.of_parts(theta, "variance_")))
+        monitored["coefficients"] = _joined(of_parts(theta, "coefficients_"))
+        monitored["log_residual_sd"] = 0.5 * np.log(_joined(of_parts(theta, "variance_")))
         return {group: values for group, values in monitored.items() if values.size}
 
     def log_lik_blocks(
@@ -164,7 +164,7 @@ class GeneralLocation(Model):
 
     def log_scales(self, theta: Theta) -> FloatArray:
         """Log residual SD of each regression (S, J): the mean of their logs over groups."""
-        variances = density.of_parts(theta, "variance_")
+        variances = of_parts(theta, "variance_")
         if not variances:
             return super().log_scales(theta)
         return np.stack([0.5 * np.log(v).mean(-1) for v in variances], axis=-1)
@@ -172,7 +172,7 @@ class GeneralLocation(Model):
     def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
         """Other residual SDs, those of all groups by one factor; everything else stays."""
         factor = np.exp(2.0 * (log_scales - self.log_scales(theta)))
-        names = density.names_of(theta, "variance_")
+        names = names_of(theta, "variance_")
         moved = {name: theta[name] * factor[:, j, None] for j, name in enumerate(names)}
         return {**theta, **moved}
 
@@ -180,7 +180,7 @@ class GeneralLocation(Model):
         """Log scales, and the mean log odds over the design's records of each category but the
         first, where all earlier discrete parts have their first."""
         row = mean_row(design.matrix)
-        odds = [row @ logit[:, : row.size] for logit in density.of_parts(theta, "logit_")]
+        odds = [row @ logit[:, : row.size] for logit in of_parts(theta, "logit_")]
         scales = Coordinates.of_scales(self.log_scales(theta))
         if not odds:
             return scales
@@ -190,10 +190,10 @@ class GeneralLocation(Model):
     def with_debiased(self, theta: Theta, logs: FloatArray, design: PublicDesign) -> Theta:
         """Other scales and intercepts of the logits; everything else stays."""
         moved = logs - self.debiased(theta, design).logs
-        scales = len(density.names_of(theta, "variance_"))
+        scales = len(names_of(theta, "variance_"))
         result = self.with_log_scales(theta, logs[:, :scales])
         first = scales
-        for name in density.names_of(theta, "logit_"):
+        for name in names_of(theta, "logit_"):
             logit = theta[name].copy()
             along, last = intercept_direction(design.matrix), first + logit.shape[-1]
             logit[:, : along.size] += along[:, None] * moved[:, None, first:last]
@@ -247,21 +247,6 @@ class GeneralLocation(Model):
             if self.grouped and part.earlier.size:
                 theta[f"slopes_{part.name}"] = np.zeros((groups, part.earlier.size))
         return theta
-
-    # --- density ------------------------------------------------------------------------------
-
-    def log_density(self, u: FloatArray, stats: GeneralStats) -> tuple[FloatArray, FloatArray]:
-        """Weighted log posterior (...) and gradient (..., d) at u (..., d), as in
-        ``general_location.stan``."""
-        return density.log_density(u, stats, self.priors)
-
-    def constrain(self, u: FloatArray, shape: density.Shape) -> Theta:
-        """Parameters at u (..., d); ``shape`` as of the statistics, (layout, groups)."""
-        return density.constrain(u, shape)
-
-    def unconstrain(self, theta: Theta) -> FloatArray:
-        """Inverse of ``constrain``, (..., d)."""
-        return density.unconstrain(theta)
 
 
 @dataclass(frozen=True)

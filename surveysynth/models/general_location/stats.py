@@ -60,16 +60,11 @@ class RegressionSums(Unpickled):
     def squares(self, core: FloatArray, slopes: FloatArray) -> FloatArray:
         """Weighted sums of squares of residuals (B, g): coefficients (B, C), and what the slopes
         of each group add to the last k of them (B, g, k). One database serves any number."""
-        shift = self._shift(core, slopes)
+        shift = self.shift(core, slopes)
         moved = (self.gram @ shift[..., None])[..., 0] - 2.0 * self.cross
         return np.asarray(np.maximum(self.residual + (shift * moved).sum(-1), 0.0))
 
-    def slope(self, core: FloatArray, slopes: FloatArray) -> FloatArray:
-        """Gradient (B, g, C) of ``squares`` in the coefficients of each group."""
-        shift = self._shift(core, slopes)
-        return np.asarray(2.0 * ((self.gram @ shift[..., None])[..., 0] - self.cross))
-
-    def _shift(self, core: FloatArray, slopes: FloatArray) -> FloatArray:
+    def shift(self, core: FloatArray, slopes: FloatArray) -> FloatArray:
         """Coefficients of each group (B, g, C) less the fit."""
         shift = np.repeat((core - self.fit)[:, None], self.total.shape[1], axis=1)
         shift[:, :, core.shape[1] - slopes.shape[-1] :] += slopes

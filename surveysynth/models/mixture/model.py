@@ -21,7 +21,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Model, Simulated, SimulationKind
-from surveysynth.models.mixture import density, likelihood, sampler
+from surveysynth.models.mixture import sampler, stan
 from surveysynth.models.mixture.stats import MixtureStats, compress, mixture_records
 from surveysynth.models.options import WholeNumber
 from surveysynth.models.parts import survey_weight
@@ -31,6 +31,7 @@ from surveysynth.sampling.stan.source import StanProgramSpec
 from surveysynth.sampling.sweeps import Streams
 from surveysynth.survey.survey import PublicDesign
 
+_LOG_2PI = float(np.log(2.0 * np.pi))
 #: H unless the specification says otherwise.
 COMPONENTS = 5
 
@@ -63,7 +64,7 @@ class NormalMixture(Model):
     @property
     def stan(self) -> StanProgramSpec | None:
         """Its Stan program."""
-        return density.stan_program(self.components, self.priors["least_sd"])
+        return stan.stan_program(self.components, self.priors["least_sd"])
 
     def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> PairRecords:
         """Records of a dataset that is already on the model's scale."""
@@ -168,21 +169,13 @@ class NormalMixture(Model):
             theta["weight_variance"] = variance[None]
         return theta
 
-    def log_density(self, u: FloatArray, stats: MixtureStats) -> tuple[FloatArray, FloatArray]:
-        """Weighted log posterior (...) and gradient (..., d) at u (..., d), as in
-        ``normal_mixture.stan``."""
-        return density.log_density(u, stats, self.components, self.priors)
-
-    def constrain(self, u: FloatArray, shape: tuple[int, int]) -> Theta:
-        """Parameters at u (..., d); ``shape`` (K, 2 with a weight or 1)."""
-        return density.constrain(u, shape, self.components, self.priors["least_sd"])
-
-    def unconstrain(self, theta: Theta) -> FloatArray:
-        """Inverse of ``constrain``, (..., d)."""
-        return density.unconstrain(theta, self.priors["least_sd"])
-
 
 def _log_mass(theta: Theta, y: FloatArray, x: FloatArray) -> FloatArray:
-    return likelihood.log_mass(
-        y, x, theta["log_shares"], theta["beta"], theta["residual_sd"]
-    )
+    """Return log-likelihoods (S, P) of pairs y (P,), x (P, K) under S draws."""
+    log_shares, sd, beta = theta["log_shares"], theta["residual_sd"], theta["beta"]
+    constant = log_shares - np.log(sd) - 0.5 * _LOG_2PI
+    result = np.full((beta.shape[0], y.size), -np.inf)
+    for h in range(beta.shape[1]):
+        residual = (y - beta[:, h] @ x.T) / sd[:, h, None]
+        result = np.logaddexp(result, constant[:, h, None] - 0.5 * residual * residual)
+    return result

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.models.mixture.likelihood import responsibilities
 from surveysynth.models.mixture.stats import MixtureSums
 
 STEPS = 40
@@ -38,6 +37,31 @@ class _Fitted:
     sd: FloatArray
     mass: FloatArray
     log_lik: float
+
+
+_SMALLEST = -300.0
+
+
+def responsibilities(
+    sums: MixtureSums, log_pi: FloatArray, beta: FloatArray, sd: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Shares (H, P) of the components in each pair, standardised residuals (H, P), and the
+    log-likelihood (P,) of a pair but for its constant."""
+    inverse = 1.0 / sd
+    # ``take`` keeps components in rows of neighbouring numbers, an index would not.
+    residual = sums.y - np.take(beta @ sums.x.T, sums.cell, axis=1)
+    residual *= inverse[:, None]
+    exponent = residual * residual
+    exponent *= -0.5
+    exponent += (log_pi + np.log(inverse))[:, None]
+    largest = exponent.max(axis=0)
+    exponent -= largest
+    # Numbers below the normal range slow every sum down; these add nothing to the digits of one.
+    np.maximum(exponent, _SMALLEST, out=exponent)
+    share = np.exp(exponent)
+    total = share.sum(axis=0)
+    share /= total
+    return share, residual, largest + np.log(total)
 
 
 def find_mode(

@@ -175,30 +175,19 @@ class GaussianStats(Unpickled):
         squares = (shift * _product(self.gram, shift)).sum(-1)
         return np.asarray(self.residual[:, 0, 0] + squares, dtype=np.float64)
 
-    def outcome_slope(self, beta: FloatArray) -> FloatArray:
-        """Gradient (B, K) of ``outcome_squares``."""
-        return 2.0 * _product(self.gram, beta - self.fit[:, :, 0])
-
     def conditional_squares(self, selection: FloatArray) -> FloatArray:
         """Weighted sum of squares of v - [y, X] selection, (y, v) the columns of Z.
 
         selection (B, 1 + K): the slope on y, then the coefficients of X.
         """
-        slope, shift = self._conditional_shift(selection)
+        slope, shift = self.conditional_shift(selection)
         r_yy, r_yv, r_vv = self.residual[:, 0, 0], self.residual[:, 0, 1], self.residual[:, 1, 1]
         squares: FloatArray = r_vv - 2 * slope * r_yv + slope * slope * r_yy
         squares = squares + (shift * _product(self.gram, shift)).sum(-1)
         return np.maximum(squares, 0.0)
 
-    def conditional_slope(self, selection: FloatArray) -> FloatArray:
-        """Gradient (B, 1 + K) of ``conditional_squares``."""
-        slope, shift = self._conditional_shift(selection)
-        by_x = _product(self.gram, shift)
-        by_y = slope * self.residual[:, 0, 0] - self.residual[:, 0, 1]
-        by_y = by_y + (self.fit[:, :, 0] * by_x).sum(-1)
-        return 2.0 * np.concatenate([by_y[:, None], by_x], axis=1)
-
-    def _conditional_shift(self, selection: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def conditional_shift(self, selection: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the slope on y (B,), and the coefficients of X about those of the fit (B, K)."""
         slope = selection[:, 0]
         return slope, selection[:, 1:] - self.fit[:, :, 1] + slope[:, None] * self.fit[:, :, 0]
 

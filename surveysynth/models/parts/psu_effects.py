@@ -10,6 +10,7 @@ a loop. The functions take any q x q covariance, one a chain of the batch B.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp, stdtrit
@@ -17,7 +18,7 @@ from scipy.special import log_ndtr, ndtri_exp, stdtrit
 from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray, IntArray, Theta
 from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.models.parts.covariance import CovarianceBlock, LogTie
-from surveysynth.models.parts.gaussian import PsuStats
+from surveysynth.models.parts.gaussian import GaussianStats, PsuStats
 from surveysynth.sampling.sweeps import Streams
 
 #: Entries of Theta: T (..., q, q), which may be released, and the effects (..., C, q) of the
@@ -264,3 +265,31 @@ def _proposed_ratio(
     prior = 0.5 * (HALF_T_DF + 1.0) * np.log(old / new)
     likelihood = (ratio - 1.0) * (linear - 0.5 * quadratic * (ratio + 1.0))
     return ratio, np.where(possible, np.where(narrow, prior, likelihood), -np.inf)
+
+
+def stan_data(stats: GaussianStats, priors: Mapping[str, float]) -> dict[str, Any]:
+    """What the Stan programs need of the PSUs of one database; C = 0 switches the effects off."""
+    k, q = stats.shape
+    psu, empty = stats.psu, np.zeros((0,))
+    total, x_sum, residual = (
+        (empty, empty.reshape(0, k), empty.reshape(0, q))
+        if psu is None
+        else (psu.total[0], psu.x_sum[0], psu.residual[0])
+    )
+    return {
+        "C": total.size,
+        "psu_total": total.tolist(),
+        "psu_x_sum": x_sum.tolist(),
+        "psu_residual": residual.tolist(),
+        "psu_scale_prior": priors["psu_scale"],
+    }
+
+
+def stan_theta(draws: Mapping[str, FloatArray]) -> Theta:
+    """The entries of Theta from a Stan program's parameters (S, ...)."""
+    # Without PSUs the arrays are empty, and CmdStan's files have no column for them.
+    effects = draws.get("psu_effect")
+    if effects is None or effects.shape[-2] == 0:
+        return {}
+    root = draws["psu_scale"][..., :, None] * draws["psu_root"][..., 0, :, :]
+    return {PSU_COVARIANCE: root @ root.swapaxes(-1, -2), PSU_EFFECT: effects}

@@ -19,7 +19,7 @@ import numpy as np
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.parts.coefficients import HALF_T_DF, overdispersion
 from surveysynth.models.parts.gaussian import GaussianStats
-from surveysynth.sampling import primitives, unconstrained
+from surveysynth.sampling import primitives
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import Streams, run_sweeps
 from surveysynth.survey.survey import PublicDesign
@@ -59,28 +59,6 @@ def prior_guess(columns: int, spread: float) -> tuple[FloatArray, FloatArray]:
     coefficients = np.zeros(columns + 1)
     coefficients[0] = -0.25 / spread
     return coefficients, np.asarray(0.1875)
-
-
-def log_density(
-    u: FloatArray, stats: GaussianStats, priors: Mapping[str, float]
-) -> tuple[FloatArray, FloatArray]:
-    """Weighted log posterior of the component and its gradient, one database.
-
-    u (S, 2 + K): delta, gamma, log s; value (S,), gradient (S, 2 + K).
-    """
-    coefficients, log_sd = u[:, :-1], u[:, -1]
-    squares = stats.conditional_squares(coefficients) * np.exp(-2.0 * log_sd)
-    slope = stats.conditional_slope(coefficients) * np.exp(-2.0 * log_sd)[:, None]
-    prior, prior_slope = unconstrained.normal_log_density(
-        coefficients, priors["weight_coefficient_sd"]
-    )
-    half_t, half_t_slope = unconstrained.half_t_log_density(
-        log_sd, HALF_T_DF, priors["weight_residual_scale"]
-    )
-    total = stats.total[0]
-    value = -total * (0.5 * unconstrained.LOG_2PI + log_sd) - 0.5 * squares + prior + half_t
-    by_log_sd = squares - total + half_t_slope
-    return value, np.concatenate([prior_slope - 0.5 * slope, by_log_sd[:, None]], axis=1)
 
 
 class WeightBlocks:

@@ -9,8 +9,8 @@ from surveysynth.release.documents.inference_words import debias_facts
 from surveysynth.release.facts import ReleaseFacts
 
 if TYPE_CHECKING:
-    from surveysynth.spec.sections import TablesSection
     from surveysynth.spec.spec import Spec
+    from surveysynth.spec.tables_section import TablesSection
 
 _LIBRARIES = ("surveysynth", "numpy", "scipy", "pandas")
 

@@ -1,310 +1,241 @@
-"""README.md of a release: for the person who uses the tables and the microdata."""
+"""README.md of a release, for the person who uses the tables and the microdata.
 
-from surveysynth.estimation.statistics import statistic_of
+``templates/readme.md.j2`` has its text; this module gathers the values in it.
+"""
+
+from typing import Any
+
+from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.estimation.total_variance import LEAST_DF, public_row_columns
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
+from surveysynth.release.documents.contents import CONTENTS_NAME
+from surveysynth.release.documents.context import shared_context
 from surveysynth.release.documents.example import Example, has_lonely_stratum
 from surveysynth.release.documents.programs import python_program, r_program
-from surveysynth.release.documents.readme_files import (
-    files_section,
-    named,
-    plain,
-    subpopulations,
-    without_tags,
-)
-from surveysynth.release.documents.readme_words import digits_section, in_short
+from surveysynth.release.documents.render import render_markdown
+from surveysynth.release.documents.subsets import pair_columns, subset_of
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import (
     VARIANCE_SUFFIX,
+    file_name,
     fraction_name,
     public_column_names,
     synthetic_column_names,
     weight_column,
 )
-from surveysynth.release.tables.labels import listed
-from surveysynth.spec.formats import FORMATS, folder_of
-from surveysynth.survey.survey import PublicDesign
+from surveysynth.release.tables.flags import policy_of
+from surveysynth.release.tables.labels import where_words
+from surveysynth.release.tables.table import (
+    EMPTY_DATASET_FLAG,
+    NO_SAMPLE_FLAG,
+    POOLED_FLAG,
+    SMALL_DATASET_FLAG,
+    SMALL_SAMPLE_FLAG,
+)
+from surveysynth.release.tables.table_builder import by_korn_graubard, synthetic_columns
+from surveysynth.release.writers.stata_spss import PROGRAMS
+from surveysynth.spec.formats import FORMATS, folder_of, table_files
 
 
 def make_readme(
     facts: ReleaseFacts, example: Example, *, replicates: int, separate_pair: bool
 ) -> str:
-    """The whole file as Markdown."""
-    sections = [
-        [f"# {plain(facts.title)}", *(f"**{warning}**" for warning in facts.warnings)],
-        _what_this_is(facts, replicates),
-        files_section(facts),
-        _columns(facts, separate_pair=separate_pair),
-        _weighting(facts, separate_pair=separate_pair),
-        _combining(facts, replicates),
-        subpopulations(facts, separate_pair=separate_pair),
-        _example(facts, example, replicates),
-        digits_section(facts),
-        [
-            "## The privacy guarantee",
-            *in_short(facts),
-            *map(without_tags, facts.statement.paragraphs),
+    """Return README.md; ``replicates``: synthetic datasets of each draw."""
+    context = readme_context(facts, example, replicates=replicates, separate_pair=separate_pair)
+    return render_markdown("readme.md.j2", context)
+
+
+def readme_context(
+    facts: ReleaseFacts, example: Example, *, replicates: int, separate_pair: bool
+) -> dict[str, Any]:
+    """Return the values in ``templates/readme.md.j2``; ``replicates``: datasets of each draw."""
+    settings, spec = facts.settings, facts.spec
+    return {
+        **guarantee_context(facts),
+        "total_variance": facts.mechanism.combining == "total_variance",
+        "replicates": replicates,
+        "datasets": settings.m * replicates,
+        "statistics_file": STATISTICS_NAME,
+        "source": spec.all_tables.source,
+        **_design(facts, separate_pair=separate_pair),
+        **_files(facts),
+        **_rows(facts),
+        **_digits(facts),
+        "subpopulations": (found := _subpopulations(facts, separate_pair=separate_pair)),
+        "own_pair": any(subset.of_pair is not None for _, _, subset in found),
+        "example": _example(facts, example, replicates),
+    }
+
+
+def guarantee_context(facts: ReleaseFacts) -> dict[str, Any]:
+    """Return the values in ``templates/readme_guarantee.md.j2``."""
+    return {
+        **shared_context(facts),
+        "values_words": "its outcomes"
+        if facts.spec.survey.public_weights
+        else "its outcomes and its weight",
+        # Names of columns in it cannot open an HTML tag.
+        "statement": [each.replace("<", "\\<") for each in facts.statement.paragraphs],
+    }
+
+
+def _design(facts: ReleaseFacts, *, separate_pair: bool) -> dict[str, Any]:
+    """Return the sample design, and the columns of the microdata."""
+    design, labels, clusters = facts.design, facts.labels, facts.clusters
+    declared = {each.name: each.public_words for each in design.outcomes}
+    public = public_column_names(design)
+    all_synthetic = synthetic_column_names(design, separate_pair=separate_pair)
+    binary = [each for each in design.outcomes if each.kind == "binary" and each.is_labelled]
+    return {
+        "synthetic": synthetic_column_names(design, separate_pair=False),
+        "public": public,
+        "fraction": fraction_name(design),
+        "columns": [
+            {
+                "name": name,
+                "title": labels.titled_with_unit(name),
+                "status": status,
+                "declared": declared.get(name.removesuffix(VARIANCE_SUFFIX), "")
+                if status == "synthetic"
+                else "",
+            }
+            for names, status in ((public, "public"), (all_synthetic, "synthetic"))
+            for name in names
         ],
-    ]
-    return "\n\n".join(paragraph for section in sections for paragraph in section) + "\n"
-
-
-def _what_this_is(facts: ReleaseFacts, replicates: int) -> list[str]:
-    design, m = facts.design, facts.settings.m
-    count = m * replicates
-    if facts.mechanism.combining == "total_variance":
-        made = (
-            "sums of the confidential values were released with noise, a statistical model that "
-            f"knows of the noise was fitted to the noisy sums, and from m = {m} draws of its "
-            f"parameters {count} synthetic datasets were simulated, {replicates} each. Tables come "
-            f"from all of them; the microdata are the first of each draw, and `{STATISTICS_NAME}` "
-            "holds what the others can be made from again."
-        )
-        return [_opening(design, made), *_particulars(facts)]
-    debiased = facts.debias is not None and facts.debias.debiased
-    draws = "draws after debiasing them (see the privacy guarantee)" if debiased else "draws"
-    made = (
-        "a statistical model of the "
-        f"confidential values was fitted under a privacy mechanism, m = {m} parameter draws were "
-        f"released from it, and {count} synthetic datasets were simulated from the {draws}, "
-        f"{replicates} each. Tables and microdata come from the synthetic datasets alone."
-    )
-    return [_opening(design, made), *_particulars(facts)]
-
-
-def _opening(design: PublicDesign, made: str) -> str:
-    return (
-        f"These tables describe a population through a sample of {design.n:,} records. The "
-        f"published values are not those of the people in the sample: {made}"
-    )
-
-
-def _particulars(facts: ReleaseFacts) -> list[str]:
-    design = facts.design
-    synthetic = synthetic_column_names(design, separate_pair=False)
-    paragraphs = [
-        f"Synthetic {'are' if len(synthetic) > 1 else 'is'} {named(synthetic)}. Classifying "
-        f"and design columns ({named(public_column_names(design)) or 'none'}) and the numbers of "
-        f"sample records are public and published as they are{_but_fractions(design)}.",
-    ]
-    if facts.spec.all_tables.source:
-        paragraphs.append(f"Source: {plain(facts.spec.all_tables.source)}.".replace("..", "."))
-    if design.dropped:
-        paragraphs.append(
-            f"{design.dropped:,} survey records with missing values were left out beforehand."
-        )
-    return paragraphs
-
-
-def _but_fractions(design: PublicDesign) -> str:
-    """The one column that need not be what the survey file has under its name."""
-    name = fraction_name(design)
-    if name is None:
-        return ""
-    return (
-        f", but **{plain(name)}** as the sampling fraction of the stratum, also where the survey "
-        "has population sizes"
-    )
-
-
-def _columns(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
-    synthetic = synthetic_column_names(facts.design, separate_pair=separate_pair)
-    rows = [
-        *(
-            f"- **{plain(name)}** ({plain(facts.labels.titled_with_unit(name))}): public"
-            for name in public_column_names(facts.design)
+        "weight": weight_column(design),
+        "public_weight": design.public_weight is not None,
+        "population_size": design.population_size,
+        "linearisation": facts.spec.linearisation,
+        "fpc": design.fpc is not None,
+        "by_unit": design.psu_name is not None and design.design_effect is None,
+        "stratified": bool(design.strata_name),
+        "lonely": design.lonely_psu if has_lonely_stratum(design) else "",
+        "separate_pair": separate_pair,
+        "variance_suffix": VARIANCE_SUFFIX,
+        "indicators": [(each.name, each.levels[-1]) for each in binary]
+        if facts.spec.binary_statistics
+        else [],
+        "explanations": list(
+            filter(None, (statistic_of(each).explanation for each in facts.spec.statistics))
         ),
-        *(
-            f"- **{plain(name)}** ({plain(facts.labels.titled_with_unit(name))}): synthetic"
-            f"{_declared(facts.design, name)}"
-            for name in synthetic
-        ),
-    ]
-    return ["## Columns of the microdata", "\n".join(rows)]
+        "clustered": clusters is not None,
+        "design_effect": None if clusters is None else clusters.design_effect,
+        "public_rows": public_row_columns(design),
+        "df_design": facts.df_design,
+        "least_df": LEAST_DF,
+    }
 
 
-def _declared(design: PublicDesign, name: str) -> str:
-    """Kind, levels, spikes and bounds of an outcome, where it is more than an amount."""
-    words = {each.name: each.public_words for each in design.outcomes}
-    found = words.get(name.removesuffix(VARIANCE_SUFFIX), "")
-    return f"; {plain(found)}" if found else ""
-
-
-def _indicators(facts: ReleaseFacts) -> list[str]:
-    """What y stands for, where a proportion is of a level that has a name."""
-    binary = [each for each in facts.design.outcomes if each.kind == "binary" and each.is_labelled]
-    if not binary or not facts.spec.binary_statistics:
-        return []
-    where = "; ".join(f"of **{plain(o.name)}** where it is {plain(o.levels[-1])}" for o in binary)
-    return [f"For a proportion y is 1 for the last level and 0 for the other: {where}."]
-
-
-def _weighting(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
-    """Estimates and variances of one dataset, as the tables were made."""
-    design = facts.design
-    weight = plain(weight_column(design))
-    scaled = ""
-    if design.public_weight is not None:
-        scaled = (
-            " It is the weight of the survey's sample design, the same in every dataset, so that "
-            "counts by public columns are those of the sample itself."
-        )
-    elif design.population_size is not None:
-        scaled = (
-            " The weights of a dataset add up to the population size, "
-            f"{design.population_size:,.10g}."
-        )
-    linearised = (
-        "u = w (d - N_d/N) for a count, u = w (y d - t_d/N) for a total"
-        if facts.spec.linearisation == "ratio"
-        else "u = w d for a count, u = w y d for a total"
-    )
-    fpc = "(1 - f_h) " if design.fpc is not None else ""
-    by_unit = design.psu_name is not None and design.design_effect is None
-    units = "primary sampling units" if by_unit else "records"
-    strata = f"{units} of stratum h" if design.strata_name else f"{units} (one stratum)"
-    clusters = (
-        f" u is summed within each primary sampling unit (**{plain(design.psu_name)}**) first."
-        if by_unit and design.psu_name
-        else ""
-    )
-    lonely = f' A stratum with one of them follows the rule "{design.lonely_psu}" of R\'s survey.'
-    pair = f" Variances are taken from the columns whose names end in `{VARIANCE_SUFFIX}`."
-    return [
-        "## How to weight and combine",
-        f"Use the column **{weight}** as the weight w of every record.{scaled} With d = 1 for the "
-        "records of a cell and 0 for others, one dataset gives the count N_d = sum(w d), the total "
-        "t_d = sum(w y d) and the mean (or proportion) t_d / N_d.",
-        f"Its variance is V = sum over strata {fpc}n_h / (n_h - 1) · sum((u - mean_h(u))^2) over "
-        f"all n_h {strata}, inside the cell or not, where {linearised}, "
-        f"u = w d (y - mean) / N_d for a mean.{clusters}{pair if separate_pair else ''}"
-        f"{lonely if has_lonely_stratum(design) else ''}",
-        *_indicators(facts),
-        *filter(None, (statistic_of(each).explanation for each in facts.spec.statistics)),
-        *_clusters(facts),
-    ]
-
-
-def _clusters(facts: ReleaseFacts) -> list[str]:
-    """How the data and the variances take account of PSUs."""
-    clusters = facts.clusters
-    if clusters is None:
-        return []
-    units = f"primary sampling units (**{plain(clusters.column)}**)"
-    if clusters.design_effect is None:
-        return [
-            f"The sample was drawn in {units}. Synthetic records of a unit resemble each other as "
-            "those of the survey do, through an effect that each dataset draws afresh: who belongs "
-            "to a unit is real, what its records have in common is not. A variance that ignores "
-            "the units is too small."
+def _files(facts: ReleaseFacts) -> dict[str, Any]:
+    """Return names and meanings of the files: of one table each file, of several a line a table."""
+    spec = facts.spec
+    single, several, endings = [], [], []
+    if not spec.named_tables:
+        formats = (*spec.table.formats, *spec.table.figures)
+        single = [
+            (f"{folder}/{name}", made.meaning)
+            for folder, name, made in table_files(spec.table.statistics, formats)
         ]
-    effect = f"{clusters.design_effect:g}"
-    raised = (
-        "What sampling adds to V, which is V itself or u where that is smaller, is therefore "
-        f"multiplied by {effect}: V + {clusters.design_effect - 1:g} min(V, u), {effect} being"
-        if facts.mechanism.combining == "total_variance"
-        else f"V is therefore multiplied by {effect},"
-    )
-    return [
-        f"The sample was drawn in {units}, but synthetic records of one unit are independent. "
-        f"{raised} the design effect that the publisher declared: the factor by which clustering "
-        "raises variances, the same for every number. Variances by unit would be too small, and so "
-        "would any that leave the factor out."
-    ]
-
-
-def _combining(facts: ReleaseFacts, replicates: int) -> list[str]:
-    """From the datasets to one estimate, its standard error and interval."""
-    if facts.mechanism.combining == "total_variance":
-        return _total_variance(facts, replicates)
-    m = facts.settings.m
-    counted = " (primary sampling units less strata)" if facts.clusters is not None else ""
-    averaged = (
-        f"Average estimates and variances over the {replicates} replicates of a draw to q_l and v_l"
-        if replicates > 1
-        else "Call the estimate and the variance from draw l q_l and v_l"
-    )
-    single = [
-        "Only one draw was released (m = 1): the variance of the synthesis cannot be estimated, "
-        "and the standard errors leave it out."
-    ]
-    return [
-        f"{averaged} (l = 1..{m}). Then:",
-        "- estimate: q = mean of the q_l\n"
-        "- between draws: b = variance of the q_l, divisor m - 1\n"
-        "- variance: T = mean of the v_l + b/m (partial synthesis; not Rubin's rule for missing "
-        "data)\n"
-        "- degrees of freedom: (m - 1) (1 + mean(v_l) / (b/m))^2, at most the design's "
-        f"{facts.df_design:g}{counted}; interval: q ± t · sqrt(T)",
-        "Do not pool the datasets into one file, and do not take the spread of a synthetic dataset "
-        "alone for the uncertainty: both give standard errors that are too small.",
-        *(single if m == 1 else []),
-    ]
-
-
-def _total_variance(facts: ReleaseFacts, replicates: int) -> list[str]:
-    """The same by the law of total variance."""
-    m, r = facts.settings.m, replicates
-    clusters = facts.clusters
-    by_unit = ", within each primary sampling unit" if clusters is not None else ""
-    columns = named(public_row_columns(facts.design)) or "none"
-    averaged = f"Average estimates over the {r} datasets of a draw to q_l" if r > 1 else "q_l is"
-    limited = (
-        " All variances are without finite population corrections; what these would take off u is "
-        "then taken off V."
-        if facts.design.fpc is not None
-        else ""
-    )
-    return [
-        f"{averaged} (l = 1..{m}){'' if r > 1 else ' the estimate from draw l'}. Then:",
-        "- estimate: q = mean of the q_l\n"
-        "- between draws: b = variance of the q_l, divisor m - 1\n"
-        "- u: mean variance of a dataset\n"
-        "- V_X: the variance formula applied to the linearised variable averaged over all datasets "
-        f"and over the records that agree in all public columns ({columns}){by_unit}: what the "
-        "composition of the sample varies, which synthetic data do not show\n"
-        f"- variance: V = V_X + the larger of (1 + 1/m) b - max(u - V_X, 0)/{r} and b/5\n"
-        f"- degrees of freedom: V^2 / [((1 + 1/m) b)^2/(m - 1) + (max(u - V_X, 0)/{r})^2/d + "
-        f"V_X^2/d], d = {facts.df_design:g}; interval: q ± t · sqrt(V)\n"
-        f"- where these are below {LEAST_DF:g}, the datasets are too few to tell what to take off: "
-        "V = V_X + (1 + 1/m) b, with the same degrees of freedom but for the middle term",
-        "This is the law of total variance: the draws vary by all that the noisy sums leave open, "
-        f"the noise itself included.{limited} The rule of partial synthesis (u + b/m) would leave "
-        "that out and is wrong here, as is Rubin's rule, and as are datasets pooled into one file "
-        "or the spread of one dataset alone.",
-    ]
-
-
-def _example(facts: ReleaseFacts, example: Example, replicates: int) -> list[str]:
-    folder = folder_of(FORMATS["csv"], example.table)
-    table = f"{folder}/{statistic_of(example.statistic).stem}"
-    withheld = "" if example.published else " (there they are withheld as unreliable)"
-    place = f"`{table}` (data row {example.row + 1})"
-    if replicates > facts.published_replicates:
-        what = (
-            f"its standard error for the row in {place}{withheld}, from the published datasets "
-            f"alone: one of each draw (r = 1 in place of {replicates}). Those in the table come "
-            f"from all {facts.settings.m * replicates} and vary less; `surveysynth rebuild` makes "
-            "them again from this folder, to the last digit."
-        )
     else:
-        strict = facts.mechanism.combining == "total_variance"
-        scaled = facts.spec.linearisation == "ratio"
-        calibrated = statistic_of(example.statistic).additive and scaled
-        close = " (to a few hundredths of V_X, where the table averages centres by themselves)"
-        what = (
-            f"its standard error as they stand in {place}{withheld}"
-            f"{close if strict and calibrated else ''}."
-        )
-    libraries = ["pandas", "NumPy", *["SciPy"] * example.setting.of_share]
-    file_format = example.setting.file_format
-    libraries += {"parquet": ["pyarrow"], "sav": ["pyreadstat"]}.get(file_format, [])
-    package = {"parquet": "arrow", "dta": "haven", "sav": "haven"}.get(file_format)
-    return [
-        "## A worked example",
-        f"Run in the folder of this file, either program prints an estimate and {what} The first "
-        f"needs {listed(libraries)}:",
-        f"```python\n{python_program(example.setting)}\n```",
-        "The second needs R" + (f" and its package {package}" if package else "") + ":",
-        f"```r\n{r_program(example.setting)}\n```",
+        for name, each in facts.each_table.items():
+            section = each.spec.table
+            formats = (*section.formats, *section.figures)
+            made = table_files(section.statistics, formats, name)
+            several.append((name, section.title, [f"{f}/{file}" for f, file, _ in made]))
+        used = dict.fromkeys(f for each in spec.tables for f in (*each.formats, *each.figures))
+        endings = [(FORMATS[each].ending, FORMATS[each].meaning) for each in used]
+    return {
+        "single_files": single,
+        "several": several,
+        "endings": endings,
+        "contents_file": CONTENTS_NAME,
+        "first_file": file_name(1, 1, facts.microdata_format),
+        "last_file": file_name(
+            facts.settings.m, facts.published_replicates, facts.microdata_format
+        ),
+        "program": PROGRAMS.get(facts.microdata_format),
+    }
+
+
+def _rows(facts: ReleaseFacts) -> dict[str, Any]:
+    """Return what rows of the tables are: intervals, levels, flags, rows by an outcome."""
+    spec, pooling = facts.spec, facts.design.pooling
+    pairs = [
+        (each, statistic_of(name)) for each in spec.each_table for name in each.table.statistics
     ]
+    auto = [
+        kind for each, kind in pairs
+        if each.table.interval == "auto" and not by_korn_graubard(each, kind)
+    ]  # fmt: skip
+    policies = [policy_of(each.flags, each.flag_action) for each in spec.tables]
+    return {
+        "levels": dict.fromkeys(f"{100 * each.level:.4g}%" for each in spec.tables),
+        "by_level": any(kind.by_level for _, kind in pairs),
+        "exact_intervals": _plurals([kind for each, kind in pairs if by_korn_graubard(each, kind)]),
+        "logit_intervals": _plurals([kind for kind in auto if kind.interval == "logit"]),
+        "positive_intervals": _plurals([kind for kind in auto if kind.interval == "positive"]),
+        "pooled": pooling is not None and bool(pooling.record.any()),
+        "synthetic_rows": dict.fromkeys(
+            name for each in spec.each_table for name in synthetic_columns(each)
+        ),
+        "flags": {
+            "pooled": POOLED_FLAG,
+            "small_dataset": SMALL_DATASET_FLAG,
+            "empty_dataset": EMPTY_DATASET_FLAG,
+            "small_sample": SMALL_SAMPLE_FLAG,
+            "no_sample": NO_SAMPLE_FLAG,
+        },
+        "legends": dict.fromkeys(sentence for each in policies for sentence in each.legend()),
+        "withholding": any(policy.withholding for policy in policies),
+    }
+
+
+def _plurals(kinds: list[Statistic]) -> str:
+    return " and ".join(dict.fromkeys(kind.plural for kind in kinds))
+
+
+def _subpopulations(facts: ReleaseFacts, *, separate_pair: bool) -> list[tuple[str, str, Any]]:
+    """Return name, words and code of every table of a subpopulation."""
+    found = []
+    for name, each in facts.each_table.items():
+        where = each.spec.table.where
+        subset = subset_of(each, where, pair_columns(facts) if separate_pair else {}, ())
+        if where is not None and subset is not None:
+            found.append((name, where_words(where, facts.labels), subset))
+    return found
+
+
+def _example(facts: ReleaseFacts, example: Example, replicates: int) -> dict[str, Any]:
+    """Return the worked example: which number it recomputes, and both programs."""
+    setting, kind = example.setting, statistic_of(example.statistic)
+    additive = kind.additive and facts.spec.linearisation == "ratio"
+    reader = {"parquet": ["pyarrow"], "sav": ["pyreadstat"]}.get(setting.file_format, [])
+    return {
+        "table": f"{folder_of(FORMATS['csv'], example.table)}/{kind.stem}",
+        "row": example.row + 1,
+        "published": example.published,
+        "every_dataset": replicates <= facts.published_replicates,
+        "close": additive and facts.mechanism.combining == "total_variance",
+        "libraries": ["pandas", "NumPy", *["SciPy"] * setting.of_share, *reader],
+        "package": {"parquet": "arrow", "dta": "haven", "sav": "haven"}.get(
+            setting.file_format, ""
+        ),
+        "python": python_program(setting),
+        "r": r_program(setting),
+    }
+
+
+def _digits(facts: ReleaseFacts) -> dict[str, Any]:
+    """Return digits of synthetic values, and of tables for reading where all tables agree."""
+    sections, digits = facts.spec.tables, facts.digits
+    first = sections[0]
+    return {
+        "amount_words": digits.amount_words,
+        "weight_words": None if digits.weight_step is None else digits.weight_words,
+        "digits_agree": all(
+            (each.round_counts, each.digits_mean) == (first.round_counts, first.digits_mean)
+            for each in sections
+        ),
+        "round_counts": first.round_counts,
+        "digits_mean": first.digits_mean,
+    }

@@ -63,12 +63,12 @@ class LedgerEntry:
     @model_validator(mode="after")
     def _agree(self) -> "LedgerEntry":
         numbers = {self.rho is not None, self.delta is not None}
-        if numbers != {self.strict} or (self.strict and self.epsilon is None):
+        if numbers != {self.in_rho} or (self.in_rho and self.epsilon is None):
             raise ValueError("rho and delta belong to noisy statistics, which have an epsilon too")
         return self
 
     @property
-    def strict(self) -> bool:
+    def in_rho(self) -> bool:
         """Whether its currency is rho."""
         return self.mechanism == "noisy_statistics"
 
@@ -79,7 +79,7 @@ class LedgerEntry:
 
     def line(self) -> str:
         """Return the entry as one line of JSON."""
-        absent = () if self.strict else _OF_STRICT
+        absent = () if self.in_rho else _OF_STRICT
         entry = {name: value for name, value in asdict(self).items() if name not in absent}
         return json.dumps({**entry, _CHECK: _digest(entry)}) + "\n"
 

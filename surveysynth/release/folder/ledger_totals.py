@@ -111,8 +111,8 @@ def summarise(entries: Sequence[LedgerEntry], survey: str) -> LedgerSummary:
     here = [entry for entry in entries if entry.survey == survey]
     released = [entry for entry in here if entry.released]
     public = [entry for entry in released if not entry.test]
-    counted = [entry for entry in public if not entry.strict]
-    strict = [entry for entry in public if entry.strict]
+    counted = [entry for entry in public if not entry.in_rho]
+    strict = [entry for entry in public if entry.in_rho]
     rho = float(_sum(entry.rho for entry in strict))
     units = sorted({entry.protect for entry in strict})
     by_unit = {
@@ -164,7 +164,7 @@ class Limit:
             if entry.survey == asked.survey and entry.counted
             and entry.mechanism == asked.mechanism
         ]  # fmt: skip
-        return self._strict(before, asked) if asked.strict else self._asymptotic(before, asked)
+        return self._strict(before, asked) if asked.in_rho else self._asymptotic(before, asked)
 
     def _asymptotic(self, before: Sequence[LedgerEntry], asked: LedgerEntry) -> str | None:
         if asked.epsilon is None or any(entry.epsilon is None for entry in before):

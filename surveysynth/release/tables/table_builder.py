@@ -36,6 +36,7 @@ from surveysynth.estimation.subpopulation import (
     shown_rows,
 )
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
+from surveysynth.mechanisms.base import COMBINING_RULES
 from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import listed
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
@@ -264,7 +265,7 @@ def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
     m, replicates = spec.privacy.m, spec.privacy.replicates_per_draw
     datasets = f"{m * replicates} synthetic dataset{'s' if m * replicates > 1 else ''}"
     draws = f"m = {m} released draw{'s' if m > 1 else ''}"
-    rule = "law of total variance" if spec.privacy.strict else "rules of partial synthesis"
+    rule = COMBINING_RULES[spec.privacy.combining]
     notes = [
         f"Estimates from {datasets} ({draws}); standard errors by Taylor linearisation, "
         f"combined by the {rule}."

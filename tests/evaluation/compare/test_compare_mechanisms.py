@@ -17,14 +17,12 @@ from surveysynth.evaluation.compare.comparison import Comparison, compare
 from surveysynth.evaluation.compare.folder import make_pictures, write_comparison
 from surveysynth.evaluation.compare.report import facts_record, render_report
 from surveysynth.evaluation.compare.tables import run_synthesizer
-from surveysynth.evaluation.methods import synthesizers, two_currencies
+from surveysynth.evaluation.methods import color_of, synthesizers, two_currencies
 from surveysynth.evaluation.studies.example import write_example
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.release.figure_style import colour_of
 from surveysynth.release.folder.ledger import read_ledger
 from surveysynth.release.pipeline import release
-from surveysynth.spec.build import read_survey
-from surveysynth.spec.mechanisms import with_noisy_statistics, with_pseudo_posterior
+from surveysynth.spec.build import read_survey, with_noisy_statistics, with_pseudo_posterior
 from surveysynth.spec.spec import load_spec
 
 OUTCOMES = "\n[outcomes.salary]\ncentre = 100000\nspread = 0.45\n"
@@ -188,7 +186,7 @@ def test_two_currencies_are_told_apart_wherever_they_stand_side_by_side(tmp_path
         ("fbs", False, False), ("fbs", True, False),
     ]  # fmt: skip
     assert [entry.rho for entry in entries if entry.rho] == [pytest.approx(budget.rho)]
-    colours = {colour_of(name, comparison.methods) for name in comparison.methods}
+    colours = {color_of(name, comparison.methods) for name in comparison.methods}
     assert len(colours) == len(comparison.methods)
 
 

@@ -22,10 +22,11 @@ from surveysynth.evaluation.compare import figures as plots
 from surveysynth.evaluation.compare.comparison import Comparison, compare
 from surveysynth.evaluation.compare.folder import sensitivity_of, write_comparison
 from surveysynth.evaluation.compare.report import facts_record, render_report
+from surveysynth.evaluation.methods import color_of
 from surveysynth.evaluation.studies.example import write_example
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
-from surveysynth.release.figure_style import MARK, colour_of, draw, outcome_ticks
+from surveysynth.release.figure_style import MARK, draw, outcome_ticks
 from surveysynth.release.folder.ledger import read_ledger
 from surveysynth.release.folder.ledger_totals import summarise
 from surveysynth.spec.build import read_survey
@@ -256,7 +257,7 @@ def test_every_figure_is_marked_and_its_axes_have_units(spec: Path) -> None:
     assert "units of the population" in labels[0]
     assert "US dollars" in labels[3]
     assert "US dollars" in labels[4]
-    colours = {colour_of(method, comparison.methods) for method in comparison.methods}
+    colours = {color_of(method, comparison.methods) for method in comparison.methods}
     assert len(colours) == len(comparison.methods) == 6
     # The dots of a violin are the rows of the table; the public total has no error to show.
     (line,) = [each for each in figures[0].axes[0].get_lines() if each.get_color() == "#0072B2"

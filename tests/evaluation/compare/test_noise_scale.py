@@ -7,6 +7,7 @@ import numpy as np
 
 from surveysynth.evaluation.baselines.laplace import laplace_tables
 from surveysynth.evaluation.compare.noise import Noise
+from surveysynth.evaluation.compare.tables import sample_weight
 from surveysynth.release.tables.table_builder import estimates_for
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec
@@ -24,7 +25,7 @@ def test_it_is_that_of_a_direct_call_at_the_epsilon_of_the_specification(tmp_pat
     made = noise.laplace("honest", np.random.default_rng(1))["laplace"]
     estimates = estimates_for(noise.spec, noise.survey.design)
     direct = laplace_tables(
-        estimates.domains, estimates.sample_design, weight=noise.weight,
+        estimates.domains, estimates.sample_design, weight=sample_weight(noise.survey),
         outcomes=noise.survey.confidential.outcome,
         keys=[("count", None), ("mean", 0)], epsilon=10.8,
         rng=np.random.default_rng(1), sensitivity="honest",

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from surveysynth import cli
 from surveysynth.errors import InputError
+from surveysynth.evaluation.methods import study_method_names
 from surveysynth.evaluation.studies.batches import run_task
-from surveysynth.evaluation.studies.coverage import method_names
 from surveysynth.evaluation.studies.designs import Allocation, DesignKind
 from surveysynth.evaluation.studies.example import write_example
 from surveysynth.evaluation.studies.folder import fingerprint, write_study
@@ -201,7 +201,7 @@ def test_blank_cells_are_told_or_dropped(folder, tmp_path):
 
 
 WORDS = st.one_of(
-    st.sampled_from([*get_args(DesignKind), *get_args(Allocation), *method_names(), "size"]),
+    st.sampled_from([*get_args(DesignKind), *get_args(Allocation), *study_method_names(), "size"]),
     st.text(alphabet="abc_", min_size=1, max_size=6),
 )
 

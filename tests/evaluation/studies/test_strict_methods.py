@@ -15,6 +15,7 @@ from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
+from surveysynth.evaluation.methods import study_method_names
 from surveysynth.evaluation.studies import batches as noisy_batches
 from surveysynth.evaluation.studies.batches import run_task
 from surveysynth.evaluation.studies.coverage import (
@@ -22,7 +23,6 @@ from surveysynth.evaluation.studies.coverage import (
     TWO_STAGE_DECLARED,
     CoverageStudy,
     Task,
-    method_names,
     paper_study,
     two_stage_study,
 )
@@ -33,7 +33,7 @@ from surveysynth.evaluation.studies.measures import measure_cells
 from surveysynth.evaluation.studies.population import superpopulation
 from surveysynth.evaluation.studies.specified import chosen_study, study_of
 from surveysynth.evaluation.studies.strict import StrictSettings
-from surveysynth.inference.published import datasets_of
+from surveysynth.inference.synthesis import datasets_of
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
@@ -49,7 +49,7 @@ STRICT = StrictSettings(PAPER_DECLARED, m=5, replicates_per_draw=2, plan=PLAN)
 
 def main_effects(**changes):
     people = replace(population(), predictors="field + gender")
-    study = small_study(**{"strict": STRICT, **changes})
+    study = small_study(**{"noise": STRICT, **changes})
     return replace(study, population=people)
 
 
@@ -89,7 +89,7 @@ def test_a_release_of_a_batch_is_one_made_by_hand():
 
 def test_gaussian_totals_are_the_sample_where_noise_vanishes():
     strict = replace(STRICT, radius=60.0)
-    study = main_effects(methods=("gaussian",), strict=strict, replicates=2, bounds=(1e10, 0.3))
+    study = main_effects(methods=("gaussian",), noise=strict, replicates=2, bounds=(1e10, 0.3))
     rows = run_task(study, Task(0, "noise")).replicates
     sample = rows[rows["method"] == "sample"].reset_index()
     errors = []
@@ -130,7 +130,7 @@ def test_intervals_cover_and_those_of_partial_synthesis_do_not(monkeypatch):
     study = CoverageStudy(
         people, design=SamplingDesign(n=400), methods=("fbs_noisy",), replicates=30, batch=30,
         bounds=(0.35,),
-        strict=StrictSettings({"outcome": Declared(25_000.0, 0.5)}, m=20, replicates_per_draw=3,
+        noise=StrictSettings({"outcome": Declared(25_000.0, 0.5)}, m=20, replicates_per_draw=3,
                               plan=PLAN),
     )  # fmt: skip
     monkeypatch.setattr(noisy_batches, "TotalVariance", Both)
@@ -158,8 +158,8 @@ def test_intervals_cover_and_those_of_partial_synthesis_do_not(monkeypatch):
 
 
 def test_words_and_what_must_be_declared():
-    assert {"gaussian", "fbs_noisy", "fbp_noisy", "normal_noisy"} <= set(method_names())
-    assert "poisson_noisy" not in method_names()
+    assert {"gaussian", "fbs_noisy", "fbp_noisy", "normal_noisy"} <= set(study_method_names())
+    assert "poisson_noisy" not in study_method_names()
     for methods, words in (
         (("fbs_nosy",), r"no method 'fbs_nosy'\. Did you mean 'fbs_noisy'"),
         (("poisson_noisy",), "no method 'poisson_noisy'"),
@@ -172,7 +172,7 @@ def test_words_and_what_must_be_declared():
         two_stage_study(methods=("gaussian",))
     with pytest.raises(InputError, match="spread above zero"):
         main_effects(methods=("gaussian",),
-                     strict=StrictSettings({"salary": Declared(1e5, 0.0)}))  # fmt: skip
+                     noise=StrictSettings({"salary": Declared(1e5, 0.0)}))  # fmt: skip
     study = two_stage_study(methods=("fbs_noisy", "fbs"))
     assert [task.group for task in study.tasks()][::4] == ["noise", "fbs", "fbs_noisy"]
 
@@ -192,12 +192,12 @@ def test_declared_numbers_of_the_simulations_are_what_a_public_report_could_say(
 
 
 def test_a_study_without_them_is_the_one_it_was_and_with_them_another():
-    plain, other = small_study(), small_study(strict=STRICT)
+    plain, other = small_study(), small_study(noise=STRICT)
     assert "strict" not in fingerprint(plain)
     assert fingerprint(plain) == fingerprint(other)
     mine = fingerprint(main_effects(methods=("gaussian",)))
     assert mine["strict"]["declared"] == {"salary": {"centre": 100_000.0, "spread": 0.42}}
-    changed = fingerprint(main_effects(methods=("gaussian",), strict=replace(STRICT, delta=1e-8)))
+    changed = fingerprint(main_effects(methods=("gaussian",), noise=replace(STRICT, delta=1e-8)))
     assert mine != changed
 
 
@@ -233,9 +233,9 @@ def test_a_specification_says_what_is_declared_and_which_mechanism(tmp_path):
         study_of(parse_spec(text, path), methods=("fbs_noisy",))
     text += "\n[outcomes.salary]\ncentre = 90000\nspread = 0.5\n[outcomes.weight]\nspread = 0.7\n"
     study = study_of(parse_spec(text, path), methods=("fbs_noisy",), epsilons=(3.6,))
-    assert study.strict.declared == {"salary": Declared(90_000.0, 0.5)}
-    assert study.strict.weight == Declared(None, 0.7)
-    assert (study.strict.m, study.strict.replicates_per_draw) == (20, 10)
+    assert study.noise.declared == {"salary": Declared(90_000.0, 0.5)}
+    assert study.noise.weight == Declared(None, 0.7)
+    assert (study.noise.m, study.noise.replicates_per_draw) == (20, 10)
     assert study.epsilons == pytest.approx((3.6,))
     strict = text.replace(
         "m = 3\nreplicates_per_draw = 4",
@@ -244,5 +244,5 @@ def test_a_specification_says_what_is_declared_and_which_mechanism(tmp_path):
     strict = "\n".join(line for line in strict.splitlines() if not line.startswith("methods"))
     study = study_of(parse_spec(strict, path))
     assert study.methods[-1] == "fbs_noisy"
-    assert (study.strict.m, study.strict.replicates_per_draw, study.strict.delta) == (12, 5, 1e-7)
+    assert (study.noise.m, study.noise.replicates_per_draw, study.noise.delta) == (12, 5, 1e-7)
     assert (study.settings.m, study.replicates_per_draw, study.epsilons) == (3, 4, (10.8,))

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surveysynth.evaluation.methods import color_of, label_of
 from surveysynth.evaluation.studies import figures
 from surveysynth.release.figure_style import MARK, draw
 
@@ -125,6 +126,6 @@ def test_error_against_epsilon_is_the_median_cell(cells):
 
 def test_colours_tell_kinds_of_inference_apart():
     methods = ("fbs", "fbs_paper", "fbs_published", "normal", "normal_paper")
-    colours = [figures.method_colour(each, methods) for each in methods]
+    colours = [color_of(each, methods) for each in methods]
     assert len(set(colours)) == len(methods)
-    assert figures.method_label("fbp_published") == "FBP, as published"
+    assert label_of("fbp_published") == "FBP, as published"

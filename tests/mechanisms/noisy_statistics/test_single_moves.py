@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.mechanisms.noisy_statistics.posterior.augmentation import Augmentation, NoisyTarget
+from surveysynth.mechanisms.noisy_statistics.posterior.augmentation import Augmentation
 from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import implied_sample
-from surveysynth.mechanisms.noisy_statistics.posterior.moments import PublicSums
+from surveysynth.mechanisms.noisy_statistics.posterior.moments import NoisyTarget, PublicSums
 from surveysynth.models import get_model
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
 from surveysynth.sampling.sweeps import Streams

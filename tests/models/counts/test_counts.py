@@ -17,18 +17,20 @@ from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run, run_batch
 from surveysynth.models import get_model
 from surveysynth.models.base import Simulated, stacked
 from surveysynth.models.counts import mode as mode_module
-from surveysynth.models.counts.family import log_rising
 from surveysynth.models.counts.mode import GridProposal, find_mode, overdispersion_log_prior
 from surveysynth.models.counts.stats import count_records
 from surveysynth.models.parts import log_lik
-from surveysynth.sampling import nuts
 from surveysynth.sampling.convergence import effective_sample_size
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import outcomes_of
 from surveysynth.survey.survey import Confidential
 from surveysynth.survey.transforms import Transform
+from tests import oracles
 from tests.models.model_cases import make_case
 from tests.models.model_designs import continuous_design, group_design
+from tests.oracles import counts as counts_oracle
+from tests.oracles import nuts
+from tests.oracles.counts import log_rising
 
 MODELS = ("poisson", "negative_binomial")
 each_model = pytest.mark.parametrize("name", MODELS)
@@ -117,8 +119,8 @@ def test_compression_changes_nothing(name, q):
     points = case.points(8, np.random.default_rng(5))
     stats = case.model.compress(one_each, case.alpha)
     assert stats.counts.mass.size == 300 > case.stats.counts.mass.size
-    value, gradient = case.model.log_density(points, case.stats)
-    other_value, other_gradient = case.model.log_density(points, stats)
+    value, gradient = oracles.log_density(case.model, points, case.stats)
+    other_value, other_gradient = oracles.log_density(case.model, points, stats)
     np.testing.assert_allclose(value, other_value, rtol=1e-11)
     np.testing.assert_allclose(gradient, other_gradient, rtol=1e-8, atol=1e-7)
 
@@ -225,13 +227,13 @@ def test_draws_are_those_of_nuts_on_the_density(name):
     case = make_case(name, 1, n=120)
     model = case.model
     first = case.draw(SamplingPlan(1, 50, 4), np.random.default_rng(19))
-    start = model.unconstrain(first)[0, -1]
+    start = oracles.unconstrain(model, first)[0, -1]
     theirs = nuts.sample(
-        lambda u: tuple(part[0] for part in model.log_density(u[None], case.stats)),
+        lambda u: tuple(part[0] for part in oracles.log_density(model, u[None], case.stats)),
         lambda rng: start + 0.1 * rng.standard_normal(start.size),
         start.size, SamplingPlan(2, 300, 500), np.random.default_rng(19), target_accept=0.95,
     )  # fmt: skip
-    theirs = columns_of(model.constrain(theirs.u, case.shape))
+    theirs = columns_of(oracles.constrain(model, theirs.u, case.shape))
     ours = columns_of(case.draw(SamplingPlan(4, 200, 2000), np.random.default_rng(20)))
 
     def z(x, y):
@@ -313,10 +315,11 @@ def test_the_mode_of_log_phi_and_of_beta_is_found(name):
     mode = find_mode(model.family, sums, model.priors)
 
     def value(beta, log_phi):
-        lik = model.family.log_likelihood(sums, beta[None, None], log_phi[None, None])[0][0, 0]
+        at = (sums, beta[None, None], log_phi[None, None])
+        lik = counts_oracle.log_likelihood(model.family, *at)[0][0, 0]
         prior = 0.0
         if log_phi.size:
-            prior = overdispersion_log_prior(log_phi, model.priors["overdispersion_scale"])[0][0]
+            prior = overdispersion_log_prior(log_phi, model.priors["overdispersion_scale"])[0]
         return lik + prior - 0.5 * mode.ridge * beta @ beta
 
     best = value(mode.beta[0], mode.log_phi[0])

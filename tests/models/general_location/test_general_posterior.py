@@ -11,10 +11,10 @@ from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.general_location.stats import GeneralStats
 from surveysynth.models.parts.logit import LogitBlocks, LogitSums
-from surveysynth.sampling import nuts
 from surveysynth.sampling.convergence import effective_sample_size, r_hat
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import Streams, run_sweeps
+from tests import oracles
 from tests.models.general_location.general_cases import (
     ALL,
     BENEFIT,
@@ -27,6 +27,7 @@ from tests.models.general_location.general_cases import (
     model_for,
     random_theta,
 )
+from tests.oracles import nuts
 
 
 def statistics_of(
@@ -69,17 +70,17 @@ def test_gibbs_draws_from_the_posterior_of_nuts(outcomes: tuple, by: tuple[str, 
     statistics = statistics_of(model, 120, outcomes)
     plan = SamplingPlan(4, 400, 1500)
     gibbs = {k: v[0] for k, v in model.sample(statistics, plan, np.random.default_rng(1)).items()}
-    start = model.unconstrain({name: values[0, -1] for name, values in gibbs.items()})
+    start = oracles.unconstrain(model, {name: values[0, -1] for name, values in gibbs.items()})
 
     def density(u: FloatArray) -> tuple[float, FloatArray]:
-        value, gradient = model.log_density(u, statistics)
+        value, gradient = oracles.log_density(model, u, statistics)
         return float(value), gradient
 
     drawn = nuts.sample(
         density, lambda rng: start + 0.1 * rng.standard_normal(start.size), start.size,
         SamplingPlan(2, 400, 800), np.random.default_rng(2), target_accept=0.95,
     )  # fmt: skip
-    truth = watched(model, model.constrain(drawn.u, statistics.shape))
+    truth = watched(model, oracles.constrain(model, drawn.u, statistics.shape))
     found = watched(model, gibbs)
     assert largest_z(truth, found) < 5.0
     mean = found.mean((0, 1))

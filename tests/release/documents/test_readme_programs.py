@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surveysynth.inference import published as published_module
+from surveysynth.inference import synthesis as synthesis_module
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.documents.programs import r_literal
 from surveysynth.release.pipeline import release
@@ -93,14 +93,14 @@ def assert_recomputes(folder: Path, *, r: bool) -> None:
 @pytest.fixture
 def separate_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     """Variances from values that differ from those of the estimates."""
-    ordinary = published_module.synthesise
+    ordinary = synthesis_module.synthesise
 
     def with_pair(*arguments: Any, **named: Any) -> Iterator[SyntheticDataset]:
         for dataset in ordinary(*arguments, **named):
             outcome, weight = dataset.outcome**1.1, dataset.weight[::-1].copy()
             yield replace(dataset, variance_outcome=outcome, variance_weight=weight)
 
-    monkeypatch.setattr(published_module, "synthesise", with_pair)
+    monkeypatch.setattr(synthesis_module, "synthesise", with_pair)
 
 
 @pytest.mark.parametrize(
@@ -169,14 +169,14 @@ def test_programs_take_variances_from_a_pair_of_their_own(
 @pytest.fixture
 def other_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     """Variances from records that are in other rows than those of the estimates."""
-    ordinary = published_module.synthesise
+    ordinary = synthesis_module.synthesise
 
     def with_pair(*arguments: Any, **named: Any) -> Iterator[SyntheticDataset]:
         for dataset in ordinary(*arguments, **named):
             turned = dataset.outcome[::-1].copy()
             yield replace(dataset, variance_outcome=turned, variance_weight=dataset.weight)
 
-    monkeypatch.setattr(published_module, "synthesise", with_pair)
+    monkeypatch.setattr(synthesis_module, "synthesise", with_pair)
 
 
 @pytest.mark.parametrize("statistic", ["mean", "count", "median", "difference(mean, field: a - b)"])

@@ -1,17 +1,14 @@
 """Private draws of a model's parameters given noisy statistics (strict 2): post-processing."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from surveysynth._support.types import INTERNAL_SUFFIX, IntArray, Theta
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
-from surveysynth.mechanisms.noisy_statistics.posterior.convergence_gate import (
-    PosteriorRecord,
-    draws_if_converged,
-)
 from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
     LocationSweeps,
 )
@@ -33,6 +30,7 @@ from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.model import GeneralLocation
+from surveysynth.sampling.convergence import check_convergence
 from surveysynth.sampling.sweeps import Streams, run_sweeps
 from surveysynth.survey.survey import PublicDesign
 
@@ -40,6 +38,16 @@ from surveysynth.survey.survey import PublicDesign
 #: that it has run so far as its warm-up. Nothing but time is spent by going on.
 THINNINGS = (1, 2, 4, 16, 64, 256)
 LOCATION_THINNINGS = (2, 4, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True)
+class PosteriorRecord:
+    """How the draws came about, all of it public: largest R-hat and smallest effective sample size
+    by group of parameters, and rounds between kept draws."""
+
+    r_hat: Mapping[str, float]
+    ess: Mapping[str, float]
+    thinning: int
 
 
 def posterior_draws(
@@ -176,3 +184,25 @@ def location_draws(
             break
         plan = replace(plan, warmup=0)
     return result
+
+
+def draws_if_converged(
+    model: Model, theta: Theta, settings: NoisySettings, thinning: int
+) -> tuple[PrivateDraws, PosteriorRecord] | RefusedError:
+    """Draws of one database, (chains, draws, ...), if they have converged."""
+    try:
+        r_hat, ess = check_convergence(model.monitored(theta), None)
+    except RefusedError as refusal:
+        return refusal
+    positions = _spread_out(settings.m, settings.plan.kept)
+    released = {
+        name: values.reshape(-1, *values.shape[2:])[positions]
+        for name, values in theta.items()
+        if not name.endswith(INTERNAL_SUFFIX)
+    }
+    return PrivateDraws(model.name, released, settings), PosteriorRecord(r_hat, ess, thinning)
+
+
+def _spread_out(m: int, kept: int) -> IntArray:
+    """Positions (m,) of m draws, evenly spaced over all chains."""
+    return np.asarray((np.arange(m) * kept) // m + kept // (2 * m), dtype=np.int64)

@@ -8,43 +8,20 @@ All public once the noise is in: nothing here is confidential.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.noisy_statistics.release.statistics import NoisyStatistics
+from surveysynth.models.parts.gaussian import GaussianStats, PsuStats
 
 #: An axis of A'A that holds a smaller share of the largest holds no record at all.
 NO_SHARE = 1e-10
-
-
-class NoisySums(Protocol):
-    """What the posterior reads of noisy statistics: the fields of ``NoisyMoments``."""
-
-    @property
-    def cross(self) -> FloatArray:
-        """(B, r, q)."""
-
-    @property
-    def squares(self) -> FloatArray:
-        """(B, q, q)."""
-
-    @property
-    def sigma(self) -> float:
-        """SD of the noise of an entry of cross."""
-
-    @property
-    def squares_sd(self) -> FloatArray:
-        """(q, q)."""
-
-    @property
-    def centre(self) -> FloatArray:
-        """(q,)."""
-
-    @property
-    def spread(self) -> FloatArray:
-        """(q,)."""
+#: Least share of a column's declared variance that chains start from as its residual variance, if
+#: noise does not leave even less open.
+LEAST_START = 0.05
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,6 +52,10 @@ class NoisyMoments:
             np.concatenate([getattr(each, name) for each in parts]) for name in ("cross", "squares")
         )
         return cls(cross, squares, first.sigma, first.squares_sd, first.centre, first.spread)
+
+
+#: What the posterior reads; both have the fields of ``NoisyMoments``.
+NoisySums: TypeAlias = NoisyMoments | NoisyStatistics
 
 
 @dataclass(frozen=True, repr=False)
@@ -163,3 +144,128 @@ def check_freedom(total: FloatArray, columns: int, q: int) -> None:
             f"their posterior needs more than {q + 1}: leave out interactions or factors, or join "
             "categories."
         )
+
+
+@dataclass(frozen=True, repr=False)
+class NoisyTarget:
+    """Noisy moments of B chains in units of z about the centres, in the axes of G.
+
+    lam (B, r) eigenvalues of G; link (B, r, p): T has mean lam * (link @ B), where the p rows of
+    B are the coefficients of X and the effects of PSUs; cross (B, r, q) and squares (B, q, q) with
+    the SDs (q,) and (q, q) of their noise; df (B,) = n - r; ones (B, K): X ones = 1.
+    """
+
+    public: PublicSums
+    lam: FloatArray
+    link: FloatArray
+    cross: FloatArray
+    cross_sd: FloatArray
+    squares: FloatArray
+    squares_sd: FloatArray
+    df: FloatArray
+    ones: FloatArray
+    centre: FloatArray
+    to_fit: FloatArray
+
+    @classmethod
+    def of(cls, noisy: NoisySums, public: PublicSums, chains: int) -> "NoisyTarget":
+        """Of the databases, ``chains`` chains each.
+
+        Where columns of A depend on each other so do the rows of T, exactly: axes without any
+        record carry noise alone, and are left out.
+        """
+        columns, q = rank(public.white_gram), noisy.cross.shape[2]
+        check_freedom(public.total, columns, q)
+        lam, vectors = np.linalg.eigh(public.white_gram)
+        lam, vectors = lam[:, -columns:], vectors[:, :, -columns:]
+        sums = np.concatenate([public.white_cross, public.white_psu], axis=2)
+        link = (vectors.swapaxes(-1, -2) @ sums) / lam[:, :, None]
+        inverse = _pseudo_inverse(public.gram)
+        k = public.gram.shape[-1]
+        scale = noisy.spread
+        parts = {
+            "lam": lam,
+            "link": link,
+            "cross": (vectors.swapaxes(-1, -2) @ noisy.cross) * scale,
+            "squares": noisy.squares * scale[:, None] * scale,
+            "df": public.total - lam.shape[1],
+            "ones": _constant(public, inverse),
+            "to_fit": inverse @ link[:, :, :k].swapaxes(-1, -2),
+        }
+        return cls(
+            public=_repeated_sums(public, chains),
+            cross_sd=noisy.sigma * scale,
+            squares_sd=noisy.squares_sd * scale[:, None] * scale,
+            centre=noisy.centre,
+            **{name: np.repeat(part, chains, axis=0) for name, part in parts.items()},
+        )
+
+    def start(self, spread: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """T (B, r, q) and W (B, q, q) to start from: T~ shrunk as for coefficients of the size of
+        the ``spread`` (q,), W with no eigenvalue too small."""
+        sd = self.cross_sd / spread
+        signal = (self.lam**2 + self.lam)[:, :, None]
+        cross = self.cross * signal / (signal + sd * sd)
+        scatter = (self.squares - self.explained(cross)) / (spread[:, None] * spread)
+        values, vectors = np.linalg.eigh(scatter)
+        noise = float((self.squares_sd / (spread[:, None] * spread)).max())
+        least = np.minimum(LEAST_START * self.df, noise)
+        values = np.maximum(values, least[:, None])
+        scatter = (vectors * values[:, None]) @ vectors.swapaxes(-1, -2)
+        return cross, scatter * spread[:, None] * spread
+
+    def explained(self, cross: FloatArray) -> FloatArray:
+        """T'G^-1 T (B, q, q)."""
+        return np.asarray((cross / self.lam[:, :, None]).swapaxes(-1, -2) @ cross)
+
+    def statistics(self, cross: FloatArray, scatter: FloatArray) -> GaussianStats:
+        """What the models' samplers read, for T (B, r, q) and W (B, q, q)."""
+        public, k = self.public, self.public.gram.shape[-1]
+        fit = self.to_fit @ cross
+        residual = scatter
+        psu = None
+        if public.psu_total.shape[1]:
+            fitted = fit.swapaxes(-1, -2) @ public.gram @ fit
+            residual = scatter + self.explained(cross) - fitted
+            sums = self.link[:, :, k:].swapaxes(-1, -2) @ cross - public.psu_x_sum @ fit
+            psu = PsuStats(public.psu_total, public.psu_x_sum, sums)
+        fit = fit + self.ones[:, :, None] * self.centre
+        return GaussianStats(public.total, public.x_sum, public.gram, fit, residual, psu)
+
+    def about_centre(self, coefficients: FloatArray) -> FloatArray:
+        """Coefficients (B, p, q) of z as coefficients of z - centre."""
+        return self._shifted(coefficients, -self.centre)
+
+    def about_zero(self, coefficients: FloatArray) -> FloatArray:
+        """The inverse."""
+        return self._shifted(coefficients, self.centre)
+
+    def _shifted(self, coefficients: FloatArray, by: FloatArray) -> FloatArray:
+        result = coefficients.copy()
+        k = self.ones.shape[1]
+        result[:, :k] += self.ones[:, :, None] * by
+        return result
+
+
+def _pseudo_inverse(gram: FloatArray) -> FloatArray:
+    """Of Gram matrices (B, K, K), in columns of one length."""
+    length = np.sqrt(np.einsum("bkk->bk", gram))
+    inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
+    outer = inverse[:, :, None] * inverse[:, None, :]
+    return np.asarray(
+        np.linalg.pinv(gram * outer, rcond=1e-12, hermitian=True) * outer, dtype=np.float64
+    )
+
+
+def _constant(public: PublicSums, inverse: FloatArray) -> FloatArray:
+    """e (B, K) with X e = 1; raises ``ValueError`` without one."""
+    ones = np.einsum("bij,bj->bi", inverse, public.x_sum)
+    left = public.total - np.einsum("bk,bk->b", public.x_sum, ones)
+    if np.any(np.abs(left) > 1e-8 * public.total):
+        raise ValueError("noisy statistics about a centre need an intercept in the span of X")
+    return np.asarray(ones, dtype=np.float64)
+
+
+def _repeated_sums(public: PublicSums, chains: int) -> PublicSums:
+    values = vars(public).items()
+    return PublicSums(**{name: np.repeat(value, chains, axis=0) for name, value in values})

@@ -11,12 +11,16 @@ import numpy as np
 
 from surveysynth._support.types import Theta
 from surveysynth.mechanisms.noisy_statistics.posterior import moments
-from surveysynth.mechanisms.noisy_statistics.posterior.augmentation import Augmentation, NoisyTarget
+from surveysynth.mechanisms.noisy_statistics.posterior.augmentation import Augmentation
 from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import (
     ImpliedSample,
     implied_sample,
 )
-from surveysynth.mechanisms.noisy_statistics.posterior.moments import NoisySums, PublicSums
+from surveysynth.mechanisms.noisy_statistics.posterior.moments import (
+    NoisySums,
+    NoisyTarget,
+    PublicSums,
+)
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import SWEEPS_AT_ONCE, Streams, run_sweeps
 

@@ -16,9 +16,9 @@ import numpy as np
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
 from surveysynth.models.base import Model, Simulated, SimulationKind, psu_codes, require
-from surveysynth.models.gaussian.fbp import density
 from surveysynth.models.gaussian.fbp.clustered import ClusteredGibbs
 from surveysynth.models.gaussian.fbp.sampler import Gibbs
+from surveysynth.models.gaussian.fbp.stan import STAN
 from surveysynth.models.gaussian.gaussian_model import GaussianModel
 from surveysynth.models.general_location.groups import LEAST_RECORDS
 from surveysynth.models.general_location.model import OWN_PRIORS, GeneralFBP, general_form
@@ -50,7 +50,7 @@ class FBP(GaussianModel):
     tilted = True
     clustered = True
     kinds = ("continuous", "semicontinuous", "binary")
-    stan = density.STAN
+    stan = STAN
     options = MappingProxyType(
         {
             "smoothing": Choice("default", ("default", "outcome")),
@@ -205,15 +205,3 @@ class FBP(GaussianModel):
         if psu_codes(self, design) is not None:
             guess[PSU_COVARIANCE] = np.diag(INTRACLASS_GUESS * variance)
         return guess
-
-    def log_density(self, u: FloatArray, stats: GaussianStats) -> tuple[FloatArray, FloatArray]:
-        """Weighted log posterior (...) and gradient (..., d) at u (..., d), as in ``fbp.stan``."""
-        return density.log_density(u, stats, self.priors)
-
-    def constrain(self, u: FloatArray, shape: tuple[int, int]) -> Theta:
-        """Parameters at u (..., d); ``shape`` (K, q)."""
-        return density.constrain(u, shape)
-
-    def unconstrain(self, theta: Theta) -> FloatArray:
-        """Inverse of ``constrain``, (..., d)."""
-        return density.unconstrain(theta)

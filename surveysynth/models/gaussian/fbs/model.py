@@ -15,8 +15,8 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Model, Simulated, SimulationKind, psu_codes
-from surveysynth.models.gaussian.fbs import density
 from surveysynth.models.gaussian.fbs.sampler import ClusteredGibbs, Gibbs
+from surveysynth.models.gaussian.fbs.stan import STAN
 from surveysynth.models.gaussian.gaussian_model import GaussianModel
 from surveysynth.models.general_location.groups import LEAST_RECORDS
 from surveysynth.models.general_location.model import OWN_PRIORS, GeneralFBS, general_form
@@ -48,7 +48,7 @@ class FBS(GaussianModel):
     requires = frozenset({"weight"})
     clustered = True
     kinds = ("continuous", "semicontinuous", "binary", "categorical")
-    stan = density.STAN
+    stan = STAN
     options = MappingProxyType({"covariance_by": ColumnNames(None)})
     default_priors = MappingProxyType(
         {
@@ -168,15 +168,3 @@ class FBS(GaussianModel):
             "covariance": (1.0 - share) * covariance,
             PSU_COVARIANCE: share * covariance,
         }
-
-    def log_density(self, u: FloatArray, stats: GaussianStats) -> tuple[FloatArray, FloatArray]:
-        """Weighted log posterior (...) and gradient (..., d) at u (..., d), as in ``fbs.stan``."""
-        return density.log_density(u, stats, self.priors)
-
-    def constrain(self, u: FloatArray, shape: tuple[int, int]) -> Theta:
-        """Parameters at u (..., d); ``shape`` (K, q)."""
-        return density.constrain(u, shape)
-
-    def unconstrain(self, theta: Theta) -> FloatArray:
-        """Inverse of ``constrain``, (..., d)."""
-        return density.unconstrain(theta)

@@ -16,8 +16,8 @@ import numpy as np
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Simulated, SimulationKind
 from surveysynth.models.gaussian.gaussian_model import GaussianModel
-from surveysynth.models.gaussian.normal import density
 from surveysynth.models.gaussian.normal.sampler import Gibbs
+from surveysynth.models.gaussian.normal.stan import STAN
 from surveysynth.models.parts import log_lik, survey_weight
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.models.parts.log_lik import QuadraticForm
@@ -34,7 +34,7 @@ class Normal(GaussianModel):
     name = "normal"
     title = "a normal regression of the transformed outcome"
     requires = frozenset({"one_outcome"})
-    stan = density.STAN
+    stan = STAN
     default_priors = MappingProxyType(
         {"coefficient_scale": 1.0, "residual_scale": 1.0, "lkj": 6.0, **survey_weight.PRIORS}
     )
@@ -115,15 +115,3 @@ class Normal(GaussianModel):
             theta["weight_coefficients"] = coefficients
             theta["variance"] = np.append(theta["variance"], variance)
         return theta
-
-    def log_density(self, u: FloatArray, stats: GaussianStats) -> tuple[FloatArray, FloatArray]:
-        """Weighted log posterior (...) and gradient (..., d) at u (..., d): ``normal.stan``."""
-        return density.log_density(u, stats, self.priors)
-
-    def constrain(self, u: FloatArray, shape: tuple[int, int]) -> Theta:
-        """Parameters at u (..., d); ``shape`` (K, q)."""
-        return density.constrain(u, shape)
-
-    def unconstrain(self, theta: Theta) -> FloatArray:
-        """Inverse of ``constrain``, (..., d)."""
-        return density.unconstrain(theta)

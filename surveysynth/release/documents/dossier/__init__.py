@@ -1,1 +1,0 @@
-"""What a review board reads of a release before it is published: public facts alone."""

@@ -1,0 +1,124 @@
+"""Documents from the templates in ``templates/``, which hold all of their prose.
+
+A template is Markdown with Jinja2 in it. Every value is escaped when it is printed, so that a label
+shows the characters that it has; ``| safe`` prints trusted Markdown, ``| code`` a value between
+backticks. The lines of a paragraph may be broken anywhere: ``joined`` makes one line of them.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from surveysynth._support.messages import capitalised
+from surveysynth._support.templates import environment
+from surveysynth.release.tables.labels import listed
+from surveysynth.release.writers.markdown import escape
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_FENCE = "```"
+#: How lines begin that are no continuation of the line above.
+_BLOCKS = ("# ", "## ", "### ", "#### ", "- ", "|", _FENCE)
+
+
+def render_markdown(name: str, context: dict[str, Any]) -> str:
+    """Return the document of ``templates/NAME``, filled in."""
+    return joined(_templates("markdown").get_template(f"templates/{name}").render(context))
+
+
+def render_json(name: str, context: dict[str, Any]) -> Any:
+    """Return the values of the JSON in ``templates/NAME``, filled in."""
+    return json.loads(_templates("json").get_template(f"templates/{name}").render(context))
+
+
+def joined(text: str) -> str:
+    """Return Markdown with every paragraph and every item of a list on one line.
+
+    Items indented by two spaces stay below the item before them; code stays as it is.
+    """
+    lines: list[str] = []
+    in_code = False
+    for line in text.splitlines():
+        stripped = line.strip()
+        if stripped.startswith(_FENCE):
+            in_code = not in_code
+            lines.append(stripped)
+        elif in_code:
+            lines.append(line)
+        elif not stripped:
+            lines += [""] * bool(lines and lines[-1])
+        elif stripped.startswith(_BLOCKS):
+            nested = stripped.startswith("- ") and line.startswith("  ")
+            lines.append(f"  {stripped}" if nested else stripped)
+        elif lines and lines[-1] and not lines[-1].startswith(("#", "|", _FENCE)):
+            lines[-1] += f" {stripped}"
+        else:
+            lines.append(stripped)
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+@cache
+def _templates(kind: Literal["markdown", "json"]) -> "Environment":
+    """Return the templates of a kind of document, which print values as the kind writes them."""
+    from markupsafe import Markup
+
+    write = _markdown_text if kind == "markdown" else _json_text
+
+    def marked(text: Callable[[Any], str]) -> Callable[[Any], Markup]:
+        return lambda value: Markup(text(value))
+
+    def shown(value: Any) -> Markup:
+        return value if isinstance(value, Markup) else Markup(write(str(value)))
+
+    found = environment(__package__).overlay(autoescape=True, finalize=shown)
+    found.filters = {
+        **found.filters,
+        "code": marked(str),
+        "json": marked(json.dumps),
+        "named": marked(_named),
+        "one_line": marked(lambda text: " ".join(text.split())),
+        "listed": listed,
+        "capitalized": capitalised,
+        "commas": lambda value: f"{value:,}",
+        "short": lambda value: f"{value:g}",
+        "two": lambda value: f"{value:.2g}",
+        "three": lambda value: f"{value:.3g}",
+        "four": lambda value: f"{value:.4g}",
+        "amount": lambda value: f"{value:,.10g}",
+        "percent": lambda share: f"{share:.0%}",
+        "limit": percent,
+        "sentence": lambda text: text if text.endswith(".") else f"{text}.",
+    }
+    return found
+
+
+def _markdown_text(text: str) -> str:
+    """Return text escaped for Markdown; spaces at its ends stay, for words in a template."""
+    before, after = (" " if end.isspace() else "" for end in (text[:1], text[1:][-1:]))
+    return f"{before}{escape(text)}{after}"
+
+
+def _json_text(text: str) -> str:
+    """Return text escaped for the inside of a JSON string."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _named(names: Iterable[str]) -> str:
+    """Return names of columns in bold, with commas."""
+    return ", ".join(f"**{escape(name)}**" for name in names)
+
+
+def percent(probability: float) -> str:
+    """Return a limit in percent, rounded up to two digits of it or of what is left to 100%."""
+    value = 100.0 * probability
+    if value <= 50.0:
+        places = max(0, 1 - math.floor(math.log10(value)))
+        return f"{math.ceil(value * 10**places - 1e-9) / 10**places:.{places}f}%"
+    rest = 100.0 * (1.0 - probability)
+    if rest < 1e-4:
+        return "nearly 100%"
+    places = 1 - math.floor(math.log10(rest))
+    return f"{100.0 - math.floor(rest * 10**places + 1e-9) / 10**places:.{max(places, 0)}f}%"

@@ -1,1 +1,0 @@
-"""The reference of a specification: every key, from the typed settings and words beside them."""

@@ -1,0 +1,238 @@
+"""The section ``[synthesizer]`` of a specification file."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, create_model, model_validator
+
+from surveysynth._support.messages import nearest
+from surveysynth.errors import InputError
+from surveysynth.models import get_model, model_names, registered
+from surveysynth.models.options import Choice, ColumnNames, Option
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.spec.sections import Name, Names, Section, distinct
+from surveysynth.survey.transforms import TransformKind
+
+#: Fewer than two chains have no R-hat; fewer draws a chain than this have no useful one.
+MIN_CHAINS = 2
+MIN_DRAWS = 20
+MAX_DRAWS = 1_000_000
+
+
+def _one_or_more(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def _model(value: str) -> str:
+    if value not in model_names() and not value.lower().endswith(".toml"):
+        known = ", ".join(repr(name) for name in model_names())
+        raise ValueError(
+            f"expected one of {known}, or the path of a .toml file that declares a Stan program, "
+            f"got {value!r}.{nearest(value, model_names())}"
+        )
+    return value
+
+
+OneOrMoreNames = Annotated[
+    tuple[Name, ...],
+    BeforeValidator(_one_or_more),
+    AfterValidator(distinct),
+    Field(min_length=1),
+]
+OneOrMoreNumbers = Annotated[tuple[float, ...], BeforeValidator(_one_or_more), Field(min_length=1)]
+OneOrMoreKinds = Annotated[
+    tuple[TransformKind, ...], BeforeValidator(_one_or_more), Field(min_length=1)
+]
+
+
+def _type_of(option: Option) -> Any:
+    """What pydantic makes of a model's option."""
+    if isinstance(option, Choice):
+        return Literal[option.choices]
+    if isinstance(option, ColumnNames):
+        return Names | None
+    return Annotated[int, Field(ge=option.least, le=option.most)]
+
+
+#: The models' own options, by their keys in ``[synthesizer]``, and the models that take each.
+_OPTIONS = {key: option for model in registered() for key, option in model.options.items()}
+_OWNERS = {
+    key: tuple(model.name for model in registered() if key in model.options) for key in _OPTIONS
+}
+if TYPE_CHECKING:
+    _WithOptions = Section
+else:
+    _WithOptions = create_model(
+        "_WithOptions",
+        __base__=Section,
+        **{key: (_type_of(option), option.default) for key, option in _OPTIONS.items()},
+    )
+
+#: The entries of the reference for options of models.
+OPTION_TEXTS = {
+    "smoothing": """
+        "default" smooths the published weights to their mean given the synthetic outcomes;
+        "outcome" is the rule of the paper, to reproduce its tables. Public: The rule.""",
+    "covariance_by": """
+        Public columns that define groups with residual spreads of their own for amounts. Type:
+        list of names of columns. Default: the by columns for outcomes of several kinds, otherwise
+        one covariance for all; [] is always one. Public: The columns, which are public anyway.""",
+    "components": """
+        The number of components of the mixture. Public: The number.""",
+}
+
+
+class SynthesizerSection(_WithOptions):
+    """``[synthesizer]``: the model of outcome and weight, and how it is fitted.
+
+    The options that models declare are further keys.
+    """
+
+    about = "The model of outcome and sampling weight, and how it is fitted."
+
+    model: Annotated[str, AfterValidator(_model)] = "fbs"
+    """`fbs` models outcomes and weight as observed in the sample. `fbp` models one outcome in the
+    population and its inclusion in the sample. `normal` is a regression of one outcome. `poisson`
+    and `negative_binomial` are models of a count. `normal_mixture` is a mixture of regressions.
+    Type: one of the models, or the path of a .toml file that declares a Stan program. Public: The
+    model."""
+    outcome: OneOrMoreNames
+    """The confidential columns to synthesise, one or a list. If outcomes are of several kinds, each
+    is modelled given those before it. Type: name of a column, or a list of them. Default: required,
+    unless sections [outcomes.NAME] name the outcomes, in their order. Public: That these columns
+    were measured; their values are not."""
+    predictors: Name | None = None
+    """The right-hand side of the regression of every outcome and of the weight, such as "field *
+    gender". Cells share what the formula says they share. It must span strata and the by columns.
+    If the interactions of the default leave rows with too few records together, small_strata =
+    'pool' leaves out the smallest interactions; `surveysynth check` names them. Type: a formula in
+    quotes. Default: strata and by columns, with their interactions if cells have 20 records, except
+    for cells that together hold at most a hundredth of the records. Public: The columns in the
+    formula, record by record."""
+    transform: OneOrMoreKinds = ("log",)
+    """The scale on which the model is normal: one for all outcomes, or a list with one for each.
+    [outcomes.NAME] has the same key for a single outcome. Type: one word, or a list with one for
+    each outcome. Default: "log". Public: The transform, chosen without looking at the data."""
+    transform_scale: OneOrMoreNumbers = (1.0,)
+    """The divisor of the outcome in `asinh`, `yeo_johnson` and `identity`, in the outcome's own
+    units: about a tenth of a typical value. Type: number, or a list with one for each outcome.
+    Default: 1. Public: The number."""
+    transform_shift: OneOrMoreNumbers = (0.0,)
+    """The number that `log` adds before it takes the logarithm. Type: number, or a list with one
+    for each outcome. Default: 0. Public: The number."""
+    transform_power: OneOrMoreNumbers = (0.5,)
+    """The power of `yeo_johnson`: 0 is the logarithm, 1 the amount itself; incomes lie between 0.3
+    and 0.5. Type: number, or a list with one for each outcome. Default: 0.5. Public: The number."""
+    engine: Literal["auto", "embedded", "cmdstan"] = "auto"
+    """What runs the chains: the batched samplers of the package ("embedded"), or the model's Stan
+    program ("cmdstan", which must be installed). "auto" uses the embedded sampler if the model has
+    one. Public: The engine; the privacy statement reports that CmdStan's seeds have 31 bits."""
+    inference: Literal["debiased", "paper"] = "debiased"
+    """"debiased" corrects draws for down-weighting by simulation, and computes variances from data
+    as the sample would have been. "paper" is the method as published, with intervals that cover too
+    little. Public: The rule. Neither choice costs epsilon."""
+    chains: Annotated[int, Field(ge=MIN_CHAINS, le=1000)] = 4
+    """The number of Markov chains of a fit. Public: The number: bounds are maxima over all kept
+    draws."""
+    draws: Annotated[int, Field(ge=MIN_DRAWS, le=MAX_DRAWS)] = 250
+    """The number of draws kept from each chain. More draws make the bound larger, so fewer records
+    keep their full weight. Public: The number."""
+    warmup: Annotated[int, Field(ge=MIN_DRAWS, le=MAX_DRAWS)] = 250
+    """The number of draws discarded at the start of each chain. Public: The number."""
+    priors: dict[str, float] = Field(default_factory=dict)
+    """Constants of the priors by name, such as { residual_scale = 5 }, on the scale of the
+    transform. Default: those of the model, in the table below. Public: The constants, chosen
+    without looking at the data."""
+
+    @property
+    def is_program(self) -> bool:
+        """Whether the model is a Stan program of the caller's own, declared in a toml file."""
+        return self.model.lower().endswith(".toml")
+
+    def plan(self, default: SamplingPlan) -> SamplingPlan:
+        """Chains, warm-up and draws as given, those of a mechanism's default for the rest."""
+        given = self.model_fields_set & {"chains", "warmup", "draws"}
+        return replace(default, **{key: getattr(self, key) for key in given})
+
+    @model_validator(mode="after")
+    def _agree(self) -> "SynthesizerSection":
+        if self.is_program and self.engine == "embedded":
+            raise ValueError(
+                "engine: a Stan program of your own has no embedded sampler; leave engine out."
+            )
+        self._check_model()
+        for key in ("transform", "transform_scale", "transform_shift", "transform_power"):
+            given = len(getattr(self, key))
+            if given not in (1, len(self.outcome)):
+                raise ValueError(
+                    f"{key}: expected one value or a list as long as outcome "
+                    f"({len(self.outcome)}), got {given} values."
+                )
+        return self
+
+    def _check_model(self) -> None:
+        """What the model takes: outcomes, options and priors.
+
+        A program's priors are in the file that declares it."""
+        for key, option in _OPTIONS.items():
+            value = getattr(self, key)
+            if self.model not in _OWNERS[key] and value != option.default:
+                shown = f"{value!r} is" if isinstance(value, str) else "this is"
+                owners = " or ".join(map(repr, _OWNERS[key]))
+                raise ValueError(f"{key}: {shown} for model = {owners}; leave it out.")
+        if self.is_program:
+            return
+        try:
+            model = get_model(self.model, priors=self.priors, **self.options)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        if "one_outcome" in model.requires and len(self.outcome) > 1:
+            able = [repr(each.name) for each in registered() if "one_outcome" not in each.requires]
+            raise ValueError(
+                f"outcome: model {self.model!r} takes one outcome, got {len(self.outcome)}; "
+                f"a list of outcomes needs model = {' or '.join(able)}."
+            )
+        if model.takes_count:
+            self._check_count()
+
+    def _check_count(self) -> None:
+        """A count enters its model as it is."""
+        for key, plain in (
+            ("transform", "identity"), ("transform_scale", 1.0), ("transform_shift", 0.0)
+        ):  # fmt: skip
+            other = [value for value in getattr(self, key) if value != plain]
+            if key in self.model_fields_set and other:
+                raise ValueError(
+                    f"{key}: model {self.model!r} takes a count as it is, so {plain!r} is the one "
+                    f"value, got {other[0]!r}; leave it out."
+                )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The model's own options, given or not."""
+        owned = (key for key, owners in _OWNERS.items() if self.model in owners)
+        return {key: getattr(self, key) for key in owned}
+
+    @property
+    def grouping(self) -> tuple[str, ...] | None:
+        """Columns of ``covariance_by``; empty for a model that has one residual covariance."""
+        groups: tuple[str, ...] | None = self.options.get("covariance_by", ())
+        return groups
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """What the model needs of a survey, as far as it is known: a program says it in its own
+        file."""
+        return frozenset() if self.is_program else get_model(self.model).requires
+
+    def with_model(self, name: str) -> "SynthesizerSection":
+        """The same with another model, whose options and priors are its defaults."""
+        if name == self.model:
+            return self
+        kept = {
+            key: getattr(self, key)
+            if {name, self.model} <= set(_OWNERS[key])
+            else option.default
+            for key, option in _OPTIONS.items()
+        }
+        return self.model_copy(update={"model": name, "priors": {}, "engine": "auto", **kept})

@@ -1,0 +1,242 @@
+"""The section ``[tables]`` of a specification file: which tables are made, and how."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+
+from surveysynth._support.messages import listing, nearest
+from surveysynth.errors import InputError
+from surveysynth.estimation.statistics import COUNT, MEAN, STATISTICS, statistic_of
+from surveysynth.spec.formats import format_names
+from surveysynth.spec.sections import Names, Section, Text, as_tuple, distinct, known_name
+from surveysynth.survey.where import parse_where
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+#: Devices of Windows, where no folder is called so.
+_DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9]", re.IGNORECASE)
+
+RULE_SETS = ("none", "nchs", "statcan")
+SEVERITIES = ("mark", "suppress")
+LIMITS = ("rse", "relative_width", "n", "df")
+
+_EXAMPLE = "for example flags = { mark = { rse = 0.2 }, suppress = { rse = 0.4, n = 10 } }"
+
+FlagChoice = str | Mapping[str, Mapping[str, int | float]]
+"""A name of ``RULE_SETS``, or limits by severity and name."""
+
+
+def table_name(name: str) -> str:
+    """A name that a folder can have; raises ``ValueError`` for another."""
+    if _DEVICE.fullmatch(name):
+        raise ValueError(
+            f"{name!r} is the name of a device on Windows, where no folder is called so; give the "
+            "table another, such as 'income_by_region'."
+        )
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            "expected a name of 1 to 63 letters, digits, _ and -, which its folder is called by, "
+            f"such as 'income_by_region', got {name!r}."
+        )
+    return name
+
+
+def where_text(text: str) -> str:
+    """A condition that can be read; raises ``ValueError`` for another."""
+    try:
+        parse_where(text)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+def statistic_name(value: Any) -> Any:
+    """A name of the registry, or one with arguments in the form that they have everywhere."""
+    if not (isinstance(value, str) and "(" in value):
+        return known_name(value, tuple(STATISTICS))
+    try:
+        return statistic_of(value).name
+    except InputError as error:
+        raise ValueError(str(error)) from None
+
+
+def own_files(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Statistics whose files have names of their own."""
+    stems = [statistic_of(name).stem.casefold() for name in names]
+    for name, stem in zip(names, stems, strict=True):
+        if stems.count(stem) > 1:
+            raise ValueError(f"{name!r} and another statistic would both write {stem}; leave one.")
+    return names
+
+
+def check_flags(value: Any) -> FlagChoice:
+    """The choice as given; raises ``ValueError`` with a line for each mistake."""
+    if isinstance(value, Mapping):
+        problems = _thresholds(value)
+        if problems:
+            raise ValueError("\n".join(problems))
+        return {str(severity): dict(limits) for severity, limits in value.items()}
+    if isinstance(value, str) and value in RULE_SETS:
+        return value
+    hint = nearest(value, RULE_SETS) if isinstance(value, str) else ""
+    shown = repr(value) if isinstance(value, str | int | float) else "another value"
+    raise ValueError(
+        f"expected one of {', '.join(map(repr, RULE_SETS))} or a table of thresholds, "
+        f"got {shown[:60]}.{hint}"
+    )
+
+
+def _thresholds(given: Mapping[Any, Any]) -> list[str]:
+    if not given:
+        return [f"the table of thresholds is empty; {_EXAMPLE}."]
+    problems = []
+    for severity, limits in given.items():
+        if severity not in SEVERITIES:
+            problems.append(
+                f"unknown key {severity!r}.{nearest(str(severity), SEVERITIES)} "
+                f"Known: {listing(SEVERITIES)}; {_EXAMPLE}."
+            )
+        elif not isinstance(limits, Mapping) or not limits:
+            problems.append(f"{severity}: expected a table of limits; {_EXAMPLE}.")
+        else:
+            for name, limit in limits.items():
+                problems += _limit(severity, name, limit)
+    return problems
+
+
+def _limit(severity: str, name: Any, limit: Any) -> list[str]:
+    where = f"{severity}.{name}"
+    if name not in LIMITS:
+        return [f"{where}: unknown limit.{nearest(str(name), LIMITS)} Known: {listing(LIMITS)}."]
+    number = isinstance(limit, int | float) and not isinstance(limit, bool)
+    if not number or not 0 < limit < float("inf"):
+        return [f"{where}: expected a positive number."]
+    if name == "n" and not isinstance(limit, int):
+        return [f"{where}: expected a whole number, got {limit!r}."]
+    return []
+
+
+def built(planned: Sequence[str], works: str) -> BeforeValidator:
+    """Say what works when the value is one of those planned but not built."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, str) and value in planned:
+            raise ValueError(f"{value!r} is not built yet; what works now: {works}.")
+        return value
+
+    return BeforeValidator(check)
+
+
+def _one_of(known: Callable[[], Sequence[str]]) -> BeforeValidator:
+    """One of the names of a registry, refused in the words of a Literal of them."""
+    return BeforeValidator(lambda value: known_name(value, known()))
+
+
+Statistics = Annotated[
+    tuple[Annotated[str, BeforeValidator(statistic_name)], ...],
+    BeforeValidator(as_tuple),
+    AfterValidator(distinct),
+    AfterValidator(own_files),
+    Field(min_length=1),
+]
+Formats = Annotated[
+    tuple[Annotated[str, _one_of(lambda: format_names("tables"))], ...],
+    BeforeValidator(as_tuple),
+    AfterValidator(distinct),
+    Field(min_length=1),
+]
+Figures = Annotated[
+    tuple[Annotated[str, _one_of(lambda: format_names("figures"))], ...],
+    BeforeValidator(as_tuple),
+    AfterValidator(distinct),
+]
+Microdata = Annotated[
+    Literal["csv", "parquet", "dta", "sav"] | None, built(("none",), "csv, parquet, dta, sav")
+]
+
+
+class TablesSection(Section):
+    """``[tables]``: which tables to make, and how to write them."""
+
+    about = (
+        "Which tables to make, and how to write them. Tables are computed from synthetic data, so "
+        "none of these keys costs epsilon. Several tables are several sections [[tables]], each "
+        "with a name. The section [all_tables] may then have any of these keys except name and "
+        "where: they are the defaults of each table, and its title is the title of the whole "
+        "release. The keys linearisation, microdata and microdata_digits then stand in "
+        "[all_tables] only."
+    )
+
+    name: Annotated[str, AfterValidator(table_name)] | None = None
+    """For one of several [[tables]]: the name of its folder, tables/NAME/, and its name in
+    messages. Default: none: there is one table. Public: The name."""
+    by: Names = ()
+    """The columns that define the rows: all cells and all margins. An outcome with levels may be
+    one of them. Type: list of names of columns. Default: none: one row. Public: Their values record
+    by record, unless the column is an outcome; and so all unweighted cell sizes."""
+    where: Annotated[str, AfterValidator(where_text)] | None = None
+    """The subpopulation of the table. A condition compares columns with constants by ==, !=, <, <=,
+    > and >=, in, not in, and joins comparisons by and, or, not, and parentheses. It may use columns
+    of the model and outcomes with levels. Variances are those of a domain. Type: a condition, such
+    as "age >= 18 and field in ('A', 'B')". Default: none: all records. Public: The condition, and
+    which records satisfy it if it uses public columns only."""
+    statistics: Statistics = (COUNT.name, MEAN.name)
+    """The statistics, with one table for each: "count", "total", "mean", "median", "proportion",
+    "share"; "quantile(0.9)"; "ratio(tax, income)"; "difference(mean, sex: f - m)"; "ratio(count,
+    region: margin)"; "share(region)". Type: a list of statistics. Public: The tables."""
+    level: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    """The confidence level of intervals. Public: The number."""
+    linearisation: Literal["ratio", "plain"] | None = None
+    """Whether variances account for weights that are scaled to the population size. Default:
+    "ratio" with a population size, otherwise "plain". Public: The rule."""
+    interval: Literal["auto", "t"] = "auto"
+    """"auto" keeps intervals within the possible range: proportions between 0 and 1, counts above
+    0. "t" is always estimate ± t · standard error. Public: The rule."""
+    flags: FlagChoice = "none"
+    """Rules for reliability: those of the US National Center for Health Statistics, of Statistics
+    Canada, or your own. They use published numbers and public sample sizes only. Type: "none",
+    "nchs", "statcan", or limits: { mark = { .. }, suppress = { .. } } of rse, relative_width, n and
+    df. Public: The flags."""
+    flag_action: Literal["suppress", "mark"] = "suppress"
+    """Whether to withhold or to mark the numbers that a rule set withholds. Public: With "mark":
+    all numbers."""
+    layout: Literal["columns", "compact", "crosstab"] = "columns"
+    """The layout of tables for reading: "columns" has estimate, standard error and interval in
+    columns, "compact" has estimate (standard error) in one, and "crosstab" has the levels of the
+    last by column side by side. Files for programs do not change. Public: Nothing else."""
+    round_counts: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    """The number to whose multiples counts are rounded in tables for reading. Default: two
+    significant digits of the standard error. Public: Nothing else; csv files are not rounded."""
+    digits_mean: Annotated[int, Field(ge=0, le=15)] = 0
+    """The number of decimals of means in tables for reading; [labels.COLUMN] digits sets it for one
+    outcome. Public: Nothing else."""
+    microdata: Microdata = None
+    """The format of the synthetic datasets. dta (Stata) and sav (SPSS) have labels of columns and
+    of values. Default: parquet if the survey is a parquet file, otherwise csv. Public: The same
+    synthetic datasets in every format."""
+    microdata_digits: Annotated[int, Field(ge=3, le=9)] = 6
+    """The number of significant digits of synthetic amounts and weights. Tables are computed from
+    the rounded values. Public: The microdata with that many digits, as the statement on
+    floating-point numbers reports."""
+    title: Text = ""
+    """The title of every table. Public: The text."""
+    source: Text = ""
+    """The source line below every table. Public: The text."""
+    formats: Formats = ("csv", "html")
+    """The file formats of every table. "csv" has unrounded numbers for programs, the others are for
+    readers. Public: The same numbers."""
+    figures: Figures = ()
+    """The file formats of figures of the estimates with their intervals. Public: The same
+    numbers."""
+
+    @field_validator("flags", mode="plain")
+    @classmethod
+    def _flags(cls, value: Any) -> FlagChoice:
+        return check_flags(value)
+
+    @model_validator(mode="after")
+    def _agree(self) -> "TablesSection":
+        if self.flags == "none" and self.flag_action != "suppress":
+            raise ValueError("flag_action: there are no flags; set flags or leave it out.")
+        return self

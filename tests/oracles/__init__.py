@@ -1,0 +1,48 @@
+"""Log posteriors of the models with their gradients, independent of the samplers.
+
+They are functions of the unconstrained parameters of the models' Stan programs, in their order,
+for the weighted statistics of one database; all constants and Jacobians are in them.
+"""
+
+from types import ModuleType
+from typing import Any
+
+from surveysynth._support.types import FloatArray, Theta
+from surveysynth.models.base import Model
+from surveysynth.models.counts.model import CountModel
+from surveysynth.models.general_location.model import GeneralLocation
+from surveysynth.models.mixture.model import NormalMixture
+from tests.oracles import counts, fbp, fbs, general_location, mixture, normal
+
+_GAUSSIAN = {"fbs": fbs, "fbp": fbp, "normal": normal}
+
+
+def _oracle(model: Model) -> ModuleType:
+    return general_location if isinstance(model, GeneralLocation) else _GAUSSIAN[model.name]
+
+
+def log_density(model: Model, u: FloatArray, stats: Any) -> tuple[FloatArray, FloatArray]:
+    """Return the log posterior (...) and its gradient (..., d) at u (..., d)."""
+    if isinstance(model, CountModel):
+        return counts.log_density(model.family, u, stats, model.priors)
+    if isinstance(model, NormalMixture):
+        return mixture.log_density(u, stats, model.components, model.priors)
+    return _oracle(model).log_density(u, stats, model.priors)
+
+
+def constrain(model: Model, u: FloatArray, shape: Any) -> Theta:
+    """Return the parameters at u (..., d); ``shape`` is that of the statistics."""
+    if isinstance(model, CountModel):
+        return counts.constrain(model.family, u, shape)
+    if isinstance(model, NormalMixture):
+        return mixture.constrain(u, shape, model.components, model.priors["least_sd"])
+    return _oracle(model).constrain(u, shape)
+
+
+def unconstrain(model: Model, theta: Theta) -> FloatArray:
+    """Invert ``constrain``: (..., d)."""
+    if isinstance(model, CountModel):
+        return counts.unconstrain(theta)
+    if isinstance(model, NormalMixture):
+        return mixture.unconstrain(theta, model.priors["least_sd"])
+    return _oracle(model).unconstrain(theta)

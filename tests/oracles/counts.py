@@ -1,0 +1,149 @@
+"""The count models as densities on Stan's unconstrained scale, as in ``poisson.stan`` and
+``negative_binomial.stan``.
+
+Order of u: beta (K), log phi (if any), log coefficient scales (K), coefficient correlation
+(K (K - 1) / 2) and, with a weight, delta, gamma (K) and log s.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from scipy.special import psi
+
+from surveysynth._support.types import FloatArray, Theta
+from surveysynth.models.counts.family import CountFamily, log_rising_value
+from surveysynth.models.counts.stats import CountStats, CountSums
+from tests.oracles import survey_weight, unconstrained
+from tests.oracles.coefficient_prior import coefficient_log_prior
+from tests.oracles.unconstrained import CorrelationRoot
+
+
+def _split(family: CountFamily, u: FloatArray, shape: tuple[int, int]) -> list[FloatArray]:
+    k, q = shape
+    weight = k + 2 if q > 1 else 0
+    extra = int(family.overdispersed)
+    return unconstrained.split(u, (k, extra, k, unconstrained.correlation_size(k), weight))
+
+
+def log_density(
+    family: CountFamily, u: FloatArray, stats: CountStats, priors: Mapping[str, float]
+) -> tuple[FloatArray, FloatArray]:
+    """Weighted log posterior of methods 3 and its gradient: u (..., d) to (...) and (..., d).
+
+    All constants and Jacobians are in it.
+    """
+    flat = u.reshape(-1, u.shape[-1])
+    beta, log_phi, log_scale, correlation, weight = _split(family, flat, stats.shape)
+    value, by_beta, by_log_phi = (
+        part[0] for part in log_likelihood(family, stats.counts, beta[None], log_phi[None])
+    )
+    prior = coefficient_log_prior(
+        beta[:, :, None], log_scale[:, :, None], correlation,
+        priors["coefficient_scale"], priors["lkj"],
+    )  # fmt: skip
+    value = value + prior.value
+    if family.overdispersed:
+        phi_prior, slope = overdispersion_log_prior(log_phi, priors["overdispersion_scale"])
+        value, by_log_phi = value + phi_prior[:, 0], by_log_phi + slope
+    gradients = [
+        by_beta + prior.beta[:, :, 0],
+        by_log_phi,
+        prior.log_scale[:, :, 0],
+        prior.correlation,
+    ]
+    if stats.weight is not None:
+        weight_value, weight_gradient = survey_weight.log_density(weight, stats.weight, priors)
+        value = value + weight_value
+        gradients.append(weight_gradient)
+    return value.reshape(u.shape[:-1]), np.concatenate(gradients, axis=-1).reshape(u.shape)
+
+
+def constrain(family: CountFamily, u: FloatArray, shape: tuple[int, int]) -> Theta:
+    """u (..., d) to the parameters; ``shape`` (K, q), q = 2 with a weight."""
+    beta, log_phi, log_scale, correlation, weight = _split(family, u, shape)
+    root = CorrelationRoot.from_unconstrained(correlation, shape[0]).root
+    theta = {"beta": beta}
+    if family.overdispersed:
+        theta["overdispersion"] = np.exp(log_phi)
+    theta["coefficient_scale"] = np.exp(log_scale)
+    theta["coefficient_correlation"] = root @ root.swapaxes(-1, -2)
+    if weight.shape[-1]:
+        theta["weight_coefficients"] = weight[..., :-1]
+        theta["weight_variance"] = np.exp(2.0 * weight[..., -1:])
+    return theta
+
+
+def unconstrain(theta: Theta) -> FloatArray:
+    """Inverse of ``constrain``."""
+    root = unconstrained.correlation_of(theta["coefficient_correlation"])[1]
+    parts = [theta["beta"]]
+    if "overdispersion" in theta:
+        parts.append(np.log(theta["overdispersion"]))
+    parts += [np.log(theta["coefficient_scale"]), unconstrained.unconstrained_correlation(root)]
+    if "weight_coefficients" in theta:
+        parts += [theta["weight_coefficients"], 0.5 * np.log(theta["weight_variance"])]
+    return np.concatenate(parts, axis=-1)
+
+
+def _poisson_log_likelihood(
+    sums: CountSums, beta: FloatArray, log_phi: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    eta = sums.eta(beta)
+    mean = np.exp(eta) * sums.mass[:, None]
+    value = _by_cell(eta, sums.sums) - mean.sum(-1) - sums.log_factorials[:, None]
+    return value, (sums.sums[:, None] - mean) @ sums.x, np.zeros_like(log_phi)
+
+
+def log_rising(phi: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """``log_rising_value`` and its slope in phi."""
+    slope = psi(phi + y) - psi(phi)
+    large = phi > _LARGE
+    if np.any(large):
+        ratio, end = np.log1p(y / phi), 1.0 / (phi + y)
+        difference = ratio + 0.5 * (1.0 / phi - end) + (1.0 / phi**2 - end**2) / 12.0
+        slope = np.where(large, difference, slope)
+    return log_rising_value(phi, y), slope
+
+
+def _negative_binomial_log_likelihood(
+    sums: CountSums, beta: FloatArray, log_phi: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    phi = np.exp(log_phi)
+    log_odds, log_rest = _odds(sums.eta(beta), log_phi)
+    share = np.exp(log_odds - log_rest)
+    rising, slope = log_rising(phi, sums.values[:, None])
+    counted, mass = sums.sums[:, None], sums.mass[:, None]
+    total = mass * phi
+    value = _by_cell(log_odds - log_rest, sums.sums) - (total * log_rest).sum(-1)
+    value = value + _by_cell(rising, sums.value_mass) - sums.log_factorials[:, None]
+    by_beta = (counted - (counted + total) * share) @ sums.x
+    by_phi = (-counted * np.exp(-log_rest) / phi - mass * (log_rest - share)).sum(-1)
+    by_log_phi = phi[..., 0] * (by_phi + _by_cell(slope, sums.value_mass))
+    return value, by_beta, by_log_phi[..., None]
+
+
+def overdispersion_log_prior(log_phi: FloatArray, scale: float) -> tuple[FloatArray, FloatArray]:
+    """Log density of log phi, elementwise, and its slope: 1/phi ~ half-Cauchy(0, scale)."""
+    value, slope = unconstrained.half_t_log_density(-log_phi, 1.0, scale)
+    return value, -slope
+
+
+def log_likelihood(
+    family: CountFamily, sums: CountSums, beta: FloatArray, log_phi: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Value (B, S) and gradients (B, S, K), (B, S, 1 or 0) at beta (B, S, K), log_phi."""
+    of = _negative_binomial_log_likelihood if family.overdispersed else _poisson_log_likelihood
+    return of(sums, beta, log_phi)
+
+
+def _by_cell(values: FloatArray, by_cell: FloatArray) -> FloatArray:
+    return np.asarray((values @ by_cell[:, :, None])[..., 0], dtype=np.float64)
+
+
+#: From here on Stirling's series is exact to a double's last digits.
+_LARGE = 1e4
+
+
+def _odds(eta: FloatArray, log_phi: FloatArray) -> tuple[FloatArray, FloatArray]:
+    log_odds = eta - log_phi
+    return log_odds, np.logaddexp(0.0, log_odds)

@@ -1,0 +1,194 @@
+"""The general location model as a density on Stan's unconstrained scale, and as the Stan program
+``general_location.stan``.
+
+Order of u, in each part by part: coefficients of logits (row by row), coefficients of regressions,
+log tau, log residual SDs (by regression, then group); with groups log s_0, log nu, what groups add
+to slopes (by regression, group, column) and log t of the regressions that have slopes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammaln, psi
+
+from surveysynth._support.types import FloatArray, Theta
+from surveysynth.models.general_location.layout import Layout, of_parts
+from surveysynth.models.general_location.stats import GeneralStats, RegressionSums
+from surveysynth.models.parts.coefficients import HALF_T_DF
+from tests.oracles import slopes, unconstrained
+
+Shape = tuple[Layout, int]
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """u (S, d) taken apart: logits and core one array (S, ..) a part; tau (S, J), sd (S, J, g),
+    s_0 and nu (S, J or 0), slopes one array (S, g, k) a regression, t (S, number with slopes);
+    scales as logarithms."""
+
+    logits: list[FloatArray]
+    core: list[FloatArray]
+    tau: FloatArray
+    sd: FloatArray
+    s_0: FloatArray
+    nu: FloatArray
+    slopes: list[FloatArray]
+    t: FloatArray
+
+    def joined(self) -> FloatArray:
+        """The way back, (..., d)."""
+        lead = self.tau.shape[:-1]
+        flat = [self.sd.reshape(*lead, -1), self.s_0, self.nu]
+        slopes = [part.reshape(*lead, -1) for part in self.slopes]
+        return np.concatenate([*self.logits, *self.core, self.tau, *flat, *slopes, self.t], axis=-1)
+
+
+def _widths(layout: Layout) -> list[int]:
+    return [part.earlier.size if layout.grouped else 0 for part in layout.regressions]
+
+
+def _parts(u: FloatArray, shape: Shape) -> _Parts:
+    layout, groups = shape
+    j, widths = len(layout.regressions), _widths(layout)
+    logits = [part.columns.size * part.own.size for part in layout.logits]
+    core = [part.width for part in layout.regressions]
+    pooled = j if layout.grouped else 0
+    scales = [j, j * groups, pooled, pooled]
+    slopes = [groups * width for width in widths]
+    parts = unconstrained.split(u, [*logits, *core, *scales, *slopes, sum(w > 0 for w in widths)])
+    first, second = len(logits), len(logits) + j
+    tau, sd, s_0, nu = parts[second : second + 4]
+    lead = u.shape[:-1]
+    return _Parts(
+        logits=parts[:first],
+        core=parts[first:second],
+        tau=tau,
+        sd=sd.reshape(*lead, j, groups),
+        s_0=s_0,
+        nu=nu,
+        slopes=[
+            part.reshape(*lead, groups, width)
+            for part, width in zip(parts[second + 4 : -1], widths, strict=True)
+        ],
+        t=parts[-1],
+    )
+
+
+def log_density(
+    u: FloatArray, stats: GeneralStats, priors: Mapping[str, float]
+) -> tuple[FloatArray, FloatArray]:
+    """Weighted log posterior of methods 3 and its gradient: u (..., d) to (...) and (..., d).
+
+    ``stats`` of one database. All constants and Jacobians are in it.
+    """
+    flat = u.reshape(-1, u.shape[-1])
+    p, layout = _parts(flat, stats.shape), stats.layout
+    value = np.zeros(flat.shape[0])
+    slope = _parts(np.zeros_like(flat), stats.shape)
+    for b, by_b, counts in zip(p.logits, slope.logits, stats.logits, strict=True):
+        likelihood, gradient = counts.value_and_slope(b[None])
+        prior, prior_slope = unconstrained.normal_log_density(b, priors["logit_sd"])
+        value += likelihood[0] + prior
+        by_b[...] = gradient[0] + prior_slope
+    with_slopes = 0
+    for j, sums in enumerate(stats.regressions):
+        value += _regression(p, slope, j, sums)
+        value += _normal(p.core[j], p.tau[:, j], slope.core[j], slope.tau[:, j])
+        if layout.grouped:
+            value += _pooled(p, slope, j)
+        if p.slopes[j].shape[-1]:
+            size = (flat.shape[0], -1)
+            by_slopes = slope.slopes[j].reshape(size)
+            t, by_t = p.t[:, with_slopes], slope.t[:, with_slopes]
+            value += _normal(p.slopes[j].reshape(size), t, by_slopes, by_t)
+            with_slopes += 1
+    scale = priors["residual_scale"]
+    hyper = [(p.tau, slope.tau, HALF_T_DF, priors["coefficient_scale"])]
+    hyper += [(p.t, slope.t, HALF_T_DF, priors["slope_scale"])]
+    if layout.grouped:
+        hyper += [(p.s_0, slope.s_0, HALF_T_DF, scale), (p.nu, slope.nu, 1.0, priors["pooling_df"])]
+    else:
+        hyper += [(p.sd[..., 0], slope.sd[..., 0], HALF_T_DF, scale)]
+    for log_scale, by_scale, df, prior_scale in hyper:
+        prior, prior_slope = unconstrained.half_t_log_density(log_scale, df, prior_scale)
+        value += prior.sum(-1)
+        by_scale[...] += prior_slope
+    return value.reshape(u.shape[:-1]), slope.joined().reshape(u.shape)
+
+
+def _regression(p: _Parts, slope: _Parts, j: int, sums: RegressionSums) -> FloatArray:
+    """Weighted log-likelihood of a regression (S,); its gradient is added to ``slope``."""
+    log_sd, k = p.sd[:, j], p.slopes[j].shape[-1]
+    precision = np.exp(-2.0 * log_sd)
+    squares = sums.squares(p.core[j], p.slopes[j])
+    by_shift = slopes.regression_slope(sums, p.core[j], p.slopes[j]) * (-0.5 * precision)[..., None]
+    slope.core[j][...] += by_shift.sum(1)
+    if k:
+        slope.slopes[j][...] += by_shift[..., -k:]
+    slope.sd[:, j] += squares * precision - sums.total
+    constant = sums.total * (0.5 * unconstrained.LOG_2PI + log_sd)
+    return np.asarray(-(constant + 0.5 * squares * precision).sum(-1), dtype=np.float64)
+
+
+def _normal(
+    values: FloatArray, log_scale: FloatArray, by_values: FloatArray, by_scale: FloatArray
+) -> FloatArray:
+    """log N(values (S, c) | 0, scale^2) (S,); its gradient is added."""
+    precision = np.exp(-2.0 * log_scale)
+    squares = (values * values).sum(-1) * precision
+    size = values.shape[-1]
+    by_values -= values * precision[:, None]
+    by_scale += squares - size
+    return np.asarray(-size * (0.5 * unconstrained.LOG_2PI + log_scale) - 0.5 * squares)
+
+
+def _pooled(p: _Parts, slope: _Parts, j: int) -> FloatArray:
+    """log of the scaled inverse chi^2 of the variances (S,), with the Jacobian of their logs."""
+    log_sd, log_s, log_nu = p.sd[:, j], p.s_0[:, j, None], p.nu[:, j, None]
+    nu = np.exp(log_nu)
+    ratio = np.exp(2.0 * (log_s - log_sd))
+    value = 0.5 * nu * (log_nu - unconstrained.LOG_2) - gammaln(0.5 * nu)
+    value = value + nu * (log_s - log_sd) - 0.5 * nu * ratio + unconstrained.LOG_2
+    slope.sd[:, j] += nu * (ratio - 1.0)
+    slope.s_0[:, j] += (nu * (1.0 - ratio)).sum(-1)
+    by_nu = 0.5 * (log_nu - unconstrained.LOG_2) + 0.5 - 0.5 * psi(0.5 * nu)
+    slope.nu[:, j] += (nu * (by_nu + log_s - log_sd - 0.5 * ratio)).sum(-1)
+    return np.asarray(value.sum(-1), dtype=np.float64)
+
+
+def constrain(u: FloatArray, shape: Shape) -> Theta:
+    """u (..., d) to the parameters; ``shape`` (layout, groups)."""
+    layout = shape[0]
+    p, theta, with_slopes = _parts(u, shape), {}, 0
+    for part, b in zip(layout.logits, p.logits, strict=True):
+        size = (part.columns.size, part.own.size)
+        theta[f"logit_{part.name}"] = b.reshape(*u.shape[:-1], *size)
+    for j, regression in enumerate(layout.regressions):
+        name = regression.name
+        theta[f"coefficients_{name}"] = p.core[j]
+        theta[f"variance_{name}"] = np.exp(2.0 * p.sd[..., j, :])
+        theta[f"coefficient_scale_{name}"] = np.exp(p.tau[..., j])
+        if layout.grouped:
+            theta[f"pooled_scale_{name}"] = np.exp(p.s_0[..., j])
+            theta[f"pooled_df_{name}"] = np.exp(p.nu[..., j])
+        if p.slopes[j].shape[-1]:
+            theta[f"slopes_{name}"] = p.slopes[j]
+            theta[f"slope_scale_{name}"] = np.exp(p.t[..., with_slopes])
+            with_slopes += 1
+    return theta
+
+
+def unconstrain(theta: Theta) -> FloatArray:
+    """Inverse of ``constrain``."""
+
+    def flat(prefix: str, axes: int) -> list[FloatArray]:
+        arrays = of_parts(theta, prefix)
+        return [each.reshape(*each.shape[: each.ndim - axes], -1) for each in arrays]
+
+    def logs(prefix: str, axes: int, factor: float = 1.0) -> list[FloatArray]:
+        return [factor * np.log(each) for each in flat(prefix, axes)]
+
+    parts = [*flat("logit_", 2), *flat("coefficients_", 1), *logs("coefficient_scale_", 0)]
+    parts += [*logs("variance_", 1, 0.5), *logs("pooled_scale_", 0), *logs("pooled_df_", 0)]
+    return np.concatenate([*parts, *flat("slopes_", 2), *logs("slope_scale_", 0)], axis=-1)
