@@ -216,4 +216,4 @@ def test_a_pooled_level_has_no_residual_spread_of_its_own(epsilon, own) -> None:
     pooled = [] if design.pooling is None else ["C"]
     assert set(own) == {"A", "B", "C"} - set(pooled)
     said = " ".join(privacy_statement(design, settings, model).guarantee)
-    assert ("shows nothing that is theirs alone" in said) == bool(pooled)
+    assert ("shows nothing specific to them" in said) == bool(pooled)
