@@ -1,4 +1,4 @@
-"""Style of all figures: colors, fonts, axes in the units of the data."""
+"""The common style of all figures: colors, fonts, axes in the units of the data."""
 
 import io
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def draw(function: Callable[..., "Figure"], *arguments: Any) -> "Figure":
 
 
 def png_bytes(figure: "Figure") -> bytes:
-    """Return the figure as PNG; without the library's version the same numbers give equal bytes."""
+    """Return the figure as PNG; without the library's version equal numbers give equal bytes."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})
     return buffer.getvalue()
@@ -54,7 +54,7 @@ def png_bytes(figure: "Figure") -> bytes:
 def new_figure(
     width: float, height: float, mark: str = MARK, color: str = WARNING
 ) -> "Figure":
-    """Return an empty figure without a display, marked confidential or with another line."""
+    """Make an empty figure that needs no display, marked confidential or with another line."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -64,9 +64,10 @@ def new_figure(
 
 @dataclass(frozen=True)
 class Mirrored:
-    """Both sides of a split on one axis, each on the scale of its transform, the split at zero.
+    """Both sides of a split on one axis, with the split at zero.
 
-    If the transform has no value at zero, the scale is asinh.
+    Each side is on the scale of its transform, or of asinh where the transform has no value at
+    zero.
     """
 
     transform: Transform
@@ -101,7 +102,7 @@ def outcome_axis(axis: Any, transform: Transform | Mirrored, low: float, high: f
 
 
 def outcome_ticks(transform: Transform | Mirrored, low: float, high: float) -> list[float]:
-    """Return round numbers in the outcome's units, spread over transformed values low..high."""
+    """Choose round numbers in the outcome's units, spread over transformed values low..high."""
     sizes = [m * 10.0**k for m in (1, 5, 2) for k in range(12, -7, -1)]
     # Zero and rounder numbers come first, then whatever fits between them.
     values = np.array([0.0, *(sign * size for size in sizes for sign in (1.0, -1.0))])
@@ -117,7 +118,7 @@ def outcome_ticks(transform: Transform | Mirrored, low: float, high: float) -> l
 
 
 def short_number(value: float) -> str:
-    """Shorten a number: 1,500,000 to 1.5M; 20,000 to 20k."""
+    """Shorten a number: 1,500,000 is 1.5M; 20,000 is 20k."""
     for size, letter in ((1e9, "bn"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.3g}{letter}"
@@ -140,7 +141,7 @@ def violin(
     points: bool = True,
     log: bool | None = None,
 ) -> None:
-    """Draw a horizontal violin with its median as text; too few or equal values become dots.
+    """Draw a horizontal violin with its median as a number; too few or equal values are dots alone.
 
     points: whether every value has a dot; log: whether values are logs to base 10, None: as
     ``points``.
@@ -165,9 +166,9 @@ def violin(
 
 
 def log_ticks(panel: Any, which: str = "x") -> None:
-    """Set ticks of an axis that shows log10 values.
+    """Set ticks of an axis that shows log10 values: 1, 2, 5 and their multiples of ten.
 
-    They are 1, 2, 5 and their multiples of ten, thinned, or with more between them on a short axis.
+    They are thinned on a long axis; a short axis has more between them.
     """
     low, high = panel.get_xlim() if which == "x" else panel.get_ylim()
     leading: tuple[float, ...] = (1, 1.25, 1.5, 2, 3, 4, 5, 6, 7, 8)

@@ -9,24 +9,39 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import RefusedError
 
 
 def split_chains(draws: FloatArray) -> FloatArray:
-    """(chains, draws, d) to (2 chains, draws // 2, d): a trend within a chain shows as spread."""
+    """Split (chains, draws, d) into (2 chains, draws // 2, d).
+
+    A trend within a chain then shows as spread between chains.
+    """
     half = draws.shape[1] // 2
     return np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]], axis=0)
 
 
 def rank_normalise(draws: FloatArray) -> FloatArray:
-    """Normal scores of the ranks over all chains, column by column; (chains, draws, d)."""
+    """Return normal scores of ranks over all chains, column by column; (chains, draws, d)."""
     chains, length, d = draws.shape
-    ranks = rankdata(draws.reshape(-1, d), axis=0)
+    ranks = _ranks(draws.reshape(-1, d))
     scores: FloatArray = ndtri((ranks - 0.375) / (chains * length + 0.25))
     return scores.reshape(draws.shape)
+
+
+def _ranks(values: FloatArray) -> FloatArray:
+    """Return average ranks from 1 on, column by column; NaN in columns with NaN.
+
+    This is SciPy's ``rankdata``, whose import would take half a second.
+    """
+    ranks = np.empty(values.shape)
+    for j, column in enumerate(values.T):
+        _, place, count = np.unique(column, return_inverse=True, return_counts=True)
+        ranks[:, j] = (np.cumsum(count) - 0.5 * (count - 1))[place]
+    ranks[:, np.isnan(values).any(axis=0)] = np.nan
+    return ranks
 
 
 def _r_hat_of(draws: FloatArray) -> FloatArray:
@@ -35,21 +50,25 @@ def _r_hat_of(draws: FloatArray) -> FloatArray:
     between = draws.mean(axis=1).var(axis=0, ddof=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.sqrt((length - 1) / length + between / within)
-    # A parameter that never moves has no evidence of convergence.
+    # A parameter that never moves gives no evidence of convergence.
     return np.where(within > 0, ratio, np.inf)
 
 
 def r_hat(draws: FloatArray) -> FloatArray:
-    """Rank-normalised split R-hat, the larger of bulk and folded: (chains, draws, d) to (d,)."""
+    """Return rank-normalized split R-hat: (chains, draws, d) to (d,).
+
+    It is the larger of bulk and folded.
+    """
     split = split_chains(draws)
     folded = np.abs(split - np.median(split, axis=(0, 1)))
     return np.maximum(_r_hat_of(rank_normalise(split)), _r_hat_of(rank_normalise(folded)))
 
 
 def effective_sample_size(draws: FloatArray) -> FloatArray:
-    """Bulk ESS: (chains, draws, d) to (d,), Geyer's initial monotone sequence on rank scores.
+    """Return bulk ESS, (chains, draws, d) to (d,), by Geyer's initial monotone sequence.
 
-    Equal to ArviZ's ``ess(method="bulk")``, but 0 where a parameter never moves.
+    It uses rank scores and equals ArviZ's ``ess(method="bulk")``, but is 0 where a parameter never
+    moves.
     """
     scores = rank_normalise(split_chains(draws))
     chains, length, d = scores.shape
@@ -64,8 +83,8 @@ def effective_sample_size(draws: FloatArray) -> FloatArray:
         rho = 1.0 - (within - covariance) / pooled
     rho[0] = 1.0
     pairs = rho[: length - length % 2].reshape(-1, 2, d).sum(axis=1)
-    # Initial positive, then monotone sequence of pair sums. Of the pair that ends it (the first
-    # that is not positive, or the last but one of the chain) the even term counts once, if any.
+    # Initial positive, then monotone sequence of pair sums. It ends with the first pair that is
+    # not positive, or the last but one of the chain; the even term of that pair counts once.
     last = max((length - 3) // 2, 0)
     end = np.minimum(np.cumprod(pairs > 0, axis=0).sum(axis=0), last)
     inside = np.arange(pairs.shape[0])[:, None] < end
@@ -83,13 +102,13 @@ MAX_DIVERGENT_SHARE = 0.01
 
 
 class NotConvergedError(RefusedError):
-    """A refusal that chains of another length may not meet: it tells nothing of the target."""
+    """Refusal of a fit that longer chains may cure; it does not concern the target."""
 
 
 def check_convergence(
     monitored: Mapping[str, FloatArray], divergent: FloatArray | None
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Largest R-hat and smallest ESS by parameter group; refuses a fit that has not converged.
+    """Return largest R-hat and smallest ESS by parameter group; refuse without convergence.
 
     monitored: unconstrained scalars by group, (chains, draws, d); divergent (chains, draws), 1
     where a draw diverged, or None for a sampler that cannot diverge. Raises ``NotConvergedError``.
@@ -97,9 +116,9 @@ def check_convergence(
     if divergent is not None and divergent.mean() > MAX_DIVERGENT_SHARE:
         raise NotConvergedError(
             f"More than {MAX_DIVERGENT_SHARE:.0%} of the draws diverged: the sampler could not "
-            "follow the posterior, and its draws may miss a part of it. Raise warmup, raise "
-            "adapt_delta towards 1 (a Stan program of your own) or write the program in other "
-            "parameters, or use the engine 'embedded' where the model has it."
+            "follow the posterior, and its draws may miss a part of it. Use the engine "
+            "'embedded' where the model has it, or raise warmup. For a Stan program of your own "
+            "raise adapt_delta toward 1, or write the program in other parameters."
         )
     r_hats = {name: float(r_hat(draws).max()) for name, draws in monitored.items()}
     ess = {

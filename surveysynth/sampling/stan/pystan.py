@@ -1,9 +1,9 @@
 """Stan programs compiled by PyStan, kept across virtual environments.
 
-PyStan's own cache knows a program by the interpreter's path too, so a new environment compiles all
-of them again, about a minute each; and it takes what is there for sound. Here the key is what the
-result depends on (text, httpstan, Python, compiler, flags, machine), and what is kept is held
-against its hash. PyStan finds the program in its own cache, as a link.
+PyStan's own cache also keys on the interpreter's path, so a new environment would compile all
+programs again, about a minute each, and it trusts what it finds. Here the key is what the result
+depends on (text, httpstan, Python, compiler, flags, machine), and a kept program is checked against
+its hash. PyStan finds the program in its own cache, as a link.
 """
 
 import asyncio
@@ -25,31 +25,31 @@ from typing import Any
 
 from surveysynth.sampling.stan.cache import cache_directory, digest_of
 
-#: PyStan gives the translation to C++ one second.
+#: Attempts at the translation to C++, to which PyStan gives one second.
 TRANSLATIONS = 20
-#: httpstan's own flags, and no debug information, which many Pythons ask for: without it a program
-#: compiles in two thirds of the time and of the memory.
+#: httpstan's own flags without debug information, which many Pythons request: it takes a third of
+#: compilation time and memory.
 COMPILER_FLAGS = ("-O3", "-std=c++14", "-Wno-sign-compare", "-g0")
-#: What else changes what setuptools compiles.
+#: Environment variables that change what setuptools compiles.
 VARIABLES = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "LDSHARED")
 PROGRAM, HASH = "program.so", "sha256"
-#: Of stanc and the compiler: PyStan reads both for a program that it finds, and knows none without.
+#: Logs of stanc and the compiler, without which PyStan does not recognize a program.
 LOGS = ("stanc.log", "stderr.log")
 
 
 def compile_program(code: str, kept: Path | None = None) -> None:
     """Compile a program as PyStan's server does, or find it, so that ``stan.build`` has it.
 
-    kept: the folder of compiled programs (default: the user's cache). Not through PyStan's client,
-    which gives up after five minutes. A kept program that is not as it was written, or does not
-    load, is compiled again. Raises ``ImportError`` without PyStan, and what the compilers raise.
+    kept: the folder of compiled programs (default: the user's cache). PyStan's client is not used:
+    it gives up after five minutes. A kept program that changed or does not load is compiled again.
+    Raises ``ImportError`` without PyStan, and what the compilers raise.
     """
     httpstan = importlib.import_module("httpstan")
     models, cache = (importlib.import_module(f"httpstan.{name}") for name in ("models", "cache"))
     name = models.calculate_model_name(code)
     folder = (kept or cache_directory() / "pystan") / program_key(code, httpstan.__version__)
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # The library that programs load comes from this environment, not from the one that compiled.
+    # Programs load this library from this environment, not from the one that compiled them.
     for library in sorted((models.PACKAGE_DIR / "lib").glob("libtbb.so.*")):
         ctypes.CDLL(str(library))
     with folder.with_suffix(".lock").open("w") as lock:
@@ -68,7 +68,7 @@ def compile_program(code: str, kept: Path | None = None) -> None:
 
 
 def program_key(code: str, version: str) -> str:
-    """Hexadecimal key of a program compiled here by httpstan ``version``."""
+    """Return the hexadecimal key of a program compiled here by httpstan ``version``."""
     compiler = shlex.split(os.environ.get("CXX") or sysconfig.get_config_var("CXX") or "g++")[0]
     return digest_of(
         (code, version, sys.version, platform.machine(), sys.platform, _version_of(compiler),
@@ -86,7 +86,7 @@ def _version_of(compiler: str) -> str:
 
 
 def is_sound(folder: Path) -> bool:
-    """Whether a kept program is there and as it was written."""
+    """Return True if a kept program exists and is unchanged."""
     try:
         state = (folder / PROGRAM).stat()
         written = (folder / HASH).read_text(encoding="ascii")
@@ -97,7 +97,7 @@ def is_sound(folder: Path) -> bool:
 
 @lru_cache
 def _sha256(path: Path, size: int, modified: int) -> str:
-    """Of a file that has this size and time: tests ask for one program many times."""
+    """Hash a file that has this size and time, once: tests ask for one program many times."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -137,7 +137,7 @@ def _keep(directory: Path, folder: Path) -> None:
 
 
 def _link(program: Path, directory: Path) -> None:
-    """Let PyStan find the program, and no other, with the logs that it shows of a compilation."""
+    """Link the program, and no other, where PyStan looks, with the logs that it expects."""
     directory.mkdir(parents=True, exist_ok=True)
     for log in LOGS:
         (directory / log).touch()

@@ -204,7 +204,8 @@ def test_mistakes_are_told(population):
          "distinct clusters"),
         (lambda: SamplingDesign("two_stage", n=60, within="pps").check(
             Population(frame, ("outcome",), (), psu="psu")), "size"),
-        (lambda: superpopulation(np.random.default_rng(1), psu_variance=(0.1, 0.1)), "need clusters"),
+        (lambda: superpopulation(np.random.default_rng(1), psu_variance=(0.1, 0.1)),
+         "need clusters"),
         (lambda: superpopulation(np.random.default_rng(1), clusters=9, psu_variance=(0.1, -1)),
          "not be negative"),
         (lambda: SamplingDesign("pps", n=30).check(Population(frame, ("outcome",), ())), "size"),
