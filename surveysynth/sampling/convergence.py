@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
+from surveysynth._support.distributions import average_ranks
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import RefusedError
 
@@ -24,7 +24,7 @@ def split_chains(draws: FloatArray) -> FloatArray:
 def rank_normalise(draws: FloatArray) -> FloatArray:
     """Normal scores of the ranks over all chains, column by column; (chains, draws, d)."""
     chains, length, d = draws.shape
-    ranks = rankdata(draws.reshape(-1, d), axis=0)
+    ranks = average_ranks(draws.reshape(-1, d))
     scores: FloatArray = ndtri((ranks - 0.375) / (chains * length + 0.25))
     return scores.reshape(draws.shape)
 
