@@ -1,7 +1,7 @@
 """What HTML reports share: their style sheet, and figures inside the page."""
 
-import base64
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -92,15 +92,10 @@ class Picture:
     text: str
     png: bytes
 
-
-def figure_section(picture: Picture, alt: str) -> str:
-    """The figure under its heading; ``alt``: what stands for it where it cannot be seen."""
-    data = base64.b64encode(picture.png).decode("ascii")
-    return (
-        f'<section class="figure"><h2>{escape(picture.heading)}</h2><p>{escape(picture.text)}</p>'
-        f'<div class="scroll"><img alt="{escape(alt)}" '
-        f'src="data:image/png;base64,{data}"></div></section>'
-    )
+    @property
+    def base64(self) -> str:
+        """The PNG as text, for a page that holds it."""
+        return b64encode(self.png).decode("ascii")
 
 
 def whole_page(title: str, mark: str, body: Sequence[str], style: str = "") -> str:
@@ -139,8 +134,3 @@ def _scoped(lines: Iterable[str], scope: str) -> str:
     text = "".join(lines)
     text = re.sub(r"<th(?=[^>]* colspan=)(?![^>]* scope=)", '<th scope="rowgroup"', text)
     return re.sub(r"<th(?=[ >])(?![^>]* scope=)", f'<th scope="{scope}"', text)
-
-
-def bullets(notes: Iterable[str]) -> str:
-    """A list of sentences."""
-    return f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>"

@@ -1,4 +1,4 @@
-"""What divides the records of a dataset into classes of its own: an outcome with levels, say."""
+"""Classes that divide the records of a dataset, such as the levels of an outcome."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,30 +8,30 @@ from surveysynth.survey.outcome import Outcome
 
 
 class Classes(Protocol):
-    """What divides the records of each dataset into classes of its own."""
+    """Classes that divide the records of each dataset."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the classes."""
+        """The names of the classes."""
         ...
 
     def of(self, outcomes: FloatArray) -> IntArray:
-        """The class (n,) of each record, from the outcomes (n, p) of a dataset."""
+        """Return the class (n,) of each record, from the outcomes (n, p) of a dataset."""
         ...
 
 
 @dataclass(frozen=True)
 class ByOutcome:
-    """An outcome that rows are made by: its column among the outcomes, and what is known of it."""
+    """An outcome whose levels make rows; ``column`` is its place among the outcomes."""
 
     column: int
     outcome: Outcome
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Its levels."""
+        """The names of its levels."""
         return self.outcome.category_names
 
     def of(self, outcomes: FloatArray) -> IntArray:
-        """The level (n,) of each record."""
+        """Return the level (n,) of each record."""
         return self.outcome.category(outcomes[:, self.column])

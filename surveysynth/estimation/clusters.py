@@ -49,7 +49,7 @@ class Clusters:
 
 
 def clusters_of(design: "PublicDesign", model: "Model | None" = None) -> Clusters | None:
-    """The PSUs of a design, None where it has none; without a model ``effects`` is False."""
+    """Return the PSUs of a design, None without PSUs; without a model ``effects`` is False."""
     from surveysynth.models.base import psu_codes
 
     if design.psu is None or design.psu_name is None:
@@ -66,8 +66,10 @@ def clusters_of(design: "PublicDesign", model: "Model | None" = None) -> Cluster
 
 
 def refuse_clusters(design: "PublicDesign", model: "Model") -> None:
-    """Raises ``RefusedError`` for a design with PSUs, where neither the model has effects of them
-    nor a design effect is declared (methods 3, clusters)."""
+    """Raise ``RefusedError`` for PSUs that neither the model nor a design effect allows for.
+
+    See methods 3, clusters.
+    """
     clusters = clusters_of(design, model)
     if clusters is None or clusters.effects or clusters.design_effect is not None:
         return
@@ -113,8 +115,11 @@ def cluster_lines(design: "PublicDesign", model: "Model") -> list[str]:
 
 
 def _repeated_labels(design: "PublicDesign", clusters: Clusters) -> list[str]:
-    """A label in two strata is two PSUs: intended where units are numbered by stratum, a mistake
-    where a unit crosses strata."""
+    """Return a note on labels of PSUs that occur in several strata.
+
+    Such labels are right where PSUs are numbered by stratum, and a mistake where a PSU crosses
+    strata.
+    """
     if design.strata is None:
         return []
     labels = design.frame[clusters.column]

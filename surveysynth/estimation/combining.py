@@ -45,7 +45,7 @@ class OwnInterval(Protocol):
     """Combined estimates that know how their interval is made."""
 
     def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
-        """Ends (D,) at a level between 0 and 1."""
+        """Return the ends (D,) at a level between 0 and 1."""
         ...
 
 
@@ -166,21 +166,25 @@ def combine(estimates: FloatArray, variances: FloatArray, df_design: float) -> C
 
 
 def mean_estimate(estimates: FloatArray) -> FloatArray:
-    """The mean over draws of their means over datasets, (m, r, D) to (D,); where all datasets say
-    the same, as of counts by public weights, exactly that."""
+    """Average estimates (m, r, D) over datasets, then over draws: (D,).
+
+    Where all datasets agree, as for counts by public weights, the result is exactly their value.
+    """
     first = estimates[0, 0]
     mean = estimates.mean(axis=1).mean(axis=0)
     return np.asarray(np.where((estimates == first).all(axis=(0, 1)), first, mean))
 
 
 def without_rounding(variance: FloatArray, estimate: FloatArray) -> FloatArray:
-    """Variances (D,), zero where they are the rounding of the estimates: of counts that the design
-    fixes, such as a stratum's under public weights."""
+    """Set variances (D,) to zero where they are only the rounding error of the estimates.
+
+    This concerns counts that the design fixes, such as a stratum's under public weights.
+    """
     return np.where(variance <= (ROUNDING * estimate) ** 2, 0.0, variance)
 
 
 def t_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-    """The t interval of each row.
+    """Return the t interval of each row.
 
     Parameters
     ----------
@@ -213,7 +217,7 @@ def t_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArray, Flo
 
 
 def logit_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-    """The interval of a share that stays between 0 and 1: that of its logit, by a t quantile.
+    """Return the interval of a share on the logit scale, which stays between 0 and 1.
 
     expit(logit p ± t SE / (p (1 - p))), as R's ``svyciprop(method = "xlogit")``.
 
@@ -259,7 +263,7 @@ def logit_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArray,
 def interval_of(
     statistic: Statistic, combined: Combined, level: float
 ) -> tuple[FloatArray, FloatArray]:
-    """The interval (D,) that tables of a statistic show."""
+    """Return the interval (D,) that tables of a statistic show."""
     if isinstance(combined, OwnInterval):
         return combined.interval(level)
     made = {"t": t_interval, "logit": logit_interval, "positive": positive_interval}
@@ -271,10 +275,11 @@ MOST_LOG = 4.0
 
 
 def positive_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-    """The interval of a number that cannot be negative (D,): the t interval, or where that reaches
-    below 0, as of counts of few records, exp(log estimate ± t SE / estimate). Errors far larger
-    than the number say little on that scale: its half width is at most ``MOST_LOG``, and the upper
-    end no less than that of the t interval.
+    """Return the interval (D,) of a number that cannot be negative.
+
+    It is the t interval. Where that reaches below 0, as for counts of few records, it is exp(log
+    estimate ± t SE / estimate). An error far larger than the number says little on the log scale:
+    the half width is at most ``MOST_LOG``, and the upper end at least that of the t interval.
 
     Raises ``InputError`` if the level is not strictly between 0 and 1.
     """
@@ -319,8 +324,10 @@ def korn_graubard(
 def korn_graubard_interval(
     combined: Combined, n: IntArray, level: float = 0.95
 ) -> tuple[FloatArray, FloatArray]:
-    """Limits (D,) of combined proportions of n (D,) records, with their standard errors and degrees
-    of freedom; at 0 and 1, where no variance tells it, the records count as independent."""
+    """Return limits (D,) of combined proportions of n (D,) records.
+
+    At 0 and 1, where there is no variance, the records count as independent.
+    """
     p, records = combined.estimate, n.astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         effective = p * (1 - p) / combined.standard_error**2

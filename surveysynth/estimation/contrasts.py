@@ -22,11 +22,11 @@ ContrastKind: TypeAlias = Literal["difference", "ratio"]
 
 @dataclass(frozen=True)
 class Contrast:
-    """Rows with one level of a by variable against those with another, the other by variables
-    being the same.
+    """Rows with one level of a by variable, compared with those of another level.
 
-    column: the by variable; first: the level of the row that the contrast stands in, None for each
-    but the second; second: the level that it is compared with, None for the margin.
+    The other by variables are the same in both rows. column: the by variable; first: the level of
+    the row that shows the contrast, None for every level but the second; second: the level compared
+    with, None for the margin.
     """
 
     kind: ContrastKind
@@ -96,13 +96,14 @@ class Pairs:
         return tuple(int(each) for each in np.unique(self.level[self.holds]))
 
     def fewer(self, n: IntArray) -> IntArray:
-        """Of numbers (D,) of records those of the smaller of both rows, 0 where there is no
-        contrast."""
+        """Return the smaller number (D,) of records of both rows, 0 where there is no contrast."""
         return np.where(self.holds, np.minimum(n, n[self.second]), 0)
 
     def moved(self, codes: IntArray, first: int) -> IntArray:
-        """Rows (n,) of records: both compared rows become the one that holds their contrast, and
-        what is in neither stands with the second level, which holds none."""
+        """Return rows (n,) of records in which both compared rows are one.
+
+        Records of neither row join the second level, which shows no contrast.
+        """
         level = self.level[codes]
         to = np.full(level.shape, first) if self.against == 0 else np.where(
             (level == first) | (level == self.against), first, self.against
@@ -116,7 +117,7 @@ class Pairs:
         return [(margin_set, first) for margin_set in sets for first in self.firsts]
 
     def domains(self, domains: Domains) -> Domains:
-        """The same table, with the records of both rows in the row that holds their contrast."""
+        """Return the table with the records of both rows in the row that shows their contrast."""
         passes = self.passes(domains.by)
         codes = np.stack([self.moved(domains.codes[index], first) for index, first in passes])
         rows = None
@@ -161,7 +162,7 @@ class _Chosen:
 def contrasted(
     contrast: Contrast, domains: Domains, weight: FloatArray, made: Linearised
 ) -> tuple[Domains, Linearised]:
-    """The contrasts of linearised rows, and the rows that they stand in."""
+    """Return the contrasts of linearised rows, and the rows that show them."""
     pairs = Pairs.of(contrast, domains)
     second = made.estimate[pairs.second]
     estimate = np.where(pairs.holds, contrast.combine(made.estimate, second), np.nan)

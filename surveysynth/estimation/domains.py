@@ -49,12 +49,14 @@ class TableRows(Protocol):
         ...
 
     def of(self, outcomes: FloatArray) -> "Domains":
-        """The rows with the records of a dataset, of its outcomes (n, p)."""
+        """Return the rows with the records of a dataset, given its outcomes (n, p)."""
         ...
 
     def shares(self, record: BoolArray) -> FloatArray:
-        """Of the records that could be in each row by their public columns, the share (D,) of those
-        that ``record`` (n,) names; 0 of none."""
+        """Return the share (D,) of the records in each row that ``record`` (n,) names.
+
+        The denominator counts the records that public columns allow in the row; 0 without any.
+        """
         ...
 
 
@@ -141,7 +143,7 @@ class Domains:
         return self.n if self.rows is None else self.rows.n_public
 
     def of(self, outcomes: FloatArray) -> "Domains":
-        """These rows: public by variables put every dataset's records where they are."""
+        """Return these rows, the same for every dataset, since public by variables make them."""
         return self
 
     def shares(self, record: BoolArray) -> FloatArray:
@@ -151,8 +153,10 @@ class Domains:
         return _sizes(self.codes[:, record], self.n_rows) / np.maximum(self.n, 1)
 
     def choices(self, margin_set: int) -> tuple[IntArray, IntArray]:
-        """Rows (n,) of the records where outcomes are summed over, and the steps (C,) from there
-        to every row of the margin set that their outcomes could put them in."""
+        """Return rows (n,) summed over outcomes, and steps (C,) to the rows that outcomes allow.
+
+        The steps lead from there to every row of the margin set.
+        """
         if self.rows is None:
             return self.codes[margin_set], np.zeros(1, dtype=np.int64)
         return self.rows.public[margin_set], self.rows.steps[margin_set]
@@ -233,7 +237,7 @@ class RowsByOutcome:
         return int(self.public.shape[1])
 
     def of(self, outcomes: FloatArray) -> Domains:
-        """The rows with the records of a dataset, of its outcomes (n, p)."""
+        """Return the rows with the records of a dataset, given its outcomes (n, p)."""
         codes = self.public.copy()
         for name, (by, stride) in self.outcomes.items():
             _step(codes, self.by, name, stride * (1 + by.of(outcomes)))
@@ -241,8 +245,7 @@ class RowsByOutcome:
 
     @cached_property
     def steps(self) -> tuple[IntArray, ...]:
-        """Of each margin set, the steps from a row of ``public`` to those that outcomes lead to,
-        in rising order."""
+        """Return, by margin set, rising steps from a row of ``public`` to rows by outcome."""
         found = []
         for kept in margin_sets(len(self.by)):
             ways = [
@@ -286,7 +289,7 @@ def build_rows(
     outcomes: Mapping[str, Classes],
     margin_labels: Mapping[str, str] | None = None,
 ) -> Domains | RowsByOutcome:
-    """The same as ``build_domains``, where by variables may be ``outcomes`` with levels, by name.
+    """Build rows as ``build_domains`` does, where by variables may be ``outcomes`` by name.
 
     Raises ``InputError`` as it does. ``frame`` has the other by columns, one row a record.
     """
@@ -338,7 +341,7 @@ def _step(codes: IntArray, by: tuple[str, ...], name: str, steps: IntArray) -> N
 
 
 def _sizes(codes: IntArray, n_rows: int) -> IntArray:
-    """Records (D,) of each row, which belongs to exactly one margin set."""
+    """Return the number of records (D,) of each row; a row belongs to exactly one margin set."""
     sizes = np.zeros(n_rows, dtype=np.int64)
     for rows in codes:
         sizes += np.bincount(rows, minlength=n_rows)

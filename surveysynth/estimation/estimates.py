@@ -33,14 +33,17 @@ Weighting: TypeAlias = Callable[[FloatArray, str], FloatArray]
 
 
 def as_they_are(weight: FloatArray, statistic: str) -> FloatArray:
-    """The weights of a dataset, whatever the statistic."""
+    """Return the weights of a dataset unchanged, whatever the statistic."""
     return weight
 
 
 @dataclass(frozen=True, eq=False)
 class TableLines:
-    """cells: the lines of one table, with its by columns and is_margin; held: which of the D rows
-    they are; n: records, of the dataset that has fewest there; by_dataset: as in ``Domains``."""
+    """The lines of one table.
+
+    cells: the by columns and is_margin; held: which of the D rows are lines; n: number of records,
+    in the dataset with the fewest; by_dataset: as in ``Domains``.
+    """
 
     cells: "pd.DataFrame"
     held: BoolArray
@@ -126,14 +129,16 @@ class Estimates:
 
     @property
     def fewest(self) -> IntArray:
-        """Records (D,) of each row in the dataset that has fewest there; public where the by
-        variables are, and never of anything but the datasets that were added."""
+        """Return the number of records (D,) of each row in the dataset with the fewest.
+
+        It depends on public columns, and otherwise on nothing but the datasets that were added.
+        """
         if self._fewest is None:
             raise InputError("There is nothing to count: no dataset was added.")
         return self._fewest
 
     def lines(self, key: Key) -> TableLines:
-        """The lines of a table: all rows, or of a contrast those that hold one."""
+        """Return the lines of a table: all rows, or for a contrast the rows that show one."""
         table, kind = self.rows.table, statistic_of(key[0])
         by_dataset = self.rows.by_dataset
         if kind.contrast is None:
@@ -195,7 +200,7 @@ class Estimates:
         return self._outcomes[column].category_names
 
     def _indicators(self, key: Key) -> Sequence[int | None]:
-        """The levels whose indicators take the outcome's place, or None once: itself."""
+        """Return the levels whose indicators replace the outcome, or one None for itself."""
         return range(len(self.levels(key))) or (None,)
 
     def _linearised(
@@ -230,10 +235,11 @@ class Estimates:
         return Weighted(domains, outcomes[:, key[1]], self._weighting(weight, key[0]))
 
     def combined(self, key: Key) -> Combined:
-        """One table of all datasets; of a statistic by level with the levels of the first row, then
-        those of the next.
+        """Combine one table over all datasets.
 
-        Raises ``InputError`` for a table that is not among the keys, or before any dataset.
+        For a statistic by level, the levels of the first row come first, then those of the next.
+        Raises ``InputError`` for a table that is not among the keys, or before any dataset was
+        added.
         """
         if key in self._quantiles:
             return self._quantiles[key].combined()

@@ -1,8 +1,7 @@
-"""Ranges of weighted values by table row, and how far one record moves counts, totals and means
-(methods 6, [T] 2.4).
+"""Ranges of weighted values by table row, and sensitivities of counts, totals and means.
 
-They are read from the values themselves, which for a sample are confidential: what is made with
-them is no release.
+The sensitivity is how far one record moves a number (methods 6, [T] 2.4). Both are read from the
+values themselves, which are confidential for a sample: results must not be released.
 """
 
 from collections.abc import Callable
@@ -48,7 +47,7 @@ class RowExtremes:
         return Ranges(most, least)
 
     def sums(self, values: FloatArray) -> FloatArray:
-        """Sums of the values (n, S) in each row: (D, S)."""
+        """Sum the values (n, S) in each row: (D, S)."""
         return self._rows(np.add.reduceat(values[self._order], self._starts), np.add, 0.0)
 
     def _rows(self, by_cell: FloatArray, reduce: np.ufunc, empty: float) -> FloatArray:

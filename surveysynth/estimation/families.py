@@ -1,4 +1,9 @@
-"""Statistics with arguments: what their names mean, and the row that each of them is."""
+"""Statistics with arguments: how their names are read, and the row of each.
+
+A name is ``word(argument, argument)``. An argument is plain text. Text needs double quotes (a
+double quote in it is doubled) where it has , : ( ) or ", where it has " - " or " / " in it or
+spaces at its ends, and where it is one of the words ``each`` and ``margin``.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +33,7 @@ class Call:
 
 
 def parse_call(name: str) -> Call | None:
-    """The parts of a name with arguments; None for a name without brackets.
+    """Return the parts of a name with arguments; None for a name without brackets.
 
     Raises ``InputError`` where brackets or quotes do not match.
     """
@@ -41,9 +46,9 @@ def parse_call(name: str) -> Call | None:
 
 
 def split(text: str, mark: str, name: str) -> list[str]:
-    """Parts of a text between marks, a pattern, that stand in no quotes and no brackets.
+    """Split a text at a mark, a pattern, outside quotes and brackets.
 
-    Raises ``InputError`` where brackets or quotes do not match; ``name``: for the message.
+    Raises ``InputError`` where brackets or quotes do not match; ``name`` is for the message.
     """
     parts, start = [], 0
     pattern = re.compile(mark)
@@ -56,7 +61,7 @@ def split(text: str, mark: str, name: str) -> list[str]:
 
 
 def _outside(text: str, name: str) -> Iterator[int]:
-    """Places in no quotes and no brackets."""
+    """Yield places outside quotes and brackets."""
     depth, quoted = 0, False
     for place, character in enumerate(text):
         if character == '"':
@@ -72,7 +77,7 @@ def _outside(text: str, name: str) -> Iterator[int]:
 
 
 def unquote(written: str, name: str) -> str:
-    """The text that was written. Raises ``InputError`` for text that needs quotes."""
+    """Return the text that was written; raise ``InputError`` for text that needs quotes."""
     inner = written[1:-1].replace('""', "")
     if len(written) > 1 and written[0] == written[-1] == '"' and '"' not in inner:
         return written[1:-1].replace('""', '"')
@@ -82,13 +87,13 @@ def unquote(written: str, name: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Text as ``unquote`` reads it."""
+    """Write text so that ``unquote`` reads it."""
     doubled = text.replace('"', '""')
     return f'"{doubled}"' if _SPECIAL.search(text) else text
 
 
 def file_name(*words: str) -> str:
-    """Words as the name of a file: letters, digits and underscores."""
+    """Join words to the name of a file: letters, digits and underscores."""
     return "_".join(re.findall(r"\w+", " ".join(words)))
 
 
@@ -110,7 +115,7 @@ _R_SHARE = Program(
 
 
 def of_share(p: float) -> Statistic:
-    """The quantile with a share p of the weight up to it."""
+    """Return the quantile below which lies a share p of the weight."""
     percent = f"{100 * p:.10g}"
     median = p == 0.5
     plural = "medians" if median else f"{percent}{_ordinal(percent)} percentiles"
@@ -211,7 +216,7 @@ _R_RATIO = Program(
 
 
 def of_two(numerator: str, denominator: str) -> Statistic:
-    """The ratio of the totals of two outcomes."""
+    """Return the ratio of the totals of two outcomes."""
     words = f"{numerator} to {denominator}"
     return Statistic(
         name=f"ratio({quote(numerator)}, {quote(denominator)})",
@@ -253,7 +258,7 @@ _HOW = {
 
 
 def _contrast(call: Call, name: str, kind: ContrastKind) -> tuple[str, Contrast]:
-    """The statistic of each row, the mean where none is named, and the contrast."""
+    """Return the statistic of each row (the mean where none is named) and the contrast."""
     *base, rows = call.arguments
     sides = _sides(rows, name)
     if len(base) > 1 or sides is None:
@@ -270,13 +275,13 @@ def _contrast(call: Call, name: str, kind: ContrastKind) -> tuple[str, Contrast]
 
 
 def _sides(argument: str, name: str) -> tuple[str, str] | None:
-    """What stands before and after the colon, if there is one."""
+    """Split at the colon; empty without one."""
     parts = split(argument, ":", name)
     return (parts[0], parts[1]) if len(parts) == 2 else None
 
 
 def of_rows(base_name: str, contrast: Contrast, lookup: Lookup) -> Statistic:
-    """A contrast of a statistic of two rows."""
+    """Return the contrast of a statistic between two rows."""
     base = lookup(base_name)
     mark = "-" if contrast.kind == "difference" else "/"
     first = EACH if contrast.first is None else quote(contrast.first)

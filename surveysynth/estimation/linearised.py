@@ -40,14 +40,14 @@ class Linearise(Protocol):
     def __call__(
         self, domains: Domains, weight: FloatArray, outcome: FloatArray, *, calibrated: bool
     ) -> Linearised:
-        """The estimates and the linearised variable."""
+        """Return the estimates and the linearised variable."""
         ...
 
 
 def expansion(
     domains: Domains, weight: FloatArray, outcome: FloatArray, *, calibrated: bool
 ) -> Linearised:
-    """Counts (outcome 1) and totals: t_d = sum of w y, u = w y d, or w (y d - t_d / N)."""
+    """Estimate counts (outcome 1) and totals: t_d = sum of w y, u = w y d, or w (y d - t_d / N)."""
     total = sums_by_row(domains, weight * outcome)
     if not calibrated:
         return Linearised(total, lambda rows: weight * outcome)
@@ -58,7 +58,7 @@ def expansion(
 def average(
     domains: Domains, weight: FloatArray, outcome: FloatArray, *, calibrated: bool
 ) -> Linearised:
-    """Means and proportions: t_d / N_d, u = w d (y - mean) / N_d, calibrated or not."""
+    """Estimate means and proportions: t_d / N_d, u = w d (y - mean) / N_d, calibrated or not."""
     size = sums_by_row(domains, weight)
     mean = sums_by_row(domains, weight * outcome) / size
     scale = 1.0 / size
@@ -68,7 +68,10 @@ def average(
 def quotient(
     domains: Domains, weight: FloatArray, outcome: FloatArray, *, calibrated: bool
 ) -> Linearised:
-    """Ratios of two outcomes (n, 2): R = t_a / t_b, u = w d (a - R b) / t_b, calibrated or not."""
+    """Estimate ratios of two outcomes (n, 2): R = t_a / t_b, u = w d (a - R b) / t_b.
+
+    They are the same calibrated or not.
+    """
     numerator, denominator = outcome[:, 0], outcome[:, 1]
     size = sums_by_row(domains, weight * denominator)
     ratio = sums_by_row(domains, weight * numerator) / size

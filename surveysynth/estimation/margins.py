@@ -1,4 +1,4 @@
-"""How the rows of a table are made of its interior cells."""
+"""Rows of a table as sums of its interior cells."""
 
 from functools import lru_cache
 from typing import Any
@@ -68,7 +68,7 @@ def _margin_matrix(counts: tuple[int, ...]) -> Any:
 
 
 def sums_by_row(domains: Domains, values: FloatArray) -> FloatArray:
-    """Sums of the values (n,) of the records of each row of the table, (D,)."""
+    """Sum the values (n,) of the records of each row of the table: (D,)."""
     sums = np.zeros(domains.n_rows)
     for rows in domains.codes:
         sums += np.bincount(rows, values, minlength=domains.n_rows)

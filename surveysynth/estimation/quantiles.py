@@ -35,7 +35,7 @@ def weighted_quantiles(values: FloatArray, weights: FloatArray, shares: FloatArr
 
 
 def _of_sorted(values: FloatArray, weights: FloatArray, shares: FloatArray) -> FloatArray:
-    """The same of values that rise."""
+    """Do the same for rising values."""
     reached = np.cumsum(weights)
     return np.asarray(values[np.searchsorted(reached, shares * reached[-1] * (1.0 - ROUNDING))])
 
@@ -70,8 +70,10 @@ class RowDistributions:
         ]
 
     def inverse(self, shares: FloatArray) -> FloatArray:
-        """Of shares (K, D) the smallest values that have them, (K, D); NaN for a share below 0 or
-        above 1, and for rows without records."""
+        """Return the smallest values that reach shares (K, D), shape (K, D).
+
+        NaN for a share below 0 or above 1, and for rows without records.
+        """
         result = np.full(shares.shape, np.nan)
         for row, values, weights in self._rows():
             wanted = shares[:, row]
@@ -106,8 +108,10 @@ class RowDistributions:
 def distribution(
     domains: Domains, weight: FloatArray, outcome: FloatArray, at: FloatArray
 ) -> Linearised:
-    """Distribution functions of the rows at values ``at`` (D,): means of the indicator y <= at,
-    u = w d (1(y <= at) - F) / N_d, calibrated or not."""
+    """Estimate the distribution functions of the rows at values ``at`` (D,).
+
+    They are means of the indicator y <= at, with u = w d (1(y <= at) - F) / N_d, calibrated or not.
+    """
     size, under = sums_by_row(domains, weight), np.zeros(domains.n_rows)
     for rows in domains.codes:
         under += np.bincount(rows, weight * (outcome <= at[rows]), minlength=domains.n_rows)
@@ -120,10 +124,10 @@ def distribution(
 
 
 def quantile(p: float) -> Linearise:
-    """The array function of a quantile: q = the inverse of F at p, u = -u of F(q) / f(q).
+    """Return the array function of a quantile: q = the inverse of F at p, u = -u of F(q) / f(q).
 
-    The density f is the rise of F over its run between the quantiles ``REACH`` standard errors of
-    F to either side, as of Kish's effective number of independent records.
+    The density f is the rise of F over its run between two quantiles: those ``REACH`` standard
+    errors of F to either side, computed for Kish's effective number of independent records.
     """
 
     def linearise(
@@ -145,10 +149,11 @@ def quantile(p: float) -> Linearise:
 def woodruff(
     rows: RowDistributions, share: FloatArray, se: FloatArray, df: FloatArray, level: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Ends (D,) of the interval of a quantile from the distribution function at it: its value
-    ``share``, standard error and degrees of freedom (D,).
+    """Return the ends (D,) of the interval of a quantile.
 
-    NaN where an end of the interval share ± t SE is no share: so few records do not say.
+    They come from the distribution function at the quantile: its value ``share``, standard error
+    and degrees of freedom (D,). NaN where an end of the interval share ± t SE is outside 0 to 1,
+    because there are too few records.
     """
     half = t_quantile(0.5 * (1.0 + level), df) * se
     lower, upper = rows.inverse(np.stack([share - half, share + half]))
@@ -162,8 +167,10 @@ def woodruff_se(
     se: FloatArray,
     df: FloatArray,
 ) -> FloatArray:
-    """Standard errors (D,) of quantiles ``at``: width of the 95% interval over 2 t, or of one side
-    over t where the other has no end."""
+    """Return standard errors (D,) of quantiles ``at``.
+
+    They are the width of the 95% interval over 2 t, or one side over t where the other has no end.
+    """
     lower, upper = woodruff(rows, share, se, df, LEVEL_OF_SE)
     t = t_quantile(0.5 * (1.0 + LEVEL_OF_SE), df)
     with np.errstate(invalid="ignore"):

@@ -1,13 +1,12 @@
-"""Replicate weights: half-sample and rescaling bootstrap, jackknife, balanced half-samples
-(methods 6).
+"""Schemes of replicate weights: bootstraps, jackknife, balanced half-samples (methods 6).
 
 Every scheme is a table of multipliers of the survey weights, one row a PSU and one column a
-replicate, whose deviations from one give the variance of a linear estimate, in expectation or
+replicate. Their deviations from one give the variance of a linear estimate, in expectation or
 exactly: scale * sum_r rscales_r (estimate_r - estimate)^2. A finite population correction shrinks
 the deviations of a stratum (in the jackknife: its rscales). Lonely PSUs follow the rules of Taylor
 linearisation: "remove" and "certainty" leave their weight alone, "adjust" replicates the square of
-their value around zero, "average" raises the scale by H / H_ok of the whole sample (Taylor
-estimates without calibration count the strata of each row instead, which weights cannot do).
+their value around zero, "average" raises the scale by H / H_ok of the whole sample. (Taylor
+estimates without calibration count the strata of each row instead, which weights cannot do.)
 """
 
 import numpy as np
@@ -248,7 +247,7 @@ def balanced_half_samples(design: SampleDesign, fay: float = 0.0) -> ReplicateWe
 def _random_scheme(
     design: SampleDesign, deviation: FloatArray, rng: np.random.Generator
 ) -> ReplicateWeights:
-    """A bootstrap from the deviations (C, R) of its multipliers from one, without fpc."""
+    """Make a bootstrap from the deviations (C, R) of its multipliers from one, without fpc."""
     single = design.psus_in_stratum == 1
     strata, replicates = design.psu_strata, deviation.shape[1]
     # A lonely PSU stays as it is, or has a random sign: the mean square is its value's.
@@ -289,10 +288,11 @@ def _at_least_two(replicates: int) -> int:
 
 
 def hadamard_matrix(least: int) -> FloatArray:
-    """The smallest Hadamard matrix (R, R) with R >= ``least`` that Paley's constructions, doubled
-    as often as need be, reach; entries 1 and -1, the first row all ones.
+    """Return the smallest Hadamard matrix (R, R) with R >= ``least`` that is within reach.
 
-    For balanced half-samples of fewer than a thousand strata R exceeds ``least`` by a few.
+    Within reach are Paley's constructions, doubled as often as needed. Entries are 1 and -1, and
+    the first row is all ones. For balanced half-samples of fewer than a thousand strata R exceeds
+    ``least`` by a few.
     """
     size = least
     while (matrix := _of_size(size)) is None:

@@ -1,8 +1,7 @@
-"""Estimates of all table rows with variances by replication: the tables of ``taylor``, from
-replicate weights (methods 6).
+"""Replicate weights, and estimates of all table rows with variances by replication (methods 6).
 
-Sums are taken once by interior cell and PSU; all replicates follow by one sparse product, and the
-margins by another, so that no records-by-rows matrix is made.
+The tables are those of ``taylor``. Sums are taken once by interior cell and PSU. All replicates
+follow by one sparse product and the margins by another, so that no records-by-rows matrix is made.
 """
 
 from dataclasses import dataclass
@@ -84,7 +83,7 @@ def agency_replicates(
     combined: bool = True,
     centre: Centre = "estimate",
 ) -> ReplicateWeights:
-    """Replicate weights as an agency publishes them.
+    """Take replicate weights as an agency publishes them.
 
     Parameters
     ----------
@@ -206,7 +205,7 @@ def replicate_estimates(
     linearisation: Linearisation,
     population_size: float | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """The full sample's estimates (D,) and those of each replicate (R, D), with no variance.
+    """Return the full sample's estimates (D,) and those of each replicate (R, D), without variance.
 
     A mean to which a replicate gives no weight is NaN.
     """
@@ -241,8 +240,10 @@ def _one_by_one(
     value: FloatArray,
     scale_to: float | None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Estimates (D,) and (R, D) of a statistic that is no function of sums: one set of weights
-    after the other, each scaled to a known size where there is one."""
+    """Return estimates (D,) and (R, D) of a statistic that is not a function of sums.
+
+    Each set of weights is used in turn, scaled to a known size where there is one.
+    """
     made = []
     for each in (weight, *replicates.replicate_weights(weight).T):
         scaled = each if scale_to is None else each * (scale_to / each.sum())
@@ -255,10 +256,10 @@ def _one_by_one(
 def replication_variance(
     full: FloatArray, each: FloatArray, replicates: ReplicateWeights
 ) -> FloatArray:
-    """scale * sum_r rscales_r (estimate_r - centre)^2 by row, from full (D,) and each (R, D).
+    """Return scale * sum_r rscales_r (estimate_r - centre)^2 by row: full (D,), each (R, D).
 
-    A replicate without an estimate of a row (no weight there) is left out of that row, and the
-    others stand for it in proportion to their rscales.
+    A replicate without an estimate of a row (it gives the row no weight) is left out of that row;
+    the others replace it in proportion to their rscales.
     """
     rscales = replicates.rscales[:, None]
     usable = np.isfinite(each)
@@ -273,7 +274,7 @@ def replication_variance(
 
 
 def _sums(domains: Domains, replicates: ReplicateWeights, values: FloatArray) -> FloatArray:
-    """Sums of the values (n,) by table row: full sample first, then replicates, (D, 1 + R)."""
+    """Sum the values (n,) by table row: full sample first, then replicates, (D, 1 + R)."""
     margins = margin_matrix(domains)
     shape = (margins.shape[1], len(replicates.multipliers))
     by_unit = sums_by_unit(replicates.unit, cell_of_record(domains), values, shape)

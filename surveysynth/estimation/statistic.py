@@ -1,5 +1,8 @@
-"""What there is to say of a statistic, in one row: its words, how it is rounded, what it asks of an
-outcome, its estimate and linearised variable, and the lines that recompute it in a README."""
+"""A statistic as one row: its words, rounding, requirements, estimate and recomputation.
+
+The row has the array function of the estimate and its linearised variable, and the lines of
+Python and R that recompute it in a README.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,7 +39,7 @@ class Program:
     calibrated: tuple[str, ...] = ()
 
     def variable(self, linearisation: str) -> tuple[str, ...]:
-        """What sets ``u`` under a linearisation."""
+        """Return the lines that set ``u`` under a linearisation."""
         return (self.calibrated if linearisation == "ratio" else ()) or self.linearised
 
 
@@ -158,16 +161,18 @@ class Statistic:
         return self.additive and not self.needs_outcome
 
     def columns_of(self, by: Sequence[str]) -> list[str]:
-        """The by variables that its tables have columns of: a contrast of two levels has none of
-        theirs."""
+        """Return the by variables that its tables show; a contrast of two levels hides its own."""
         fixed = self.contrast is not None and self.contrast.first is not None
         return [name for name in by if not (fixed and name == self.contrast.column)]  # type: ignore[union-attr]
 
     def columns(
         self, outcomes: Sequence[Outcome], rows_by: Sequence[str] = ()
     ) -> tuple[int | None, ...]:
-        """The columns of the outcomes that it is of: None for a statistic of none, empty where
-        it suits none of them. Not of those that rows are by, which do not vary within a row."""
+        """Return the columns of the outcomes that it suits, (None,) if it needs none.
+
+        Empty where it suits none. Outcomes that make the rows are left out: they do not vary in a
+        row.
+        """
         if not self.needs_outcome:
             return (None,)
         if self.of:
@@ -180,7 +185,7 @@ class Statistic:
     def _of_several(
         self, outcomes: Sequence[Outcome], rows_by: Sequence[str]
     ) -> tuple[int | None, ...]:
-        """The column of the first, where all are there and of kinds that suit."""
+        """Return the column of the first outcome, where all are there and of kinds that suit."""
         found = {o.name: j for j, o in enumerate(outcomes) if o.kind in self.kinds}
         known = all(name in found and name not in rows_by for name in self.of)
         return (found[self.of[0]],) if known else ()

@@ -205,7 +205,7 @@ STATISTICS: dict[str, Statistic] = {
 
 
 def statistic_of(name: str) -> Statistic:
-    """The statistic of a name; raises ``InputError`` for a name that is not known."""
+    """Return the statistic of a name; raise ``InputError`` for an unknown name."""
     return STATISTICS[name] if name in STATISTICS else _with_arguments(name)
 
 
@@ -222,15 +222,17 @@ def _with_arguments(name: str) -> Statistic:
 
 
 def values_of(statistic: Statistic, outcome: FloatArray | None, n: int) -> FloatArray:
-    """What an array function takes as outcome, (n,) or (n, k)."""
+    """Return the outcome, (n,) or (n, k), that an array function takes."""
     return np.ones(n) if outcome is None or not statistic.needs_outcome else outcome
 
 
 def table_keys(
     statistics: Sequence[str], outcomes: Sequence[Outcome], rows_by: Sequence[str] = ()
 ) -> tuple[tuple[str, int | None], ...]:
-    """Every table: statistic and column of the outcomes that it suits, None for a statistic of
-    none; rows_by: the by variables."""
+    """Return every table: a statistic and the column of an outcome that it suits.
+
+    The column is None for a statistic without outcome; rows_by: the by variables.
+    """
     return tuple(
         (name, column)
         for name in statistics

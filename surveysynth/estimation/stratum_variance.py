@@ -74,7 +74,7 @@ class Outside:
 
     @classmethod
     def of(cls, weight: FloatArray, centre: FloatArray, design: SampleDesign) -> "Outside":
-        """The sums of the weights (n,), for centres (D,)."""
+        """Sum the weights (n,) for centres (D,)."""
         psu_weight = weight if design.psu is None else _sums(design.psu, weight)
         stratum_weight = _sums(design.psu_strata, psu_weight)
         single = design.psus_in_stratum == 1

@@ -1,10 +1,10 @@
-"""Tables of a subpopulation, by domain estimation: every record stays in the sample, and those
-outside have a linearised variable of zero.
+"""Tables of a subpopulation, by domain estimation.
 
-Whether a record is inside is one more by variable of the rows, with the levels "inside" and
-"outside", of which a table shows the first. Contrasts, quantiles, both combining rules and
-calibration then need to know nothing of subpopulations, and a variance has the design of the whole
-sample, as R's ``subset`` of a design has it: leaving records out of the file would not.
+Every record stays in the sample; those outside have a linearised variable of zero. Whether a
+record is inside is one more by variable of the rows, with the levels "inside" and "outside". A
+table shows the first. Contrasts, quantiles, both combining rules and calibration need to know
+nothing of subpopulations, and a variance has the design of the whole sample, as with R's
+``subset`` of a design. Leaving records out of the file would give another variance.
 """
 
 import math
@@ -85,8 +85,10 @@ class Subpopulation(Classes):
         return tuple(each for each in self.outcomes if each.name in columns_of(self.condition))
 
     def inside(self, outcomes: FloatArray | None = None) -> BoolArray:
-        """The records (n,) that the condition holds for; outcomes (n, p) of a dataset, which may be
-        left out where it is of public columns alone."""
+        """Return the records (n,) for which the condition holds.
+
+        outcomes: (n, p) of a dataset; not needed for a condition on public columns.
+        """
 
         def holds(relation: Relation) -> BoolArray:
             if relation in self._public:
@@ -100,16 +102,20 @@ class Subpopulation(Classes):
 
     @property
     def may_be_inside(self) -> BoolArray:
-        """The records (n,) that some levels of their outcomes would put inside; all, where the
-        levels are too many to try."""
+        """Return the records (n,) that some levels of their outcomes would put inside.
+
+        All records, where the levels are too many to try.
+        """
         if self._cases is None:
             return np.ones(self._kind.size, dtype=bool)
         held = np.asarray(self._cases.any(axis=tuple(range(len(self._named)))), dtype=bool)
         return held[self._kind]
 
     def may_have(self, name: str, levels: Sequence[str]) -> BoolArray:
-        """Which levels (L,) of a by variable records inside may have, as far as that is public; a
-        level of a public column without any record has nothing to do with the condition."""
+        """Return the levels (L,) of a by variable that public columns allow inside.
+
+        A level of a public column without any record is independent of the condition.
+        """
         named = [outcome.name for outcome in self._named]
         if name in named and self._cases is not None:
             axis = named.index(name)
@@ -122,9 +128,11 @@ class Subpopulation(Classes):
         return np.array([each in found or each not in everywhere for each in levels], dtype=bool)
 
     def _tried(self, kinds: BoolArray) -> BoolArray | None:
-        """Whether the condition holds for each case: an axis for the levels of each outcome that it
-        names, and the last for the kinds of public columns (relations, kinds); None for more cases
-        than can be tried."""
+        """Return whether the condition holds for each case; None for more cases than can be tried.
+
+        There is an axis for the levels of each outcome in the condition, and a last one for the
+        kinds of public columns (relations, kinds).
+        """
         named = self._named
         shape = (*(len(each.category_names) for each in named), kinds.shape[1])
         if math.prod(shape) > MOST_CASES:
@@ -149,8 +157,7 @@ class Subpopulation(Classes):
 
 
 def _alike(masks: list[BoolArray], n: int) -> tuple[BoolArray, IntArray]:
-    """The different columns (masks, K) of masks (n,) over each other, and which (n,) a record
-    has."""
+    """Return the different columns (masks, K) of masks (n,), and which (n,) a record has."""
     if not masks:
         return np.ones((0, 1), dtype=bool), np.zeros(n, dtype=np.int64)
     kinds, kind = np.unique(np.stack(masks), axis=1, return_inverse=True)
@@ -158,7 +165,7 @@ def _alike(masks: list[BoolArray], n: int) -> tuple[BoolArray, IntArray]:
 
 
 def _whole(condition: Condition, holds: Callable[[Relation], BoolArray]) -> BoolArray:
-    """What holds, where it is told of each relation; arrays of shapes that go together."""
+    """Evaluate a condition from the values of its relations, arrays whose shapes broadcast."""
 
     def joined(word: str, parts: list[BoolArray]) -> BoolArray:
         together = np.logical_and if word == "and" else np.logical_or
@@ -188,7 +195,7 @@ def levels_held(relation: Relation, levels: Sequence[str]) -> BoolArray:
 
 
 def _of_column(relation: Relation, column: pd.Series) -> BoolArray:
-    """The records (n,) of a public column for which a relation holds."""
+    """Return the records (n,) of a public column for which a relation holds."""
     if not pd.api.types.is_numeric_dtype(column):
         codes, levels = column.astype("str").factorize()
         return np.asarray(levels_held(relation, [str(each) for each in levels])[codes], dtype=bool)
@@ -236,9 +243,10 @@ def build_subpopulation(
     outcomes: Mapping[str, ByOutcome],
     margin_labels: Mapping[str, str] | None = None,
 ) -> Domains | RowsByOutcome:
-    """The rows of ``build_rows`` inside a subpopulation, and those outside, which nobody sees.
+    """Build the rows of ``build_rows`` inside a subpopulation, and hidden rows outside.
 
-    Raises ``InputError`` as it does."""
+    Raises ``InputError`` as it does.
+    """
     own, frame = dict(levels), subpopulation.frame
     classes: dict[str, Classes] = dict(outcomes)
     if subpopulation.is_public:
@@ -256,8 +264,10 @@ def build_public_rows(
     levels: Mapping[str, Sequence[str]],
     margin_labels: Mapping[str, str] | None = None,
 ) -> Domains:
-    """The rows of ``build_domains`` with the records that may be inside by their public columns,
-    whatever their outcomes, and those with the others, which nobody sees."""
+    """Build the rows of ``build_domains`` with the records that may be inside by public columns.
+
+    All other records are in hidden rows.
+    """
     inside = np.where(subpopulation.may_be_inside, INSIDE, OUTSIDE)
     own = {**levels, WHERE: subpopulation.names}
     frame = subpopulation.frame.assign(**{WHERE: inside})
@@ -272,8 +282,11 @@ def inside_rows(rows: TableRows) -> BoolArray:
 
 
 def shown_rows(rows: TableRows) -> BoolArray:
-    """Which rows (D,) a table shows: those inside, but for levels of which the condition leaves no
-    record (``field == "A"`` in a table by field), whatever the outcomes of the records."""
+    """Return which rows (D,) a table shows: those inside that may have records.
+
+    A condition may leave a level no record whatever the outcomes, as ``field == "A"`` does in a
+    table by field.
+    """
     inside = inside_rows(rows)
     shown = inside
     if shown.all():
@@ -299,10 +312,11 @@ def shown_rows(rows: TableRows) -> BoolArray:
 
 
 def shown_pairs(contrast: Contrast, rows: TableRows) -> Pairs:
-    """The rows of a table that a contrast compares.
+    """Return the rows of a table that a contrast compares.
 
     Raises ``InputError`` for a by variable or a level that the table does not have, or that its
-    subpopulation leaves out: every number would be missing."""
+    subpopulation leaves out: every number would be missing.
+    """
     pairs = Pairs.of(contrast, rows)
     levels = [str(level) for level in rows.table[contrast.column][shown_rows(rows)].unique()]
     for wanted in (contrast.first, contrast.second):
@@ -315,6 +329,6 @@ def shown_pairs(contrast: Contrast, rows: TableRows) -> Pairs:
 
 
 def shown_table(rows: TableRows) -> pd.DataFrame:
-    """The by columns and is_margin of the rows that a table shows, numbered from 0."""
+    """Return the by columns and is_margin of the rows that a table shows, numbered from 0."""
     table = rows.table[shown_rows(rows)].reset_index(drop=True)
     return table.drop(columns=WHERE) if WHERE in rows.by else table

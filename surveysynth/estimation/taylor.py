@@ -71,8 +71,10 @@ class LinearisedTable:
 
     @property
     def estimate(self) -> FloatArray:
-        """Of each row, (D,); NaN without records. A count or total of a row that is empty in one
-        dataset alone is zero."""
+        """The estimate of each row, (D,); NaN without records.
+
+        A count or total of a row that is empty in one dataset alone is zero.
+        """
         known = records_of(self.statistic, self.domains) > 0
         return np.where(known, self.linearised.estimate, np.nan)
 
@@ -123,8 +125,11 @@ def linearised_variance(
 
 
 def records_of(statistic: Statistic, domains: Domains) -> IntArray:
-    """Records (D,) that decide whether a row has an estimate and an error: those that it has, or
-    for sums, which an empty row has too, those that it could have."""
+    """Return the number of records (D,) that decides whether a row has an estimate and an error.
+
+    These are the row's records; for sums, which an empty row has too, the records that it could
+    have.
+    """
     return domains.n_public if statistic.additive else domains.n
 
 
@@ -201,8 +206,7 @@ def estimate_domains(
 def _of_quantiles(
     table: LinearisedTable, sample_design: SampleDesign, outcome: FloatArray
 ) -> FloatArray:
-    """Variances (D,) of quantiles by Woodruff's interval, with the degrees of freedom of the
-    design."""
+    """Return variances (D,) of quantiles by Woodruff's interval, with the design's df."""
     domains, at = table.domains, table.estimate
     with np.errstate(divide="ignore", invalid="ignore"):
         made = distribution(domains, table.weight, outcome, at)
@@ -222,7 +226,7 @@ def linearise_domains(
     linearisation: Linearisation,
     population_size: float | None = None,
 ) -> LinearisedTable:
-    """The first half of ``estimate_domains``: estimates and linearised variables, no variance.
+    """Compute estimates and linearised variables, without variances.
 
     Raises ``InputError`` as it does.
     """

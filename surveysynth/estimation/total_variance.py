@@ -173,7 +173,7 @@ def combine_draws(
 
 
 def without_fpc(design: SampleDesign) -> SampleDesign:
-    """The design as if sampled with replacement.
+    """Return the design as if sampled with replacement.
 
     A stratum of one PSU passed "fail" because it was sampled completely: it contributes nothing.
     """
@@ -191,14 +191,14 @@ def public_rows(*codes: IntArray) -> IntArray:
 
 
 def public_row_columns(design: PublicDesign) -> tuple[str, ...]:
-    """The columns that make a public row: by, strata, PSU, a public weight, predictors of X."""
+    """Return the columns of a public row: by, strata, PSU, public weight, predictors of X."""
     named = (design.strata_name, design.psu_name, design.public_weight_name)
     units = [each for each in named if each is not None]
     return tuple(dict.fromkeys([*design.by, *units, *design.predictors]))
 
 
 def public_rows_of(design: PublicDesign) -> IntArray:
-    """The public rows (n,) of a design."""
+    """Return the public rows (n,) of a design."""
     names = public_row_columns(design)
     columns = [design.frame[name].factorize()[0].astype(np.int64) for name in names]
     return public_rows(*columns, np.zeros(design.n, dtype=np.int64))
@@ -254,8 +254,10 @@ class Composition:
         )
 
     def _every_row(self) -> Domains:
-        """The rows with every record in each that its outcomes may put it in: a margin set for each
-        of their combinations."""
+        """Return the rows with every record in each row that its outcomes allow.
+
+        There is a margin set for each of their combinations.
+        """
         domains = self._table.domains
         codes = [rows + step for rows, steps in self._choices for step in steps]
         return replace(domains, n=domains.n_public, codes=np.stack(codes), rows=None)
@@ -263,8 +265,10 @@ class Composition:
     def _means(
         self, values: FloatArray, chosen: IntArray | None = None, ways: int = 1
     ) -> FloatArray:
-        """Means (ways, G) over the records of each group, a record's value at the way chosen (n,)
-        and zero at others."""
+        """Average over the records of each group: (ways, G).
+
+        A record has its value at the way chosen (n,), and zero at others.
+        """
         size = self._size.size
         place = self._group if chosen is None else chosen * size + self._group
         sums = np.bincount(place, values, minlength=ways * size).reshape(ways, size)

@@ -1,10 +1,9 @@
-"""Quantiles of several datasets (methods 5): their distribution functions are combined, and the
-interval of the combined one is inverted.
+"""Quantiles of several datasets (methods 5).
 
-q is the inverse at p of the mean distribution function F of all datasets. Each dataset's F(q) is a
-mean of an indicator, at one q for all, so that both combining rules hold for it as for any mean;
-its interval F(q) ± t SE goes through the inverse of the mean distribution function. Quantiles of
-datasets, averaged, would rest on the density at each.
+The distribution functions of the datasets are combined, and the interval of the combined one is
+inverted. q is the inverse at p of the mean distribution function F of all datasets. Each dataset's
+F(q) is a mean of an indicator, at one q for all, so that both combining rules hold for it as for
+any mean. Its interval F(q) ± t SE goes through the inverse of the mean distribution function.
 """
 
 from dataclasses import dataclass
@@ -28,20 +27,23 @@ from surveysynth.estimation.taylor import LinearisedTable
 
 @dataclass(frozen=True)
 class Inverted(Combined):
-    """Combined quantiles. ``of_share``: the distribution function at them, on whose scale the
-    interval is made; ``rows``: what is inverted."""
+    """Combined quantiles.
+
+    ``of_share``: the distribution function at them, on whose scale the interval is made; ``rows``:
+    the distribution functions that are inverted.
+    """
 
     of_share: Combined
     rows: RowDistributions
 
     def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
-        """Ends (D,) of Woodruff's interval."""
+        """Return the ends (D,) of Woodruff's interval."""
         share = self.of_share
         return woodruff(self.rows, share.estimate, share.standard_error, self.df, level)
 
 
 class Quantiles:
-    """What is kept of one table of quantiles while its datasets stream by: the datasets."""
+    """Collect the datasets of one table of quantiles as they stream by."""
 
     def __init__(
         self,
@@ -60,7 +62,7 @@ class Quantiles:
         self._kept.append((draw, replicate, dataset, pair))
 
     def combined(self) -> Combined:
-        """The quantiles of the mean distribution function."""
+        """Return the quantiles of the mean distribution function."""
         if not self._kept:
             raise InputError("There is nothing to combine: no dataset was added.")
         p = self._kind.share_below
@@ -85,7 +87,7 @@ class Quantiles:
         )
 
     def _share(self, at: FloatArray) -> Combined:
-        """The distribution functions at values (D,), by the combining rule."""
+        """Combine the distribution functions at values (D,)."""
         draws = max(draw for draw, *_ in self._kept)
         replicates = max(replicate for _, replicate, *_ in self._kept)
         collected = self._rule.collect(draws, replicates, self._design)

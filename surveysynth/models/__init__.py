@@ -1,4 +1,4 @@
-"""The registry of synthesizers: one line a model."""
+"""Registry of synthesizers, one line for each model."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -21,29 +21,29 @@ _REGISTRY = {
 
 
 def model_names() -> tuple[str, ...]:
-    """Names of the synthesizers that are built."""
+    """Return the names of the package's synthesizers."""
     return tuple(_REGISTRY)
 
 
 def get_model(name: str, **options: Any) -> "Model":
-    """The synthesizer ``name``.
+    """Return the synthesizer ``name``.
 
     Parameters
     ----------
     name
-        As in a specification.
+        Name in a specification.
     **options
-        ``priors`` and what the model declares as its own ``options``.
+        ``priors`` and the model's own ``options``.
 
     Returns
     -------
     Model
-        With its defaults where no option is given.
+        With defaults for options that are not given.
 
     Raises
     ------
     InputError
-        For a name that is not registered, and for priors or options that the model does not have.
+        For an unknown name, and for priors or options that the model does not have.
 
     Examples
     --------
@@ -59,5 +59,5 @@ def get_model(name: str, **options: Any) -> "Model":
 
 
 def registered() -> Iterator["Model"]:
-    """Every synthesizer with its defaults."""
+    """Iterate over every synthesizer with its defaults."""
     return map(get_model, _REGISTRY)

@@ -1,4 +1,4 @@
-"""What a model declares of itself for a specification: its own options and its priors."""
+"""Declarations of a model for the specification: its own options and its priors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,24 +10,24 @@ from surveysynth.errors import InputError
 
 @dataclass(frozen=True)
 class Choice:
-    """An option that is one of some words."""
+    """An option that takes one of some words."""
 
     default: str
     choices: tuple[str, ...]
 
     @property
     def words(self) -> str:
-        """What is allowed, for messages."""
+        """Allowed values, for messages."""
         return " or ".join(repr(choice) for choice in self.choices)
 
     def allows(self, value: Any) -> bool:
-        """Whether it is one of them."""
+        """Return True for one of the words."""
         return isinstance(value, str) and value in self.choices
 
 
 @dataclass(frozen=True)
 class WholeNumber:
-    """An option that is a whole number from ``least`` to ``most``."""
+    """An option that takes a whole number from ``least`` to ``most``."""
 
     default: int
     least: int
@@ -35,27 +35,27 @@ class WholeNumber:
 
     @property
     def words(self) -> str:
-        """What is allowed, for messages."""
+        """Allowed values, for messages."""
         return f"a whole number from {self.least} to {self.most}"
 
     def allows(self, value: Any) -> bool:
-        """Whether it is one of them."""
+        """Return True for a whole number in the range."""
         return type(value) is int and self.least <= value <= self.most
 
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """An option that is a list of names of columns, or None for what the model does unasked."""
+    """An option that takes a list of names of columns, or None for the model's choice."""
 
     default: tuple[str, ...] | None
 
     @property
     def words(self) -> str:
-        """What is allowed, for messages."""
+        """Allowed values, for messages."""
         return "a list of names of public columns"
 
     def allows(self, value: Any) -> bool:
-        """Whether it is such a list, each name once."""
+        """Return True for None and for a list that has each name once."""
         if value is None:
             return True
         names = isinstance(value, tuple | list) and all(isinstance(name, str) for name in value)
@@ -66,14 +66,16 @@ Option = Choice | WholeNumber | ColumnNames
 
 
 def check_option(name: str, option: Option, value: Any) -> None:
-    """Raises ``InputError`` for a value that the option cannot have."""
+    """Raise ``InputError`` for a value that the option cannot have."""
     if not option.allows(value):
         raise InputError(f"{name} must be {option.words}, got {value!r}.")
 
 
 def check_priors(model: str, known: Mapping[str, float], given: Mapping[str, float]) -> None:
-    """Raises ``InputError`` for names that are not those of the model's priors, and for constants
-    that no prior has."""
+    """Raise ``InputError`` for names that are not those of the model's priors.
+
+    Also for constants that no prior can have.
+    """
     for name, value in given.items():
         if name not in known:
             raise InputError(

@@ -78,7 +78,7 @@ def update(root: Path | None = None, say: Say = print) -> None:
 
 @contextmanager
 def _rebuilt(entry: Path) -> Iterator[Path]:
-    """The tables folder of an entry made anew, for as long as the context lasts."""
+    """Make the tables folder of an entry anew, for as long as the context lasts."""
     with tempfile.TemporaryDirectory(prefix="surveysynth-catalogue-") as folder:
         out, ledger = Path(folder) / "out", Path(folder) / "ledger.jsonl"
         release(entry / SPEC_NAME, out, ledger=ledger, seed=SEED)

@@ -41,16 +41,20 @@ class Digits:
 
     @property
     def weight_step(self) -> Decimal | None:
-        """What weights that add up to a public population size are multiples of, which follows from
-        that size, the number of records and the digits; None for weights that do not, which have
-        as many digits as amounts."""
+        """The step of weights that add up to a public population size.
+
+        It follows from that size, the number of records and the digits. None for other weights,
+        which have as many significant digits as amounts.
+        """
         if self._decimals is None or self.design.public_weight is not None:
             return None
         return Decimal(1).scaleb(-self._decimals)
 
     def rounded(self, dataset: "SyntheticDataset") -> "SyntheticDataset":
-        """The dataset as it is published; raises ``RefusedError`` where an outcome varies by too
-        little for its digits."""
+        """Round a dataset as it is published.
+
+        Raises ``RefusedError`` where an outcome varies by too little for its digits.
+        """
         outcome, weight = self.outcomes(dataset.outcome), self.weights(dataset.weight)
         if not dataset.separate_pair:
             return replace(
@@ -67,7 +71,7 @@ class Digits:
         )
 
     def outcomes(self, values: FloatArray) -> FloatArray:
-        """Outcomes (n, p)."""
+        """Round outcomes (n, p)."""
         columns = zip(self.design.outcomes, values.T, strict=True)
         made = [
             self._amounts(outcome, column) if outcome.is_amount else column
@@ -76,7 +80,7 @@ class Digits:
         return np.stack(made, axis=1)
 
     def weights(self, weight: FloatArray) -> FloatArray:
-        """Weights (n,); public ones as they are."""
+        """Round weights (n,); public weights stay as they are."""
         if self.design.public_weight is not None:
             return weight
         if self._decimals is None:
@@ -87,7 +91,7 @@ class Digits:
         return steps / power if self._decimals >= 0 else steps * power
 
     def _amounts(self, outcome: Outcome, values: FloatArray) -> FloatArray:
-        """Amounts (n,) at no spike, within bounds and the transform's domain."""
+        """Round amounts (n,) but spikes; keep them within bounds and the transform's domain."""
         regular = outcome.regular(values)
         given = values[regular]
         made = to_significant(given, self.significant)
@@ -115,18 +119,18 @@ class Digits:
 
     @property
     def amount_words(self) -> str:
-        """How outcomes are rounded."""
+        """How outcomes are rounded, in words."""
         return f"{self.significant} significant digits"
 
     @property
     def weight_words(self) -> str:
-        """How weights are rounded, where they are synthetic."""
+        """How synthetic weights are rounded, in words."""
         step = self.weight_step
         return self.amount_words if step is None else f"multiples of {step:f}"
 
     @cached_property
     def _decimals(self) -> int | None:
-        """Of the weights that add up to a population size."""
+        """The decimals of weights that add up to a population size."""
         size = self.design.population_size
         if size is None:
             return None
@@ -141,7 +145,7 @@ class Digits:
 
 
 def to_significant(values: FloatArray, digits: int) -> FloatArray:
-    """Values (n,), each the double next to a decimal number of so many significant digits."""
+    """Round values (n,) to the doubles nearest to decimal numbers of so many significant digits."""
     result = np.array(values, dtype=np.float64)
     rest = np.flatnonzero(result)
     decimals = digits - 1 - np.floor(np.log10(np.abs(result[rest]))).astype(np.int64)
@@ -157,11 +161,11 @@ def to_significant(values: FloatArray, digits: int) -> FloatArray:
 
 
 def _steps(weight: FloatArray, size: float, decimals: int, order: IntArray) -> FloatArray:
-    """Whole numbers (n,) of steps of 10^-decimals, 1 at least, that add up to ``size``.
+    """Return whole numbers (n,) of steps of 10^-decimals, at least 1, that add up to ``size``.
 
-    Each weight to its nearest one; what is missing then goes to the largest, one step each. It is a
-    function of the rounded weights and of public columns, whose ``order`` decides between equal
-    ones.
+    Each weight goes to its nearest number. The difference that remains goes to the largest weights,
+    one step each. The result is a function of the rounded weights and of public columns: their
+    ``order`` decides between equal weights.
     """
     exact = Decimal(repr(float(size))).scaleb(decimals)
     steps = np.maximum(np.rint(weight * float(Decimal(1).scaleb(decimals))), 1.0)

@@ -1,5 +1,7 @@
-"""Standard errors that a release by noisy statistics may expect, before any confidential value is
-read (strict 5): for every row of its tables, over those of a sample without privacy."""
+"""Expected standard errors of a release by noisy statistics, from public inputs alone (strict 5).
+
+They are given for every row of its tables, relative to those of a sample without privacy.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -44,7 +46,7 @@ _MOST_NUMBERS = 2 * 10**7
 
 @dataclass(frozen=True)
 class Misdeclared:
-    """What declared spreads of ``factor`` times the true ones would do.
+    """The effect of declared spreads that are ``factor`` times the true ones.
 
     outside: share of normal records at the centre that is clipped; typical: median over rows of the
     SE over the sample's, by table; bias: of means, in SEs of the sample, by outcome: of the whole,
@@ -59,8 +61,11 @@ class Misdeclared:
 
 @dataclass(frozen=True)
 class UnitLimit:
-    """What a public limit of ``records`` a unit would do: units and records beyond it, and the
-    median over rows of the SE over the sample's, by table."""
+    """The effect of a public limit of ``records`` a unit.
+
+    units_beyond and records_beyond count units and records beyond the limit; typical: median over
+    rows of the SE over the sample's, by table.
+    """
 
     records: int
     units_beyond: int
@@ -69,7 +74,7 @@ class UnitLimit:
 
 
 class Expectation:
-    """What public inputs tell about the errors of a release, in rows by public columns.
+    """Expected errors of a release, in rows by public columns.
 
     Raises ``InputError`` for a model without such statistics, with what works, and where too few
     records are left for the residual variance.
@@ -82,8 +87,7 @@ class Expectation:
         model: Model,
         another: "Expectation | None" = None,
     ) -> None:
-        """``spec``: of one table; ``another``: of another table of the same release, whose noise
-        it shares."""
+        """Prepare one table; it shares the noise of ``another`` table of the same release."""
         from surveysynth.spec.build import noisy_settings_of
 
         self.spec, self.design, self.model = spec.for_records(design.n), design, model
@@ -99,7 +103,7 @@ class Expectation:
 
     @property
     def not_told(self) -> str | None:
-        """Why no standard errors can be told, or None."""
+        """Why no standard errors can be computed, or None."""
         if self.design.psu is None:
             return None
         column = self.design.psu_name
@@ -123,7 +127,7 @@ class Expectation:
 
     @property
     def tables(self) -> tuple[Key, ...]:
-        """Tables whose standard errors are told."""
+        """Tables with expected standard errors."""
         return tuple(key for key in keys_of(self.spec) if _kind_of(key) is not None)
 
     def ratios(
@@ -163,7 +167,7 @@ class Expectation:
         return np.concatenate(found, axis=1)[:, self.shown]
 
     def typical(self, *, factor: float = 1.0, records: int = 0) -> dict[Key, float]:
-        """The median over rows with records, by table, at the specification's budget."""
+        """Return the median over rows with records, by table, at the specification's budget."""
         own = (self.settings.budget,)
         medians = {}
         for key in self.tables:
@@ -173,7 +177,7 @@ class Expectation:
         return medians
 
     def misdeclared(self, factor: float) -> Misdeclared:
-        """What spreads declared ``factor`` times too large would do."""
+        """Return the effect of spreads declared ``factor`` times too large."""
         clipping = self.noise.clipping
         radius, q = factor * clipping.radius, clipping.q
         # As many records of equal weights say of the whole what these do.
@@ -194,7 +198,7 @@ class Expectation:
         return Misdeclared(factor, share_outside(radius, q), self.typical(factor=factor), bias)
 
     def unit_limits(self) -> tuple[UnitLimit, ...]:
-        """From the largest unit down to single records, halving; none if records are protected."""
+        """Return limits from the largest unit down to 1, halving; none if records are protected."""
         if self.unit_size == 1:
             return ()
         sizes = self.settings.unit_sizes(self.design)
@@ -213,7 +217,7 @@ class Expectation:
         )
 
     def frame(self) -> "pd.DataFrame":
-        """Every row of every table at every budget: public, and may be published."""
+        """Return every row of every table at every budget: public, and may be published."""
         import pandas as pd
 
         parts = []
@@ -235,7 +239,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class _CellsOfRows:
-    """Which cells of X the rows of a table are made of.
+    """The cells of X that make up the rows of a table.
 
     counts, stratum (G,) of the cells; codes (2^k, G): the row of a cell in each margin set; rows:
     number of rows of the table; weight (G,) of a record where weights are public, else None.
@@ -249,8 +253,11 @@ class _CellsOfRows:
 
     @classmethod
     def of(cls, design: "PublicDesign", domains: Domains) -> "_CellsOfRows":
-        """X spans strata and by variables and tells public weights, so that a cell lies in one
-        stratum and in one row of each margin set, with one weight: those of its first record."""
+        """Find the cells of a design and the rows of the table they are in.
+
+        X spans strata and by variables and determines public weights. So a cell lies in one stratum
+        and in one row of each margin set, with one weight: those of its first record.
+        """
         cell = design.matrix.cell
         _, first, counts = np.unique(cell, return_index=True, return_counts=True)
         strata = np.zeros(design.n, dtype=np.int64) if design.strata is None else design.strata
@@ -260,7 +267,7 @@ class _CellsOfRows:
         )
 
     def blocks(self) -> Iterator[FloatArray]:
-        """Zeros and ones (1 + rows of the block, G); the first row is always the whole."""
+        """Yield zeros and ones (1 + rows of the block, G); the first row is always the whole."""
         size = max(1, _MOST_NUMBERS // self.counts.size)
         for start in range(0, self.rows, size):
             stop = min(start + size, self.rows)
@@ -273,14 +280,14 @@ class _CellsOfRows:
 
 
 def effective_share(weight: FloatArray | None) -> float:
-    """Kish's effective number of records over their number, for public weights (n,)."""
+    """Return Kish's effective number of records over their number, for public weights (n,)."""
     if weight is None:
         return 1.0
     return float(weight.sum() ** 2 / (weight.size * (weight**2).sum()))
 
 
 def _kind_of(key: Key) -> str | None:
-    """Which of the expected errors are those of a table; a statistic may have none."""
+    """Return which expected error a table has; None for a statistic without one."""
     statistic = statistic_of(key[0])
     if statistic.is_count:
         return "count"
@@ -296,13 +303,15 @@ _TITLE = "Expected before any confidential value is read: public"
 
 
 def expected_png(expected: Sequence[Expectation]) -> bytes:
-    """The figure of every table as PNG; equal inputs give equal bytes."""
+    """Draw the figure of every table as PNG; equal inputs give equal bytes."""
     return style.png_bytes(style.draw(expected_figure, expected))
 
 
 def expected_figure(every: Sequence[Expectation]) -> "Figure":
-    """A panel for each statistic of each table: SE over the sample's against epsilon, on log
-    scales."""
+    """Draw a panel for each statistic of each table.
+
+    It shows the SE over the sample's against epsilon, on log scales.
+    """
     keys = [(expected, key) for expected in every for key in expected.tables]
     budgets = every[0].budgets
     height = 0.9 + 2.7 * len(keys)

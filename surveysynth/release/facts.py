@@ -1,4 +1,4 @@
-"""What the files of a release say about it: public facts only, gathered once."""
+"""Public facts about a release, gathered once for all its files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -54,46 +54,48 @@ class ReleaseFacts:
     engine: Mapping[str, str] = field(default_factory=dict)
 
     def with_inference(self, record: "DebiasRecord") -> "ReleaseFacts":
-        """The same facts, once it is known how the synthetic data came from the draws."""
+        """Add how the synthetic data come from the draws."""
         words = inference_words(record)
         statement = replace(self.statement, guarantee=(*self.statement.guarantee, words))
         return replace(self, statement=statement, debias=record)
 
     @property
     def settings(self) -> "Settings":
-        """What every mechanism's settings tell."""
+        """The settings that every mechanism has."""
         return self.mechanism.settings
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Why the files must not be published; none for a private release."""
+        """Reasons why the files must not be published; none for a private release."""
         given = ((self.test, TEST_WARNING), (not self.settings.private, UNPROTECTED))
         return tuple(text for applies, text in given if applies)
 
     @property
     def microdata_format(self) -> MicrodataFormat:
-        """As the specification asks for it, or as the survey file is."""
+        """The format that the specification asks for, or else that of the survey file."""
         return format_of(self.spec)
 
     @property
     def digits(self) -> Digits:
-        """Of synthetic values, in the microdata and in whatever is computed from them."""
+        """The rounding of synthetic values in the microdata and in what is computed from them."""
         return Digits(self.design, self.spec.all_tables.microdata_digits)
 
     @property
     def published_replicates(self) -> int:
-        """Datasets of a draw among the microdata: all of them, or where they can be made again
-        from published numbers, the first."""
+        """The number of datasets of a draw among the microdata.
+
+        All of them, or only the first where the others can be made again from published numbers.
+        """
         return 1 if self.spec.privacy.rebuildable else self.spec.privacy.replicates_per_draw
 
     @property
     def title(self) -> str:
-        """The caller's title, or what the release is."""
+        """The caller's title, or a description of the release."""
         return self.spec.all_tables.title or "Tables from synthetic survey microdata"
 
     @property
     def each_table(self) -> "dict[str, ReleaseFacts]":
-        """The facts of every table by itself, by name; empty for one that has none."""
+        """The facts of every table, by its name, "" for a table without one."""
         return {
             each.table.name or "": replace(self, spec=each) for each in self.spec.each_table
         }
@@ -106,7 +108,7 @@ class ReleaseFacts:
 
 
 def files_of(spec: "Spec") -> list[tuple[str, str, Format]]:
-    """Folder, file name and format of every file of the tables and figures of a release."""
+    """Return folder, file name and format of every file of the tables and figures of a release."""
     return [
         made
         for each in spec.each_table
@@ -119,7 +121,7 @@ def files_of(spec: "Spec") -> list[tuple[str, str, Format]]:
 
 
 def labels_of(spec: "Spec") -> Labels:
-    """The labels of a specification; a currency is shown as the unit."""
+    """Return the labels of a specification; a currency is shown as the unit."""
     return Labels(
         {
             column: ColumnLabel(
@@ -135,7 +137,7 @@ def labels_of(spec: "Spec") -> Labels:
 
 
 def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], AnyRounding]:
-    """How each statistic of each outcome is rounded for readers; an outcome's own digits win."""
+    """Return the rounding of each statistic and outcome; an outcome's own digits come first."""
     return {
         (kind.name, outcome): _rounding(
             kind, spec, None if outcome is None else labels.of(outcome).digits
@@ -146,7 +148,7 @@ def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], An
 
 
 def _rounding(kind: Statistic, spec: "Spec", digits: int | None) -> AnyRounding:
-    """digits: of the outcome's own label."""
+    """Return the rounding of a statistic; ``digits`` come from the outcome's own label."""
     if kind.rounding == "multiples":
         base = spec.all_tables.round_counts
         return Warranted() if base is None else to_multiples(base)

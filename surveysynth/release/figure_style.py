@@ -1,4 +1,4 @@
-"""What all figures share: colours, fonts, axes in the units of the data."""
+"""The common style of all figures: colors, fonts, axes in the units of the data."""
 
 import io
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def draw(function: Callable[..., "Figure"], *arguments: Any) -> "Figure":
 
 
 def png_bytes(figure: "Figure") -> bytes:
-    """The figure as PNG; without the library's version the same numbers give the same bytes."""
+    """Return the figure as PNG; without the library's version equal numbers give equal bytes."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})
     return buffer.getvalue()
@@ -54,7 +54,7 @@ def png_bytes(figure: "Figure") -> bytes:
 def new_figure(
     width: float, height: float, mark: str = MARK, colour: str = WARNING
 ) -> "Figure":
-    """An empty figure that needs no display, marked confidential or with another line."""
+    """Make an empty figure that needs no display, marked confidential or with another line."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -64,14 +64,17 @@ def new_figure(
 
 @dataclass(frozen=True)
 class Mirrored:
-    """Both sides of a split on one axis, each as its transform has it, the split at zero; where the
-    transform has no value there, as asinh."""
+    """Both sides of a split on one axis, with the split at zero.
+
+    Each side is on the scale of its transform, or of asinh where the transform has no value at
+    zero.
+    """
 
     transform: Transform
     split: float
 
     def forward(self, values: FloatArray) -> FloatArray:
-        """Places (n,) of values (n,) in original units."""
+        """Return places (n,) of values (n,) in original units."""
         transform, zero = self.transform, np.zeros(1)
         if transform.violations(zero):
             transform = Transform("asinh")
@@ -80,12 +83,12 @@ class Mirrored:
         return np.asarray(np.sign(values - self.split) * placed, dtype=np.float64)
 
     def describe(self, name: str) -> str:
-        """In words, for the axis."""
+        """Describe the scale in words, for the axis."""
         return f"{self.transform.describe(name)}, mirrored at {self.split:.10g}"
 
 
 def axis_of(outcome: Outcome) -> Transform | Mirrored:
-    """The scale of an axis that shows amounts."""
+    """Return the scale of an axis that shows amounts."""
     if outcome.split is None:
         return outcome.transform
     return Mirrored(outcome.transform, outcome.split)
@@ -99,7 +102,7 @@ def outcome_axis(axis: Any, transform: Transform | Mirrored, low: float, high: f
 
 
 def outcome_ticks(transform: Transform | Mirrored, low: float, high: float) -> list[float]:
-    """Round numbers in the outcome's units, spread over an axis of transformed values low..high."""
+    """Choose round numbers in the outcome's units, spread over transformed values low..high."""
     sizes = [m * 10.0**k for m in (1, 5, 2) for k in range(12, -7, -1)]
     # Zero and the rounder numbers have the choice, then whatever fits between.
     values = np.array([0.0, *(sign * size for size in sizes for sign in (1.0, -1.0))])
@@ -115,7 +118,7 @@ def outcome_ticks(transform: Transform | Mirrored, low: float, high: float) -> l
 
 
 def short_number(value: float) -> str:
-    """1,500,000 as 1.5M; 20,000 as 20k."""
+    """Shorten a number: 1,500,000 is 1.5M; 20,000 is 20k."""
     for size, letter in ((1e9, "bn"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.3g}{letter}"
@@ -123,7 +126,7 @@ def short_number(value: float) -> str:
 
 
 def spread(values: FloatArray) -> tuple[float, float]:
-    """Ends of an axis for these values, with a small margin."""
+    """Return the ends of an axis for these values, with a small margin."""
     low, high = float(values.min()), float(values.max())
     margin = 0.03 * (high - low) or 1.0
     return low - margin, high + margin
@@ -138,7 +141,7 @@ def violin(
     points: bool = True,
     log: bool | None = None,
 ) -> None:
-    """A horizontal violin with its median told; too few or equal values are dots alone.
+    """Draw a horizontal violin with its median as a number; too few or equal values are dots alone.
 
     points: whether every value has a dot; log: whether values are logs to base 10, None: as
     ``points``.
@@ -163,8 +166,10 @@ def violin(
 
 
 def log_ticks(panel: Any, which: str = "x") -> None:
-    """Ticks of an axis that shows log10 values: 1, 2, 5 and their multiples of ten, thinned, or
-    with more between them on a short axis."""
+    """Set ticks of an axis that shows log10 values: 1, 2, 5 and their multiples of ten.
+
+    They are thinned on a long axis; a short axis has more between them.
+    """
     low, high = panel.get_xlim() if which == "x" else panel.get_ylim()
     leading: tuple[float, ...] = (1, 1.25, 1.5, 2, 3, 4, 5, 6, 7, 8)
     for least, fewer in ((0.7, (1, 2, 5)), (1.5, (1, 3)), (3, (1,))):

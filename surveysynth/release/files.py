@@ -1,4 +1,4 @@
-"""The files of a release and of its confidential folder, once every number is there."""
+"""Writes the files of a release and of its confidential folder, once every number is there."""
 
 import json
 import math
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from surveysynth.mechanisms.base import Released
 
 def write_tables(facts: ReleaseFacts, tables: Mapping[str, Tables], release: Path) -> None:
-    """Every table in every format that was asked for, each in the folder of a release where it
-    belongs, and a page of contents where there are several; ``tables``: by name."""
+    """Write every table in every format asked for, and a page of contents for several tables.
+
+    Each goes to its folder of the release; ``tables``: by name.
+    """
     for table, of_table in facts.each_table.items():
         section, shown = of_table.spec.table, Shown(tables[table], presentation_of(of_table))
         for name in (*section.formats, *section.figures):
@@ -46,7 +48,7 @@ def write_tables(facts: ReleaseFacts, tables: Mapping[str, Tables], release: Pat
 
 
 def presentation_of(facts: ReleaseFacts) -> Presentation:
-    """What the tables of one table of a release, one a statistic, share."""
+    """Return the texts, labels and rounding that the statistics of one table share."""
     section = facts.spec.all_tables
     return Presentation(
         title=section.title,
@@ -70,7 +72,7 @@ def write_documents(
     *,
     separate_pair: bool,
 ) -> None:
-    """codebook.json and codebook.xml, privacy.json, README.md and the dossier."""
+    """Write codebook.json and codebook.xml, privacy.json, README.md and the dossier."""
     replicates = facts.spec.privacy.replicates_per_draw
     example = make_example(facts, tables, separate_pair=separate_pair)
     codebook = make_codebook(
@@ -85,7 +87,7 @@ def write_documents(
 
 
 def write_dossier(facts: ReleaseFacts, folder: Path) -> None:
-    """What a review board reads, twice, and a draft entry for the registry of deployments."""
+    """Write the dossier for a review board as page and text, and a draft entry for the registry."""
     markdown, page = make_dossier(facts)
     for name, text in zip(DOSSIER_NAMES[:2], (page, markdown), strict=True):
         (folder / name).write_text(text, encoding="utf-8")
@@ -95,8 +97,11 @@ def write_dossier(facts: ReleaseFacts, folder: Path) -> None:
 def write_published(
     facts: ReleaseFacts, published: Mapping[str, Any], entropy: int | None, folder: Path
 ) -> None:
-    """What a mechanism publishes beside its draws, with all that it takes to go on from there: the
-    specification and the seed of whatever came after."""
+    """Write what a mechanism publishes besides its draws.
+
+    Each file also has what it takes to repeat the steps that follow: the specification and the
+    seed.
+    """
     for name, content in published.items():
         whole = {
             **content,
@@ -108,8 +113,10 @@ def write_published(
 
 
 def public_specification(facts: ReleaseFacts) -> dict[str, Any]:
-    """The specification as it was written, JSON-ready; the data are named by their format alone,
-    and what is for the ledger stays with it."""
+    """Return the specification as it was written, JSON-ready.
+
+    The data are named by their format alone, and what is for the ledger is left out.
+    """
     content = facts.spec.model_dump(
         mode="json",
         exclude={"path": True, "survey": {"id"}, "privacy": {"budget"}},
@@ -124,7 +131,7 @@ def public_specification(facts: ReleaseFacts) -> dict[str, Any]:
 def write_confidential(
     released: "Released", folder: Path, file_format: csv.MicrodataFormat
 ) -> None:
-    """Realised values and diagnostics; what the mechanism says of every record in file order."""
+    """Write realised values, diagnostics, and the mechanism's results by record, in file order."""
     import pandas as pd
 
     write_json(finite_or_text(released.realised), folder / REALISED_NAME)
@@ -136,7 +143,7 @@ def write_confidential(
 
 
 def finite_or_text(value: Any) -> Any:
-    """The same structure with infinities and NaN as text, which JSON has no numbers for."""
+    """Return the same structure with infinities and NaN as text, since JSON has no such numbers."""
     if isinstance(value, Mapping):
         return {key: finite_or_text(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -147,6 +154,6 @@ def finite_or_text(value: Any) -> Any:
 
 
 def write_json(value: Any, path: Path) -> None:
-    """Indented UTF-8 JSON; raises ``ValueError`` for NaN and infinities."""
+    """Write indented UTF-8 JSON; raise ``ValueError`` for NaN and infinities."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")

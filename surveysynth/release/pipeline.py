@@ -1,4 +1,4 @@
-"""From a specification file to a release folder: the one path that writes published files."""
+"""The release pipeline, from a specification to a folder: the only one that publishes."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -173,19 +173,19 @@ def release(
 
 
 def _warnings(facts: "ReleaseFacts") -> tuple[str, ...]:
-    """Why the files must not be published, and what to look at before they are."""
+    """Return reasons not to publish the files, and what to look at before they are published."""
     rare = rare_level_warnings(rare_levels(facts.spec, facts.design))
     return (*facts.warnings, *delta_warning(facts.spec, facts.design), *rare)
 
 
 def _in_published_order(survey: "Survey", spec: "Spec") -> "Survey":
-    """What follows the noise can be made again from published files, which are in this order."""
+    """Sort the records of noisy statistics as published files do, so that tables can be rebuilt."""
     return survey.in_order(public_order(survey.design)) if spec.privacy.rebuildable else survey
 
 
 @contextmanager
 def _advice_on_errors(drawn: "PendingNoise") -> Iterator[None]:
-    """Errors say what becomes of noise that is drawn, and so does Ctrl-C."""
+    """Add to errors, and to Ctrl-C, what happens to noise that is drawn."""
     try:
         yield
     except KeyboardInterrupt:
@@ -212,7 +212,7 @@ def _write(
     say: Progress,
     observer: AdequacyObserver | None,
 ) -> "tuple[ReleaseFacts, Mapping[str, Tables]]":
-    """Synthesise, estimate each dataset as it streams by, and fill the temporary folders."""
+    """Synthesize, estimate each dataset as it streams by, and fill the temporary folders."""
     from surveysynth.release import files
 
     facts, estimates = private_estimates(
@@ -238,7 +238,7 @@ def _adequacy(
     staging: Staging,
     plan: BundlePlan,
 ) -> Adequacy | None:
-    """What a look beside the sample finds, once everything that is published is written."""
+    """Compare with the sample, once everything that is published is written."""
     if observer is None:
         return None
     try:
@@ -258,8 +258,10 @@ def private_estimates(
     folder: Path | None = None,
     see: "Callable[[SyntheticDataset], None] | None" = None,
 ) -> "tuple[ReleaseFacts, dict[str, Estimates]]":
-    """What follows the mechanism: the facts, once it is known how data come from its draws, and
-    the estimates of ``synthetic_estimates``. It sees nothing confidential."""
+    """Return the facts, with the inference, and the estimates of ``synthetic_estimates``.
+
+    These are the steps after the mechanism. They see nothing confidential.
+    """
     from surveysynth.inference.synthesis import published_draws
 
     if facts.mechanism.down_weights:
@@ -280,10 +282,11 @@ def synthetic_estimates(
     folder: Path | None,
     see: "Callable[[SyntheticDataset], None] | None" = None,
 ) -> dict[str, Estimates]:
-    """What all synthetic datasets, rounded as they are published, say of every table, by its name;
-    those that are
-    published are written to ``microdata`` in the folder of the release, if one is given. ``see``:
-    called with each."""
+    """Estimate every table, by name, from all synthetic datasets, rounded as published.
+
+    Published datasets are written to ``microdata`` in the release folder, if one is given. ``see``
+    is called with each dataset.
+    """
     from surveysynth.inference.synthesis import datasets_of
     from surveysynth.release.folder.microdata import MicrodataWriter
 
@@ -318,10 +321,11 @@ def facts_of(
     *,
     test: bool,
 ) -> "ReleaseFacts":
-    """What the files of a release say about it.
+    """Gather the public facts for the files of a release.
 
     Raises ``InputError`` for a condition or contrast of a table that the public columns do not
-    allow."""
+    allow.
+    """
     from surveysynth.estimation.taylor import SampleDesign
     from surveysynth.release.facts import ReleaseFacts, labels_of
 
@@ -341,7 +345,7 @@ def facts_of(
 
 
 def flat_tables(tables: Mapping[str, Tables]) -> Tables:
-    """The tables of a release by statistic, or of several by "NAME/statistic"."""
+    """Return the tables of a release by statistic, or several by "NAME/statistic"."""
     return {
         f"{name}/{statistic}" if name else statistic: of_outcomes
         for name, table in tables.items()
@@ -352,9 +356,9 @@ def flat_tables(tables: Mapping[str, Tables]) -> Tables:
 class Streams:
     """Independent generators for the mechanism and the synthesis.
 
-    Without a seed their numbers cannot be foreseen. What follows the noise of noisy statistics is
-    ``published`` instead: it may be made again from ``entropy``, a number of the operating system.
-    ``entropy`` is None where there is no such number. Raises ``InputError`` for a seed below zero.
+    Without a seed their numbers cannot be foreseen. For noisy statistics the steps after the noise
+    are ``published`` instead: ``entropy``, a number of the operating system, repeats them.
+    ``entropy`` is None for other releases. Raises ``InputError`` for a seed below zero.
     """
 
     def __init__(self, seed: int | None, *, published: bool) -> None:

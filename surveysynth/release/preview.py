@@ -1,4 +1,4 @@
-"""What ``surveysynth check`` says about a survey before anything is fitted: public facts only."""
+"""Public facts that ``surveysynth check`` prints about a survey before anything is fitted."""
 
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ _DOCUMENTS = ", ".join(["codebook.json", DDI_NAME, PRIVACY_NAME, "README.md", *D
 
 
 def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
-    """Validation results, cell sizes n_d and the files of a release, one line each."""
+    """Return validation results, cell sizes n_d and the files of a release, one line each."""
     check_formats(spec, design)
     rare = rare_levels(spec, design)
     labels = without_rare(labels_of(spec), rare)
@@ -51,7 +51,7 @@ def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
 
 
 def _table_lines(spec: "Spec", design: "PublicDesign", labels: Labels) -> list[str]:
-    """The cells of one table."""
+    """Describe the cells of one table."""
     section = spec.table
     name = [f"Table {section.name}, by {listed(section.by) or 'nothing'}:"] if section.name else []
     where = []
@@ -88,7 +88,7 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
 
 
 def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
-    """Records per coefficient, and what is pooled so that there are enough."""
+    """State records per coefficient, and what is pooled so that there are enough."""
     from surveysynth.mechanisms.pseudo_posterior.statement import smallest_records
     from surveysynth.spec.build import settings_of
 
@@ -105,7 +105,7 @@ def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
 
 
 def _weight_lines(design: "PublicDesign") -> list[str]:
-    """What becomes of public weights."""
+    """State how public weights are used."""
     name = design.public_weight_name
     if name is None:
         return []
@@ -119,7 +119,7 @@ def _weight_lines(design: "PublicDesign") -> list[str]:
 
 
 def _cell_lines(domains: Domains, labels: Labels) -> list[str]:
-    """Unweighted sizes; the smallest cells when there are many."""
+    """List unweighted cell sizes; only the smallest cells when there are many."""
     margin, inside = domains.table["is_margin"].to_numpy(dtype=bool), shown_rows(domains)
     interior = np.flatnonzero(~margin & inside)
     shown = interior if interior.size else np.flatnonzero(inside)
@@ -139,7 +139,7 @@ def _cell_lines(domains: Domains, labels: Labels) -> list[str]:
 
 
 def _outcome_lines(spec: "Spec") -> list[str]:
-    """What divides the cells further: outcomes, whose levels nobody counts here."""
+    """Name the outcomes that divide the cells further; nobody counts their levels here."""
     outcomes = synthetic_columns(spec)
     if not outcomes:
         return []
@@ -150,19 +150,19 @@ def _outcome_lines(spec: "Spec") -> list[str]:
 
 
 def budget_words(budget: Budget) -> str:
-    """A budget of noisy statistics in both currencies."""
+    """Describe a budget of noisy statistics in both currencies."""
     return f"rho = {budget.rho:.4g} (epsilon = {budget.epsilon:.4g} at delta = {budget.delta:.3g})"
 
 
 def row_label(domains: Domains, labels: Labels, row: int) -> str:
-    """The levels of a row of the table."""
+    """Return the levels of a row of the table."""
     record = domains.table.iloc[row]
     return ", ".join(labels.level(by, str(record[by])) for by in domains.by if by != WHERE
                      ) or "All"
 
 
 def _files_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
-    """The files of each table, and how many rows it has."""
+    """List the files of each table, and how many rows it has."""
     lines = [f"  {CONTENTS_NAME}: all {len(spec.tables)} tables"] if spec.named_tables else []
     for each in spec.each_table:
         names = [f"{folder}/{name}" for folder, name, _ in files_of(each)]

@@ -1,4 +1,4 @@
-"""Private tables in a notebook: what a release publishes of them, without a folder."""
+"""Private tables in a notebook: the published content of a release, without a folder."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -76,7 +76,7 @@ class PrivateTables:
     def of(
         cls, facts: ReleaseFacts, tables: Mapping[str, Tables], *, recorded: bool = False
     ) -> "PrivateTables":
-        """The tables of a release with these facts, by name."""
+        """Make the tables of a release with these facts, by name."""
         if not facts.spec.named_tables:
             return cls._of_one(facts, tables[""], recorded=recorded)
         several = {
@@ -128,7 +128,7 @@ class PrivateTables:
         return [self.presentation.privacy_note, *(recorded if self.private else [])]
 
     def _repr_html_(self) -> str:
-        """Formatted tables, for notebooks."""
+        """Return formatted tables, for notebooks."""
         from surveysynth.release.writers.html import render_fragment
 
         if self.several:
@@ -136,8 +136,10 @@ class PrivateTables:
         return "\n".join(map(render_fragment, self._shown.layouts.values()))
 
     def __getitem__(self, statistic: str) -> "PrivateTables":
-        """The tables of one statistic, or one of several tables by its name; "NAME/statistic" is
-        one statistic of it."""
+        """Return the tables of one statistic, or one of several tables by its name.
+
+        "NAME/statistic" is one statistic of a table.
+        """
         if statistic in self.several:
             return self.several[statistic]
         if self.several:
@@ -157,20 +159,23 @@ class PrivateTables:
 
     @property
     def private(self) -> bool:
-        """Whether a guarantee is claimed; tests with a seed have none."""
+        """Whether there is a guarantee; tests with a seed have none."""
         return not self.warnings
 
     @property
     def statement(self) -> str:
-        """What is guaranteed, assumed and not covered, in words (Markdown)."""
+        """The guarantee, its assumptions and its limits, in words (Markdown)."""
         return "\n\n".join([*self.warnings, *self.guarantee.paragraphs])
 
     @cached_property
     def frame(self) -> "pd.DataFrame":
-        """Unrounded numbers of all tables below each other: statistic, outcome (empty for counts),
-        the by columns, is_margin, estimate, se, df, df_design, ci_lower, ci_upper, n, flag; with
-        shares, after the outcome a level (empty for others). Of several tables the name comes
-        first, and a by column that a table does not have is missing."""
+        """Unrounded numbers of all tables below each other.
+
+        The columns are statistic, outcome (empty for counts), the by columns, is_margin, estimate,
+        se, df, df_design, ci_lower, ci_upper, n, flag; with shares, a level after the outcome
+        (empty for others). For several tables the name comes first, and a by column that a table
+        does not have is missing.
+        """
         import pandas as pd
 
         parts = []
@@ -191,7 +196,7 @@ class PrivateTables:
         return pd.concat(parts, ignore_index=True)
 
     def plot(self, statistic: str | None = None) -> "Figure":
-        """Estimates with their intervals, one row a cell or margin and one panel an outcome.
+        """Draw estimates with their intervals: a row for each cell or margin, a panel an outcome.
 
         Parameters
         ----------

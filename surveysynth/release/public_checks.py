@@ -42,7 +42,7 @@ _LARGE, _SMALL = 0.1, 0.01
 
 
 def delta_warning(spec: "Spec", design: "PublicDesign") -> tuple[str, ...]:
-    """Why delta is too large, with the remedy; empty where it is not, or there is none."""
+    """Warn of a delta that is too large, with the remedy; empty where it is not."""
     budget, n = spec.privacy.cost, design.n
     if budget is None or (delta := budget.delta) * n <= _LARGE:
         return ()
@@ -60,10 +60,10 @@ NOT_SHOWN = "(rare level, not shown)"
 
 
 def rare_levels(spec: "Spec", design: "PublicDesign") -> dict[str, tuple[str, ...]]:
-    """Undeclared levels with fewer than ``LEAST_RECORDS`` records, by public column.
+    """Return undeclared levels with fewer than ``LEAST_RECORDS`` records, by public column.
 
-    Not of units, of columns of numbers, nor of columns with so many levels that they are names or
-    notes of records.
+    Units, columns of numbers, and columns with so many levels that they are names or notes of
+    records are left out.
     """
     rare = {}
     for name in map(str, design.frame):
@@ -80,7 +80,7 @@ def rare_levels(spec: "Spec", design: "PublicDesign") -> dict[str, tuple[str, ..
 
 
 def rare_level_warnings(rare: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """One for each column, without a level."""
+    """Return one warning for each column, without a level."""
     return tuple(
         f"{name!r} has {_count(len(levels))} of fewer than {LEAST_RECORDS} records, published as "
         "written in the file. A value of another column that slipped in would be one: look at the "
@@ -90,7 +90,7 @@ def rare_level_warnings(rare: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def without_rare(labels: Labels, rare: Mapping[str, tuple[str, ...]]) -> Labels:
-    """Labels that show no rare level."""
+    """Return labels that show no rare level."""
     columns = dict(labels.columns)
     for name, levels in rare.items():
         given = columns.get(name, ColumnLabel())

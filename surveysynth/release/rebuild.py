@@ -1,6 +1,6 @@
-"""Every table of a release by noisy statistics again, from its published files alone.
+"""Rebuilds every table of a release by noisy statistics from its published files alone.
 
-What follows the noise is a function of ``statistics.json`` and of the public columns of the
+The steps after the noise are a function of ``statistics.json`` and of the public columns of the
 microdata: the same seed gives the same draws, datasets and tables, to the last digit.
 """
 
@@ -42,14 +42,14 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """Where the files are, and which of them are, byte by byte, those of the release or not."""
+    """The folder of rebuilt files, and which of them equal those of the release byte by byte."""
 
     out: Path
     same: tuple[str, ...]
     different: tuple[str, ...]
 
     def _repr_html_(self) -> str:
-        """Which files are equal, for notebooks."""
+        """Return which files are equal, for notebooks."""
         lines = [f"Rebuilt: {self.out}.", f"Equal, byte by byte: {len(self.same):,} files."]
         return fragment("Tables rebuilt", mark=[f"Not equal: {each}" for each in self.different],
                         lines=lines)  # fmt: skip
@@ -62,7 +62,7 @@ def rebuild(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Rebuilt:
-    """Make the tables of a release by noisy statistics again.
+    """Rebuild the tables of a release by noisy statistics.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def _spec_of(content: dict[str, Any], source: Path) -> Spec:
 
 
 def _design_of(spec: Spec, source: Path, dropped: int) -> PublicDesign:
-    """The public half of the survey, from the first dataset of the microdata."""
+    """Return the public half of the survey, from the first dataset of the microdata."""
     path = source / "microdata" / file_name(1, 1, format_of(spec))
     frame = _first_dataset(source, path)
     assert spec.synthesizer.predictors is not None  # a release writes the formula that it used
@@ -159,7 +159,7 @@ def _design_of(spec: Spec, source: Path, dropped: int) -> PublicDesign:
 
 
 def _first_dataset(source: Path, path: Path) -> "pd.DataFrame":
-    """As the survey file had it: codes as text, and of csv files all cells."""
+    """Read it as the survey file was: codes as text, and for csv files all cells."""
     if path.suffix[1:] in PROGRAMS:
         return read_release(source).dataset(1)
     table = open_table(path)
@@ -172,7 +172,7 @@ def _first_dataset(source: Path, path: Path) -> "pd.DataFrame":
 def _with_fractions(
     design: PublicDesign, frame: "pd.DataFrame", fpc: str | None
 ) -> PublicDesign:
-    """The design with the sampling fractions (H,) that the microdata show."""
+    """Add to the design the sampling fractions (H,) that the microdata show."""
     if fpc is None:
         return design
     strata = np.zeros(design.n, dtype=np.int64) if design.strata is None else design.strata

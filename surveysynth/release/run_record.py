@@ -1,4 +1,4 @@
-"""What the ledger is told of a run: from a specification to an entry, a ledger and a budget."""
+"""The ledger entry of a run: from a specification to an entry, a ledger and a budget."""
 
 import hashlib
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 def run_to_record(
     spec: "Spec", plan: BundlePlan, ledger: str | Path | None, *, test: bool
 ) -> PendingNoise:
-    """The run that is about to begin, with its place in the ledger.
+    """Return the run that is about to begin, with its place in the ledger.
 
-    Raises ``InputError`` where the ledger cannot be read, or lies where it would be replaced.
+    Raises ``InputError`` where the ledger cannot be read, or is in a folder that would be replaced.
     """
     kept = ledger_of(spec, ledger)
     for folder in (plan.out, plan.confidential):
@@ -40,32 +40,36 @@ def run_to_record(
 
 @dataclass(frozen=True)
 class Recorder:
-    """A run of ``ss.tables`` and its ledger: noise is recorded as soon as it is drawn, and is not
-    kept for another run."""
+    """A run of ``ss.tables`` and its ledger.
+
+    Noise is recorded as soon as it is drawn, and is not kept for another run.
+    """
 
     ledger: Ledger
     entry: LedgerEntry
 
     def earlier(self) -> None:
-        """There is none."""
+        """Return no earlier noise."""
 
     def keep(self, statistics: Mapping[str, Any]) -> None:
-        """Records the run, once; raises as ``Ledger.record``."""
+        """Record the run, once; raises as ``Ledger.record``."""
         self.ledger.record([self.entry])
 
 
 def ledger_of(
     spec: "Spec", path: str | Path | None = None, *, survey: str | None = None
 ) -> Ledger:
-    """The ledger of the survey of a specification, or of ``survey``, with the budget."""
+    """Return the ledger of the survey of a specification, or of ``survey``, with the budget."""
     budget = spec.privacy.budget
     limit = None if budget is None else Limit(budget, in_rho=spec.privacy.rho_given is not None)
     return Ledger.of(survey or survey_id(spec.survey.id, spec.data_path), path, limit)
 
 
 def spending(spec: "Spec", ledger: Ledger) -> tuple[list[str], str]:
-    """What the ledger of a survey adds up to before a release, and why its budget has no room for
-    one: empty where it has. Reads the settings and the ledger, and no records."""
+    """Return the totals of a ledger before a release, and why its budget has no room.
+
+    The reason is "" where there is room. Reads the settings and the ledger, and no records.
+    """
     summary = ledger.summary()
     lines = summary.sentences() if summary.runs or summary.strict_runs else []
     try:
@@ -78,7 +82,7 @@ def spending(spec: "Spec", ledger: Ledger) -> tuple[list[str], str]:
 
 
 def hints_of(ledger: Ledger, entry: LedgerEntry, *, named: bool) -> tuple[str, ...]:
-    """What the sums of a ledger may not know of; ``named``: its file is the caller's choice."""
+    """Return hints on spending that a ledger may miss; ``named``: the caller named its file."""
     hints = []
     if ledger.survey.startswith(OF_FILE):
         hints.append(
@@ -95,7 +99,7 @@ def hints_of(ledger: Ledger, entry: LedgerEntry, *, named: bool) -> tuple[str, .
 
 
 def entry_of(spec: "Spec", *, test: bool, released: bool = True) -> LedgerEntry:
-    """The record of one run on files; ``released`` is false for comparisons.
+    """Return the entry of one run on files; ``released`` is false for comparisons.
 
     Raises ``InputError`` where the data file cannot be read.
     """
@@ -112,7 +116,7 @@ def entry_of(spec: "Spec", *, test: bool, released: bool = True) -> LedgerEntry:
 def entry_in_memory(
     spec: "Spec", design: "PublicDesign", survey: str, *, test: bool
 ) -> LedgerEntry:
-    """The record of one run on a survey in memory, with the id that its caller gives it."""
+    """Return the entry of one run on a survey in memory, with the id that its caller gives it."""
     content = spec.model_dump_json(exclude={"path"})
     entry = _entry(
         spec, survey=survey, spec_sha256=hashlib.sha256(content.encode()).hexdigest(),
@@ -147,7 +151,7 @@ def _entry(
 
 
 def with_unit_size(entry: LedgerEntry, spec: "Spec", design: "PublicDesign") -> LedgerEntry:
-    """The record with the size of the largest unit of protection, a public number."""
+    """Return the entry with the size of the largest unit of protection, a public number."""
     from surveysynth.spec.build import noisy_settings_of
 
     if not entry.in_rho:

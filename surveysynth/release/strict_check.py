@@ -1,6 +1,6 @@
-"""``surveysynth check`` for noisy statistics: what a release would promise, how good it would be.
+"""``surveysynth check`` for noisy statistics: the guarantee and the expected errors of a release.
 
-Nothing confidential is read: the file's outcomes and weights stay where they are (strict 5).
+Nothing confidential is read: outcomes and weights are not looked at (strict 5).
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ _SHOWN_ROWS, _SHOWN_OF_A_KIND = 40, 12
 def check_strict(
     spec: "Spec", out: str | Path | None = None, *, overwrite: bool = False
 ) -> list[str]:
-    """The lines that ``check`` prints for a specification by noisy statistics.
+    """Return the lines that ``check`` prints for a specification by noisy statistics.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def check_strict(
 def _general_promise(
     spec: "Spec", design: "PublicDesign", model: GeneralLocation
 ) -> list[str]:
-    """The guarantee, declared constants and the noise of counts and moments by block."""
+    """State the guarantee, declared constants and the noise of counts and moments by block."""
     from surveysynth.spec.build import noisy_settings_of
 
     settings = noisy_settings_of(spec)
@@ -139,7 +139,7 @@ def _written(expected: Sequence[Expectation], target: Path) -> list[str]:
 
 
 def _promise(expected: Expectation) -> list[str]:
-    """The guarantee and the constants that were declared for it."""
+    """State the guarantee and the constants that were declared for it."""
     clipping, settings, design = expected.noise.clipping, expected.settings, expected.design
     log_weight = [] if design.public_weight is not None else ["log weight"]
     described = zip(design.transforms, design.outcome_names, strict=True)
@@ -244,7 +244,7 @@ def _medians(ratios: FloatArray) -> FloatArray:
 
 
 def _shown_rows(expected: Expectation, ratio: FloatArray) -> tuple[IntArray, int]:
-    """Rows to show and how many are not: all of a small table, else margins and worst cells."""
+    """Return the rows to show (margins and worst cells of a large table) and how many are not."""
     rows = ratio.size
     if rows <= _SHOWN_ROWS:
         return np.arange(rows), 0

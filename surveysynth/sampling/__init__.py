@@ -1,1 +1,1 @@
-"""Samplers and what tells whether they converged."""
+"""Samplers and convergence diagnostics."""

@@ -16,13 +16,16 @@ from surveysynth.errors import RefusedError
 
 
 def split_chains(draws: FloatArray) -> FloatArray:
-    """(chains, draws, d) to (2 chains, draws // 2, d): a trend within a chain shows as spread."""
+    """Split (chains, draws, d) into (2 chains, draws // 2, d).
+
+    A trend within a chain then shows as spread between chains.
+    """
     half = draws.shape[1] // 2
     return np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]], axis=0)
 
 
 def rank_normalise(draws: FloatArray) -> FloatArray:
-    """Normal scores of the ranks over all chains, column by column; (chains, draws, d)."""
+    """Return normal scores of ranks over all chains, column by column; (chains, draws, d)."""
     chains, length, d = draws.shape
     ranks = average_ranks(draws.reshape(-1, d))
     scores: FloatArray = ndtri((ranks - 0.375) / (chains * length + 0.25))
@@ -40,16 +43,20 @@ def _r_hat_of(draws: FloatArray) -> FloatArray:
 
 
 def r_hat(draws: FloatArray) -> FloatArray:
-    """Rank-normalised split R-hat, the larger of bulk and folded: (chains, draws, d) to (d,)."""
+    """Return rank-normalized split R-hat: (chains, draws, d) to (d,).
+
+    It is the larger of bulk and folded.
+    """
     split = split_chains(draws)
     folded = np.abs(split - np.median(split, axis=(0, 1)))
     return np.maximum(_r_hat_of(rank_normalise(split)), _r_hat_of(rank_normalise(folded)))
 
 
 def effective_sample_size(draws: FloatArray) -> FloatArray:
-    """Bulk ESS: (chains, draws, d) to (d,), Geyer's initial monotone sequence on rank scores.
+    """Return bulk ESS, (chains, draws, d) to (d,), by Geyer's initial monotone sequence.
 
-    Equal to ArviZ's ``ess(method="bulk")``, but 0 where a parameter never moves.
+    It uses rank scores and equals ArviZ's ``ess(method="bulk")``, but is 0 where a parameter never
+    moves.
     """
     scores = rank_normalise(split_chains(draws))
     chains, length, d = scores.shape
@@ -83,13 +90,13 @@ MAX_DIVERGENT_SHARE = 0.01
 
 
 class NotConvergedError(RefusedError):
-    """A refusal that chains of another length may not meet: it tells nothing of the target."""
+    """Refusal of a fit that longer chains may cure; it does not concern the target."""
 
 
 def check_convergence(
     monitored: Mapping[str, FloatArray], divergent: FloatArray | None
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Largest R-hat and smallest ESS by parameter group; refuses a fit that has not converged.
+    """Return largest R-hat and smallest ESS by parameter group; refuse without convergence.
 
     monitored: unconstrained scalars by group, (chains, draws, d); divergent (chains, draws), 1
     where a draw diverged, or None for a sampler that cannot diverge. Raises ``NotConvergedError``.

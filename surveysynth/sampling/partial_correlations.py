@@ -48,7 +48,7 @@ class CorrelationRoot:
 
 
 def unconstrained_correlation(root: FloatArray) -> FloatArray:
-    """Inverse of ``CorrelationRoot``: root (..., d, d) to (..., d (d - 1) / 2)."""
+    """Invert ``CorrelationRoot``: root (..., d, d) to (..., d (d - 1) / 2)."""
     row, column = np.tril_indices(root.shape[-1], -1)
     # The rest of a row summed from its right end: no difference of nearly equal numbers.
     rest = np.cumsum((root**2)[..., ::-1], axis=-1)[..., ::-1][..., row, column + 1]
@@ -57,7 +57,7 @@ def unconstrained_correlation(root: FloatArray) -> FloatArray:
 
 
 def correlation_of(covariance: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """SDs (..., d) and the Cholesky factor (..., d, d) of the correlation of a covariance."""
+    """Return SDs (..., d) and the Cholesky factor (..., d, d) of a covariance's correlation."""
     sd = np.sqrt(np.einsum("...ii->...i", covariance))
     root: FloatArray = np.linalg.cholesky(covariance) / sd[..., :, None]
     return sd, root

@@ -1,4 +1,4 @@
-"""The size of a fit."""
+"""Size of a fit."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class SamplingPlan:
     chains
         Independent runs of the sampler.
     warmup, draws
-        Of each chain, left out and kept.
+        Iterations of each chain that are discarded and kept.
 
     Raises
     ------

@@ -1,9 +1,9 @@
 """Batched building blocks of the Gibbs samplers.
 
-Every function works on a leading batch axis B (chains, simulated databases, samples of a study)
-and takes its random numbers as arrays. The count of random numbers that a sweep uses is therefore
-fixed, whatever is accepted: two runs on slightly different data with the same seed stay in step
-(common random numbers), which is what makes the search for a target bound smooth.
+Every function works on a leading batch axis B (chains, simulated databases, samples of a study) and
+takes its random numbers as arrays. A sweep therefore uses a fixed count of random numbers, whatever
+is accepted: two runs on slightly different data with the same seed stay in step (common random
+numbers), which makes the search for a target bound smooth.
 """
 
 from collections.abc import Callable
@@ -21,18 +21,18 @@ GRID = 64
 
 
 def half_t_log_density(scale: FloatArray, df: float, prior_scale: float) -> FloatArray:
-    """Log density, up to a constant, of half-t(df, 0, prior_scale) at ``scale``; any shape."""
+    """Return the log density, up to a constant, of half-t(df, 0, prior_scale) at ``scale``."""
     standardised = scale / prior_scale
     result: FloatArray = -0.5 * (df + 1.0) * np.log1p(standardised * standardised / df)
     return result
 
 
 def inverse_wishart_root(df: FloatArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
-    """R with (C R)(C R)' ~ IW(df, C C'), density ∝ |Σ|^-(df+q+1)/2 exp(-tr(C C' Σ^-1)/2).
+    """Return R (..., B, q, q) with (C R)(C R)' ~ IW(df, C C').
 
-    Bartlett's decomposition, inverted. df (B,); normals (..., B, q, q), of which the strictly
-    lower part is used; uniforms (..., B, q) give the chi-squares by inversion, smooth in df.
-    Returns (..., B, q, q).
+    Its density is ∝ |Σ|^-(df+q+1)/2 exp(-tr(C C' Σ^-1)/2); Bartlett's decomposition, inverted. df
+    (B,); normals (..., B, q, q), of which the strictly lower part is used; uniforms (..., B, q)
+    give the chi-squares by inversion, smooth in df.
     """
     q = normals.shape[-1]
     bartlett = np.tril(normals, -1)
@@ -49,7 +49,7 @@ def slice_sample(
     level: FloatArray,
     uniforms: FloatArray,
 ) -> FloatArray:
-    """One slice-sampling step a coordinate (Neal 2003), shrinking from the bracket given.
+    """Take one slice-sampling step per coordinate (Neal 2003), shrinking from the bracket given.
 
     All arrays but ``uniforms`` share one shape; ``lower`` and ``upper`` must enclose all the mass
     (to rounding), ``level`` is uniform on (0, 1), ``uniforms`` has a leading axis of tries.
@@ -79,13 +79,13 @@ def update_scales(
     prior: tuple[float, float],
     uniforms: FloatArray,
 ) -> FloatArray:
-    """Updates scales s > 0 with density ∝ half-t(s) s^-power exp(-quadratic/(2 s²) + linear/s).
+    """Update scales s > 0 of density ∝ half-t(s) s^-power exp(-quadratic/(2 s²) + linear/s).
 
-    ``prior`` is (df, scale) of the half-t; uniforms (2, ...) and all others share one shape. On
-    t = log s the density is drawn by inversion from its log-linear interpolation on a grid, and
-    the draw accepted by Metropolis-Hastings, nearly always: exact, and smooth in the data where a
-    slice would jump. The grid runs from where the exponential has fallen below exp(-40) to where
-    the half-t tail has below exp(-30).
+    ``prior`` is (df, scale) of the half-t; uniforms (2, ...) and all others share one shape. On t =
+    log s a draw comes by inversion from the density's log-linear interpolation on a grid, and
+    Metropolis-Hastings nearly always accepts it: exact, and smooth in the data where a slice would
+    jump. The grid runs from where the exponential has fallen below exp(-40) to where the half-t
+    tail has fallen below exp(-30).
     """
     (df, prior_scale), current = prior, np.log(scales)
     unit = 1.0 / (df * prior_scale * prior_scale)
@@ -114,11 +114,11 @@ def _scale_grid(
     linear: FloatArray,
     prior: tuple[float, float],
 ) -> tuple[FloatArray, FloatArray]:
-    """Ends of the grid of ``update_scales`` on t = log s; ``current`` lies between them.
+    """Return the ends of the grid of ``update_scales`` on t = log s, ``current`` between them.
 
-    In x = root/s, root^2 = quadratic, the exponential is a normal kernel about ``peak``: none of it
-    is left 9 SDs away, to the right (no scale so small) and, for a far peak, to the left (none so
-    large). For a peak below zero what is left of the kernel falls from x = 0 on, the faster the
+    In x = root/s, root^2 = quadratic, the exponential is a normal kernel about ``peak``. It is
+    negligible 9 SDs away, to the right (no smaller scale) and, for a far peak, to the left (no
+    larger one). For a peak below zero the rest of the kernel falls from x = 0 on, the faster the
     farther the peak: x(x - 2 peak)/2 reaches 40.
     """
     df, log_prior_scale = prior[0], np.log(prior[1])
@@ -144,17 +144,17 @@ def grid_independence_step(
     upper: FloatArray,
     uniforms: FloatArray,
 ) -> FloatArray:
-    """Metropolis-Hastings with the log-linear interpolation of a density as its proposal.
+    """Take a Metropolis-Hastings step that proposes from a log-linear interpolation.
 
-    ``current``, ``lower``, ``upper`` share one shape, ``current`` lies inside the bracket;
-    uniforms (2, ...): for the inversion and for the acceptance. The log density broadcasts over
-    a leading grid axis.
+    ``current``, ``lower``, ``upper`` share one shape, ``current`` lies inside the bracket; uniforms
+    (2, ...): for the inversion and for the acceptance. The log density broadcasts over a leading
+    grid axis.
     """
     fraction = (np.arange(GRID) / (GRID - 1.0)).reshape(-1, *(1,) * current.ndim)
     step = (upper - lower) / (GRID - 1.0)
     values = log_density(lower + (upper - lower) * fraction)
     values = np.maximum(values - values.max(axis=0), -700.0)
-    # The tiny ramp keeps equal neighbours (a clipped tail) from dividing zero by zero.
+    # The tiny ramp keeps equal neighbors (a clipped tail) from dividing zero by zero.
     values += 1e-9 * fraction
     rise = np.diff(values, axis=0)
     mass = np.cumsum(np.diff(np.exp(values), axis=0) / rise, axis=0)
@@ -185,12 +185,12 @@ def slice_variances(
     uniforms: FloatArray,
     df: float = 1.0,
 ) -> FloatArray:
-    """Updates v = s² with density GIG((1-A)/2, a = tilt, b = sum_squares) × half-t prior of s.
+    """Update v = s² with density GIG((1-A)/2, a = tilt, b = sum_squares) × half-t prior of s.
 
-    The conditional of methods 4, ∝ v^((1-A)/2 - 1) exp(-(tilt v + sum_squares/v)/2) times
-    (1 + v/(df c²))^(-(df+1)/2), is log-concave in log v: outside a bracket about its mode, as wide
-    as A says, the density has fallen below exp(-40) of its maximum. All arrays (B,); df and
-    prior_scale c of the half-t, by default a half-Cauchy.
+    The conditional of methods 4, ∝ v^((1-A)/2 - 1) exp(-(tilt v + sum_squares/v)/2) times (1 +
+    v/(df c²))^(-(df+1)/2), is log-concave in log v. The bracket about its mode has a width that
+    depends on A; outside, the density has fallen below exp(-40) of its maximum. All arrays (B,); df
+    and prior_scale c of the half-t, by default a half-Cauchy.
     """
     p = 0.5 * (1.0 - total)
     unit = df * prior_scale * prior_scale
@@ -220,12 +220,12 @@ def slice_shifted_variances(
     level: FloatArray,
     uniforms: FloatArray,
 ) -> FloatArray:
-    """Updates v = s², half-Cauchy(0, c) prior of s, when a normal prior's mean moves with v.
+    """Update v = s², half-Cauchy(0, c) prior of s, when a normal prior's mean moves with v.
 
     Density ∝ v^((1-A)/2 - 1) exp(-sum_squares/(2v)) / (1 + v/c²) exp(linear v - quadratic v²/2);
-    total A > 1, quadratic > 0. All arrays (B,). The bracket of the slice holds all the mass: to
-    the right up to where both the inverse gamma and the normal factor have fallen below exp(-40);
-    to the left, where exp(-sum_squares/(2v)) has fallen as far below what the rest can make up.
+    total A > 1, quadratic > 0. All arrays (B,). The bracket of the slice holds all the mass: to the
+    right up to where both the inverse gamma and the normal factor have fallen below exp(-40); to
+    the left, to where exp(-sum_squares/(2v)) has fallen as far below what the rest can compensate.
     """
     p = 0.5 * (1.0 - total)
     unit = prior_scale * prior_scale
@@ -249,10 +249,10 @@ def slice_shifted_variances(
 
 
 def variance_mode(p: FloatArray, a: FloatArray, b: FloatArray, unit: float) -> FloatArray:
-    """A point near the mode in log v of GIG(p, a, b) / (1 + v/unit); positive, any shape.
+    """Return a point near the mode in log v of GIG(p, a, b) / (1 + v/unit); positive, any shape.
 
-    The mode of the GIG part is closed; where it does not exist (b = 0 and p >= 0, no data) the
-    half-Cauchy scale itself is central.
+    The mode of the GIG part is in closed form; where it does not exist (b = 0 and p >= 0, no data)
+    the half-Cauchy scale is returned.
     """
     root = np.sqrt(p * p + a * b)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -263,10 +263,10 @@ def variance_mode(p: FloatArray, a: FloatArray, b: FloatArray, unit: float) -> F
 
 
 def wishart_correlation(root: FloatArray) -> FloatArray:
-    """Correlation matrix of G G' for G (B, K, v) of standard normals: LKJ((v - K + 1)/2).
+    """Return the correlation matrix of G G' for standard normals G (B, K, v): LKJ((v - K + 1)/2).
 
     If W ~ Wishart(v, I) the density of its correlation matrix is ∝ |R|^((v-K-1)/2), free of the
-    scales. Writing LKJ(6) as K + 11 columns of normals turns its update into an elliptical slice.
+    scales. Writing LKJ(6) as K + 11 columns of normals makes its update an elliptical slice.
     """
     cross = root @ root.swapaxes(-1, -2)
     scale = np.sqrt(np.einsum("bkk->bk", cross))
@@ -282,10 +282,10 @@ def elliptical_correlation(
     level: FloatArray,
     uniforms: FloatArray,
 ) -> FloatArray:
-    """Elliptical slice update (Murray et al. 2010) of G, where Omega = corr(G G') ~ LKJ a priori.
+    """Update G by an elliptical slice (Murray et al. 2010), corr(G G') = Omega ~ LKJ a priori.
 
-    Likelihood: |Omega|^(-total/2) exp(-tr(Omega^-1 F F')/2). root G and direction (B, K, v),
-    total (B,), factor F (B, K, r), level (B,), uniforms (tries, B). Returns the new G.
+    Likelihood: |Omega|^(-total/2) exp(-tr(Omega^-1 F F')/2). root G and direction (B, K, v), total
+    (B,), factor F (B, K, r), level (B,), uniforms (tries, B). Returns the new G.
     """
     transposed = direction.swapaxes(-1, -2)
     own = root @ root.swapaxes(-1, -2)
@@ -326,7 +326,7 @@ def elliptical_correlation(
 def normal_from_precision(
     precision: FloatArray, linear: FloatArray, normals: FloatArray
 ) -> FloatArray:
-    """Draws from N(Q^-1 b, Q^-1): precision Q (B, d, d), linear b (B, d), normals (B, d)."""
+    """Draw from N(Q^-1 b, Q^-1): precision Q (B, d, d), linear b (B, d), normals (B, d)."""
     cholesky = np.linalg.cholesky(precision)
     shifted = linear + np.einsum("bij,bj->bi", cholesky, normals)
     result: FloatArray = np.linalg.solve(precision, shifted[..., None])[..., 0]

@@ -1,9 +1,10 @@
-"""Where random numbers come from: a seed, for what may be made again, or the operating system.
+"""Sources of random numbers: a seed, for results to be repeated, or the operating system.
 
-What protects records must not be foreseen, and a generator like NumPy's PCG64 can be: its state
-follows from a few outputs. Random numbers of a release are the key stream of ChaCha20 (Bernstein
-2008; RFC 8439) under 256 bits of the operating system's cryptographic generator. Every further key,
-of a generator that is spawned or of a stream that is started more than once, is derived from it.
+The randomness that protects records must be unpredictable, and a generator like NumPy's PCG64 is
+not: its state follows from a few outputs. Random numbers of a release are the key stream of
+ChaCha20 (Bernstein 2008; RFC 8439) under 256 bits of the operating system's cryptographic
+generator. Every further key, of a spawned generator or of a stream that is started more than once,
+is derived from it.
 """
 
 import hashlib
@@ -25,10 +26,10 @@ STAN_SEED_BITS = 31
 
 
 class SecretKey(ISpawnableSeedSequence):
-    """256 secret bits in the place of a seed: NumPy's protocol, by SHAKE256.
+    """A secret of 256 bits instead of a seed: NumPy's protocol, by SHAKE256.
 
     Like a ``SeedSequence``, a key gives the same state and the same children in order whenever it
-    is made again; without it neither says anything of the others.
+    is made again. Without the key, neither reveals the others.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -42,12 +43,12 @@ class SecretKey(ISpawnableSeedSequence):
     def generate_state(
         self, n_words: int, dtype: npt.DTypeLike = np.uint32
     ) -> "np.ndarray[tuple[int], np.dtype[np.uint32 | np.uint64]]":
-        """Words of a bit generator's state."""
+        """Return words of a bit generator's state."""
         size = n_words * np.dtype(dtype).itemsize
         return np.frombuffer(self._derived(b"state", size), dtype=dtype)
 
     def spawn(self, n_children: int) -> "list[SecretKey]":
-        """The next ``n_children`` keys."""
+        """Return the next ``n_children`` keys."""
         numbers = range(self._children, self._children + n_children)
         self._children += n_children
         return [SecretKey(self._derived(b"child %d" % number, KEY_BYTES)) for number in numbers]
@@ -58,38 +59,42 @@ class SecretKey(ISpawnableSeedSequence):
 
 
 def secret_generator(key: bytes | None = None) -> np.random.Generator:
-    """The generator of a release: ChaCha20 under a key of the operating system, or under ``key``,
-    which is as secret."""
+    """Return the generator of a release: ChaCha20 under a key of the operating system.
+
+    ``key``: used instead, and just as secret.
+    """
     return np.random.Generator(
         ChaCha(SecretKey(secrets.token_bytes(KEY_BYTES) if key is None else key), rounds=ROUNDS)
     )
 
 
 def is_secret(rng: np.random.Generator) -> bool:
-    """Whether nobody can foresee the numbers of a generator."""
+    """Return True if nobody can foresee the generator's numbers."""
     return isinstance(rng.bit_generator, ChaCha)
 
 
 @dataclass(frozen=True, repr=False)
 class Start:
-    """A stream of random numbers that can be begun again: every generator gives it from its first
-    number. Fits of one search share it, so that a bound moves with the weights alone.
+    """A stream of random numbers that can be restarted from its first number.
 
-    seed: a key of ``secret_generator``, or words for a seed of PCG64.
+    Fits of one search share it, so that a bound changes with the weights alone. seed: a key of
+    ``secret_generator``, or words for a seed of PCG64.
     """
 
     seed: bytes | IntArray
 
     def generator(self) -> np.random.Generator:
-        """A generator at the first number."""
+        """Return a generator at the first number."""
         if isinstance(self.seed, bytes):
             return secret_generator(self.seed)
         return np.random.default_rng(self.seed)
 
 
 def starts(rng: np.random.Generator, count: int, words: int = 1) -> list[Start]:
-    """``count`` streams, as hard to foresee as the numbers of ``rng``; ``words``: of 63 bits, of
-    each seed where ``rng`` is seeded itself."""
+    """Return ``count`` streams, as unpredictable as the numbers of ``rng``.
+
+    words: number of 63-bit words in each seed, where ``rng`` is seeded itself.
+    """
     if is_secret(rng):
         return [Start(rng.bytes(KEY_BYTES)) for _ in range(count)]
     return [Start(seed) for seed in rng.integers(0, 2**63, size=(count, words))]

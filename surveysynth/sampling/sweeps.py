@@ -20,7 +20,7 @@ SWEEPS_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class Streams:
-    """``generators``: one a database; ``chains`` of each stand next to each other in the batch."""
+    """Generators, one for each database; ``chains`` of a database are adjacent in the batch."""
 
     generators: tuple[np.random.Generator, ...]
     chains: int
@@ -29,20 +29,20 @@ class Streams:
     def of(
         cls, rng: np.random.Generator | Sequence[np.random.Generator], databases: int, chains: int
     ) -> "Streams":
-        """One generator for all is spawned into one a database, but for a single one."""
+        """Make streams; one generator for several databases is spawned into one for each."""
         if isinstance(rng, np.random.Generator):
             return cls((rng,) if databases == 1 else tuple(rng.spawn(databases)), chains)
         return cls(tuple(rng), chains)
 
     def standard_normal(self, shape: tuple[int, ...], axis: int) -> FloatArray:
-        """Standard normals of ``shape``, its ``axis`` the batch of databases x chains."""
+        """Draw standard normals of ``shape``, its ``axis`` the batch of databases x chains."""
         result = np.empty(shape)
         for generator, block in zip(self.generators, self._blocks(result, axis), strict=True):
             block[...] = generator.standard_normal(block.shape)
         return result
 
     def random(self, shape: tuple[int, ...], axis: int) -> FloatArray:
-        """The same of uniforms on (0, 1)."""
+        """Draw uniforms on (0, 1) in the same way."""
         result = np.empty(shape)
         for generator, block in zip(self.generators, self._blocks(result, axis), strict=True):
             block[...] = generator.random(block.shape)
@@ -53,20 +53,20 @@ class Streams:
 
 
 class Sweeps(Protocol):
-    """The state of a batch of chains, B = databases x chains, and how it moves."""
+    """State of a batch of chains, B = databases x chains, and its moves."""
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps."""
+        """Draw the random numbers of the next c sweeps."""
 
     def sweep(self, i: int) -> None:
-        """One sweep; i counts the sweeps since the numbers were drawn."""
+        """Run one sweep; i counts the sweeps since the random numbers were drawn."""
 
     def state(self) -> Theta:
-        """The current parameters by name, each (B, ...)."""
+        """Return the current parameters by name, each (B, ...)."""
 
 
 def run_sweeps(sampler: Sweeps, plan: SamplingPlan) -> Theta:
-    """Runs the plan; leading axes of the result (databases, chains, draws)."""
+    """Run the plan; leading axes of the result (databases, chains, draws)."""
     kept: dict[str, list[FloatArray]] = {}
     for sweep in range(plan.warmup + plan.draws):
         if sweep % SWEEPS_AT_ONCE == 0:
@@ -79,7 +79,7 @@ def run_sweeps(sampler: Sweeps, plan: SamplingPlan) -> Theta:
 
 
 def _by_chain(kept: Mapping[str, list[FloatArray]], chains: int) -> Theta:
-    """Kept states, a list of (databases x chains, ...), as (databases, chains, draws, ...)."""
+    """Reshape kept states (databases x chains, ...) to (databases, chains, draws, ...)."""
     result: Theta = {}
     for name, values in kept.items():
         stacked = np.stack(values, axis=1)

@@ -1,1 +1,1 @@
-"""A survey, validated once and split into its public and its confidential half."""
+"""A survey, validated once and split into a public and a confidential half."""

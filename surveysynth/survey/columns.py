@@ -1,7 +1,8 @@
-"""Turning a column of any type into codes of text levels or into numbers.
+"""Columns of any type as codes of text levels or as numbers, and their names.
 
-Codes stay as they are written ("01203" keeps its zero). Text that is not a number is reported by
-count, since the column may be confidential.
+Codes stay as written ("01203" keeps its zero). Text that is not a number is reported by count and
+kind, never quoted, since the column may be confidential. Nor is a column name quoted that may be a
+value: the first line of a file without a header is a record.
 """
 
 import datetime
@@ -26,7 +27,7 @@ from surveysynth.errors import InputError
 from surveysynth.survey.formula import natural_order
 from surveysynth.survey.outcome import Outcome
 
-#: Words that stand for a missing number in files of other programs (compared without case).
+#: Words for a missing number in files of other programs (compared without case).
 MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "."})
 _LEADING_ZERO = re.compile(r"\s*[+-]?0[0-9]")
 _WITH_DIGIT_GROUPS = "_"
@@ -34,23 +35,23 @@ _WITH_DIGIT_GROUPS = "_"
 
 @dataclass(frozen=True, repr=False)
 class TextColumn(Unpickled):
-    """``codes`` (n,) into ``levels`` (natural order); -1 where the cell is blank."""
+    """A column as ``codes`` (n,) into ``levels`` (natural order); -1 where the cell is blank."""
 
     codes: IntArray
     levels: tuple[str, ...]
 
     @property
     def missing(self) -> BoolArray:
-        """(n,) whether the cell is blank."""
+        """(n,) True where the cell is blank."""
         return self.codes < 0
 
     def values(self) -> "pd.Series[str]":
-        """The column as text, blank cells as an empty text."""
+        """Return the column as text; blank cells are an empty text."""
         levels = np.array([*self.levels, ""], dtype=object)
         return pd.Series(levels[self.codes], dtype="str")
 
     def keep(self, rows: BoolArray) -> "TextColumn":
-        """The chosen rows; levels that do not occur in them are left out."""
+        """Return the chosen rows, without levels that do not occur in them."""
         codes = self.codes[rows]
         used = np.zeros(len(self.levels) + 1, dtype=bool)
         used[codes] = True
@@ -62,8 +63,10 @@ class TextColumn(Unpickled):
 
 @dataclass(frozen=True, repr=False)
 class NumberColumn(Unpickled):
-    """``values`` (n,), NaN where missing; ``wrong``: cells that hold no number, ``kinds``: how many
-    of them hold what kind of text."""
+    """A column as ``values`` (n,), NaN where missing.
+
+    ``wrong``: how many cells hold no number; ``kinds``: how many hold each kind of text.
+    """
 
     values: FloatArray
     wrong: int
@@ -71,15 +74,15 @@ class NumberColumn(Unpickled):
 
     @property
     def missing(self) -> BoolArray:
-        """(n,) whether the cell is blank."""
+        """(n,) True where the cell is blank."""
         missing: BoolArray = np.isnan(self.values)
         return missing
 
 
 def text_column(series: "pd.Series[Any]", name: str) -> TextColumn:
-    """Codes of a column read as text; whole numbers lose a decimal point ("1.0" as float is "1").
+    """Read a column as text; whole numbers lose a decimal point (the float 1.0 becomes "1").
 
-    Raises ``InputError`` when cells hold lists or other things that are no plain values.
+    Raises ``InputError`` when cells hold lists or other things that are not plain values.
     """
     try:
         raw, found = pd.factorize(series)
@@ -93,7 +96,7 @@ def text_column(series: "pd.Series[Any]", name: str) -> TextColumn:
 
 
 def as_text(value: Any, name: str) -> str:
-    """A cell as text; blank cells and missing values as an empty one."""
+    """Return a cell as text; blank cells and missing values are an empty text."""
     if isinstance(value, str):
         return value if value.strip() else ""
     if isinstance(value, bool | np.bool_):
@@ -111,7 +114,7 @@ def as_text(value: Any, name: str) -> str:
 
 
 def number_column(series: "pd.Series[Any]", name: str) -> NumberColumn:
-    """A column as numbers; blank cells and the usual words for missing become NaN.
+    """Read a column as numbers; blank cells and the usual words for missing become NaN.
 
     Raises ``InputError`` when the type of the column cannot hold numbers.
     """
@@ -125,8 +128,8 @@ def number_column(series: "pd.Series[Any]", name: str) -> NumberColumn:
         return NumberColumn(series.to_numpy(dtype=np.float64, na_value=np.nan), 0)
     if pd.api.types.is_datetime64_any_dtype(dtype) or pd.api.types.is_timedelta64_dtype(dtype):
         raise InputError(
-            f"column {name!r}: expected numbers, got a column of dates or times; name another, or "
-            "make a number of it (an age, a year)."
+            f"column {name!r}: expected numbers, got dates or times; name another column, or "
+            "convert this one to numbers (an age, a year)."
         )
     if pd.api.types.is_string_dtype(dtype) and not pd.api.types.is_object_dtype(dtype):
         quick = _parse_quickly(series)
@@ -139,7 +142,7 @@ def number_column(series: "pd.Series[Any]", name: str) -> NumberColumn:
 
 
 def _parse_quickly(series: "pd.Series[Any]") -> FloatArray | None:
-    """All cells at once, or ``None`` when one of them needs a closer look."""
+    """Parse all cells at once; return ``None`` when one of them needs a closer look."""
     try:
         text = pa.array(series, type=pa.large_string(), from_pandas=True)
         blank = pa.compute.equal(text, "")
@@ -153,7 +156,7 @@ def _parse_quickly(series: "pd.Series[Any]") -> FloatArray | None:
 
 
 def _as_number(value: Any) -> float | None:
-    """A cell as a number, NaN when missing, ``None`` when it holds something else."""
+    """Return a cell as a number, NaN when missing, ``None`` when it holds something else."""
     if value is None or value is pd.NA or value is pd.NaT:
         return math.nan
     if isinstance(value, str):
@@ -169,18 +172,18 @@ def _as_number(value: Any) -> float | None:
         return None
 
 
-#: What some cells hold that is not among the levels.
-ALMOST_A_LEVEL = "a level in other letters or with outer blanks"
+#: The kind of a cell that is almost a level.
+ALMOST_A_LEVEL = "a level in another case or with outer blanks"
 #: Words for 0 and 1 in the cells of a binary outcome without levels (compared without case).
 _TRUTH = {"false": 0.0, "true": 1.0}
 
 
 def level_column(series: "pd.Series[Any]", outcome: Outcome) -> NumberColumn:
-    """A column of levels as their positions, NaN where missing; ``wrong``: cells with something
-    that is not among the levels of the outcome.
+    """Read a column of levels as their positions, NaN where missing.
 
-    The usual words for missing are that unless they are levels. Without levels of its own a binary
-    outcome is 0 and 1, or true and false. Raises ``InputError`` as ``text_column`` does.
+    ``wrong`` counts cells that hold none of the levels. The usual words for missing are missing
+    unless they are levels. A binary outcome without levels has 0 and 1, or true and false. Raises
+    ``InputError`` as ``text_column`` does.
     """
     text = text_column(series, outcome.name)
     found = [_position(level, outcome) for level in text.levels]
@@ -194,7 +197,7 @@ def level_column(series: "pd.Series[Any]", outcome: Outcome) -> NumberColumn:
 
 
 def _position(text: str, outcome: Outcome) -> float | None:
-    """That of the level written in a cell: NaN where it says missing, None where it is another."""
+    """Return the position of a cell's level: NaN where missing, None where it is no level."""
     if text in outcome.levels:
         return float(outcome.levels.index(text))
     if text.strip().casefold() in MISSING_WORDS:
@@ -206,7 +209,7 @@ def _position(text: str, outcome: Outcome) -> float | None:
 
 
 def has_text_categories(series: "pd.Series[Any]") -> bool:
-    """Whether the type of a column is of categories that are text."""
+    """Return True if the column has a type of text categories."""
     dtype = series.dtype
     return isinstance(dtype, pd.CategoricalDtype) and not pd.api.types.is_numeric_dtype(
         dtype.categories.dtype
@@ -214,10 +217,10 @@ def has_text_categories(series: "pd.Series[Any]") -> bool:
 
 
 def looks_numeric(series: "pd.Series[Any]") -> bool:
-    """Whether a predictor is a number: a numeric type, or text of which every filled cell is one.
+    """Return True for a numeric type, or for text of which every filled cell is a number.
 
-    Text with leading zeros ("01") is a code, not a number; true and false are categories, and so is
-    what the file itself keeps as categories with names.
+    Text with leading zeros ("01") is a code, not a number. True and false are categories, and so is
+    whatever the file itself stores as categories with names.
     """
     if pd.api.types.is_bool_dtype(series.dtype) or has_text_categories(series):
         return False
@@ -253,10 +256,10 @@ _DATE = (
     rf"\d{{0,2}}[-. ]*{_MONTH}[-., ]*\d{{1,4}}([-., ]+\d{{2,4}})?)([T ]\s*{_TIME})?"
 )
 
-#: Long texts are told by their beginning.
+#: Long texts are classified by their beginning.
 _LONG = 200
 
-#: What is looked for, in this order, in the whole of a cell without its outer blanks.
+#: Kinds in the order in which they are tried, on a whole cell without outer blanks.
 _KINDS = tuple(
     (words, re.compile(pattern, re.IGNORECASE | re.DOTALL))
     for words, pattern in (
@@ -267,7 +270,7 @@ _KINDS = tuple(
         ("with a comparison sign", r"([<>≤≥~]=?|≈)\s*\S+"),
         ("with a range", r"\d[\d.,]*\s*([-–]|to)\s*\d[\d.,]*"),
         ("with brackets", r"\(.*\)|\[.*\]"),
-        # Groups of three, apart from each other by one and the same sign.
+        # Groups of three digits, with the same sign between all of them.
         ("with a thousands separator",
          r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(\.\d*)?|[+-]?[1-9]\d{0,2}(?:\.\d{3})+(,\d*)?"
          r"|[+-]?[1-9]\d{0,2}([ _'’\u00a0\u2009\u202f])\d{3}(?:\3\d{3})*([.,]\d*)?"
@@ -281,7 +284,7 @@ _KINDS = tuple(
 
 
 def kind_of(cell: Any) -> str:
-    """What kind of text, or of other thing, a cell holds that is no number."""
+    """Return the kind of text, or of other content, in a cell that holds no number."""
     if isinstance(cell, datetime.date | datetime.time):
         return "with a date" if isinstance(cell, datetime.date) else "with a time"
     if not isinstance(cell, str):
@@ -291,23 +294,25 @@ def kind_of(cell: Any) -> str:
 
 
 def kinds_of(cells: Iterable[Any]) -> dict[str, int]:
-    """How many cells are of each kind, the commonest first."""
+    """Count the cells of each kind, the most common first."""
     return dict(Counter(map(kind_of, cells)).most_common())
 
 
 def in_words(kinds: dict[str, int]) -> str:
-    """``2 with a thousands separator, 1 with a date``; one kind without its number."""
+    """Return ``2 with a thousands separator, 1 with a date``; a single kind has no number."""
     if len(kinds) == 1:
         return next(iter(kinds))
     return ", ".join(f"{count:,} {words}" for words, count in kinds.items())
 
-#: Numbers, amounts with a currency, dates and times: nothing but digits and what stands between.
+#: Numbers, amounts with a currency, dates, and times: digits and the signs between them.
 _VALUE = re.compile(r"[\s\d.,:;/+\-–%$€£¥'()]*\d[\s\d.,:;/+\-–%$€£¥'()]*([eE][+\-]?\d+)?\s*")
 
 
 def is_header(columns: Collection[str], sought: Iterable[str]) -> bool:
-    """Whether names of columns are surely names: none looks like a value, and at least half of
-    those that are sought stand among them, upper and lower case alike."""
+    """Return True if column names are surely names, not values.
+
+    None may look like a value, and at least half of the names ``sought`` must occur, in any case.
+    """
     wanted = {name.casefold().strip() for name in sought}
     there = {str(name).casefold().strip() for name in columns}
     values = any(looks_like_value(name) for name in there)
@@ -315,7 +320,7 @@ def is_header(columns: Collection[str], sought: Iterable[str]) -> bool:
 
 
 def looks_like_value(name: str) -> bool:
-    """Whether a name is a number, a date or an amount rather than a name."""
+    """Return True for a number, a date, or an amount."""
     if _VALUE.fullmatch(name):
         return True
     try:
@@ -326,17 +331,17 @@ def looks_like_value(name: str) -> bool:
 
 
 def missing_column(name: str, columns: Sequence[str], sought: Iterable[str]) -> str:
-    """``there is no column 'x'.`` and the nearest name, or how many there are.
+    """Return ``there is no column 'x'.`` and the nearest name, or the number of columns.
 
-    ``sought``: all columns that were asked for, by which a header is known.
+    ``sought``: all columns that the caller names, from which a header is recognized.
     """
     absent = f"there is no column {name!r}."
     if is_header(columns, sought):
         return f"{absent}{nearest(name, columns) or f' The data have {_count(len(columns))}.'}"
     return (
-        f"{absent} The data have {_count(len(columns))}, whose names are not shown: they may be "
-        "values, of a first record in the place of a header. Add the line of names, or correct "
-        "the names in the specification."
+        f"{absent} The data have {_count(len(columns))}, whose names are not shown: the first line "
+        "may be a record instead of a header. Add a line of names, or correct the names in the "
+        "specification."
     )
 
 
@@ -345,8 +350,10 @@ def _count(columns: int) -> str:
 
 
 def repeated_positions(columns: Sequence[str]) -> str:
-    """Where names occur more than once, as ``columns 2 and 5``; empty if none does. Blank names
-    are no names."""
+    """Return where a name occurs twice, as ``columns 2 and 5``; empty if none does.
+
+    Blank names do not count.
+    """
     first: dict[str, int] = {}
     for position, name in enumerate(columns, start=1):
         if not str(name).strip():

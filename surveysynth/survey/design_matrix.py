@@ -1,7 +1,7 @@
-"""The model matrix X of a formula over public columns, held as its distinct rows (methods 3).
+"""The model matrix X of a formula over public columns, stored as distinct rows (methods 3).
 
-X must contain strata and the main effects of all by variables; that is decided on column spaces,
-not on names, so a recoding that spans the same effects will do.
+X must contain strata and the main effects of all by variables. This is decided by column spaces,
+not by names, so a recoding that spans the same effects is sufficient.
 """
 
 import math
@@ -25,17 +25,17 @@ from surveysynth.survey.formula import (
     quote,
 )
 
-#: A column with no more than this share of its length outside the others is their combination.
+#: A column with at most this share of its length outside the others is their combination.
 TOLERANCE = 1e-9
 _BLOCK = 65_536
 
 
 @dataclass(frozen=True)
 class DesignMatrix:
-    """X (n, K) by its distinct rows: row i of X is ``x_cells[cell[i]]``.
+    """The matrix X (n, K) by its distinct rows: row i of X is ``x_cells[cell[i]]``.
 
     ``formula``: right-hand side as used; ``columns``: names of the K columns; ``x_cells``: (G, K)
-    distinct rows; ``cell``: (n,) in 0..G-1; ``by_default``: whether nobody wrote the formula.
+    distinct rows; ``cell``: (n,) in 0..G-1; ``by_default``: True if the formula is the default.
     """
 
     formula: str
@@ -72,7 +72,7 @@ def build_design_matrix(
     outcome_names: Sequence[str] = (),
     weight_name: str | None = None,
 ) -> DesignMatrix:
-    """Build X from public columns; ``formula=None`` takes the default of methods 3.
+    """Build X from public columns; ``formula=None`` uses the default of methods 3.
 
     ``frame``: n records, public columns, without missing values in the columns used. Columns of
     text, and ``by`` and ``strata`` whatever their type, are categorical; others are numbers.
@@ -100,9 +100,9 @@ def build_design_matrix(
 def base_rows(
     frame: pd.DataFrame, parsed: ParsedFormula, categorical: Sequence[str]
 ) -> tuple[pd.DataFrame, IntArray]:
-    """The rows to evaluate the formula on, and for each record its row.
+    """Return the rows on which to evaluate the formula, and the row of each record.
 
-    Where a row of X depends on that record alone, the distinct combinations of the columns are
+    Where a row of X depends only on that record, the distinct combinations of the columns are
     enough: the matrix of a million records in 32 cells is evaluated on 32 rows.
     """
     n = len(frame)
@@ -133,10 +133,11 @@ def base_rows(
 def evaluate(
     parsed: ParsedFormula, base: pd.DataFrame, n_records: int, at: pd.DataFrame | None = None
 ) -> tuple[tuple[str, ...], tuple[str, ...], FloatArray]:
-    """Column names of the model matrix, the term of each, and its values on the base rows, or with
-    their levels, means and knots on other rows ``at``.
+    """Return column names of the model matrix, the term of each, and its values.
 
-    Messages name terms: names of columns hold levels, and a level may be a value that slipped in.
+    The values are for the base rows, or for other rows ``at`` with the levels, means, and knots of
+    the base rows. Messages name terms, since names of columns contain levels, and a level may be a
+    value that slipped in.
     """
     from formulaic import model_matrix  # slow: only where a matrix is built
 
@@ -156,7 +157,7 @@ def evaluate(
             for position in positions
         }
         terms = tuple(term_of[position] for position in range(len(columns)))
-    # Whatever a factor raises on this data (text in a logarithm, a bad argument) ends here.
+    # Factors raise many types of errors (text in a logarithm, a bad argument).
     except Exception:
         raise InputError(
             f"the formula {parsed.text!r} cannot be evaluated on the data; check that its "
@@ -178,7 +179,7 @@ def evaluate(
 
 
 def _check_size(parsed: ParsedFormula, base: pd.DataFrame, n_records: int) -> None:
-    """Refuse a matrix with more columns than records before it is built."""
+    """Raise ``InputError``, before it is built, for a matrix with more columns than records."""
 
     def levels(name: str, coded: bool) -> int:
         categorical = isinstance(base[name].dtype, pd.CategoricalDtype)
@@ -196,12 +197,12 @@ def _check_size(parsed: ParsedFormula, base: pd.DataFrame, n_records: int) -> No
 def _too_many(parsed: ParsedFormula, columns: int, n_records: int) -> str:
     return (
         f"the formula {parsed.text!r} has at least {columns:,} columns for {n_records:,} records; "
-        "expected fewer columns than records: leave out interactions or columns with many levels."
+        "expected fewer columns than records: remove interactions or columns with many levels."
     )
 
 
 def distinct_rows(rows: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Distinct rows (G, K) of (n, K) in order of first appearance, and for each row its number.
+    """Return distinct rows (G, K) of (n, K) in order of first appearance, and each row's number.
 
     Rows are hashed column by column and the hashes sorted, O(n log n); the result is compared with
     the input, so a collision of hashes cannot pass.
@@ -225,7 +226,7 @@ def distinct_rows(rows: FloatArray) -> tuple[FloatArray, IntArray]:
 
 
 def _triangle(blocks: Sequence[FloatArray]) -> FloatArray:
-    """R of the QR decomposition of [blocks side by side], a slice of rows at a time."""
+    """Return R of the QR decomposition of [blocks side by side], a slice of rows at a time."""
     n, width = blocks[0].shape[0], sum(block.shape[1] for block in blocks)
     triangle = np.zeros((0, width))
     for start in range(0, n, _BLOCK):
@@ -235,9 +236,11 @@ def _triangle(blocks: Sequence[FloatArray]) -> FloatArray:
 
 
 def records_per_coefficient(matrix: DesignMatrix) -> FloatArray:
-    """1 / h (G,) of the distinct rows x of X, with h = x'(X'X)^-1 x their leverage: on how many
-    records the fit at x rests. In harmonic mean over records it is n / K; of a group with an
-    indicator of its own it is at most the number of its records."""
+    """Return how many records the fit rests on at each distinct row x of X, (G,).
+
+    This is 1 / h, where h = x'(X'X)^-1 x is the leverage. Its harmonic mean over records is n / K;
+    for a group with an indicator of its own it is at most the number of its records.
+    """
     return matrix._records
 
 
@@ -247,7 +250,7 @@ def _unit_columns(rows: FloatArray) -> FloatArray:
 
 
 def check_rank(matrix: DesignMatrix, terms: Sequence[str]) -> None:
-    """Raise ``InputError`` naming the term of each column that is a combination of those before."""
+    """Raise ``InputError`` with the term of each column that is a combination of earlier ones."""
     problems = []
     for k, shares in _combinations(matrix.x_cells).items():
         involved = [terms[j] for j, share in shares.items() if abs(share) > 1e-7]
@@ -258,22 +261,24 @@ def check_rank(matrix: DesignMatrix, terms: Sequence[str]) -> None:
             else f"a column of {terms[k]!r} is zero for every record"
         )
     if problems:
-        told = "; ".join(list(dict.fromkeys(problems))[:12])
+        shown = "; ".join(list(dict.fromkeys(problems))[:12])
         raise InputError(
-            f"the predictors {matrix.formula!r} are collinear: {told}. "
-            "Leave out a term, or an interaction whose cells are empty."
+            f"the predictors {matrix.formula!r} are collinear: {shown}. "
+            "Remove a term, or an interaction whose cells are empty."
         )
 
 
 def independent_columns(rows: FloatArray) -> list[int]:
-    """Those of the columns of (G, K) that are no combination of columns before them."""
+    """Return the columns of (G, K) that are no combination of earlier columns."""
     dependent = _combinations(rows)
     return [k for k in range(rows.shape[1]) if k not in dependent]
 
 
 def _combinations(rows: FloatArray) -> dict[int, dict[int, float]]:
-    """The columns of (G, K) that are combinations of those before, with the shares of these, all
-    of unit length."""
+    """Return the columns of (G, K) that are combinations of earlier ones, and the shares of these.
+
+    Shares are for columns of unit length.
+    """
     triangle = _triangle([_unit_columns(rows)])
     kept: list[int] = []
     found = {}
@@ -297,13 +302,13 @@ def _check_contains(matrix: DesignMatrix, codes: dict[str, IntArray], strata: st
     if problems:
         raise_problems(
             f"the predictors {matrix.formula!r} must contain strata and the main effects of all "
-            "by variables, or the tables would be biased; missing",
+            "by variables; otherwise tables would be biased. Missing",
             problems,
         )
 
 
 def _contains(matrix: DesignMatrix, code: IntArray) -> bool:
-    """Whether the indicators of ``code`` (n,) lie in the column space of X."""
+    """Return True if the indicators of ``code`` (n,) lie in the column space of X."""
     n_cells = matrix.x_cells.shape[0]
     of_cell = np.zeros(n_cells, dtype=np.int64)
     of_cell[matrix.cell] = code
@@ -317,9 +322,9 @@ def _contains(matrix: DesignMatrix, code: IntArray) -> bool:
 
 
 def least_squares_residuals(matrix: DesignMatrix, values: FloatArray) -> FloatArray:
-    """Residuals (n, q) of the least-squares regressions of the columns of ``values`` (n, q) on X.
+    """Return residuals (n, q) of the least-squares regressions of ``values`` (n, q) on X.
 
-    Only the mean of each distinct row matters for the coefficients: work of order G K^2.
+    Only the mean of each distinct row matters for the coefficients, so this takes O(G K^2).
     """
     count = np.bincount(matrix.cell, minlength=matrix.x_cells.shape[0]).astype(np.float64)
     sums = np.stack(
@@ -336,9 +341,11 @@ def least_squares_residuals(matrix: DesignMatrix, values: FloatArray) -> FloatAr
 def within_groups(
     matrix: DesignMatrix, values: FloatArray, group: IntArray
 ) -> tuple[DesignMatrix, FloatArray]:
-    """X and ``values`` (n, q) less their means in each group (n,), codes 0..C-1: regressions of the
-    one on the other are those on X and an indicator of every group. Columns of X that are constant
-    within the groups are left out."""
+    """Return X and ``values`` (n, q) minus their means in each group (n,), codes 0..C-1.
+
+    Regressions of these values on this X equal those on X and an indicator of every group. Columns
+    of X that are constant within the groups are left out.
+    """
     n_cells = matrix.x_cells.shape[0]
     size = np.bincount(group).astype(np.float64)
     keys, pair = np.unique(group * n_cells + matrix.cell, return_inverse=True)

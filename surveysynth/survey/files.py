@@ -1,12 +1,11 @@
-"""Reading data files whole and without repair: csv, parquet, and files of Stata, SPSS and SAS.
+"""Data files, read whole and without repair: csv, parquet, and files of Stata, SPSS, and SAS.
 
-What a lenient reader mends in silence (short rows filled with blanks, repeated column names
-renamed, codes turned into numbers) is an error here or left as it stands in the file: every cell of
-a csv arrives as text.
+A lenient reader silently fills short rows with blanks, renames repeated columns, and turns codes
+into numbers. Here these are errors, or stay as in the file: every csv cell is read as text.
 
-Missing values of every kind are missing: system-missing ones, Stata's and SAS's ``.a`` to ``.z``,
-and the codes that an SPSS file declares as user-missing, whose labels are no levels. Where every
-value of a column has a label, the column is of categories, whatever its codes look like.
+All kinds of missing values are missing: system-missing ones, ``.a`` to ``.z`` of Stata and SAS, and
+the codes that an SPSS file declares as user-missing, whose labels are not levels. If every value of
+a column has a label, the column is categorical, whatever its codes look like.
 """
 
 import codecs
@@ -29,7 +28,7 @@ from surveysynth._support.xml_text import visible, xml_text
 from surveysynth.errors import InputError
 from surveysynth.survey.columns import as_text, repeated_positions, text_column
 
-#: The function of pyreadstat that reads a file, and whose file it is.
+#: The pyreadstat function that reads a file, and the program that writes such files.
 _READERS = {
     ".dta": ("read_dta", "Stata"),
     ".sav": ("read_sav", "SPSS"),
@@ -38,7 +37,7 @@ _READERS = {
 
 LABELLED_SUFFIXES = tuple(_READERS)
 
-#: Bytes of which a SAS transport file has a whole number.
+#: The size of a SAS transport file is a multiple of this number of bytes.
 _XPORT_CARD = 80
 
 _NUMERIC = ("double", "float", "int", "long", "byte", "int8", "int16", "int32")
@@ -56,14 +55,14 @@ class Table(Protocol):
         """Names of all columns, distinct unless blank, in file order."""
 
     def read(self, columns: Sequence[str]) -> pd.DataFrame:
-        """The named columns, one row per record, in file order."""
+        """Return the named columns, one row per record, in file order."""
 
 
 def open_table(path: Path) -> Table:
     """Open a data file and check its header.
 
     Raises ``InputError`` for a file that is missing, empty, not readable, not UTF-8, or has no or
-    repeated column names, and where what reads it is not installed.
+    repeated column names, and if a package to read it is not installed.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
@@ -91,12 +90,12 @@ def open_table(path: Path) -> Table:
 
 def _check_names(columns: Sequence[str], name: str) -> None:
     if not any(column.strip() for column in columns):
-        raise InputError(f"{name}: the first line must hold the column names, and it is blank.")
+        raise InputError(f"{name}: the first line is blank; it must contain the column names.")
     repeated = repeated_positions(columns)
     if repeated:
         raise InputError(
-            f"{name}: {repeated} have the same name in the first line, which must hold the names "
-            "of the columns, each another."
+            f"{name}: {repeated} have the same name in the first line; give each column a name of "
+            "its own."
         )
 
 
@@ -108,7 +107,7 @@ class _Csv(Unpickled):
     header_lines: int
 
     def read(self, columns: Sequence[str]) -> pd.DataFrame:
-        """The named columns as text; raises ``InputError`` for rows of another length."""
+        """Return the named columns as text; raise ``InputError`` for rows of another length."""
         width = len(self.columns)
         bad: list[tuple[int, int]] = []
 
@@ -128,7 +127,7 @@ class _Csv(Unpickled):
                 parse_options=pa.csv.ParseOptions(
                     newlines_in_values=True,
                     invalid_row_handler=note,
-                    # In a file of one column a blank line is a record without a value.
+                    # In a file with one column a blank line is a record without a value.
                     ignore_empty_lines=width > 1,
                 ),
                 convert_options=pa.csv.ConvertOptions(
@@ -138,9 +137,9 @@ class _Csv(Unpickled):
                 ),
             )
         except pa.ArrowException:
-            # The reader's own words would quote the record.
+            # The reader's own message would quote the record.
             raise InputError(
-                f"{self.name} cannot be parsed as csv; look for a quote that is not closed."
+                f"{self.name} cannot be parsed as csv; check for a quote that is not closed."
             ) from None
         if bad:
             raise InputError(self._uneven(bad))
@@ -149,7 +148,10 @@ class _Csv(Unpickled):
         return frame
 
     def _uneven(self, bad: Sequence[tuple[int, int]]) -> str:
-        """Message on rows with too few or too many cells; the line is found by a second pass."""
+        """Return the message about rows with too few or too many cells.
+
+        A second pass finds the first line.
+        """
         width = len(self.columns)
         short = sum(cells < width for _, cells in bad)
         kinds = [
@@ -159,10 +161,10 @@ class _Csv(Unpickled):
         ]
         line = self._first_uneven_line()
         return (
-            f"{self.name}: {records(len(bad))} {'has' if len(bad) == 1 else 'have'} another number "
-            f"of cells than the header's {width} ({' and '.join(kinds)})"
+            f"{self.name}: {records(len(bad))} {'does' if len(bad) == 1 else 'do'} not have the "
+            f"header's {width} cells ({' and '.join(kinds)})"
             + (f"; the first is at line {line:,}" if line else "")
-            + ". Mend the file; text with commas must be in double quotes."
+            + ". Correct the file; text with commas must be in double quotes."
         )
 
     def _first_uneven_line(self) -> int | None:
@@ -189,7 +191,7 @@ def _open_csv(content: bytes, name: str) -> _Csv:
         raise InputError(f"{name}: the header cannot be parsed as csv.") from None
     if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
         raise InputError(
-            f"{name}: the header has no commas but other separators; save it with commas."
+            f"{name}: the header has other separators than commas; save the file with commas."
         )
     _check_names(header, name)
     header_lines = reader.line_num
@@ -219,11 +221,11 @@ def _check_text(content: bytes, name: str) -> None:
             ) from None
         line += chunk.count(b"\n")
     if b"\0" in content:
-        raise InputError(f"{name} holds NUL bytes, so it is not a text file; save it as UTF-8 csv.")
+        raise InputError(f"{name} has NUL bytes, so it is not a text file; save it as UTF-8 csv.")
 
 
 def _check_quotes(content: bytes, name: str) -> None:
-    """Raise ``InputError`` when a quoted cell never ends; an odd count alone may be harmless."""
+    """Raise ``InputError`` when a quoted cell never ends; an odd number of quotes can be valid."""
     reader = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
     line = 1
     try:
@@ -243,13 +245,13 @@ class _Parquet(Unpickled):
     columns: tuple[str, ...]
 
     def read(self, columns: Sequence[str]) -> pd.DataFrame:
-        """The named columns in their own types."""
+        """Return the named columns in their own types."""
         from pyarrow import parquet  # slow: only where there is such a file
 
         try:
             source = parquet.ParquetFile(pa.BufferReader(self.content))
             table = source.read(columns=list(columns), use_threads=False)
-            table.validate(full=True)  # bytes that are not UTF-8 would surface much later
+            table.validate(full=True)  # finds bytes that are not UTF-8
             frame = table.select(list(columns)).to_pandas(ignore_metadata=True)
         except (pa.ArrowException, OSError, ValueError, KeyError):
             raise InputError(f"{self.name} cannot be read as parquet; it may be damaged.") from None
@@ -270,9 +272,10 @@ def _open_parquet(content: bytes, name: str) -> _Parquet:
 
 @dataclass(frozen=True)
 class Described:
-    """What a file says of a column: its title, and labels by code; empty where it says nothing.
+    """The description of a column in a file: its title, and labels by code; either may be empty.
 
-    ``kind``: what its values are, in a word."""
+    ``kind``: the type of the values, in a word.
+    """
 
     title: str
     labels: Mapping[str, str]
@@ -281,7 +284,7 @@ class Described:
 
 @dataclass(frozen=True)
 class LabelledTable(Unpickled):
-    """A file of Stata, SPSS or SAS; ``described`` has every column by name."""
+    """A file of Stata, SPSS, or SAS; ``described`` has every column by name."""
 
     name: str
     content: bytes = field(repr=False)
@@ -294,7 +297,7 @@ class LabelledTable(Unpickled):
         return tuple(self.described)
 
     def read(self, columns: Sequence[str]) -> pd.DataFrame:
-        """The named columns; categories are text codes, others in their own types."""
+        """Return the named columns: categories as text codes, others in their own types."""
         frame, _ = _read(self.content, self.suffix, self.name, usecols=list(columns))
         return pd.DataFrame({name: self._coded(frame[name], name) for name in columns})
 
@@ -315,14 +318,14 @@ def _open_labelled(content: bytes, suffix: str, name: str) -> LabelledTable:
 
 
 def open_labelled(content: bytes, suffix: str, name: str) -> LabelledTable:
-    """The columns of a file; its records are read when they are asked for.
+    """Open a file and describe its columns; records are read later.
 
     Raises ``InputError`` for a file that cannot be read,.
     """
     if suffix == ".xpt" and len(content) % _XPORT_CARD:
-        # Such a file does not say how many records it has.
-        raise InputError(f"{name} cannot be read as a file of SAS transport: its end is missing.")
-    # Only where user-missing values are kept does pyreadstat tell which they are.
+        # Such a file does not store its number of records.
+        raise InputError(f"{name} cannot be read as a SAS transport file: its end is missing.")
+    # pyreadstat only reports user-missing values if it keeps them.
     missing = {} if suffix == ".xpt" else {"user_missing": True}
     _, found = _read(content, suffix, name, metadataonly=True, **missing)
     return LabelledTable(
@@ -331,15 +334,15 @@ def open_labelled(content: bytes, suffix: str, name: str) -> LabelledTable:
 
 
 def _read(content: bytes, suffix: str, name: str, **options: Any) -> Any:
-    """Frame and description from pyreadstat, whose own messages may quote a value."""
+    """Return frame and description from pyreadstat, whose own messages may quote a value."""
     function, program = _READERS[suffix]
     try:
         return read_with(function, content, **options)
     except Exception as error:
         if "encoding" in str(error):
             raise InputError(
-                f"{name} has text in another encoding than it says; save it again as UTF-8 (Stata "
-                "14 and later, SPSS in Unicode mode)."
+                f"{name} has text that is not in its declared encoding; save it again as UTF-8 "
+                "(Stata 14 and later, SPSS in Unicode mode)."
             ) from None
         raise InputError(
             f"{name} cannot be read as a file of {program}; it may be damaged, or hold dates "
@@ -348,7 +351,7 @@ def _read(content: bytes, suffix: str, name: str, **options: Any) -> Any:
 
 
 def _described(name: str, found: Any) -> Described:
-    """``found``: the description of a whole file by pyreadstat."""
+    """Describe a column; ``found``: the description of the whole file by pyreadstat."""
     numeric = str(found.readstat_variable_types.get(name, "")) in _NUMERIC
     missing = (found.missing_ranges or {}).get(name, ())
     labels = {
@@ -363,19 +366,19 @@ def _described(name: str, found: Any) -> Described:
 
 
 def _one_line(text: Any) -> str:
-    return xml_text(str(text))  # workbooks and figures are XML too
+    return xml_text(str(text))  # workbooks and figures are XML
 
 
 def _is_missing(code: Any, ranges: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a code lies in one of the ranges of user-missing values."""
+    """Return True for a code in one of the ranges of user-missing values."""
     try:
         return any(each["lo"] <= code <= each["hi"] for each in ranges)
-    except TypeError:  # text beside a number
+    except TypeError:  # a text and a number
         return False
 
 
 def _kind(form: str, numeric: bool) -> str:
-    """By the format that values are shown in: ``%td`` of Stata, ``DATE11`` of SPSS."""
+    """Return the kind of values from their display format, as ``%td`` or ``DATE11``."""
     if not numeric:
         return "text"
     dates = ("%t", "%-t", "%d", "DATE", "ADATE", "EDATE", "SDATE", "JDATE", "TIME", "DTIME",

@@ -1,7 +1,7 @@
-"""Formulas over public columns: parsing, which columns they use, and the default rule.
+"""Formulas over public columns: parsing, their columns and interactions, and the default.
 
-A formula comes from a file, so only column names, arithmetic and a short list of functions are
-evaluated; nothing of the caller's Python context is reachable.
+A formula comes from a file, so only column names, arithmetic, and a short list of functions are
+evaluated; the caller's Python context cannot be reached.
 """
 
 import ast
@@ -22,14 +22,14 @@ from surveysynth.errors import InputError
 if TYPE_CHECKING:
     from formulaic import SimpleFormula
 
-#: A default interaction enters where every cell has at least this many records, but for cells that
-#: together hold at most this share of them: a few records do not cost all others what differs
-#: between cells (methods 3).
+#: The default has an interaction if every cell has at least this many records, except for cells
+#: that together have at most this share of them: a few records should not cost all others the
+#: differences between cells (methods 3).
 MIN_CELL, SMALL_SHARE = 20, 0.01
 
-#: Functions whose value at a record does not depend on the other records.
+#: Functions whose value for a record does not depend on other records.
 _ROW_FUNCTIONS = frozenset({"C", "I", "log", "log2", "log10", "exp", "exp2", "exp10"})
-#: Functions that look at the whole column (its mean, its knots).
+#: Functions that use the whole column (its mean, its knots).
 _COLUMN_FUNCTIONS = frozenset({"center", "scale", "standardize", "poly", "bs", "cs", "cc", "cr"})
 _CODING_FUNCTIONS = frozenset({"contr", "Treatment", "Sum", "Helmert", "Diff", "Poly"})
 FUNCTIONS = _ROW_FUNCTIONS | _COLUMN_FUNCTIONS
@@ -47,9 +47,9 @@ _ALLOWED_NODES = (
 class ParsedFormula:
     """A checked formula.
 
-    ``terms``: for each term, and each of its factors, its columns and whether the factor is coded
-    as categories whatever its columns hold (``C(...)``).
-    ``by_record``: a row of X depends on that record's columns alone, so X may be built on the
+    ``terms``: for each factor of each term, its columns, and True if it is categorical whatever its
+    columns contain (``C(...)``).
+    ``by_record``: a row of X depends only on that record's columns, so X can be computed on the
     distinct combinations of the columns.
     """
 
@@ -61,19 +61,19 @@ class ParsedFormula:
 
     @property
     def as_numbers(self) -> frozenset[str]:
-        """Columns that enter some factor other than ``C(...)``."""
+        """Columns that occur in a factor other than ``C(...)``."""
         return frozenset(
             name for term in self.terms for names, coded in term if not coded for name in names
         )
 
 
 def parse_formula(text: str) -> ParsedFormula:
-    """Parse the right-hand side of a formula; raises ``InputError`` when that is not possible."""
+    """Parse the right-hand side of a formula; raise ``InputError`` if that is not possible."""
     from formulaic import Formula, SimpleFormula  # slow: only where there is a formula
 
     body = text.strip().removeprefix("~").strip()
     if not body:
-        raise InputError("the formula of the predictors is empty; leave it out for the default.")
+        raise InputError("the formula of the predictors is empty; remove it for the default.")
     try:
         formula = Formula(body)
     # formulaic raises errors of many kinds for malformed text, bare ones among them.
@@ -101,7 +101,7 @@ def parse_formula(text: str) -> ParsedFormula:
 
 
 def _names_in(expression: str, method: str, text: str) -> tuple[tuple[str, ...], set[str]]:
-    """Columns and functions in one factor; anything that is neither is an error."""
+    """Return the columns and functions in one factor; anything else is an error."""
     if method == "literal":
         return (), set()
     if method == "lookup":
@@ -129,7 +129,7 @@ def _names_in(expression: str, method: str, text: str) -> tuple[tuple[str, ...],
 
 
 def _check_nodes(tree: ast.Expression, expression: str, functions: set[str]) -> set[int]:
-    """Allow arithmetic and the listed functions; returns the ids of names used as functions."""
+    """Allow arithmetic and the listed functions; return the ids of names used as functions."""
     called: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
@@ -181,7 +181,7 @@ def check_variables(
 
 
 def quote(name: str) -> str:
-    """A column name as it is written in a formula.
+    """Return a column name as a formula writes it.
 
     Raises ``InputError`` for the few names that the formula language cannot quote.
     """
@@ -191,14 +191,14 @@ def quote(name: str) -> str:
 
 
 def default_formula(codes: Mapping[str, IntArray]) -> str:
-    """Strata and by main effects with their interactions where cells have 20 records.
+    """Return main effects of strata and by columns, and interactions whose cells are large enough.
 
-    ``codes``: integer codes 0.. of each variable, (n,), in the order in which terms are written.
-    A variable with one level is left out, and so is one that another determines (a region beside
-    its states): its main effect lies in the other's. An interaction enters when every combination
-    of its levels has at least ``MIN_CELL`` records, or when those with fewer, of which none is
-    empty, hold ``SMALL_SHARE`` of the records at most; its lower-order terms are then in too,
-    since their cells are sums of these, and looking for them first only saves work (methods 3).
+    ``codes``: integer codes 0.. of each variable, (n,), in the order of the terms. Variables with
+    one level are left out, and so are those that another determines (a region if there are states),
+    whose main effects include theirs. An interaction enters if every combination of its levels has
+    at least ``MIN_CELL`` records, or if the smaller cells, none of them empty, have at most
+    ``SMALL_SHARE`` of all records. Its lower-order terms then enter, too, since their cells are
+    sums of these; checking them first only saves work (methods 3).
     """
     kept: list[str] = []
     for name, code in codes.items():
@@ -216,13 +216,13 @@ def default_formula(codes: Mapping[str, IntArray]) -> str:
 
 
 def _determines(finer: IntArray, coarser: IntArray) -> bool:
-    """Whether every level of ``finer`` lies in a single level of ``coarser``."""
+    """Return True if every level of ``finer`` lies in a single level of ``coarser``."""
     pairs = np.unique(finer * (int(coarser.max()) + 1) + coarser).size
     return pairs == np.unique(finer).size
 
 
 def _has_cells(codes: Mapping[str, IntArray], term: Sequence[str]) -> bool:
-    """Whether the cells of an interaction have the records that the default asks for."""
+    """Return True if the cells of an interaction have the records that the default requires."""
     n, shape = codes[term[0]].size, tuple(int(codes[name].max()) + 1 for name in term)
     if np.prod(shape, dtype=float) > n:
         return False
@@ -232,7 +232,7 @@ def _has_cells(codes: Mapping[str, IntArray], term: Sequence[str]) -> bool:
 
 
 def natural_order(levels: Iterable[str]) -> tuple[str, ...]:
-    """Levels sorted as numbers when all of them look like numbers, else as text."""
+    """Sort levels as numbers if all of them look like numbers, otherwise as text."""
     found = list(levels)
     try:
         numbers = {level: float(level) for level in found}
@@ -244,7 +244,7 @@ def natural_order(levels: Iterable[str]) -> tuple[str, ...]:
 
 
 def encode(values: "pd.Series[str]") -> tuple[IntArray, tuple[str, ...]]:
-    """Codes (n,) of a text column and its levels in natural order."""
+    """Return codes (n,) of a text column and its levels in natural order."""
     raw, found = pd.factorize(values)
     levels = natural_order(str(level) for level in found)
     position = {level: index for index, level in enumerate(levels)}
@@ -254,8 +254,10 @@ def encode(values: "pd.Series[str]") -> tuple[IntArray, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Interaction:
-    """A term with two or more factors: their columns, its text, its name in a model matrix, and
-    those of the terms within it; ``has_all_within``: whether these are all that there can be."""
+    """A term with two or more factors: their columns, its text, and its name in a model matrix.
+
+    ``within``: names of the terms within it; ``has_all_within``: True if none is missing.
+    """
 
     names: tuple[str, ...]
     text: str
@@ -266,8 +268,10 @@ class Interaction:
     def cell_sizes(
         self, code: Mapping[str, IntArray], count: IntArray, at: Mapping[str, IntArray]
     ) -> IntArray:
-        """Records (R,) of the cells that rows with the codes ``at`` lie in; ``count`` (B,) of the
-        rows with the codes ``code``."""
+        """Return the number of records (R,) in the cells of rows with the codes ``at``.
+
+        ``count``: (B,) records of the rows with the codes ``code``.
+        """
         own, there = (np.stack([codes[name] for name in self.names]) for codes in (code, at))
         both = np.hstack([own, there])
         cell = np.unique(both, axis=1, return_inverse=True)[1].reshape(-1)
@@ -276,8 +280,8 @@ class Interaction:
 
 
 def interactions(parsed: ParsedFormula, factors: Collection[str]) -> list[Interaction]:
-    """Those of two or more of these columns, of lowest order first."""
-    # The intercept lies within every term.
+    """Return the interactions of two or more of these columns, lowest order first."""
+    # The intercept is within every term.
     texts = {str(term): frozenset(_factors(term)) - {"1"} for term in parsed.formula}
     found = []
     for term, parts in zip(parsed.formula, parsed.terms, strict=True):
@@ -296,7 +300,7 @@ def interactions(parsed: ParsedFormula, factors: Collection[str]) -> list[Intera
 
 
 def without_term(parsed: ParsedFormula, text: str) -> str:
-    """The formula with a term's own parts of one factor less in place of it."""
+    """Return the formula with a term replaced by its parts of one factor less."""
     kept: dict[str, None] = {}
     for term in parsed.formula:
         parts = _factors(term)

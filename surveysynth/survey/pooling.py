@@ -39,24 +39,24 @@ from surveysynth.survey.design_matrix import (
 )
 from surveysynth.survey.formula import ParsedFormula, interactions, parse_formula, without_term
 
-#: Relative: a cell of just enough records has a leverage that is one over them but for rounding.
+#: Relative tolerance for rounding: the leverage of a cell is one over the number of its records.
 ROUNDING = 1e-9
-#: A level or a cell with more than so many times the records asked for is not why a row is short.
+#: A level or a cell with more than this many times the required records is not small.
 NEAR = 2.0
-#: Pooled levels of a column that are named in a sentence, and records that each has at least: one
-#: of fewer may be a value that slipped in.
+#: Pooled levels of a column that a sentence names, and their least number of records: a level with
+#: fewer may be a value that slipped in.
 SHOWN, RARE = 12, 3
 
 
 @dataclass(frozen=True)
 class Pooling:
-    """What a model pools so that every row of X rests on ``least`` records.
+    """The parts that a model pools so that every row of X rests on ``least`` records.
 
     levels: those without coefficients of their own, by column, with the number of their records;
-    interactions: the terms that were left out of the formula; cells: of those that were kept, the
-    numbers of small cells and of their records; record: (n,) whether a record has a
-    pooled level or lies in such a cell; together: whether interactions were left out whatever
-    their size, as those of the default that ask for too much together.
+    interactions: the terms that were removed from the formula; cells: the numbers of small cells
+    and of their records, by interaction that was kept; record: (n,) True for a record with a pooled
+    level or in a small cell; together: True if interactions of the default were removed whatever
+    their size, because all of them together leave rows short.
     """
 
     least: float
@@ -68,7 +68,7 @@ class Pooling:
 
     @property
     def words(self) -> str:
-        """What is pooled, for a sentence: "A (5 records), B (7 records) of field; ..."."""
+        """The pooled parts in a sentence: "A (5 records), B (7 records) of field; ..."."""
         parts = []
         for name, small in self.levels.items():
             shown = [f"{level} ({records(n)})" for level, n in small.items() if n >= RARE][:SHOWN]
@@ -78,28 +78,28 @@ class Pooling:
         if self.interactions:
             plural = "s" if len(self.interactions) > 1 else ""
             parts.append(f"the interaction{plural} {', '.join(self.interactions)}" + (
-                " of the default of predictors, which leave rows short together"
+                " of the default predictors, which together leave rows short"
                 if self.together else ""
             ))
         for term, (cells, n) in self.cells.items():
             many = f"{cells:,} cells" if cells > 1 else "one cell"
-            parts.append(f"{many} ({records(n)}) of {term}, modelled by the terms within it")
+            parts.append(f"{many} ({records(n)}) of {term}, modeled by the terms within it")
         return "; ".join(parts)
 
     @property
     def means(self) -> str:
-        """What it says of records, in sentences."""
+        """The consequences for records, in sentences."""
         of_levels = (
-            "Records of a pooled level are modelled as the average of the other levels, those of a "
-            "pooled cell by what the terms within its interaction say, and what is published of "
-            "them shows nothing that is theirs alone."
+            "Records of a pooled level are modeled as the average of the other levels, and those "
+            "of a pooled cell by the terms within its interaction, so what is published about them "
+            "shows nothing specific to them."
         )
-        left_out = "An interaction that is left out as a whole is modelled by the terms within it."
+        left_out = "An interaction that is removed completely is modeled by the terms within it."
         return " ".join([of_levels] * bool(self.levels or self.cells)
                         + [left_out] * bool(self.interactions))  # fmt: skip
 
     def as_dict(self) -> dict[str, object]:
-        """For privacy.json."""
+        """Return the entry of privacy.json."""
         return {
             "levels": {name: dict(small) for name, small in self.levels.items()},
             "interactions": list(self.interactions),
@@ -112,13 +112,13 @@ class Pooling:
 def pool(
     frame: pd.DataFrame, matrix: DesignMatrix, design_columns: Sequence[str], least: float
 ) -> tuple[DesignMatrix, Pooling | None]:
-    """X with as little pooled as brings every row up to ``least`` records; None: nothing was.
+    """Pool as little as brings every row of X up to ``least`` records; None if nothing is pooled.
 
     ``frame``: n records, public columns; ``design_columns``: by and strata, which are categorical.
-    A pooled level whose own level of another of these is known (a state's region) is modelled by
-    the other levels there. Cells of X stay apart, also where their rows have become the same.
+    If a pooled level determines the level of another of these columns (a state its region), it is
+    modeled by the other levels there. Cells of X stay separate even if their rows become equal.
 
-    Raises ``RefusedError`` where no pooling gives enough.
+    Raises ``RefusedError`` if no pooling is enough.
     """
     if not _short(matrix, least).any():
         return matrix, None
@@ -132,12 +132,12 @@ def pool(
 
 
 def _short(matrix: DesignMatrix, least: float) -> BoolArray:
-    """Which rows (G,) of X rest on fewer than ``least`` records."""
+    """Return which rows (G,) of X rest on fewer than ``least`` records."""
     return records_per_coefficient(matrix) < least * (1.0 - ROUNDING)
 
 
 class _Pool:
-    """The formula on the distinct combinations of its columns, and what is pooled so far."""
+    """The formula on the distinct combinations of its columns, and the parts pooled so far."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class _Pool:
         *,
         of_any_size: bool = False,
     ) -> None:
-        """``of_any_size``: short rows lose interactions of however many records."""
+        """``of_any_size``: short rows lose interactions however many records these have."""
         self.frame, self.plain, self.least = frame, matrix, least
         self.largest_cell = np.inf if of_any_size else NEAR * least
         self.parsed = parse_formula(matrix.formula)
@@ -172,16 +172,14 @@ class _Pool:
             self.matrix = self._build()
 
     def _classes(self) -> Iterator[str]:
-        """Columns of which a factor of the formula has a level each."""
+        """Yield columns with a categorical factor in the formula."""
         for name in self.parsed.variables:
-            coded = any(
-                names == (name,) and coded for term in self.parsed.terms for names, coded in term
-            )
-            if coded or isinstance(self.base[name].dtype, pd.CategoricalDtype):
+            factors = [factor for term in self.parsed.terms for factor in term]
+            if ((name,), True) in factors or isinstance(self.base[name].dtype, pd.CategoricalDtype):
                 yield name
 
     def _groups(self, name: str, design: Sequence[str]) -> IntArray:
-        """Group (levels,) of each level by those of the design's columns that it determines."""
+        """Group levels, (levels,), by the design's columns that they determine."""
         factor, group = self.factors[name], np.zeros(self.factors[name].n.size, dtype=np.int64)
         code = factor.code[self.index]
         for other in design:
@@ -194,9 +192,11 @@ class _Pool:
         return group
 
     def _smallest_interaction(self, rows: BoolArray, least: float, alone: bool = False) -> str:
-        """Of the interactions of highest order with a cell of fewer records than ``least`` among
-        base rows (B,): that with the smallest such cell; "" for none. Pooled levels have none.
-        ``alone``: of those without the terms within them."""
+        """Return the interaction of highest order with the smallest cell, or "" for none.
+
+        Only cells count with fewer records than ``least`` among base rows (B,), without pooled
+        levels. ``alone``: only interactions without the terms within them.
+        """
         found: list[tuple[int, int, str]] = []
         for term in interactions(self.parsed, self.factors):
             if alone and term.has_all_within:
@@ -210,12 +210,12 @@ class _Pool:
         return min(found)[2] if found else ""
 
     def _leave_out(self, text: str) -> None:
-        """Puts the terms of the next lower order in place of an interaction."""
+        """Replace an interaction by the terms of the next lower order."""
         self.left_out.append(text)
         self.parsed = parse_formula(without_term(self.parsed, text))
 
     def _take_from(self, short: BoolArray) -> None:
-        """Pools the smallest interaction or level that the cells (G,) that are short lie in."""
+        """Pool the smallest interaction or level in which the short cells (G,) lie."""
         rows, most = short[self.cell], NEAR * self.least
         if interaction := self._smallest_interaction(rows, self.largest_cell):
             return self._leave_out(interaction)
@@ -231,32 +231,31 @@ class _Pool:
             factor.small = factor.small | (here & (factor.n == smallest))
 
     def _nothing_to_pool(self, short: int) -> str:
-        """Why rows of so many records stay short, and what to change: a formula that nobody wrote
-        has no terms to leave out but those of by columns."""
+        """Return why rows with ``short`` records stay short, and what to change."""
         where, remedy = repr(self.plain.formula), (
-            "Make classes of a numeric predictor or take its logarithm, leave out terms of the "
+            "Group a numeric predictor into classes or take its logarithm, remove terms of the "
             "formula"
         )
         if self.plain.by_default:
-            where, remedy = f"the default of predictors ({self.parsed.text!r})", (
-                "Make by columns or strata coarser, or take fewer: predictors was left out, and "
-                "these are terms that a formula of your own has to have too"
+            where, remedy = f"the default predictors ({self.parsed.text!r})", (
+                "Make by columns or strata coarser, or use fewer of them: a formula of your own "
+                "would need the same terms"
             )
         return (
-            f"{records(short)} lie so far from the others in {where} that fewer than "
-            f"{self.least:g} records tell of them, and there is no small level to pool. {remedy}, "
-            "or set small_strata = 'allow', which is outside of what is stated."
+            f"{records(short)} lie so far from the others in {where} that their fit rests on fewer "
+            f"than {self.least:g} records, and there is no small level to pool. {remedy}, or set "
+            "small_strata = 'allow', which the privacy statement does not cover."
         )
 
     def _build(self) -> DesignMatrix:
-        """X of the formula with the rows of pooled levels averaged."""
+        """Build X with the rows of pooled levels averaged."""
         for name, factor in self.factors.items():
             if factor.small.all():
                 raise RefusedError(
-                    f"no level of {name!r} has the {self.least:g} records that a coefficient of "
-                    f"its own takes, so that none is left to pool others with: make {name!r} "
-                    "coarser, leave it out, or set small_strata = 'allow', which is outside of "
-                    "what is stated."
+                    f"no level of {name!r} has the {self.least:g} records that its own coefficient "
+                    f"requires, so there is no level to pool the others with: make {name!r} "
+                    "coarser, remove it, or set small_strata = 'allow', which the privacy "
+                    "statement does not cover."
                 )
         columns, terms, rows = self._averaged()
         if self.small_cells:
@@ -264,9 +263,8 @@ class _Pool:
             columns, terms = (tuple(of[k] for k in kept) for of in (columns, terms))
             rows = rows[:, kept]
         distinct, position = distinct_rows(np.hstack([rows, self.cell[:, None]]))
-        made = DesignMatrix(
-            self.parsed.text, columns, distinct[:, :-1], position[self.index].astype(np.int64)
-        )
+        cell = position[self.index].astype(np.int64)
+        made = DesignMatrix(self.parsed.text, columns, distinct[:, :-1], cell)
         try:
             check_rank(made, terms)
         except InputError as problem:
@@ -274,7 +272,7 @@ class _Pool:
         return made
 
     def _averaged(self) -> tuple[tuple[str, ...], tuple[str, ...], FloatArray]:
-        """Columns, their terms, and rows (B, K) of X for the base rows."""
+        """Return columns, their terms, and rows (B, K) of X for the base rows."""
         stand_in, at = self.base.copy(), self.base.copy()
         origin, share = np.arange(len(at)), np.ones(len(at))
         codes_at: dict[str, IntArray] = {}
@@ -299,13 +297,13 @@ class _Pool:
         )
         self.in_small_cell = np.bincount(origin, weights=small, minlength=len(self.base)) > 0
         first = np.flatnonzero(np.diff(origin, prepend=-1))
-        # Differences from one of the levels: what all have in common stays what it is.
+        # Average differences from one of the levels: what all have in common stays exact.
         made = rows[first].copy()
         np.add.at(made, origin, share[:, None] * (rows - rows[first][origin]))
         return columns, terms, made + 0.0
 
     def made(self) -> Pooling:
-        """What was pooled."""
+        """Return the parts that are pooled."""
         levels = {
             name: {str(factor.levels[k]): int(factor.n[k]) for k in np.flatnonzero(factor.small)}
             for name, factor in self.factors.items() if factor.small.any()
@@ -319,8 +317,7 @@ class _Pool:
 
 
 class _Factor:
-    """A column with levels: ``code`` (B,) of the base rows, ``n`` records and ``small`` (levels,),
-    whether a level is pooled."""
+    """A column: ``code`` (B,) of base rows, ``n`` records and ``small`` if pooled (levels,)."""
 
     def __init__(self, column: "pd.Series[str]", count: IntArray) -> None:
         self.categorical = isinstance(column.dtype, pd.CategoricalDtype)
@@ -332,12 +329,11 @@ class _Factor:
 
     @property
     def pooled_rows(self) -> BoolArray:
-        """(B,) rows with a pooled level."""
+        """Base rows (B,) with a pooled level."""
         return self.small[self.code]
 
     def others(self, level: int, group: IntArray) -> IntArray:
-        """The levels whose rows a level has: its own, or if it is pooled those that are not, of its
-        group if that has any."""
+        """Return a level, or instead of a pooled one the others, of its group if that has any."""
         if not self.small[level]:
             return np.array([level])
         kept = np.flatnonzero(~self.small)
@@ -345,7 +341,7 @@ class _Factor:
         return near if near.size else kept
 
     def column(self, code: IntArray) -> Any:
-        """Values of the column, of the levels that are not pooled alone."""
+        """Return values of the column, with only the levels that are not pooled."""
         if not self.categorical:
             return self.levels[code]
         kept = np.flatnonzero(~self.small)
@@ -362,11 +358,11 @@ def without_small_cells(
     count: IntArray,
     least: float,
 ) -> tuple[FloatArray, dict[str, tuple[int, int]], BoolArray]:
-    """Rows (R, K) of X whose small cells have nothing of their own; of each interaction that has
-    such cells how many, and of how many records; and which rows (R,) lie in one.
+    """Return rows (R, K) of X whose small cells have nothing of their own, and those cells.
 
-    ``terms``: of the K columns; ``code``: (R,) of each factor; ``count``: (R,) records, 0 for rows
-    that are only looked at.
+    The cells are their number and that of their records by interaction, and the rows (R,) that lie
+    in one. ``terms``: of the K columns; ``code``: (R,) of each factor; ``count``: (R,) records, 0
+    for rows that do not count.
     """
     made, found, columns = rows.copy(), {}, np.asarray(terms)
     in_one = np.zeros(len(rows), dtype=bool)
@@ -388,7 +384,7 @@ def without_small_cells(
 def _predicted(
     within: FloatArray, own: FloatArray, count: IntArray, small: BoolArray
 ) -> FloatArray:
-    """Columns ``own`` in the small cells, from those ``within`` by least squares over others."""
+    """Predict columns ``own`` in small cells from those ``within``, by least squares."""
     large = ~small & (count > 0)
     if not large.any():
         return np.zeros((int(small.sum()), own.shape[1]))

@@ -227,7 +227,7 @@ def test_the_strict_mechanism_tells_how_many_records_were_clipped(
     assert 30 <= clipped <= 60
     page = (result.confidential / "adequacy.html").read_text()
     assert f"{clipped} of 600 records ({clipped / 600:.1%}) lie outside the ball" in page
-    assert "with the declared centres and spreads 0.5% would" in page
+    assert "Normal records with the declared centres and spreads would do so in 0.5% of" in page
 
 
 @pytest.mark.usefixtures("stand_in_mechanism")

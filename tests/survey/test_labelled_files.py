@@ -188,7 +188,7 @@ def test_what_is_no_such_file_is_told_without_a_value(tmp_path: Path, ending: st
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 def test_damaged_files_are_read_or_refused(data: st.DataObject) -> None:
     """Bytes changed at random: a frame, or a plain error that quotes nothing.
 

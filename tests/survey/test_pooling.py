@@ -104,7 +104,7 @@ def test_a_small_cell_loses_what_is_its_own_and_no_other_does() -> None:
     plain, made, pooling = pooled(frame, "stratum * sex", 20)
     assert (made.formula, pooling.interactions, pooling.levels) == ("stratum * sex", (), {})
     assert pooling.cells == {"stratum:sex": (1, 11)}
-    assert "one cell (11 records) of stratum:sex, modelled by the terms within it" in pooling.words
+    assert "one cell (11 records) of stratum:sex, modeled by the terms within it" in pooling.words
     cell = (frame["stratum"] == "c") & (frame["sex"] == "m")
     np.testing.assert_array_equal(pooling.record, cell)
     assert made.n_columns == plain.n_columns - 1
@@ -271,14 +271,14 @@ def test_interactions_of_the_default_give_way_where_all_together_leave_rows_shor
     assert pooling.cells == {}
     assert pooling.interactions
     assert not pooling.record.any()
-    assert "of the default of predictors" in pooling.words
+    assert "of the default predictors" in pooling.words
     assert pooling.means == (
-        "An interaction that is left out as a whole is modelled by the terms within it."
+        "An interaction that is removed completely is modeled by the terms within it."
     )
     for name in frame:  # as few as it takes, and never a main effect
         assert f"{name}[T.2]" in made.columns
     # The same formula in a user's own words is refused, as it was.
-    with pytest.raises(RefusedError, match="leave out terms of the formula"):
+    with pytest.raises(RefusedError, match="remove terms of the formula"):
         pooled(frame, plain.formula, 20, tuple(frame))
     # Neither the order of records nor what levels are called decides.
     shuffled = frame.sample(frac=1, random_state=5).reset_index(drop=True)
@@ -290,5 +290,5 @@ def test_interactions_of_the_default_give_way_where_all_together_leave_rows_shor
 def test_a_default_whose_main_effects_are_short_is_refused_by_its_name() -> None:
     frame = many_by(n=150)
     formula = r"'g0 \+ g1 \+ g2 \+ g3'"
-    with pytest.raises(RefusedError, match=rf"in the default of predictors \({formula}\)"):
+    with pytest.raises(RefusedError, match=rf"in the default predictors \({formula}\)"):
         pooled(frame, None, 25, tuple(frame))

@@ -157,7 +157,7 @@ def test_mistakes_are_named(changes: dict[str, Any], words: str) -> None:
         max_size=6,
     )
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_any_sizes_make_weights_or_say_which_stratum_is_wrong(sizes: dict[str, float]) -> None:
     frame = good(n=40)
     count = frame["field"].value_counts()

@@ -1,13 +1,13 @@
 """One page for a review board: what replacing one record moved, beside what is stated."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surveysynth._support.page import Picture, bullets, figure_section, scrolled, whole_page
+from surveysynth._support.page import Picture
 from surveysynth.evaluation.audit.lines import Line, worst
+from surveysynth.evaluation.style import PageTable, Row, cells, columns, page
 from surveysynth.release.figure_style import FAINT, INK, WARNING, draw, png_bytes
 
 if TYPE_CHECKING:
@@ -19,18 +19,6 @@ WORDS = {
     "noisy_statistics": "Noisy statistics: distance of the exact statistics over the stated one",
     "": "Not made",
 }
-NOTES = (
-    "A line is the worst of all replacements of one record; audit.csv has every one of them.",
-    "At or below 1 the mechanism holds what it states; for the pseudo-posterior this is a "
-    "measurement on simulated surveys and not a proof, since its guarantee is asymptotic.",
-    "Common random numbers: both fits differ by their data alone. Releases draw fresh ones, whose "
-    "Monte Carlo error is in the lines that say so.",
-    "Beyond epsilon: the probability that m released draws together tell more than epsilon.",
-    "Noisy statistics reach their bound exactly: a ratio of 1 says that not one record moves the "
-    "statistics farther than the noise was made for.",
-)
-
-
 def ratio_words(ratio: float | None) -> str:
     """A ratio as text, never rounded to the other side of 1."""
     if ratio is None:
@@ -53,53 +41,51 @@ def sentence(line: Line) -> str:
 
 
 def render_page(lines: Sequence[Line], facts: Mapping[str, Any]) -> str:
-    """The page as text, which needs nothing else; every label is escaped."""
+    """Return the page of an audit."""
     counts = facts["verdicts"]
-    passed = counts.get("passed", 0)
-    head = (
-        f"{counts.get('holds', 0):,} replacements within what is stated, {passed:,} beyond it, "
-        f"{counts.get('refused', 0):,} refused, {counts.get('skipped', 0):,} skipped."
-    )
-    source = facts["specification"] or "the package's own examples"
-    versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
-    body = ["<h1>What one record can move</h1>", f"<p>{escape(head)}</p>"]
-    body.append(f"<p>Of {escape(source)}; seed {facts['seed']}, {escape(facts['date'])}.</p>")
     shown = [line for line in worst(lines) if line.ratio is not None and np.isfinite(line.ratio)]
+    picture = None
     if shown:
         picture = Picture(
-            "ratios", "Ratios over what is stated", "A dot is the worst replacement of one "
-            "record. Left of the line the mechanism holds what it states.",
+            "ratios", "Ratios to the stated bound", "Each dot is the worst replacement of one "
+            "record. Left of the line the mechanism keeps its stated bound.",
             png_bytes(draw(_figure, shown)),
         )  # fmt: skip
-        body.append(figure_section(picture, picture.heading))
-    for mechanism, words in WORDS.items():
-        own = [line for line in worst(lines) if line.mechanism == mechanism]
-        if own:
-            body.append(f"<h2>{escape(words)}</h2>")
-            body.append(_table(own))
-    body += [bullets(NOTES), f'<p class="note">Made by {escape(versions)}.</p>']
-    return whole_page("What one record can move", MARK, body)
+    of_mechanisms = [
+        (words, [line for line in worst(lines) if line.mechanism == mechanism])
+        for mechanism, words in WORDS.items()
+    ]
+    return page(
+        "What one record can move",
+        MARK,
+        "audit.html.j2",
+        counts={each: counts.get(each, 0) for each in ("holds", "passed", "refused", "skipped")},
+        source=facts["specification"] or "the package's own examples",
+        seed=facts["seed"],
+        date=facts["date"],
+        picture=picture,
+        tables=[(words, _table(own)) for words, own in of_mechanisms if own],
+        versions=", ".join(f"{name} {number}" for name, number in facts["versions"].items()),
+    )
 
 
-def _table(lines: Iterable[Line]) -> str:
-    names = ("Case", "n", "epsilon", "Ratio", "Verdict", "Record", "Change", "Random numbers",
-             "Beyond epsilon", "With effects of PSUs")  # fmt: skip
-    head = ["<tr>", *(f"<th>{escape(name)}</th>" for name in names), "</tr>"]
-    rows = []
-    for line in lines:
-        cells = (
-            f"{line.n:,}", f"{line.epsilon:g}", ratio_words(line.ratio),
-            f"{line.verdict}: {line.reason}" if line.reason else line.verdict,
-            line.record, line.change, line.random_numbers,
-            "" if line.beyond is None else f"{line.beyond:.3f}", ratio_words(line.jointly),
-        )  # fmt: skip
-        kind = ' class="strong"' if line.verdict == "passed" else ""
-        rows.append(
-            f"<tr{kind}><th>{escape(line.case)}</th>"
-            + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-            + "</tr>"
+def _table(lines: Iterable[Line]) -> PageTable:
+    heads = columns("Case", "n", "epsilon", "Ratio", "Verdict", "Record", "Change",
+                    "Random numbers", "Beyond epsilon", "With effects of PSUs")  # fmt: skip
+    rows = [
+        Row(
+            [line.case],
+            cells(
+                f"{line.n:,}", f"{line.epsilon:g}", ratio_words(line.ratio),
+                f"{line.verdict}: {line.reason}" if line.reason else line.verdict,
+                line.record, line.change, line.random_numbers,
+                "" if line.beyond is None else f"{line.beyond:.3f}", ratio_words(line.jointly),
+            ),
+            strong=line.verdict == "passed",
         )
-    return scrolled("", head, rows, "audit")
+        for line in lines
+    ]
+    return PageTable("", heads, rows, "audit")
 
 
 def _figure(lines: Sequence[Line]) -> "Figure":

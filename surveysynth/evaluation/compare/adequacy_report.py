@@ -5,18 +5,27 @@ Only the owner may read them; the folder that they go to is confidential as a wh
 
 import os
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surveysynth._support.page import Picture, bullets, figure_section, scrolled, whole_page
+from surveysynth._support.page import Picture
 from surveysynth.evaluation.compare.adequacy import Findings, chosen, judge, thinned
-from surveysynth.evaluation.compare.distributions import Curve, PartShare, outcome_row, weight_panel
-from surveysynth.evaluation.compare.pages import body_lines, heading_of, of_table, stub_of
+from surveysynth.evaluation.compare.distributions import Curve, outcome_row, weight_panel
 from surveysynth.evaluation.compare.tables import FAR, Key, by_table, distances, sample_weight
 from surveysynth.evaluation.methods import CONSISTENT, SAMPLE, color_of
+from surveysynth.evaluation.style import (
+    Cell,
+    PageTable,
+    Row,
+    cells,
+    columns,
+    heading_of,
+    page,
+    side_table,
+    table_suffix,
+)
 from surveysynth.mechanisms.noisy_statistics.expected_se import share_outside
 from surveysynth.release.facts import rounding_of
 from surveysynth.release.figure_style import MARK, draw, new_figure, png_bytes
@@ -47,12 +56,6 @@ LEAD = (
     "does not cover it. The cleanest use is for the next survey: another transform, finer groups, "
     "another list of predictors."
 )
-_OF_AMOUNTS = (
-    "Many rows off in one direction: the transform does not suit (a power between the log and the "
-    "identity may), or records were weighted down. Single cells off: give the formula the "
-    "interaction."
-)
-
 
 class AdequacyReport:
     """Looks at a release beside its sample and writes what it finds to the confidential folder.
@@ -156,153 +159,99 @@ def weight_figure(found: Findings) -> "Figure":
 
 
 def render_adequacy(found: Findings, pictures: Sequence[Picture]) -> str:
-    """The page as text; every label is escaped."""
-    title = found.facts.title
-    return whole_page(
-        f"CONFIDENTIAL: is the model adequate, {title}",
-        MARK,
-        [
-            f"<h1>Is the model adequate? {escape(title)}</h1>",
-            _lead(found),
-            _summary(found),
-            *(
-                _table(found, spec, key, part)
-                for key, table in found.rows.items()
-                for spec, part in by_table(found.facts.spec, table)
-            ),
-            *(figure_section(each, f"{each.heading}. {MARK}") for each in pictures),
-            _shares(found.shares, found),
-            _notes(found),
-        ],
-    )
-
-
-def _lead(found: Findings) -> str:
-    facts = found.facts
+    """Return the page."""
+    facts, design = found.facts, found.survey.design
     total = sum(len(table) for table in found.rows.values())
-    lines = [
-        f"{found.beyond:,} of {found.compared:,} rows lie more than {FAR:g} standard errors of the "
-        "sample from the sample's own estimate.",
-        LEAD,
-    ]
-    if total > found.compared:
-        lines.append(
-            f"Not compared: {total - found.compared:,} further (withheld, of too few records, or a "
-            "public total without an error)."
-        )
+    expected = 0.0
     if found.clipped is not None:
-        lines.append(_clipped(found, found.clipped))
-    return "".join(f"<p>{escape(line)}</p>" for line in [*lines, *facts.warnings])
-
-
-def _clipped(found: Findings, clipped: int) -> str:
-    """Whether the declared centres and spreads suit."""
-    design = found.survey.design
-    declared = found.facts.mechanism.described(design)
-    expected = share_outside(declared["radius"], len(declared["centres"]))
-    return (
-        f"{clipped:,} of {design.n:,} records ({clipped / design.n:.1%}) lie outside the ball that "
-        f"noisy statistics clip to ({REALISED_NAME}); of normal records with the declared centres "
-        f"and spreads {expected:.1%} would. Many more say that a centre is off or a spread too "
-        "small, which no interval shows; far fewer, that a spread is too large."
+        declared = facts.mechanism.described(design)
+        expected = share_outside(declared["radius"], len(declared["centres"]))
+    return page(
+        f"CONFIDENTIAL: is the model adequate, {facts.title}",
+        MARK,
+        "adequacy.html.j2",
+        title=facts.title,
+        mark=MARK,
+        far=FAR,
+        beyond=found.beyond,
+        compared=found.compared,
+        not_compared=max(0, total - found.compared),
+        lead=LEAD,
+        n=design.n,
+        clipped=found.clipped,
+        expected_clipped=expected,
+        realized_name=REALISED_NAME,
+        warnings=facts.warnings,
+        summary=_summary(found),
+        tables=[
+            _table(found, spec, key, part)
+            for key, table in found.rows.items()
+            for spec, part in by_table(facts.spec, table)
+        ],
+        pictures=pictures,
+        shares=_shares(found),
+        amounts=any(outcome.is_amount for outcome in design.outcomes),
+        confidential_weights=design.public_weight is None,
+        drawn_weights=found.dataset.separate_pair,
     )
 
 
-def _summary(found: Findings) -> str:
-    """One line a table."""
-    head = (
-        "<tr><th>Table</th><th>Rows compared</th><th>Median distance</th><th>Largest</th>"
-        f"<th>Beyond {FAR:g} SE</th></tr>"
-    )
-    lines = []
-    for (statistic, outcome), table in found.rows.items():
+def _summary(found: Findings) -> PageTable:
+    """Return one line for each table."""
+    rows = []
+    for key, table in found.rows.items():
         apart = table["difference"].abs()
-        lines.append(
-            f"<tr><th>{escape(heading_of(found.facts.labels, statistic, outcome))}</th>"
-            f"<td>{apart.count()}</td><td>{show_ratio(apart.median())}</td>"
-            f"<td>{show_ratio(apart.max())}</td><td>{int(table['beyond'].sum())}</td></tr>"
-        )
-    caption = "Distances from the sample, in its standard errors"
-    return f"<h2>In short</h2>{scrolled(caption, [head], lines, 'summary')}"
+        numbers = cells(
+            apart.count(), show_ratio(apart.median()), show_ratio(apart.max()),
+            int(table["beyond"].sum()),
+        )  # fmt: skip
+        rows.append(Row([heading_of(found.facts.labels, *key)], numbers))
+    heads = columns("Table", "Rows compared", "Median distance", "Largest", f"Beyond {FAR:g} SE")
+    return PageTable("Distances from the sample, in its standard errors", heads, rows, "summary")
 
 
-def _table(found: Findings, spec: "Spec", key: Key, table: "pd.DataFrame") -> str:
-    """Published rows beside the sample's, of one table."""
-    facts = found.facts
-    rounding = rounding_of(spec, facts.labels)[key]
+def _table(
+    found: Findings, spec: "Spec", key: Key, table: "pd.DataFrame"
+) -> tuple[str, PageTable]:
+    """Return heading and table: published rows and the sample's, side by side."""
+    labels = found.facts.labels
+    rounding = rounding_of(spec, labels)[key]
 
-    def number(estimate: float, se: float) -> str:
+    def number(estimate: float, se: float) -> Cell:
         own = rounding_of_line(rounding, se, estimate)
         error = own.show(se, size=estimate)
-        in_brackets = "" if error == ABSENT else f"<span>({error})</span>"
-        return f"<td>{own.show(estimate)}{in_brackets}</td>"
+        return Cell(own.show(estimate), () if error == ABSENT else (f"({error})",))
 
-    cells = []
-    for row in table.to_dict("records"):
-        mark = '<sup title="far from the sample">!</sup>' if row["beyond"] else ""
-        published = number(row["published"], row["published_se"])
-        sample = number(row["sample"], row["sample_se"])
-        cells.append(f"{published}{sample}<td>{show_ratio(row['difference'])}{mark}</td>")
+    lines = [
+        (
+            number(row["published"], row["published_se"]),
+            number(row["sample"], row["sample_se"]),
+            Cell(show_ratio(row["difference"]), (), "far from the sample" * row["beyond"]),
+        )
+        for row in table.to_dict("records")
+    ]
     by = [name for name in spec.table.by if name in table]
-    heading, rows = stub_of(key, table, by, facts.labels)
-    head = (
-        f"<tr><th>{escape(heading)}</th><th>Records</th><th>Published</th>"
-        "<th>Sample</th><th>Difference in SE</th></tr>"
-    )
-    title = heading_of(facts.labels, *key) + of_table(spec)
+    title = heading_of(labels, *key) + table_suffix(spec)
+    heads = columns("Published", "Sample", "Difference in SE")
     caption = f"{title}: estimates, standard errors in brackets"
-    lines = body_lines(rows, table["n"], cells, span=5)
-    return f"<h2>{escape(title)}</h2>{scrolled(caption, [head], lines, 'side')}"
+    return title, side_table(caption, key, table, by, labels, heads, lines)
 
 
-def _shares(shares: Mapping[str, Sequence[PartShare]], found: Findings) -> str:
-    """Shares of levels, at spikes and in the tails, of every variable."""
+def _shares(found: Findings) -> PageTable:
+    """Return shares of levels, at spikes and in the tails, of every variable."""
     percent = to_percent(2)
-    lines = []
-    for variable, parts in shares.items():
-        title = found.facts.labels.title(variable)
-        lines.append(f'<tr class="group"><th colspan="4">{escape(title)}</th></tr>')
+    rows = []
+    for variable, parts in found.shares.items():
+        rows.append(Row([found.facts.labels.title(variable)], span=4))
         for part in parts:
             numbers = np.array([[part.synthetic], [part.sample], [part.se]])
             (apart,) = distances(*numbers)
-            error = f"<span>({percent.show(part.se, size=part.sample)})</span>"
-            lines.append(
-                f'<tr><th class="indent">{escape(part.name)}</th>'
-                f"<td>{percent.show(part.synthetic)}</td>"
-                f"<td>{percent.show(part.sample)}{error}</td><td>{show_ratio(apart)}</td></tr>"
+            error = f"({percent.show(part.se, size=part.sample)})"
+            shown = (
+                Cell(percent.show(part.synthetic)),
+                Cell(percent.show(part.sample), (error,)),
+                Cell(show_ratio(apart)),
             )
-    head = (
-        "<tr><th>Share (%)</th><th>One synthetic dataset</th><th>Sample</th>"
-        "<th>Difference in SE</th></tr>"
-    )
-    caption = "Shares in percent, standard errors in brackets"
-    return f"<h2>Levels, spikes and tails</h2>{scrolled(caption, [head], lines, 'side')}"
-
-
-def _notes(found: Findings) -> str:
-    """How to read the page."""
-    design = found.survey.design
-    drawn = "those drawn with the dataset" if found.dataset.separate_pair else "smoothed ones"
-    weights = ""
-    if design.public_weight is None:
-        weights = (
-            " Weights: over their mean, each record counted once; the synthetic ones are "
-            f"{drawn}."
-        )
-    amounts = any(outcome.is_amount for outcome in design.outcomes)
-    notes = [
-        "Sample: estimates of the confidential sample with the design, statistics and weights of "
-        "the release, and Taylor-linearised standard errors.",
-        "The sample has errors of its own, but a model that fits and little noise lie within about "
-        f"one of its standard errors. A row beyond {FAR:g} says that the model, or the noise that "
-        "epsilon asks for, has moved it; the published standard error tells the noise, not the "
-        "model's misfit.",
-        *([_OF_AMOUNTS] if amounts else []),
-        "Shares and figures are of one synthetic dataset, which has errors of its own, about as "
-        "large as those of the sample: differences of up to 4 standard errors mean little there. "
-        f"Tails are outside the sample's weighted quantiles, which are taken as given.{weights}",
-        "A lump of values at one point inside a density is a spike: declare it "
-        "(kind = 'semicontinuous', spikes = [..]), if it is public that there is one.",
-        "Nothing of this page is in the release, and nothing of it may be published.",
-    ]  # fmt: skip
-    return f"<h2>How to read this</h2>{bullets(notes)}"
+            rows.append(Row([part.name], shown, indent=True))
+    heads = columns("Share (%)", "One synthetic dataset", "Sample", "Difference in SE")
+    return PageTable("Shares in percent, standard errors in brackets", heads, rows, "side")

@@ -23,6 +23,9 @@ from surveysynth.estimation.margins import sums_by_row
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.taylor import estimate_domains
 from surveysynth.evaluation.compare.tables import distances, sample_weight
+from surveysynth.evaluation.style import Cell, PageTable, Row, columns
+from surveysynth.release.tables.labels import Labels
+from surveysynth.release.tables.rounding import show_ratio, to_digits
 from surveysynth.release.tables.table_builder import public_domains
 from surveysynth.survey.transforms import Transform
 
@@ -38,6 +41,17 @@ LEAST_IN_CELL = 50
 COLUMNS = (
     "outcome", "side", "transform", "declared", "log_lik", "skewness", "kurtosis", "median",
     "largest", "median_by_cell", "largest_by_cell",
+)  # fmt: skip
+
+POWER_WARNING = (
+    "Choosing a power by these numbers is a look at the data, which epsilon does not cover. Take "
+    "it from an earlier year or from another survey."
+)
+_RATIOS = ("skewness", "kurtosis", "median", "largest", "median_by_cell", "largest_by_cell")
+_LOG_LIK = to_digits(3)
+_HEADS = (
+    "Transform", "Log-likelihood", "Skewness", "Kurtosis", "Median, one spread", "Largest",
+    "Median, by cell", "Largest",
 )  # fmt: skip
 
 #: Nodes of the mean of an amount under a normal on the transformed scale.
@@ -122,6 +136,23 @@ def power_fits(spec: "Spec", survey: "Survey") -> pd.DataFrame:
                      *told)
                 )  # fmt: skip
     return pd.DataFrame(lines, columns=list(COLUMNS))
+
+
+def power_tables(powers: pd.DataFrame, labels: Labels) -> list[PageTable]:
+    """Return a table for each amount, the declared transform in bold."""
+    made = []
+    for (outcome, side), frame in powers.groupby(["outcome", "side"], sort=False):
+        rows = [
+            Row(
+                [f"{row['transform']}{' (declared)' if row['declared'] else ''}"],
+                [Cell(_LOG_LIK.show(row["log_lik"])), *(Cell(show_ratio(row[c])) for c in _RATIOS)],
+                strong=row["declared"],
+            )
+            for row in frame.to_dict("records")
+        ]
+        title = labels.titled_with_unit(str(outcome)) + (f", {side}" if side else "")
+        made.append(PageTable(title, columns(*_HEADS), rows, "side"))
+    return made
 
 
 def candidates(declared: Transform) -> Iterator[Transform]:

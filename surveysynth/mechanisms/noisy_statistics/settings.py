@@ -14,8 +14,11 @@ import numpy as np
 from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.release.location_sensitivity import location_variances
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, inside
+from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
+    noise_variances,
+    squared_sensitivity,
+)
 from surveysynth.models.general_location.groups import LEAST_RECORDS
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import BELOW, Outcome
@@ -164,10 +167,9 @@ class NoisySettings:
         columns: of z. Of units of one record, whose size is known before there is a design.
         """
         clipping = Clipping(np.zeros(columns), np.ones(columns), self.radius)
-        variances = location_variances(
-            clipping.steps, self.budget.rho, Fraction(1), self.count_share, 1, discrete=True
-        )
-        noise = float(variances.moments.squares_sd(clipping)[0, 0])
+        distance = squared_sensitivity(Fraction(1), self.count_share, discrete=True)
+        variances = noise_variances(clipping, self.budget.rho, distance=distance)
+        noise = float(variances.squares_sd(clipping)[0, 0])
         return max(LEAST_RECORDS, math.ceil(noise / MOST_NOISE))
 
     def unit_size(self, design: PublicDesign) -> int:

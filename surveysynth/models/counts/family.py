@@ -15,9 +15,9 @@ from surveysynth.models.counts.stats import CountSums
 #: From here on Stirling's series is exact to a double's last digits, where differences of log
 #: gamma functions lose theirs.
 _LARGE = 1e4
-#: Means and counts above this are reported as infinite: they are no counts any more.
+#: Means and counts above this are reported as infinite.
 LARGEST_MEAN = 1e15
-#: A mean of exp of this is as impossible as a larger one, and its sums do not overflow.
+#: Larger log means are cut here, so that sums do not overflow; all are equally impossible.
 _LARGEST_ETA = 600.0
 
 
@@ -25,12 +25,11 @@ _LARGEST_ETA = 600.0
 class CountFamily:
     """A distribution of counts; ``overdispersed``: with a parameter phi, variance mu + mu^2/phi.
 
-    The weighted log-likelihood, without log y!, has two parts, (B, S) each: kernel(sums, eta
-    (B, S, G), log_phi (B, S, 1 or 0)) holds the means, rising(sums, log_phi) the rest. slopes(sums,
-    eta, log_phi): slope and minus the second derivative of the kernel in eta, (B, S, G), never
-    negative.
-    log_mass(y (P,), eta (S, P), log_phi (S, 1 or 0)): (S, P).
-    draw(mu (n,), log_phi (1 or 0,), rng): counts (n,).
+    The weighted log-likelihood, without log y!, has two parts, (B, S) each: kernel(sums, eta (B, S,
+    G), log_phi (B, S, 1 or 0)) holds the means, rising(sums, log_phi) the rest. slopes(sums, eta,
+    log_phi): slope and minus the second derivative of the kernel in eta, (B, S, G), never negative.
+    log_mass(y (P,), eta (S, P), log_phi (S, 1 or 0)): (S, P). draw(mu (n,), log_phi (1 or 0,),
+    rng): counts (n,).
     """
 
     overdispersed: bool
@@ -42,7 +41,7 @@ class CountFamily:
 
 
 def _by_cell(values: FloatArray, by_cell: FloatArray) -> FloatArray:
-    """Sums over cells, or distinct counts, of values (B, S, G) times by_cell (B, G): (B, S)."""
+    """Sum over cells, or distinct counts, values (B, S, G) times by_cell (B, G): (B, S)."""
     return np.asarray((values @ by_cell[:, :, None])[..., 0], dtype=np.float64)
 
 
@@ -73,7 +72,7 @@ def _poisson_draw(mu: FloatArray, log_phi: FloatArray, rng: np.random.Generator)
 
 
 def log_rising_value(phi: FloatArray, y: FloatArray) -> FloatArray:
-    """log Gamma(phi + y) - log Gamma(phi), elementwise, y >= 0."""
+    """Return log Gamma(phi + y) - log Gamma(phi), elementwise, y >= 0."""
     value = gammaln(phi + y) - gammaln(phi)
     large = phi > _LARGE
     if np.any(large):
@@ -84,7 +83,7 @@ def log_rising_value(phi: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def _odds(eta: FloatArray, log_phi: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """log(mu/phi) and log(1 + mu/phi), free of overflow."""
+    """Return log(mu/phi) and log(1 + mu/phi) without overflow."""
     log_odds = eta - log_phi
     return log_odds, np.logaddexp(0.0, log_odds)
 
@@ -127,7 +126,7 @@ def _negative_binomial_draw(
     mu: FloatArray, log_phi: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
     phi = np.exp(log_phi)
-    # A gamma variable of mean one; its shape is cut where it is a constant to a double's digits.
+    # A gamma variable of mean one; its shape is cut where the variable is constant to a double.
     shape = np.minimum(phi, LARGEST_MEAN)
     factor = rng.standard_gamma(np.broadcast_to(shape, mu.shape)) / shape
     return _poisson_draw(mu * factor, log_phi, rng)

@@ -16,13 +16,13 @@ from surveysynth.models.counts.family import CountFamily
 from surveysynth.models.counts.stats import CountSums
 
 _LOG_2, _LOG_PI = float(np.log(2.0)), float(np.log(np.pi))
-#: Where log phi is looked for, and steps to its mode: a coarse one, then a fine one about it.
+#: Grids on which the mode of log phi is searched: a coarse one, then a fine one about its best.
 _COARSE = np.arange(-15.0, 25.0, 0.5)
 _FINE = np.arange(-0.6, 0.601, 0.05)
-#: Knots of the proposal, in SDs about the mode: dense in the middle, out to where nothing is left.
+#: Knots of the proposal in SDs about the mode, dense in the middle, out to negligible density.
 _KNOTS = np.sinh(np.linspace(-5.5, 5.5, 120))
 _LARGEST_SD = 2.0
-#: The proposal is the density to this power, for tails that cover those of other coefficients.
+#: The proposal is the density to this power: its tails cover those at other coefficients.
 _TEMPER = 0.85
 
 #: log phi (B, 1) to its log density (B, 1).
@@ -37,7 +37,7 @@ def overdispersion_log_prior(log_phi: FloatArray, scale: float) -> FloatArray:
 
 
 def overdispersion_mode(log_density: LogDensity, databases: int) -> tuple[FloatArray, FloatArray]:
-    """Mode of log phi and an SD from the curvature there, (B, 1) each."""
+    """Find the mode of log phi and an SD from the curvature there, (B, 1) each."""
     coarse = _evaluated(log_density, np.broadcast_to(_COARSE, (databases, _COARSE.size)))
     middle = _COARSE[coarse.argmax(axis=1)][:, None]
     values = _evaluated(log_density, middle + _FINE)
@@ -52,7 +52,7 @@ def overdispersion_mode(log_density: LogDensity, databases: int) -> tuple[FloatA
 
 
 def _evaluated(log_density: LogDensity, points: FloatArray) -> FloatArray:
-    """Point by point, since a density over many cells of X is large: points (B, J) to (B, J)."""
+    """Evaluate point by point, (B, J) to (B, J): a density over many cells of X is large."""
     columns = (points[:, j : j + 1] for j in range(points.shape[1]))
     return np.concatenate([log_density(column) for column in columns], axis=1)
 
@@ -61,7 +61,8 @@ def _evaluated(log_density: LogDensity, points: FloatArray) -> FloatArray:
 class GridProposal:
     """A density of B databases that is log-linear between knots (B, J).
 
-    values (B, J): its log at the knots, up to a constant a database; mass (B, J - 1): cumulated.
+    values (B, J): its log at the knots, up to a constant for each database; mass (B, J - 1):
+    cumulated.
     """
 
     knots: FloatArray
@@ -70,17 +71,17 @@ class GridProposal:
 
     @classmethod
     def about(cls, log_density: LogDensity, mode: FloatArray, sd: FloatArray) -> "GridProposal":
-        """A flatter version of ``log_density``, whose mode and SD (B, 1) are about known."""
+        """Make a flatter version of ``log_density`` about its approximate mode and SD (B, 1)."""
         knots = mode + sd * _KNOTS
         values = _TEMPER * _evaluated(log_density, knots)
         values = np.maximum(values - values.max(axis=1, keepdims=True), -700.0)
-        # The tiny ramp keeps equal neighbours (a clipped tail) from dividing zero by zero.
+        # The tiny ramp keeps equal neighbors (a clipped tail) from dividing zero by zero.
         values += 1e-9 * np.arange(_KNOTS.size)
         mass = np.diff(knots, axis=1) * np.diff(np.exp(values), axis=1) / np.diff(values, axis=1)
         return cls(knots, values, np.cumsum(mass, axis=1))
 
     def draw(self, uniforms: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Points (B, C) by inversion of uniforms (B, C), and the log density there."""
+        """Draw points (B, C) by inversion of uniforms (B, C), with their log density."""
         wanted = uniforms * self.mass[:, -1:]
         segment = (self.mass[:, None, :] < wanted[:, :, None]).sum(axis=2)
         segment = np.minimum(segment, self.mass.shape[1] - 1)
@@ -93,7 +94,7 @@ class GridProposal:
         return knots + part * width, left + part * rise
 
     def log_density(self, points: FloatArray) -> FloatArray:
-        """At points (B, C); minus infinity beyond the knots."""
+        """Return the log density at points (B, C); minus infinity beyond the knots."""
         segment = (self.knots[:, None, :] <= points[:, :, None]).sum(axis=2) - 1
         inside = (segment >= 0) & (segment < self.mass.shape[1])
         segment = np.clip(segment, 0, self.mass.shape[1] - 1)
@@ -102,7 +103,7 @@ class GridProposal:
         return np.where(inside, left + part * rise, -np.inf)
 
     def _segment(self, segment: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Log density at the left end of segments (B, C), its rise over them, and their widths."""
+        """Return the log density at the left end of segments (B, C), its rise, and their widths."""
         left, right = (
             np.take_along_axis(self.values, segment + shift, axis=1) for shift in (0, 1)
         )
@@ -112,7 +113,7 @@ class GridProposal:
         return left, right - left, high - low
 
 
-#: The mode serves as a point of expansion alone: a few rounds and a wide normal prior will do.
+#: The mode is only a point of expansion: a few rounds and a wide normal prior suffice.
 _STEPS = 30
 _HALVINGS = 20
 _ROUNDS = 3
@@ -123,9 +124,9 @@ _CLOSE = 1e-10
 
 @dataclass(frozen=True, repr=False)
 class Mode:
-    """beta (B, K) and, of a model with phi, log_phi and log_phi_sd (B, 1) with proposals for it.
+    """Posterior mode: beta (B, K) and, with phi, log_phi and log_phi_sd (B, 1) and proposals.
 
-    ridge: the precision of the normal prior of the coefficients that stood in for theirs.
+    ridge: precision of the normal prior that replaces the coefficients' own prior here.
     """
 
     beta: FloatArray
@@ -136,8 +137,10 @@ class Mode:
 
 
 def find_mode(family: CountFamily, sums: CountSums, priors: Mapping[str, float]) -> Mode:
-    """Newton steps for beta and, in turn, a search on a grid for log phi; no database depends on
-    others in the batch."""
+    """Find beta by Newton steps and log phi by search on a grid, in turn.
+
+    Databases of a batch do not affect each other.
+    """
     ridge = (_WIDE * priors["coefficient_scale"]) ** -2
     beta = _start(sums, ridge)
     databases = beta.shape[0]
@@ -158,7 +161,7 @@ def find_mode(family: CountFamily, sums: CountSums, priors: Mapping[str, float])
 def _log_phi_density(
     family: CountFamily, sums: CountSums, beta: FloatArray, scale: float
 ) -> LogDensity:
-    """Log density of log phi (B, 1) at beta (B, K), up to a constant."""
+    """Return the log density of log phi (B, 1) at beta (B, K), up to a constant."""
     eta = sums.eta(beta[:, None])
 
     def log_density(log_phi: FloatArray) -> FloatArray:
@@ -170,7 +173,7 @@ def _log_phi_density(
 
 
 def _start(sums: CountSums, ridge: float) -> FloatArray:
-    """Least squares of the log of the cells' means, (B, K)."""
+    """Fit the log of the cells' means by least squares, (B, K)."""
     target = np.log((sums.sums + 0.1) / (sums.mass + 0.1))
     gram = sums.gram(sums.mass[:, None])[:, 0] + ridge * np.eye(sums.x.shape[-1])
     cross = (sums.mass * target)[:, None] @ sums.x
@@ -180,7 +183,7 @@ def _start(sums: CountSums, ridge: float) -> FloatArray:
 def _newton(
     family: CountFamily, sums: CountSums, beta: FloatArray, log_phi: FloatArray, ridge: float
 ) -> FloatArray:
-    """Newton steps, halved until they climb, under beta ~ N(0, 1 / ridge)."""
+    """Take Newton steps, halved until they climb, under beta ~ N(0, 1 / ridge)."""
     at = log_phi[:, None]
     identity = ridge * np.eye(beta.shape[1])
 

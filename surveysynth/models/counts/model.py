@@ -1,11 +1,10 @@
-"""Regressions of a count, Poisson and negative binomial (methods 3): a log link, and the survey
-weight as one component.
+"""Poisson and negative binomial regressions of a count (methods 3).
 
     y | x ~ a distribution of mean exp(x beta)
     beta ~ N(0, D Omega D), Omega ~ LKJ(6), D = diag(sigma_k), sigma_k ~ half-t3(0, 1)
     log w | y, x ~ N(x gamma + delta log(1 + y), s^2)      where the design has a weight
 
-The outcome enters as it is: whole numbers, no transform.
+The outcome enters without a transform: whole numbers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +29,7 @@ from surveysynth.survey.transforms import Transform
 
 
 class CountModel(Model):
-    """A count regression; what differs between the two is their ``family``."""
+    """A count regression; its ``family`` distinguishes the two."""
 
     requires = frozenset({"one_outcome"})
     takes_count = True
@@ -43,8 +42,11 @@ class CountModel(Model):
     family: ClassVar[CountFamily]
 
     def records(self, design: PublicDesign, confidential: Confidential) -> PairRecords:
-        """Raises ``InputError`` for an outcome that is transformed or not a count; the message
-        says how many records, and shows no value."""
+        """Return the records.
+
+        Raises ``InputError`` for an outcome that is transformed or not a count; the message counts
+        the records and shows no value.
+        """
         require(self, design)
         if design.transforms[0] != Transform("identity"):
             raise InputError(
@@ -63,13 +65,13 @@ class CountModel(Model):
         return records
 
     def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> PairRecords:
-        """Records of a simulated dataset: the count, then the log weight if there is one."""
+        """Return the records of a simulated dataset: the count, then any log weight."""
         z = simulated.z
         log_weight = z[:, 1] if z.shape[1] > 1 else None
         return count_records(design.matrix.x_cells, design.matrix.cell, z[:, 0], log_weight)
 
     def compress(self, records: PairRecords, risk_weights: FloatArray) -> CountStats:
-        """Sums by cell and by distinct count (methods 4)."""
+        """Compute sums by cell and by distinct count (methods 4)."""
         return compress(records, risk_weights)
 
     def sample(
@@ -78,13 +80,11 @@ class CountModel(Model):
         plan: SamplingPlan,
         rng: np.random.Generator | Sequence[np.random.Generator],
     ) -> Theta:
-        """Draws, leading axes (databases, chains, draws): beta (..., K), overdispersion (..., 1)
-        where the model has it, coefficient_scale (..., K), coefficient_correlation (..., K, K) and,
-        with a weight, weight_coefficients (..., 1 + K) = (delta, gamma) and weight_variance
-        (..., 1).
+        """Draw the count's parameters, then those of the weight, independent given the data.
 
-        The count's parameters first, then those of the weight, of which they are independent given
-        the data.
+        Leading axes (databases, chains, draws): beta (..., K), overdispersion (..., 1) where the
+        model has it, coefficient_scale (..., K), coefficient_correlation (..., K, K) and, with a
+        weight, weight_coefficients (..., 1 + K) = (delta, gamma) and weight_variance (..., 1).
         """
         streams = Streams.of(rng, stats.counts.mass.shape[0], plan.chains)
         theta = sampler.sample(self.family, stats.counts, self.priors, plan, streams)
@@ -93,7 +93,7 @@ class CountModel(Model):
         return theta
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
-        """Coefficients of both parts and logs of scales."""
+        """Return coefficients of both parts and logs of scales."""
         logs = {"overdispersion": "log_overdispersion", "weight_variance": "log_weight_variance"}
         monitored = {"beta": theta["beta"]}
         for name, log_name in logs.items():
@@ -104,7 +104,7 @@ class CountModel(Model):
         return monitored
 
     def log_scales(self, theta: Theta) -> FloatArray:
-        """(..., d): log phi where the model has it, log s where there is a weight."""
+        """Return (..., d): log phi where the model has it, log s where there is a weight."""
         parts = [np.empty((*theta["beta"].shape[:-1], 0))]
         if "overdispersion" in theta:
             parts.append(np.log(theta["overdispersion"]))
@@ -113,7 +113,7 @@ class CountModel(Model):
         return np.concatenate(parts, axis=-1)
 
     def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """theta with phi and s replaced, everything else kept."""
+        """Replace phi and s; everything else stays."""
         result = dict(theta)
         if "overdispersion" in theta:
             result["overdispersion"] = np.exp(log_scales[..., :1])
@@ -124,7 +124,7 @@ class CountModel(Model):
     def log_lik_blocks(
         self, theta: Theta, records: PairRecords
     ) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Streams unweighted log-likelihoods, (rows, (S, rows)), of count and weight together."""
+        """Stream unweighted log-likelihoods, (rows, (S, rows)), of count and weight together."""
         return log_lik_blocks(self._log_mass, theta, records)
 
     def _log_mass(self, theta: Theta, y: FloatArray, x: FloatArray) -> FloatArray:
@@ -137,8 +137,7 @@ class CountModel(Model):
         rng: np.random.Generator,
         kind: SimulationKind = "release",
     ) -> Simulated:
-        """Draws y* and log w*; the sample's own model, so both kinds are the same. A count too
-        large for one is infinite."""
+        """Draw y* and log w*; both kinds are the same. An impossibly large count is infinite."""
         x = design.matrix.x_cells[design.matrix.cell]
         with np.errstate(over="ignore"):
             y = self.family.draw(np.exp(x @ theta["beta"]), log_phi(theta), rng)
@@ -149,13 +148,15 @@ class CountModel(Model):
         return Simulated(np.stack(columns, axis=1))
 
     def smooth_weight(self, theta: Theta, design: PublicDesign, simulated: Simulated) -> FloatArray:
-        """E(w | y*) (methods 3); a survey without weights counts every record once."""
+        """Return E(w | y*) (methods 3); a survey without weights counts every record once."""
         coefficients, variance = theta.get("weight_coefficients"), theta.get("weight_variance")
         return survey_weight.smoothed(coefficients, variance, np.log1p(simulated.z[:, 0]), design)
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
-        """A coefficient of variation ``spread`` of the count, half its variance from each source
-        where there are two; SD 0.5 of the log weight."""
+        """Guess a coefficient of variation ``spread`` of the count, SD 0.5 of the log weight.
+
+        Where the count has two sources of variance, each holds half.
+        """
         x = design.matrix.x_cells
         sources = 2.0 if self.family.overdispersed else 1.0
         mean = sources / (spread * spread)
@@ -171,7 +172,7 @@ class CountModel(Model):
 
 
 def log_phi(theta: Theta) -> FloatArray:
-    """log phi (..., 1), or (..., 0) of a model without it."""
+    """Return log phi (..., 1), or (..., 0) for a model without it."""
     if "overdispersion" in theta:
         return np.log(theta["overdispersion"])
     return np.empty((*theta["beta"].shape[:-1], 0))
@@ -179,7 +180,7 @@ def log_phi(theta: Theta) -> FloatArray:
 
 @dataclass(frozen=True)
 class Poisson(CountModel):
-    """y ~ Poisson(exp(x beta))."""
+    """Poisson regression: y ~ Poisson(exp(x beta))."""
 
     name = "poisson"
     title = "a Poisson regression of the count"
@@ -189,8 +190,10 @@ class Poisson(CountModel):
 
 @dataclass(frozen=True)
 class NegativeBinomial(CountModel):
-    """y ~ negative binomial of mean mu = exp(x beta), variance mu + mu^2 / phi;
-    1/phi ~ half-Cauchy(0, 5)."""
+    """Negative binomial regression of mean mu = exp(x beta), variance mu + mu^2 / phi.
+
+    1/phi ~ half-Cauchy(0, 5).
+    """
 
     name = "negative_binomial"
     title = "a negative binomial regression of the count"

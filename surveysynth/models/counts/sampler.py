@@ -1,14 +1,14 @@
-"""Draws of a count regression: chains of many databases side by side, as one batch.
+"""Sampler of count regressions: chains of many databases side by side, as one batch.
 
-    beta | phi, D, Omega    from the normal that the likelihood, expanded at the mode, and the prior
-                            make together: Metropolis-Hastings, and an elliptical slice now and then
-    log phi | beta          from a grid at the mode: Metropolis-Hastings, and a slice now and then
+    beta | phi, D, Omega    proposed from the normal that the prior and the likelihood, expanded at
+                            the mode, make together (Metropolis-Hastings); some elliptical slices
+    log phi | beta          proposed from a grid at the mode (Metropolis-Hastings); some slices
     D, Omega | beta         ``CoefficientBlocks``
 
-The slices move whatever the expansion is worth: with few records, or none, or no count above zero.
-The point of expansion depends on the data alone, so all of it is exact, and a sweep uses as many
-random numbers whatever is accepted (``sampling.primitives``). The survey weight is independent of
-all this given the data (``survey_weight``).
+The slices also move where the expansion is poor: with few records or none, or no count above zero.
+The point of expansion depends on the data alone, so every step is exact, and a sweep uses the same
+number of random numbers whatever is accepted (``sampling.primitives``). Given the data the survey
+weight is independent of all this (``survey_weight``).
 """
 
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ from surveysynth.sampling import primitives
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import Streams, run_sweeps
 
-#: A slice in so many sweeps.
+#: Sweeps between two slices.
 SLICE_EVERY = 4
-#: Beyond, nothing is left of log phi, whose tails fall at least as fast as exp(-|log phi|).
+#: Bracket of log phi, whose tails fall at least as fast as exp(-|log phi|).
 LOG_PHI_BRACKET = 50.0
 
 
@@ -37,9 +37,10 @@ def sample(
     plan: SamplingPlan,
     rng: Streams,
 ) -> Theta:
-    """Draws (databases, chains, draws, ...) of beta, phi, coefficient scales and Omega.
+    """Draw beta, phi, coefficient scales and Omega, (databases, chains, draws, ...).
 
-    Raises ``FloatingPointError`` for counts that are not finite: simulated ones can be."""
+    Raises ``FloatingPointError`` for counts that are not finite, as simulated ones can be.
+    """
     if not (np.isfinite(sums.sums).all() and np.isfinite(sums.log_factorials).all()):
         raise FloatingPointError("the sums of the counts are not finite")
     with np.errstate(over="ignore", under="ignore"):
@@ -47,7 +48,7 @@ def sample(
 
 
 class _Sampler:
-    """State of B x C chains, databases first: values of the likelihood are (B, C)."""
+    """State of B x C chains, databases first; values of the likelihood are (B, C)."""
 
     def __init__(
         self, family: CountFamily, sums: CountSums, priors: Mapping[str, float], rng: Streams
@@ -60,7 +61,7 @@ class _Sampler:
         self._start(priors)
 
     def _start(self, priors: Mapping[str, float]) -> None:
-        """Overdispersed starts about the mode."""
+        """Set overdispersed starts about the mode."""
         chains = self.rng.chains
         self.log_phi = np.repeat(self.mode.log_phi[:, None], chains, axis=1)
         if self.family.overdispersed:
@@ -103,14 +104,14 @@ class _Sampler:
         self.coefficients.update_prior(i)
 
     def _kernel(self, beta: FloatArray, log_phi: FloatArray) -> FloatArray:
-        """The part of the log-likelihood with beta (B x C, K, 1): (B, C)."""
+        """Return the part (B, C) of the log-likelihood with beta (B x C, K, 1)."""
         eta = self.sums.eta(beta.reshape(*self.lead, self.k))
         return self.family.kernel(self.sums, eta, log_phi)
 
     # --- overdispersion ---------------------------------------------------------------------
 
     def _overdispersion(self, i: int) -> None:
-        """log phi | beta: a proposal from the grid at the mode, and every fourth sweep a slice."""
+        """Draw log phi | beta from the grid at the mode, and every fourth sweep by a slice."""
         proposal = self.mode.proposal
         assert proposal is not None
         eta = self.sums.eta(self.coefficients.beta.reshape(*self.lead, self.k))
@@ -137,7 +138,10 @@ class _Sampler:
     # --- coefficients -----------------------------------------------------------------------
 
     def _expand(self) -> None:
-        """-b' hessian b / 2 + linear' b, (B x C, ...): the likelihood in beta about the mode."""
+        """Expand the likelihood in beta about the mode.
+
+        It is -b' hessian b / 2 + linear' b, (B x C, ...).
+        """
         slope, curvature = self.family.slopes(self.sums, self.eta_at_mode, self.log_phi)
         hessian = self.sums.gram(curvature)
         linear = hessian @ self.mode.beta[:, None, :, None] + (slope @ self.sums.x)[..., None]
@@ -147,12 +151,12 @@ class _Sampler:
         self.linear = np.broadcast_to(linear[..., 0], shape).reshape(-1, self.k)
 
     def _excess(self, beta: FloatArray, value: FloatArray) -> FloatArray:
-        """The log-likelihood (B, C) over its expansion at beta (B x C, K): (B x C,)."""
+        """Return the log-likelihood (B, C) over its expansion at beta (B x C, K): (B x C,)."""
         quadratic = 0.5 * (self.hessian @ beta[:, :, None])[..., 0] - self.linear
         return np.asarray(value.reshape(-1) + (beta * quadratic).sum(-1), dtype=np.float64)
 
     def _coefficients(self, i: int) -> None:
-        """beta | phi, D, Omega: the normal times exp(excess)."""
+        """Draw beta | phi, D, Omega: the normal times exp(excess)."""
         blocks = self.coefficients
         inverse_scale = 1.0 / blocks.scale[:, 0]
         prior = blocks.inverse_correlation * inverse_scale[:, :, None] * inverse_scale[:, None, :]
@@ -174,7 +178,7 @@ class _Sampler:
     def _slice(
         self, i: int, current: FloatArray, mean: FloatArray, direction: FloatArray
     ) -> FloatArray:
-        """Elliptical slice (Murray et al. 2010) about the normal's mean, whole batch at a time."""
+        """Take an elliptical slice (Murray et al. 2010) about the normal's mean in all chains."""
         threshold = self._excess(current, self.value) + np.log(self.u_level[i])
         centred = current - mean
         angle = 2.0 * np.pi * self.u_angle[i, 0]
@@ -198,5 +202,5 @@ class _Sampler:
 
 
 def _solved(matrix: FloatArray, vector: FloatArray) -> FloatArray:
-    """(B, K) of matrices (B, K, K) and vectors (B, K)."""
+    """Solve matrices (B, K, K) for vectors (B, K): (B, K)."""
     return np.asarray(np.linalg.solve(matrix, vector[:, :, None])[..., 0], dtype=np.float64)

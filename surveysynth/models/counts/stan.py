@@ -1,4 +1,4 @@
-"""The count models as Stan programs: their data and parameters."""
+"""Data and parameters of the count models' Stan programs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from surveysynth.sampling.stan.source import StanProgramSpec
 
 
 def _data(stats: CountStats, priors: Mapping[str, float]) -> dict[str, Any]:
-    """What the Stan programs of both models take of one database, JSON-ready."""
+    """Return what the programs of both models need of one database, JSON-ready."""
     counts, k = stats.counts, stats.shape[0]
     inside = counts.mass[0] > 0
     return {
@@ -38,7 +38,7 @@ def _overdispersed_data(stats: CountStats, priors: Mapping[str, float]) -> dict[
 
 
 def _theta(draws: Mapping[str, FloatArray]) -> Theta:
-    """Stan's draws by name as Theta."""
+    """Turn Stan's draws by name into Theta."""
     theta = {"beta": draws["beta"]}
     if "overdispersion" in draws:
         theta["overdispersion"] = draws["overdispersion"]

@@ -1,5 +1,8 @@
-"""Records and weighted data of the count models: sums by cell of X and, for the negative binomial,
-the weight of each distinct count. A gradient costs the same at any number of records."""
+"""Records and weighted data of the count models.
+
+Sums by cell of X and, for the negative binomial, the weight of each distinct count: a gradient
+costs the same at any number of records.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +20,7 @@ from surveysynth.models.parts.pairs import PairRecords, sum_by
 def count_records(
     x_cells: FloatArray, cell: IntArray, y: FloatArray, log_weight: FloatArray | None
 ) -> PairRecords:
-    """Records of counts y (n,); the weight is regressed on log(1 + y)."""
+    """Return records of counts y (n,); the weight is regressed on log(1 + y)."""
     return PairRecords(x_cells, cell, y, np.log1p(y), log_weight)
 
 
@@ -25,9 +28,9 @@ def count_records(
 class CountSums(Unpickled):
     """Weighted data of B databases, over G cells of X and D distinct counts each.
 
-    x (B, G, K), or (1, G, K) where all share it; mass (B, G) sum of alpha and sums (B, G) of
-    alpha y by cell; values (B, D) and value_mass (B, D) the sum of alpha of each; log_factorials
-    (B,): sum of alpha log y!. Cells and counts without weight play no part.
+    x (B, G, K), or (1, G, K) where all share it; mass (B, G): sum of alpha, sums (B, G): sum of
+    alpha y, by cell; values (B, D) and value_mass (B, D), the sum of alpha of each; log_factorials
+    (B,): sum of alpha log y!. Cells and counts without weight have no effect.
     """
 
     x: FloatArray
@@ -39,7 +42,7 @@ class CountSums(Unpickled):
 
     @classmethod
     def stacked(cls, parts: Sequence["CountSums"]) -> "CountSums":
-        """Those of several databases side by side, filled up with cells and counts of no weight."""
+        """Join several databases, filled up with cells and counts without weight."""
         shared = all(np.array_equal(part.x, parts[0].x) for part in parts)
         return cls(
             parts[0].x if shared else _padded([part.x for part in parts]),
@@ -51,11 +54,11 @@ class CountSums(Unpickled):
         )
 
     def eta(self, beta: FloatArray) -> FloatArray:
-        """Linear predictors (B, S, G) at beta (B, S, K)."""
+        """Return linear predictors (B, S, G) at beta (B, S, K)."""
         return np.asarray(beta @ self.x.swapaxes(-1, -2), dtype=np.float64)
 
     def gram(self, by_cell: FloatArray) -> FloatArray:
-        """X' diag(by_cell) X (B, S, K, K) for by_cell (B, S, G)."""
+        """Return X' diag(by_cell) X (B, S, K, K) for by_cell (B, S, G)."""
         columns = self.x.swapaxes(-1, -2)[:, None]
         return np.asarray((columns * by_cell[:, :, None, :]) @ self.x[:, None], dtype=np.float64)
 
@@ -73,7 +76,7 @@ def _padded(parts: Sequence[FloatArray]) -> FloatArray:
 
 @dataclass(frozen=True, repr=False)
 class CountStats(Unpickled):
-    """Weighted data of B databases: of the counts, and of the weight component if there is one."""
+    """Weighted data of B databases: of the counts and of any weight component."""
 
     counts: CountSums
     weight: GaussianStats | None
@@ -85,14 +88,14 @@ class CountStats(Unpickled):
 
     @classmethod
     def stacked(cls, parts: Sequence["CountStats"]) -> "CountStats":
-        """Those of several databases, all with a weight or all without."""
+        """Join several databases, all with a weight or all without."""
         weights = [part.weight for part in parts if part.weight is not None]
         counts = CountSums.stacked([part.counts for part in parts])
         return cls(counts, stacked(weights) if weights else None)
 
 
 def compress(records: PairRecords, risk_weights: FloatArray) -> CountStats:
-    """One pass over the records (methods 4); counts without weight are left out."""
+    """Compute the sums in one pass over the records (methods 4), without counts of no weight."""
     n_cells = records.x_cells.shape[0]
     mass = sum_by(records.cell, risk_weights, n_cells)
     sums = sum_by(records.cell, risk_weights * records.y, n_cells)

@@ -1,9 +1,9 @@
-"""The normal distribution that, cut at the bounds of an outcome, has given moments.
+"""Normal distributions that, cut at the bounds of an outcome, have given moments.
 
-A fitted regression knows nothing of bounds: its mean m and variance s^2 are those of the records,
-which lie within. Cutting N(m, s^2) itself would move the mean away from a near bound. Drawn from
-is the cut normal with mean m and variance s^2, which among all cut normals is the likeliest given
-those moments (Cohen 1950); its uncut form N(mu, sigma^2) is called the parent.
+A fitted regression ignores bounds: its mean m and variance s^2 are those of the records, which lie
+inside the bounds. Cutting N(m, s^2) itself would move the mean away from a near bound. Amounts are
+drawn from the cut normal with mean m and variance s^2, the likeliest of all cut normals given those
+moments (Cohen 1950). Its uncut form N(mu, sigma^2) is called the parent.
 """
 
 import numpy as np
@@ -26,11 +26,11 @@ _TOLERANCE = 1e-10
 def parent_normal(
     mean: FloatArray, sd: FloatArray, ends: tuple[float, float]
 ) -> tuple[FloatArray, FloatArray]:
-    """mu and sigma (n,) of normals that cut at the ends have mean (n,) and SD (n,).
+    """Return mu and sigma (n,) of normals that, cut at the ends, have mean (n,) and SD (n,).
 
-    Where none has them it is the likeliest with sigma <= ``WIDEST`` sd: its mean is still the one
-    asked for and its SD smaller, continuously. A mean outside the bounds, or closer to one
-    than ``MARGIN`` SDs, is taken to be ``MARGIN`` SDs inside.
+    Where none has them, return the likeliest with sigma <= ``WIDEST`` sd: it keeps the mean and has
+    a smaller SD, continuously. A mean outside the bounds, or closer to one than ``MARGIN`` SDs, is
+    moved to ``MARGIN`` SDs inside.
     """
     if ends == (-np.inf, np.inf):
         return mean, sd
@@ -50,11 +50,11 @@ def parent_normal(
 
 
 def _standard(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The parent (mu, sigma) with mean 0 and variance 1 between low < 0 and high > 0, (r,) all.
+    """Return the parent (mu, sigma) with mean 0 and variance 1 between low < 0 and high > 0, (r,).
 
-    Densities exp(a t - b t^2 / 2): the log of their integral plus b / 2 is convex in (a, b), and
-    least where the moments are 0 and 1. Newton steps, halved until it falls; b stays at or above
-    1 / WIDEST^2, along which a alone moves.
+    For densities exp(a t - b t^2 / 2) the log of the integral plus b / 2 is convex in (a, b), and
+    least where the moments are 0 and 1. Newton steps are halved until it falls. b stays at or above
+    1 / WIDEST^2; at this limit only a moves.
     """
     # In units of the distance to a bound that is closer than an SD, where the law is exponential.
     unit = np.minimum(1.0, np.minimum(-low, high))
@@ -92,15 +92,17 @@ def _standard(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray
 
 
 def _reach(distance: FloatArray) -> FloatArray:
-    """How far from its mean the law goes on, less than 1e-16 of it left out, opposite of a bound
-    at a distance of at least 1: nearly an exponential there, nearly a normal from about 3 on."""
+    """Return how far a density extends from its mean, opposite of a bound at a distance >= 1.
+
+    It leaves out less than 1e-16. Near 1 the density is nearly exponential, from about 3 on normal.
+    """
     return np.asarray(9.0 + 29.0 / (distance * distance), dtype=np.float64)
 
 
 def _potential(
     a: FloatArray, b: FloatArray, variance: FloatArray, t: FloatArray, half: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Value (r,), slope (2, r) and second derivatives aa, ab, bb (3, r) of what is minimised."""
+    """Return value (r,), slope (2, r) and second derivatives aa, ab, bb (3, r) to minimize."""
     square = -0.5 * t * t
     log = a[:, None] * t + b[:, None] * square
     top = log.max(1)
@@ -119,7 +121,7 @@ def _potential(
 def _step(
     b: FloatArray, slope: FloatArray, hessian: FloatArray, least: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Newton steps (r,) of a and b; of a alone where b is at its least and would fall."""
+    """Return Newton steps (r,) of a and b; of a alone where b is at its least and would fall."""
     aa, ab, bb = hessian
     determinant = np.maximum(aa * bb - ab * ab, 1e-300)
     step_a = (ab * slope[1] - bb * slope[0]) / determinant

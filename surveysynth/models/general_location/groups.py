@@ -1,6 +1,6 @@
 """Groups of records that share their residual spread, by public columns alone.
 
-The rule is public: it looks at levels and at numbers of records, which are part of the design.
+The rule is public: it uses levels and numbers of records, which are part of the design.
 """
 
 import math
@@ -22,8 +22,11 @@ LEAST_RECORDS = 50
 
 @dataclass(frozen=True)
 class CovarianceGroups:
-    """``cell`` (G,): the group of each cell of X, from 0 on; ``labels``: of each group the levels
-    that it was made of, fewer than ``names`` where small ones were pooled, none for the rest."""
+    """Groups of the cells of X.
+
+    ``cell`` (G,): the group of each cell, from 0 on; ``labels``: the levels of each group, fewer
+    than ``names`` where small groups were pooled, none for the remainder.
+    """
 
     names: tuple[str, ...]
     cell: IntArray
@@ -31,20 +34,20 @@ class CovarianceGroups:
 
     @property
     def count(self) -> int:
-        """How many groups there are."""
+        """Number of groups."""
         return len(self.labels)
 
 
 def covariance_groups(
     design: PublicDesign, names: Sequence[str], least: int = LEAST_RECORDS
 ) -> CovarianceGroups:
-    """Groups of the cells of X by the levels of public columns.
+    """Group the cells of X by the levels of public columns.
 
-    Every combination of levels with at least ``least`` records is a group; where the model pools
-    levels, with more than any pooled one has, so that none has a spread of its own. The records of
-    smaller ones are pooled by the names but the last, then by those but the last two, and so on;
-    what is left at the end is one group, and where that is small too it joins the smallest of the
-    others.
+    Every combination of levels with at least ``least`` records is a group. Where the model pools
+    levels, a group needs more records than any pooled level, so that none has a spread of its own.
+    The records of smaller combinations are pooled by the names but the last, then by those but the
+    last two, and so on. The remainder is one group; if it is small too, it joins the smallest of
+    the others.
 
     Parameters
     ----------
@@ -53,7 +56,7 @@ def covariance_groups(
     names
         Columns of its frame, in order; the last is given up first.
     least
-        Records of a group.
+        Least number of records in a group.
 
     Returns
     -------
@@ -63,7 +66,7 @@ def covariance_groups(
     Raises
     ------
     InputError
-        For a column that is not public, or that records with equal rows of X differ in.
+        For a column that is not public, or in which records with equal rows of X differ.
 
     Examples
     --------
@@ -101,7 +104,7 @@ def covariance_groups(
 
 
 def _of_cells(design: PublicDesign, name: str) -> "pd.Series[str]":
-    """The level of a column in each cell of X."""
+    """Return the level of a column in each cell of X."""
     if name not in design.frame:
         known = tuple(map(str, design.frame))
         raise InputError(

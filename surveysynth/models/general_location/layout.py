@@ -1,9 +1,9 @@
-"""Which parts the model of a design has, and which columns each of them looks at.
+"""Parts of the general location model of a design, and the columns that each part uses.
 
 x~ = (x, e(d)) has width W: the K columns of X, then for each outcome with a discrete part an
-indicator of each of its categories but the first. z (n, q) here has the amounts alone, in the order
-listed, and the log weight last; absent ones are zero. An outcome with a split has two columns, one
-above it and one below, of which a record has one at most.
+indicator of each of its categories but the first. z (n, q) has the amounts, in the order listed,
+and the log weight last; absent ones are zero. An outcome with a split has two columns, one above it
+and one below; a record has at most one of them.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,10 @@ _BELOW = "_below"
 
 @dataclass(frozen=True)
 class LogitPart:
-    """The discrete part of an outcome: its position among the outcomes, its columns of x~, and
-    those of the indicators of its own categories."""
+    """The discrete part of an outcome.
+
+    outcome: its position; columns: those of x~ that it uses; own: the indicators of its categories.
+    """
 
     name: str
     outcome: int
@@ -33,14 +35,16 @@ class LogitPart:
 
     @property
     def categories(self) -> int:
-        """Of its discrete part."""
+        """Number of categories."""
         return int(self.own.size) + 1
 
 
 @dataclass(frozen=True)
 class RegressionPart:
-    """A column of z: its position there, its columns of x~, the columns of z before it, the
-    position of the outcome (None: the log weight), and of a split the side."""
+    """A column of z: its position there, its columns of x~, and the columns of z before it.
+
+    outcome: position of the outcome (None: the log weight); side: the side of a split.
+    """
 
     name: str
     position: int
@@ -51,15 +55,17 @@ class RegressionPart:
 
     @property
     def width(self) -> int:
-        """Coefficients that all groups share."""
+        """Number of coefficients that all groups share."""
         return int(self.columns.size + self.earlier.size)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """columns K of X; categories (p,) of each outcome, 1 of a continuous one; sides (p,): how many
-    of them are amounts, 2 with a split and 0 of levels; weighted: whether there is a log weight;
-    grouped: whether variances and slopes differ by group."""
+    """Parts of the model: columns K of X and categories (p,), 1 for a continuous outcome.
+
+    sides (p,): number of amounts of an outcome, 2 with a split and 0 for levels; weighted: there is
+    a log weight; grouped: variances and slopes differ by group.
+    """
 
     columns: int
     categories: tuple[int, ...]
@@ -69,7 +75,7 @@ class Layout:
 
     @classmethod
     def of(cls, design: PublicDesign, grouped: bool) -> "Layout":
-        """That of a design."""
+        """Return the layout of a design."""
         x = design.matrix.x_cells
         return cls.of_outcomes(
             x.shape[1], design.outcomes, weighted=design.weight_name is not None, grouped=grouped
@@ -79,7 +85,7 @@ class Layout:
     def of_outcomes(
         cls, columns: int, outcomes: Sequence[Outcome], *, weighted: bool, grouped: bool
     ) -> "Layout":
-        """That of outcomes and K columns of X."""
+        """Return the layout of outcomes and K columns of X."""
         categories = tuple(outcome.categories for outcome in outcomes)
         sides = tuple(len(outcome.sides) for outcome in outcomes)
         return cls(columns, categories, sides, weighted, grouped)
@@ -100,12 +106,12 @@ class Layout:
         return sum(self.sides) + int(self.weighted)
 
     def indicators(self, outcome: int) -> IntArray:
-        """Columns of x~ that say which category an outcome has."""
+        """Return the columns of x~ that indicate the categories of an outcome."""
         first = self.columns + sum(size - 1 for size in self.categories[:outcome])
         return np.arange(first, first + self.categories[outcome] - 1)
 
     def tilde(self, x: FloatArray, category: IntArray) -> FloatArray:
-        """x~ (r, W) of rows x (r, K) and categories (r, p)."""
+        """Return x~ (r, W) of rows x (r, K) and categories (r, p)."""
         result = np.zeros((x.shape[0], self.width))
         result[:, : self.columns] = x
         for j in range(len(self.categories)):
@@ -114,7 +120,7 @@ class Layout:
         return result
 
     def presence(self, position: int, ones: FloatArray) -> FloatArray:
-        """Coefficients (W,) on x~ of whether a column of z is there; x~ ones = 1."""
+        """Return coefficients (W,) on x~ that indicate presence of a column of z; x~ ones = 1."""
         if position >= len(self.amounts):
             return ones
         outcome, side = self.amounts[position]
@@ -127,7 +133,7 @@ class Layout:
 
     @cached_property
     def logits(self) -> tuple[LogitPart, ...]:
-        """One for each outcome with a discrete part, in the order listed."""
+        """Logits of the outcomes with a discrete part, in the order listed."""
         parts = []
         seen = [np.arange(self.columns)]
         for j, size in enumerate(self.categories):
@@ -139,7 +145,7 @@ class Layout:
 
     @cached_property
     def regressions(self) -> tuple[RegressionPart, ...]:
-        """One for each column of z, in order: what is earlier has a smaller position."""
+        """Regressions of the columns of z, in order; earlier ones have a smaller position."""
         parts = []
         everything = np.arange(self.width)
         for position, (j, side) in enumerate(self.amounts):
@@ -154,7 +160,7 @@ class Layout:
         return tuple(parts)
 
     def present(self, category: IntArray) -> "np.ndarray[tuple[int, int], np.dtype[np.bool_]]":
-        """Which columns of z (r, q) rows with these categories (r, p) have."""
+        """Return the columns of z (r, q) that rows with these categories (r, p) have."""
         result = np.ones((category.shape[0], self.q), dtype=bool)
         for position, (j, side) in enumerate(self.amounts):
             result[:, position] = category[:, j] == side
@@ -162,22 +168,22 @@ class Layout:
 
 
 def part_name(outcome: int, side: int) -> str:
-    """Of the regression of an amount: "2", or "2_below" below its split."""
+    """Name the regression of an amount: "2", or "2_below" below its split."""
     return str(outcome + 1) + _BELOW * (side == BELOW)
 
 
 def part_order(name: str) -> tuple[float, bool]:
-    """A key to sort names of parts by: outcomes by position, above and below, the weight last."""
+    """Return a sort key for names of parts: outcomes by position, above and below, the weight."""
     outcome = name.removesuffix(_BELOW)
     return (np.inf if name == WEIGHT else int(outcome)), name != outcome
 
 
 def names_of(theta: Theta, prefix: str) -> list[str]:
-    """Parameters with a prefix in the order of their parts: outcomes by position, the weight."""
+    """Return parameters with a prefix in the order of their parts: outcomes, the weight."""
     parts = {name.removeprefix(prefix) for name in theta if name.startswith(prefix)}
     return [prefix + part for part in sorted(parts, key=part_order)]
 
 
 def of_parts(theta: Theta, prefix: str) -> list[FloatArray]:
-    """Those parameters."""
+    """Return the values of ``names_of``."""
     return [theta[name] for name in names_of(theta, prefix)]

@@ -5,9 +5,9 @@
                               with a split one above it and one below
     log w | x, d, z           the same form, all records
 
-d_j is the discrete part of an outcome, z_j its amount, g a group of public rows. It is what FBS and
-FBP are where an outcome has a discrete part or bounds, or residual spread is by groups. FBP's form
-samples the same distribution and releases the population that it implies.
+d_j is the discrete part of an outcome, z_j its amount, g a group of public rows. FBS and FBP take
+this form where an outcome has a discrete part or bounds, or residual spread is by groups. FBP's
+form samples the same distribution and releases the population that it implies.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,8 +48,11 @@ _WEIGHT_SD = 0.5
 
 @dataclass(frozen=True)
 class GeneralLocation(Model):
-    """What both forms share. covariance_by: names of public columns whose combinations are the
-    groups, empty for none; least_records: of a group."""
+    """Base of both forms.
+
+    covariance_by: public columns whose combinations are the groups, empty for none; least_records:
+    of a group.
+    """
 
     covariance_by: tuple[str, ...] = ()
     least_records: int = LEAST_RECORDS
@@ -67,29 +70,29 @@ class GeneralLocation(Model):
 
     @property
     def title(self) -> str:
-        """Its name in words, with the form."""
+        """Name in words, with the form."""
         by = f", residual spread by {' and '.join(self.covariance_by)}" if self.grouped else ""
         return f"{self.words} as a general location model{by}"
 
     @property
     def grouped(self) -> bool:
-        """Whether variances and slopes differ by group."""
+        """True if variances and slopes differ by group."""
         return bool(self.covariance_by)
 
     def of(self, design: PublicDesign) -> "GeneralLocation":
-        """Itself, without groups where the design has but one."""
+        """Return the model, without groups where the design has only one."""
         if self.grouped and self.groups(design).count == 1:
             return replace(self, covariance_by=())
         return self
 
     def groups(self, design: PublicDesign) -> CovarianceGroups:
-        """Of the cells of X."""
+        """Return the groups of the cells of X."""
         return covariance_groups(design, self.covariance_by, self.least_records)
 
     # --- records ------------------------------------------------------------------------------
 
     def records(self, design: PublicDesign, confidential: Confidential) -> GeneralRecords:
-        """Discrete parts, transformed amounts at no spike, and the log weight.
+        """Return discrete parts, transformed amounts at no spike, and the log weight.
 
         Raises ``InputError`` for a design that lacks what the model ``requires``.
         """
@@ -110,7 +113,7 @@ class GeneralLocation(Model):
     def records_from_simulated(
         self, design: PublicDesign, simulated: Simulated
     ) -> GeneralRecords:
-        """Records of a dataset that is already on the model's scale."""
+        """Return the records of a dataset on the model's scale."""
         layout = Layout.of(design, self.grouped)
         groups = self.groups(design)
         category = simulated.category
@@ -127,7 +130,7 @@ class GeneralLocation(Model):
         )
 
     def compress(self, records: GeneralRecords, risk_weights: FloatArray) -> GeneralStats:
-        """Weighted sufficient statistics (methods 4)."""
+        """Compute weighted sufficient statistics (methods 4)."""
         return compress(records, risk_weights)
 
     # --- posterior ----------------------------------------------------------------------------
@@ -138,15 +141,18 @@ class GeneralLocation(Model):
         plan: SamplingPlan,
         rng: np.random.Generator | Sequence[np.random.Generator],
     ) -> Theta:
-        """Gibbs draws, leading axes (databases, chains, draws): of each part by its name, the
-        position of its outcome from 1 on ("1_below" below a split) or "weight": logit_* (P, C - 1),
-        coefficients_* (C,), variance_* (groups,), coefficient_scale_* (); with groups
-        pooled_scale_* and pooled_df_* (), slopes_* (groups, k) and slope_scale_* ()."""
+        """Draw by Gibbs; leading axes (databases, chains, draws).
+
+        Each part has a name, the position of its outcome from 1 on ("1_below" below a split) or
+        "weight": logit_* (P, C - 1), coefficients_* (C,), variance_* (groups,), coefficient_scale_*
+        (); with groups pooled_scale_* and pooled_df_* (), slopes_* (groups, k) and slope_scale_*
+        ().
+        """
         streams = Streams.of(rng, stats.databases, plan.chains)
         return run_sweeps(Gibbs(stats, self.priors, streams), plan)
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
-        """Coefficients of all parts, what groups add to slopes, log residual SDs."""
+        """Return coefficients of all parts, group differences of slopes, log residual SDs."""
         matrices = {"logit": "logit_", "slopes": "slopes_"}
         monitored = {
             group: _joined([v.reshape(*v.shape[:-2], -1) for v in of_parts(theta, prefix)])
@@ -159,26 +165,28 @@ class GeneralLocation(Model):
     def log_lik_blocks(
         self, theta: Theta, records: GeneralRecords
     ) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Streams unweighted log-likelihoods, (rows, (S, rows)): the sum of a record's parts."""
+        """Stream unweighted log-likelihoods, (rows, (S, rows)): sums of a record's parts."""
         return general_records.log_lik_blocks(theta, records)
 
     def log_scales(self, theta: Theta) -> FloatArray:
-        """Log residual SD of each regression (S, J): the mean of their logs over groups."""
+        """Return the log residual SD of each regression (S, J): the mean of logs over groups."""
         variances = of_parts(theta, "variance_")
         if not variances:
             return super().log_scales(theta)
         return np.stack([0.5 * np.log(v).mean(-1) for v in variances], axis=-1)
 
     def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """Other residual SDs, those of all groups by one factor; everything else stays."""
+        """Replace residual SDs, those of all groups by one factor; everything else stays."""
         factor = np.exp(2.0 * (log_scales - self.log_scales(theta)))
         names = names_of(theta, "variance_")
         moved = {name: theta[name] * factor[:, j, None] for j, name in enumerate(names)}
         return {**theta, **moved}
 
     def debiased(self, theta: Theta, design: PublicDesign) -> Coordinates:
-        """Log scales, and the mean log odds over the design's records of each category but the
-        first, where all earlier discrete parts have their first."""
+        """Return log scales and mean log odds of each category but the first.
+
+        The mean is over the design's records, all earlier discrete parts at their first category.
+        """
         row = mean_row(design.matrix)
         odds = [row @ logit[:, : row.size] for logit in of_parts(theta, "logit_")]
         scales = Coordinates.of_scales(self.log_scales(theta))
@@ -188,7 +196,7 @@ class GeneralLocation(Model):
         return scales.joined(Coordinates(logs, ("odds",) * logs.shape[-1]))
 
     def with_debiased(self, theta: Theta, logs: FloatArray, design: PublicDesign) -> Theta:
-        """Other scales and intercepts of the logits; everything else stays."""
+        """Replace scales and intercepts of the logits; everything else stays."""
         moved = logs - self.debiased(theta, design).logs
         scales = len(names_of(theta, "variance_"))
         result = self.with_log_scales(theta, logs[:, :scales])
@@ -213,22 +221,26 @@ class GeneralLocation(Model):
         rng: np.random.Generator,
         kind: SimulationKind = "release",
     ) -> Simulated:
-        """Categories, amounts and log weight of n records, both kinds the same; amounts of an
-        outcome with bounds are drawn from the normal distribution that, cut there, has the
-        regression's mean and variance."""
+        """Draw categories, amounts and log weight of n records; both kinds are the same.
+
+        Amounts of an outcome with bounds are drawn from the normal distribution that, cut there,
+        has the regression's mean and variance.
+        """
         return self._simulation(theta, design).sample(rng)
 
     def smooth_weight(
         self, theta: Theta, design: PublicDesign, simulated: Simulated
     ) -> FloatArray:
-        """E(w | x, d*, z*) (n,); public weights, or ones without any."""
+        """Return E(w | x, d*, z*) (n,); public weights, or ones without any."""
         if design.weight_name is None:
             return self.drawn_weight(design, simulated)
         return np.exp(self._simulation(theta, design).mean_log_weight(simulated))
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
-        """Residual SD ``spread`` of each amount and 0.5 of the log weight, correlated by -0.5 with
-        them; equally many records in every category, which is a guess for want of a better."""
+        """Guess residual SD ``spread`` of each amount, 0.5 of the log weight, correlation -0.5.
+
+        All categories are equally frequent, for lack of a better guess.
+        """
         layout, groups = Layout.of(design, self.grouped), self.groups(design).count
         theta: Theta = {
             f"logit_{part.name}": np.zeros((part.columns.size, part.own.size))
@@ -251,8 +263,10 @@ class GeneralLocation(Model):
 
 @dataclass(frozen=True)
 class GeneralFBS(GeneralLocation):
-    """FBS for any outcomes, with a weight or without: the sample as it is, with weights smoothed
-    given all outcomes."""
+    """FBS for any outcomes, with a weight or without.
+
+    It releases the sample's distribution, with weights smoothed given all outcomes.
+    """
 
     name = "fbs"
     words = "FBS (fully Bayes model for the observed sample)"
@@ -260,8 +274,10 @@ class GeneralFBS(GeneralLocation):
 
 @dataclass(frozen=True)
 class GeneralFBP(GeneralLocation):
-    """FBP for one outcome: the same distribution of the sample, with the same priors, of which the
-    population that it implies is released, each cell of X with one weight."""
+    """FBP for one outcome: the same distribution of the sample with the same priors.
+
+    It releases the population that the sample implies, with one weight for each cell of X.
+    """
 
     name = "fbp"
     words = "FBP (fully Bayes model for the population)"
@@ -275,14 +291,14 @@ class GeneralFBP(GeneralLocation):
         rng: np.random.Generator,
         kind: SimulationKind = "release",
     ) -> Simulated:
-        """n records of the population, or as the sample would have them."""
+        """Draw n records of the population ("release") or of the sample."""
         simulation = self._simulation(theta, design)
         return simulation.population(rng) if kind == "release" else simulation.sample(rng)
 
     def smooth_weight(
         self, theta: Theta, design: PublicDesign, simulated: Simulated
     ) -> FloatArray:
-        """E(w | x) in the sample (n,), constant in a cell of X."""
+        """Return E(w | x) in the sample (n,), constant in a cell of X."""
         of_cell = np.exp(self._simulation(theta, design).cell_log_weight())
         return np.asarray(of_cell[design.matrix.cell], dtype=np.float64)
 
@@ -333,7 +349,7 @@ def general_form(
 
 
 def intercept_direction(matrix: DesignMatrix) -> FloatArray:
-    """e (K,) with X e = 1: along it a linear predictor moves by the same amount for every record.
+    """Return e (K,) with X e = 1, along which all linear predictors move by the same amount.
 
     Raises ``InputError`` for a model matrix whose columns give no constant.
     """
@@ -348,7 +364,10 @@ def intercept_direction(matrix: DesignMatrix) -> FloatArray:
 
 
 def mean_row(matrix: DesignMatrix) -> FloatArray:
-    """Mean row (K,) of X over records: of coefficients b the mean linear predictor is its product
-    with b, which moves by 1 along ``intercept_direction``."""
+    """Return the mean row (K,) of X over records.
+
+    Its product with coefficients is their mean linear predictor, which moves by 1 along
+    ``intercept_direction``.
+    """
     shares = np.bincount(matrix.cell, minlength=len(matrix.x_cells)) / matrix.n
     return np.asarray(shares @ matrix.x_cells)

@@ -20,8 +20,10 @@ from surveysynth.models.parts.log_lik import QuadraticForm
 
 @dataclass(frozen=True, repr=False)
 class LogitTable(Unpickled):
-    """Rows (T, P) that the logit of one outcome tells apart, and of each row (x, d) its place
-    (R,) in the flat table (T, categories)."""
+    """Distinct rows (T, P) for the logit of one outcome.
+
+    place (R,): the position of each row (x, d) in the flat table (T, categories).
+    """
 
     rows: FloatArray
     place: IntArray
@@ -29,7 +31,7 @@ class LogitTable(Unpickled):
 
 @dataclass(frozen=True, repr=False)
 class Block(Unpickled):
-    """Records (n_b,) of a block, the columns of z that they have, and those values by row."""
+    """Records (n_b,) of a block, the columns of z that they have, and these values by row."""
 
     group: int
     columns: IntArray
@@ -40,11 +42,12 @@ class Block(Unpickled):
 
 @dataclass(frozen=True, repr=False)
 class GeneralRecords(Unpickled):
-    """cell (n,) of X with rows x_cells (G, K); category (n, p); z (n, q), absent values zero;
-    group_of_cell (G,) with codes below ``groups``.
+    """Records by cell (n,) of X with rows x_cells (G, K).
 
-    x_rows (R, W) are the distinct x~, row (n,) the one of a record, row_category (R, p), row_group
-    (R,) in rising order, present (R, q) the columns of z that a row has; tables: one a logit.
+    category (n, p); z (n, q), absent values zero; group_of_cell (G,) with codes below ``groups``.
+    x_rows (R, W): the distinct x~; row (n,): the one of a record; row_category (R, p); row_group
+    (R,) in rising order; present (R, q): the columns of z that a row has; tables: one for each
+    logit.
     """
 
     layout: Layout
@@ -109,8 +112,10 @@ class GeneralRecords(Unpickled):
 
 
 def distinct(codes: list[IntArray]) -> tuple[IntArray, IntArray]:
-    """Of n combinations of codes the first place of each distinct one, in their order, and the
-    number (n,) of each; codes are not negative."""
+    """Find the first place of each distinct combination of codes, in their order.
+
+    Also return the number (n,) of the combination at each place. Codes are not negative.
+    """
     combined = codes[0]
     for code in codes[1:]:
         # Renumbering after each column keeps the product of their sizes within range.
@@ -124,8 +129,8 @@ def distinct(codes: list[IntArray]) -> tuple[IntArray, IntArray]:
 class Chain:
     """The regressions of the present columns in one group, of S draws.
 
-    coefficients (S, q, W) on x~, zero where a regression looks at no such column; lower (S, q, q)
-    with the slopes on earlier columns, strictly lower; variance (S, q).
+    coefficients (S, q, W) on x~, zero for columns that a regression does not use; lower (S, q, q):
+    slopes on earlier columns, strictly lower; variance (S, q).
     """
 
     coefficients: FloatArray
@@ -134,8 +139,10 @@ class Chain:
 
     @classmethod
     def of(cls, theta: Theta, layout: Layout, group: int, present: IntArray) -> "Chain":
-        """Of draws (S, ...), the columns ``present`` (q,) of z. A group that the draws do not have
-        is an ``IndexError``."""
+        """Select the columns ``present`` (q,) of z from draws (S, ...).
+
+        Raises ``IndexError`` for a group that the draws do not have.
+        """
         draws = next(iter(theta.values())).shape[0]
         q = present.size
         coefficients, lower = np.zeros((draws, q, layout.width)), np.zeros((draws, q, q))
@@ -153,7 +160,7 @@ class Chain:
         return cls(coefficients, lower, variance)
 
     def form(self, rows: FloatArray, centre: FloatArray) -> QuadraticForm:
-        """log p(z | x~) about ``centre`` (r, q) for rows (r, W) of x~."""
+        """Return log p(z | x~) about ``centre`` (r, q) for rows (r, W) of x~."""
         q = self.lower.shape[-1]
         # Residuals of a record: e = turned d + rest, d = z - centre.
         turned = np.eye(q) - self.lower
@@ -167,7 +174,7 @@ class Chain:
         return QuadraticForm(norm[:, None] - 0.5 * squares, linear, precision)
 
     def normal(self) -> tuple[FloatArray, FloatArray]:
-        """The implied normal law of z given x~: coefficients (S, W, q) and covariance (S, q, q)."""
+        """Return the normal law of z given x~: coefficients (S, W, q), covariance (S, q, q)."""
         q = self.lower.shape[-1]
         inverse = np.linalg.inv(np.eye(q) - self.lower)
         covariance = (inverse * self.variance[:, None, :]) @ inverse.swapaxes(-1, -2)
@@ -175,12 +182,12 @@ class Chain:
 
 
 def logit_matrix(theta: Theta, part: LogitPart) -> FloatArray:
-    """Coefficients (S, P, C - 1) of a logit."""
+    """Return the coefficients (S, P, C - 1) of a logit."""
     return theta[f"logit_{part.name}"]
 
 
 def discrete_log_mass(theta: Theta, layout: Layout, rows: FloatArray) -> FloatArray:
-    """log p(d | x) (S, r) of rows (r, W) of x~, which say what x and d are."""
+    """Return log p(d | x) (S, r) of rows (r, W) of x~, which hold x and d."""
     draws = next(iter(theta.values())).shape[0]
     result = np.zeros((draws, rows.shape[0]))
     for part in layout.logits:
@@ -194,7 +201,7 @@ def discrete_log_mass(theta: Theta, layout: Layout, rows: FloatArray) -> FloatAr
 def log_lik_blocks(
     theta: Theta, records: GeneralRecords
 ) -> Iterator[tuple[IntArray, FloatArray]]:
-    """Streams (rows (b,), log_lik (S, b)), unweighted; the array yielded is overwritten."""
+    """Stream (rows (b,), log_lik (S, b)), unweighted; the array yielded is overwritten."""
     for block in records.blocks:
         for local, values in _of_block(theta, records.layout, block):
             yield block.index[local], values

@@ -30,8 +30,10 @@ from surveysynth.sampling.sweeps import Streams
 
 
 class Coefficients:
-    """Of one regression in B chains: core (B, C), and slopes (B, g, k) that a group adds to those
-    of earlier z, k = 0 without groups."""
+    """Coefficients of one regression in B chains.
+
+    core (B, C), and slopes (B, g, k) that a group adds to those of earlier z, k = 0 without groups.
+    """
 
     def __init__(
         self, part: RegressionPart, sums: RegressionSums, grouped: bool, rng: Streams
@@ -46,7 +48,7 @@ class Coefficients:
         self.core = sums.fit + noise * np.sqrt(self.spread)[:, None]
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps."""
+        """Draw the random numbers of the next c sweeps."""
         b, rng = self.batch, self.rng
         self.n_core = rng.standard_normal((c, b, self.core.shape[1]), 1)
         self.n_slopes = rng.standard_normal((c, b, self.groups, self.k), 1)
@@ -54,8 +56,11 @@ class Coefficients:
     def expand(
         self, variance: FloatArray, t: FloatArray, tau: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """The likelihood of b with the slopes summed out, about the fit; returned is that of a
-        factor on b / tau: minus its second derivative and its slope at zero, (B,) both."""
+        """Expand the likelihood of b about the fit, with the slopes summed out.
+
+        Returns the likelihood of a factor on b / tau: minus its second derivative and its slope at
+        zero, (B,) both.
+        """
         s, first = self.sums, self.core.shape[1] - self.k
         weight = 1.0 / variance
         gram, cross = s.gram * weight[..., None, None], s.cross * weight[..., None]
@@ -72,7 +77,7 @@ class Coefficients:
         return (direction * along).sum(-1), (direction * self.linear + along * s.fit).sum(-1)
 
     def draw(self, i: int, tau: FloatArray) -> None:
-        """b | tau, t, s."""
+        """Draw b | tau, t, s."""
         shrink = 1.0 / (tau * tau)
         precision = self.precision + shrink[:, None, None] * np.eye(self.core.shape[1])
         linear = self.linear - shrink[:, None] * self.sums.fit
@@ -80,8 +85,10 @@ class Coefficients:
         self.core = self.sums.fit + self.shift
 
     def turn_slopes(self) -> tuple[FloatArray, FloatArray]:
-        """The likelihood of each group's slopes given b, in coordinates where its terms are apart:
-        curvatures and squares of the slopes at zero, (B, g k) both."""
+        """Return the likelihood of each group's slopes given b, in coordinates where it separates.
+
+        That is curvatures and squares of the slopes at zero, (B, g k) both.
+        """
         corner = self.side[:, :, self.core.shape[1] - self.k :]
         moved = (self.side.swapaxes(-1, -2) @ self.shift[:, None, :, None])[..., 0]
         values, self.vectors = np.linalg.eigh(corner)
@@ -91,15 +98,18 @@ class Coefficients:
         return self.values.reshape(flat), (self.turned * self.turned).reshape(flat)
 
     def draw_slopes(self, i: int, t: FloatArray) -> None:
-        """d | b, t, s."""
+        """Draw d | b, t, s."""
         precision = self.values + (1.0 / (t * t))[:, None, None]
         drawn = self.turned / precision + self.n_slopes[i] / np.sqrt(precision)
         self.slopes = (self.vectors @ drawn[..., None])[..., 0]
 
 
 def _spread(sums: RegressionSums) -> FloatArray:
-    """About the residual variance (B,): a perfect fit would start chains at zero, where precisions
-    overflow; a millionth of the mean square is added, or one where there are no records."""
+    """Approximate the residual variance (B,).
+
+    After a perfect fit it would be zero and precisions overflow, so a millionth of the mean square
+    is added, or one where there are no records.
+    """
     mass = np.maximum(sums.total.sum(1), 1.0)
     squares = sums.residual.sum(1)
     explained = (sums.fit * (sums.gram.sum(1) @ sums.fit[..., None])[..., 0]).sum(-1)
@@ -130,19 +140,19 @@ class Regressions:
         self.total = np.stack([part.sums.total for part in self.parts])
 
     def observe(self, sums: tuple[RegressionSums, ...]) -> None:
-        """Other sums, where they change between sweeps."""
+        """Take other sums, where they change between sweeps."""
         for part, each in zip(self.parts, sums, strict=True):
             part.sums = each
         self.total = np.stack([each.total for each in sums])
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps."""
+        """Draw the random numbers of the next c sweeps."""
         self.scales.draw_random_numbers(c)
         for part in self.parts:
             part.draw_random_numbers(c)
 
     def sweep(self, i: int) -> None:
-        """One sweep; i counts the sweeps since the numbers were drawn."""
+        """Run one sweep; i counts the sweeps since the random numbers were drawn."""
         scales = self.scales
         scales.update_tau(i, self.columns, np.stack([(p.core**2).sum(-1) for p in self.parts]))
         expanded = [
@@ -172,7 +182,7 @@ class Regressions:
                 part.draw_slopes(i, scales.t[j])
 
     def state(self) -> Theta:
-        """Parameters by name; what a part's prior has no use for is left out."""
+        """Return parameters by name, without those that a part's prior does not use."""
         state: Theta = {}
         scales = self.scales
         for j, part in enumerate(self.parts):
@@ -201,7 +211,7 @@ class Gibbs:
             self.regressions = Regressions(stats.layout, repeated, priors, rng)
 
     def observe(self, stats: GeneralStats) -> None:
-        """Other statistics of the same databases, where they change between sweeps."""
+        """Take other statistics of the same databases, where they change between sweeps."""
         for logit, counts in zip(self.logits, stats.logits, strict=True):
             logit.observe(counts)
         if self.regressions is not None:
@@ -209,8 +219,10 @@ class Gibbs:
             self.regressions.observe(repeated)
 
     def state(self) -> Theta:
-        """The parameters of all parts by name, with the part's at the end: "logit_1" (B, P, C - 1),
-        "coefficients_2", "variance_weight"."""
+        """Return the parameters of all parts by name, the part's name last.
+
+        For example "logit_1" (B, P, C - 1), "coefficients_2", "variance_weight".
+        """
         state: Theta = {}
         for part, logit in zip(self.layout.logits, self.logits, strict=True):
             shape = (logit.batch, part.columns.size, part.own.size)
@@ -218,14 +230,14 @@ class Gibbs:
         return state | ({} if self.regressions is None else self.regressions.state())
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps."""
+        """Draw the random numbers of the next c sweeps."""
         for logit in self.logits:
             logit.draw_random_numbers(c)
         if self.regressions is not None:
             self.regressions.draw_random_numbers(c)
 
     def sweep(self, i: int) -> None:
-        """One sweep; i counts the sweeps since the numbers were drawn."""
+        """Run one sweep; i counts the sweeps since the random numbers were drawn."""
         with np.errstate(over="ignore", under="ignore"):
             for logit in self.logits:
                 logit.sweep(i)

@@ -1,8 +1,8 @@
 """Scales of all regressions of the general location model, side by side.
 
-The regressions are independent given the data; what they have in common is worked out for all of
-them at once, in arrays (J, B) of J regressions in B chains: small arrays cost by their number.
-Everything here is exact, given what ``regressions`` knows of the coefficients.
+The regressions are independent given the data. Their scales are updated together, in arrays (J, B)
+of J regressions in B chains, because many small arrays are slow. All steps are exact given what
+``sampler`` knows of the coefficients.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,8 +28,10 @@ _TAU, _T, _POOLED, _NU = range(4)
 
 
 class Scales:
-    """tau (J, B), t (J, B), s_0 and nu (J, B), variance (J, B, g); without groups (g = 1) the
-    residual scale itself has the prior of s_0."""
+    """Scales tau, t, s_0 and nu (J, B), and variances (J, B, g).
+
+    Without groups (g = 1) the residual scale itself has the prior of s_0.
+    """
 
     def __init__(
         self,
@@ -40,8 +42,10 @@ class Scales:
         priors: Mapping[str, float],
         rng: Streams,
     ) -> None:
-        """Overdispersed starts about residual variances ``spread`` and mean squares ``size`` of
-        coefficients, (J, B) both."""
+        """Set overdispersed starts about residual variances and mean squares of coefficients.
+
+        spread: residual variances, size: mean squares, (J, B) both.
+        """
         self.priors, self.rng, self.grouped = priors, rng, grouped
         self.j, self.batch = spread.shape
         #: Variances are kept within these.
@@ -55,7 +59,7 @@ class Scales:
         self.t = 0.1 * priors["slope_scale"] * np.exp(0.5 * jitter[3])
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps."""
+        """Draw the random numbers of the next c sweeps."""
         rng, shape = self.rng, (self.j, self.batch)
         groups = self.variance.shape[-1]
         self.u_tau = rng.random((c, 1 + primitives.MAX_SHRINKS, *shape), 3)
@@ -65,15 +69,18 @@ class Scales:
         self.u_variance = rng.random((c, tries, *shape, groups), 3)
 
     def update_tau(self, i: int, columns: FloatArray, squares: FloatArray) -> None:
-        """tau given b: columns (J, 1) of each, sums of squares (J, B)."""
+        """Draw tau given b: columns (J, 1) of each, sums of squares (J, B)."""
         total = np.broadcast_to(columns, squares.shape)
         self.tau = _scale_of(
             self.tau, total, squares, self.priors["coefficient_scale"], self.u_tau[i]
         )
 
     def rescale(self, i: int, quadratic: FloatArray, slope: FloatArray) -> None:
-        """tau given b / tau, in which the likelihood is exp(slope tau - quadratic tau^2 / 2): where
-        b is small, tau creeps given b itself (Yu and Meng 2011)."""
+        """Draw tau given b / tau.
+
+        The likelihood is exp(slope tau - quadratic tau^2 / 2). Where b is small, tau given b itself
+        moves slowly (Yu and Meng 2011).
+        """
 
         def log_density(log_tau: FloatArray) -> FloatArray:
             tau = np.exp(log_tau)
@@ -82,8 +89,11 @@ class Scales:
         self.tau = self._slice(i, _TAU, log_density, self.tau, self.priors["coefficient_scale"])
 
     def update_t(self, i: int, values: FloatArray, squares: FloatArray) -> None:
-        """t with the slopes summed out, whose likelihoods in coordinates of their own are
-        exp(root(square) d - value d^2 / 2): both (J, B, m), zeros where there are fewer."""
+        """Draw t with the slopes summed out.
+
+        In coordinates where they separate, their likelihoods are exp(root(square) d - value d^2 /
+        2): both (J, B, m), zeros where there are fewer.
+        """
 
         def log_density(log_t: FloatArray) -> FloatArray:
             square = np.exp(2.0 * log_t)[..., None]
@@ -94,7 +104,7 @@ class Scales:
         self.t = self._slice(i, _T, log_density, self.t, self.priors["slope_scale"])
 
     def update_variances(self, i: int, total: FloatArray, squares: FloatArray) -> None:
-        """Variances given weighted sums of squares (J, B, g) of ``total`` records (J, B, g)."""
+        """Draw variances given weighted sums of squares of ``total`` records, (J, B, g) both."""
         if self.grouped:
             self._pooled(i, 0.5 * total, squares)
             return
@@ -105,11 +115,13 @@ class Scales:
         self.variance = scale * scale
 
     def _pooled(self, i: int, half_total: FloatArray, squares: FloatArray) -> None:
-        """s_0 and nu with the variances summed out, given which they creep where nu is large, then
-        the variances."""
+        """Draw s_0 and nu with the variances summed out, then the variances.
+
+        Given the variances they would move slowly where nu is large.
+        """
 
         def log_marginal(log_s: FloatArray, log_nu: FloatArray) -> FloatArray:
-            """log p(residuals | s_0, nu) up to a constant: products of t densities."""
+            """Return log p(residuals | s_0, nu) up to a constant: products of t densities."""
             half = 0.5 * np.exp(log_nu)[..., None]
             log_scale = (log_nu + 2.0 * log_s)[..., None]
             rest = np.log1p(squares * np.exp(-log_scale))
@@ -132,7 +144,7 @@ class Scales:
         self.variance = np.clip(scaled / gamma, *self.limits)
 
     def log_variance_prior(self, step: FloatArray | float) -> FloatArray:
-        """Log prior (J, B, g) of each log variance, ``step`` added to it, up to a constant."""
+        """Return the log prior (J, B, g) of each log variance plus ``step``, up to a constant."""
         log_variance = np.log(self.variance) + step
         if not self.grouped:
             return self._log_residual_prior(0.5 * log_variance)
@@ -141,8 +153,10 @@ class Scales:
         return np.asarray(-half * (log_variance + ratio), dtype=np.float64)
 
     def log_pooled_prior(self, step: FloatArray | float) -> FloatArray:
-        """Log prior (J, B) of log s_0 and all log variances about it, when ``step`` is added to
-        these and half of it to log s_0, up to a constant."""
+        """Return the log prior (J, B) of log s_0 and all log variances, up to a constant.
+
+        ``step`` is added to the log variances and half of it to log s_0.
+        """
         return self._log_residual_prior(np.log(self.s_0) + 0.5 * step)
 
     def _log_residual_prior(self, log_scale: FloatArray) -> FloatArray:
@@ -160,7 +174,7 @@ class Scales:
         df: float = HALF_T_DF,
         ends: tuple[float, float] | None = None,
     ) -> FloatArray:
-        """A positive parameter with a half-t prior, by a slice on its logarithm."""
+        """Draw a positive parameter with a half-t prior by a slice on its logarithm."""
         centre = np.log(prior_scale)
         low, high = ends or (centre - BRACKET, centre + BRACKET)
 
@@ -183,7 +197,7 @@ def _scale_of(
     prior_scale: float,
     uniforms: FloatArray,
 ) -> FloatArray:
-    """A scale with a half-t prior given sums of squares of ``total`` values with that scale."""
+    """Draw a scale with a half-t prior given sums of squares of ``total`` values of that scale."""
     variance = primitives.slice_variances(
         scale * scale, total, np.zeros_like(squares), squares, prior_scale,
         uniforms[0], uniforms[1:], df=HALF_T_DF,

@@ -1,14 +1,13 @@
-"""Simulated records of the general location model, of the sample and of the population.
+"""Simulation from the general location model, of the sample and of the population.
 
 The sample is a chain: d in the order listed, amounts in the order listed, the log weight. With one
 outcome the population is the sample tilted by E(w | d, z, x) (methods 3):
 
     p(d | x) ∝ p_s(d | x) M_d,   z | d ~ N(m + f s^2, s^2),   log w | d, z ~ N(m_w + s_w^2, s_w^2)
 
-with M_d the mean of exp(x b_w + e(d) c + f z + s_w^2/2) over z given d. Its sum over d is
-E_s(w | x), the weight of a cell. Amounts of an outcome with bounds or a split are drawn from the
-normal distribution that cut there has mean m and variance s^2 (``bounds``), and M_d is the mean
-over that.
+with M_d the mean of exp(x b_w + e(d) c + f z + s_w^2/2) over z given d. Its sum over d is E_s(w |
+x), the weight of a cell. Amounts of an outcome with bounds or a split are drawn from the normal
+distribution that, cut there, has mean m and variance s^2 (``bounds``); M_d is the mean over it.
 """
 
 from dataclasses import dataclass
@@ -35,7 +34,7 @@ class Simulation:
     group_of_cell: IntArray
 
     def sample(self, rng: np.random.Generator) -> Simulated:
-        """n records as the sample would have them."""
+        """Draw n records as the sample would have them."""
         cell = self.design.matrix.cell
         category = np.zeros((cell.size, len(self.layout.categories)), dtype=np.int64)
         for part in self.layout.logits:
@@ -45,7 +44,7 @@ class Simulation:
         return self._with_amounts(category, rng, tilt=False)
 
     def population(self, rng: np.random.Generator) -> Simulated:
-        """n records of the population, one outcome."""
+        """Draw n records of the population, one outcome."""
         cell = self.design.matrix.cell
         category = np.zeros((cell.size, 1), dtype=np.int64)
         if self.layout.logits:
@@ -54,14 +53,14 @@ class Simulation:
         return self._with_amounts(category, rng, tilt=True)
 
     def mean_log_weight(self, simulated: Simulated) -> FloatArray:
-        """log E(w | x, d, z) (n,) of a record of the sample."""
+        """Return log E(w | x, d, z) (n,) of records of the sample."""
         part = self.layout.regressions[-1]
         assert simulated.category is not None  # a simulation of this model has them
         mean, variance = self._moments(part, simulated.category, self._columns(simulated))
         return np.asarray(mean + 0.5 * variance, dtype=np.float64)
 
     def cell_log_weight(self) -> FloatArray:
-        """log E(w | x) (G,) of each cell, one outcome."""
+        """Return log E(w | x) (G,) of each cell, one outcome."""
         return logsumexp(self._tilted_log_mass())
 
     # ----------------------------------------------------------------------------------------
@@ -70,14 +69,14 @@ class Simulation:
         return self.layout.tilde(self.design.matrix.x_cells[cell], category)
 
     def _columns(self, simulated: Simulated) -> FloatArray:
-        """z (n, q) of this package of amounts and log weight, zero where absent."""
+        """Return z (n, q): amounts and log weight, zero where absent."""
         assert simulated.category is not None  # a simulation of this model has them
         return columns_of(self.layout, simulated.category, simulated.z)
 
     def _moments(
         self, part: RegressionPart, category: IntArray, z: FloatArray, cell: IntArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        """Means and variances (r,) of a column of z given the categories and earlier columns."""
+        """Return means and variances (r,) of a column of z given categories and earlier columns."""
         cell = self.design.matrix.cell if cell is None else cell
         group = self.group_of_cell[cell]
         core = self.theta[f"coefficients_{part.name}"]
@@ -88,7 +87,7 @@ class Simulation:
         return mean, self.theta[f"variance_{part.name}"][group]
 
     def _slopes(self, part: RegressionPart) -> FloatArray:
-        """Slopes (groups, k) on earlier columns of z."""
+        """Return slopes (groups, k) on earlier columns of z."""
         slopes = self.theta[f"coefficients_{part.name}"][part.columns.size :]
         groups = self.theta[f"variance_{part.name}"].shape[0]
         added = self.theta.get(f"slopes_{part.name}", np.zeros((groups, 1)))
@@ -120,7 +119,7 @@ class Simulation:
         return ends(self.design.outcomes[part.outcome], part.side)
 
     def _tilt(self, part: RegressionPart) -> FloatArray:
-        """The slope (n,) of log w on a column of z in the records' groups; 1 on itself."""
+        """Return the slope (n,) of log w on a column of z in the records' groups; 1 on itself."""
         cell = self.design.matrix.cell
         if part.outcome is None:
             return np.ones(cell.size)
@@ -128,7 +127,7 @@ class Simulation:
         return np.asarray(slopes[self.group_of_cell[cell]], dtype=np.float64)
 
     def _tilted_log_mass(self) -> FloatArray:
-        """log of p_s(d | x) M_d (G, C) by cell and category of the one outcome."""
+        """Return the log of p_s(d | x) M_d (G, C) by cell and category of the one outcome."""
         layout, size = self.layout, self.group_of_cell.size
         cells = np.arange(size)
         x = self.design.matrix.x_cells
@@ -154,8 +153,10 @@ class Simulation:
 
 
 def columns_of(layout: Layout, category: IntArray, values: FloatArray) -> FloatArray:
-    """z (n, q), amounts and the log weight, of values (n, p or p + 1) on the model's scale, one
-    column an outcome; zero where an amount is absent."""
+    """Return z (n, q), amounts and the log weight, zero where an amount is absent.
+
+    values (n, p or p + 1): on the model's scale, one column for each outcome.
+    """
     chosen = [j for j, _ in layout.amounts]
     chosen += [values.shape[1] - 1] if layout.weighted else []
     z = values[:, chosen]
@@ -163,8 +164,10 @@ def columns_of(layout: Layout, category: IntArray, values: FloatArray) -> FloatA
 
 
 def ends(outcome: Outcome, side: int = ABOVE) -> tuple[float, float]:
-    """Where amounts of an outcome end, on the scale of its transform; those of a side of a split
-    start there."""
+    """Return the ends of an outcome's amounts on the scale of its transform.
+
+    Amounts on a side of a split start at the split.
+    """
 
     def transformed(end: float | None, missing: float) -> float:
         if end is None:
@@ -179,7 +182,7 @@ def ends(outcome: Outcome, side: int = ABOVE) -> tuple[float, float]:
 
 
 def drawn(log_mass: FloatArray, rng: np.random.Generator) -> IntArray:
-    """Categories (n,) with log probabilities (n, C)."""
+    """Draw categories (n,) with log probabilities (n, C)."""
     total = np.cumsum(np.exp(log_mass), axis=1)[:, :-1]
     uniform = rng.random((log_mass.shape[0], 1))
     return np.asarray((uniform > total).sum(1), dtype=np.int64)
@@ -188,7 +191,7 @@ def drawn(log_mass: FloatArray, rng: np.random.Generator) -> IntArray:
 def cut_normal(
     mean: FloatArray, sd: FloatArray, ends: tuple[float, float], rng: np.random.Generator
 ) -> FloatArray:
-    """Draws (n,) from N(mean, sd^2) cut at the ends, by the inverse distribution function."""
+    """Draw (n,) from N(mean, sd^2) cut at the ends, by the inverse distribution function."""
     if ends == (-np.inf, np.inf):
         return np.asarray(mean + sd * rng.standard_normal(mean.shape), dtype=np.float64)
     low, high = ((end - mean) / sd for end in ends)
@@ -207,7 +210,7 @@ def cut_normal(
 def cut_log_mean_exp(
     slope: FloatArray, mean: FloatArray, sd: FloatArray, ends: tuple[float, float]
 ) -> FloatArray:
-    """log E exp(slope z) of z ~ N(mean, sd^2) cut at the ends."""
+    """Return log E exp(slope z) for z ~ N(mean, sd^2) cut at the ends."""
     plain = slope * mean + 0.5 * (slope * sd) ** 2
     if ends == (-np.inf, np.inf):
         return np.asarray(plain, dtype=np.float64)
@@ -219,7 +222,7 @@ def cut_log_mean_exp(
 
 
 def log_interval(low: FloatArray, high: FloatArray) -> FloatArray:
-    """log of the standard normal mass between low and high."""
+    """Return the log of the standard normal mass between low and high."""
     flip = low > 0
     low, high = np.where(flip, -high, low), np.where(flip, -low, high)
     below, above = log_ndtr(low), log_ndtr(high)
@@ -227,7 +230,7 @@ def log_interval(low: FloatArray, high: FloatArray) -> FloatArray:
 
 
 def logsumexp(values: FloatArray) -> FloatArray:
-    """log of the sum of exp over the last axis."""
+    """Return the log of the sum of exp over the last axis."""
     largest = values.max(-1)
     total = np.exp(values - largest[..., None]).sum(-1)
     return np.asarray(largest + np.log(total), dtype=np.float64)

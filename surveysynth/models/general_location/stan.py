@@ -1,4 +1,4 @@
-"""The general location model as a Stan program: its data and parameters."""
+"""Data and parameters of the general location model's Stan program."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,12 +12,12 @@ from surveysynth.sampling.stan.source import StanProgramSpec
 
 
 def _widths(layout: Layout) -> list[int]:
-    """Slopes of each regression on earlier columns that differ by group."""
+    """Return the number of slopes of each regression that differ by group."""
     return [part.earlier.size if layout.grouped else 0 for part in layout.regressions]
 
 
 def _data(stats: GeneralStats, priors: Mapping[str, float]) -> dict[str, Any]:
-    """What the Stan program takes of one database, JSON-ready: arrays of all parts end to end."""
+    """Return the data for one database, JSON-ready: arrays of all parts end to end."""
     layout, groups = stats.shape
 
     def joined(arrays: list[FloatArray]) -> list[float]:
@@ -52,7 +52,7 @@ def _data(stats: GeneralStats, priors: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _theta(draws: Mapping[str, FloatArray]) -> Theta:
-    """Stan's draws by name as Theta; the program tells the parts and their sizes."""
+    """Turn Stan's draws by name into Theta; the program gives the parts and their sizes."""
     theta: Theta = {}
     first = 0
     for outcome, p, q in _table(draws, "logit_parts"):
@@ -78,7 +78,7 @@ def _theta(draws: Mapping[str, FloatArray]) -> Theta:
 
 
 def _table(draws: Mapping[str, FloatArray], name: str) -> list[tuple[int, int, int]]:
-    """Outcome and sizes of each part, the same in every draw; none where it has no elements."""
+    """Return outcome and sizes of each part, the same in every draw; none without elements."""
     table = draws.get(name)
     if table is None or not table.size:
         return []

@@ -1,8 +1,8 @@
-"""Weighted sufficient statistics of the general location model: all that its sampler sees.
+"""Weighted sufficient statistics of the general location model.
 
-Of each logit the weighted counts of its categories over distinct rows; of each regression, by
-group, sums of squares and products about a common fit. Regressions follow from the moments of
-blocks (``BlockMoments``), whoever has them; records take a way that loses no digits.
+A logit has weighted counts of its categories over distinct rows. A regression has, by group, sums
+of squares and products about a common fit. Both mechanisms compute regressions from the moments of
+blocks (``BlockMoments``) or, with records at hand, in a way that loses no digits.
 """
 
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ _NEGLIGIBLE = 1e-10
 class RegressionSums(Unpickled):
     """Sums of one regression over its own records, of B databases by group g.
 
-    Columns are u = (x, e(d), earlier z), C of them. total (B, g) sum of alpha; gram (B, g, C, C)
-    U'AU; fit (B, C), about the least-squares solution over all groups; cross (B, g, C) U'Ar and
-    residual (B, g) r'Ar of r = z - U fit.
+    Columns are u = (x, e(d), earlier z), C of them. total (B, g): sum of alpha; gram (B, g, C, C):
+    U'AU; fit (B, C): approximate least-squares solution over all groups; cross (B, g, C): U'Ar and
+    residual (B, g): r'Ar of r = z - U fit.
     """
 
     total: FloatArray
@@ -40,13 +40,13 @@ class RegressionSums(Unpickled):
     residual: FloatArray
 
     def repeated(self, chains: int) -> "RegressionSums":
-        """The same sums for ``chains`` chains a database."""
+        """Repeat the sums for ``chains`` chains of each database."""
         parts = (self.total, self.gram, self.fit, self.cross, self.residual)
         return RegressionSums(*(np.repeat(part, chains, axis=0) for part in parts))
 
     @classmethod
     def stacked(cls, parts: Sequence["RegressionSums"]) -> "RegressionSums":
-        """Those of several databases; groups that some of them lack have no records there."""
+        """Join several databases; groups that some of them lack have no records there."""
         groups = max(part.total.shape[1] for part in parts)
 
         def joined(name: str) -> FloatArray:
@@ -58,14 +58,17 @@ class RegressionSums(Unpickled):
         return cls(*(joined(name) for name in ("total", "gram", "fit", "cross", "residual")))
 
     def squares(self, core: FloatArray, slopes: FloatArray) -> FloatArray:
-        """Weighted sums of squares of residuals (B, g): coefficients (B, C), and what the slopes
-        of each group add to the last k of them (B, g, k). One database serves any number."""
+        """Return weighted sums of squares of residuals (B, g).
+
+        core: coefficients (B, C); slopes (B, g, k): what each group adds to the last k of them. One
+        database serves any number.
+        """
         shift = self.shift(core, slopes)
         moved = (self.gram @ shift[..., None])[..., 0] - 2.0 * self.cross
         return np.asarray(np.maximum(self.residual + (shift * moved).sum(-1), 0.0))
 
     def shift(self, core: FloatArray, slopes: FloatArray) -> FloatArray:
-        """Coefficients of each group (B, g, C) less the fit."""
+        """Return the coefficients of each group (B, g, C) less the fit."""
         shift = np.repeat((core - self.fit)[:, None], self.total.shape[1], axis=1)
         shift[:, :, core.shape[1] - slopes.shape[-1] :] += slopes
         return shift
@@ -86,12 +89,12 @@ class GeneralStats(Unpickled):
 
     @property
     def shape(self) -> tuple[Layout, int]:
-        """The layout and the number of groups: what the parameters' shapes follow from."""
+        """Layout and number of groups, from which shapes of parameters follow."""
         return self.layout, self.groups
 
     @property
     def groups(self) -> int:
-        """How many groups the regressions have."""
+        """Number of groups of the regressions."""
         return self.regressions[0].total.shape[1] if self.regressions else 1
 
     @property
@@ -102,7 +105,7 @@ class GeneralStats(Unpickled):
 
     @classmethod
     def stacked(cls, parts: Sequence["GeneralStats"]) -> "GeneralStats":
-        """Several databases with the same layout as one batch; raises ``ValueError`` for others."""
+        """Join several databases; raise ``ValueError`` unless they have the same layout."""
         layout = parts[0].layout
         if any(part.layout != layout for part in parts):
             raise ValueError("databases of one batch must have the same parts")
@@ -119,8 +122,8 @@ class GeneralStats(Unpickled):
 class BlockMoments(Unpickled):
     """Moments of the blocks of B databases: groups with one pattern of present columns of z.
 
-    group (b,) and present (b, q) say which they are; total (B, b) sum of alpha, gram (B, b, W, W)
-    X~'AX~, cross (B, b, W, q) X~'AZ, scatter (B, b, q, q) Z'AZ, absent columns zero.
+    group (b,) and present (b, q) identify the blocks; total (B, b): sum of alpha, gram (B, b, W,
+    W): X~'AX~, cross (B, b, W, q): X~'AZ, scatter (B, b, q, q): Z'AZ, absent columns zero.
     """
 
     group: IntArray
@@ -131,7 +134,7 @@ class BlockMoments(Unpickled):
     scatter: FloatArray
 
     def recentred(self, centre: FloatArray, ones: FloatArray) -> "BlockMoments":
-        """The same of Z, where these are of Z - centre (q,); X~ ones = 1, ones (W,)."""
+        """Return the moments of Z from these of Z - centre (q,); X~ ones = 1, ones (W,)."""
         shift = np.where(self.present, centre, 0.0)
         x_sum = self.gram @ ones
         z_sum = np.einsum("w,nbwq->nbq", ones, self.cross)
@@ -145,7 +148,7 @@ class BlockMoments(Unpickled):
 def regression_from_moments(
     part: RegressionPart, moments: BlockMoments, groups: int
 ) -> RegressionSums:
-    """Sums of one regression over the blocks that have its column; a fit from its own moments."""
+    """Return sums of one regression over the blocks that have its column, and a fit from them."""
     x, earlier, own = part.columns, part.earlier, part.position
     member = (moments.group == np.arange(groups)[:, None]) & moments.present[:, own]
     pick = member.astype(np.float64)
@@ -172,7 +175,7 @@ def regression_from_moments(
 
 
 def _solution(gram: FloatArray, products: FloatArray) -> FloatArray:
-    """About a solution (..., C) of gram b = products, zero along directions without length."""
+    """Solve gram b = products (..., C) approximately, zero along directions without length."""
     # What has no record may come out a little below zero.
     length = np.sqrt(np.maximum(np.einsum("...ii->...i", gram), 0.0))
     inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
@@ -185,7 +188,7 @@ def _solution(gram: FloatArray, products: FloatArray) -> FloatArray:
 
 
 def compress(records: GeneralRecords, risk_weights: FloatArray) -> GeneralStats:
-    """One pass over the records: the statistics of one database, B = 1."""
+    """Compute the statistics of one database, B = 1, in one pass over the records."""
     size = records.x_rows.shape[0]
     mass = sum_by(records.row, risk_weights, size)
     means = np.zeros((size, records.z.shape[1]))
@@ -206,13 +209,13 @@ def compress(records: GeneralRecords, risk_weights: FloatArray) -> GeneralStats:
 
 
 def _logit(part: LogitPart, table: LogitTable, mass: FloatArray) -> LogitSums:
-    """Counts of one logit from the weight (R,) of every row (x, d)."""
+    """Return counts of one logit from the weight (R,) of every row (x, d)."""
     counts = sum_by(table.place, mass, table.rows.shape[0] * part.categories)
     return LogitSums(table.rows[None], counts.reshape(1, -1, part.categories))
 
 
 def _within(values: GaussianRecords, alpha: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Weighted means (R_b, q_b) by row, and the scatter (q_b, q_b) about them."""
+    """Return weighted means (R_b, q_b) by row, and the scatter (q_b, q_b) about them."""
     rows = values.x_cells.shape[0]
     mass = sum_by(values.cell, alpha, rows)
     safe = np.where(mass > 0, mass, 1.0)
@@ -231,7 +234,10 @@ def _regression(
     means: FloatArray,
     within: Sequence[FloatArray],
 ) -> RegressionSums:
-    """Rows are taken by their means; what lies within them has no columns of X~."""
+    """Return the sums of a regression from the means of rows and the scatter within them.
+
+    Columns of X~ do not vary within a row.
+    """
     w, own = part.columns.size, part.position
     weight = mass * records.present[:, own]
     u = np.concatenate([records.x_rows[:, part.columns], means[:, part.earlier]], axis=1)

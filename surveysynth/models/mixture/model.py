@@ -1,16 +1,16 @@
 """Finite mixture of normal regressions of a transformed outcome ([P] 6.1, methods 3).
 
     y~ | x ~ sum_h pi_h N(x beta_h, s_h^2), h = 1..H;  H fixed beforehand, larger than needed
-    pi ~ Dirichlet(a/H, .., a/H), a ~ Gamma(1, 20): superfluous components stay next to empty
+    pi ~ Dirichlet(a/H, .., a/H), a ~ Gamma(1, 20): superfluous components stay nearly empty
     beta_h ~ N(0, D Omega D), Omega ~ LKJ(6), D = diag(sigma_k), sigma_k ~ half-t3(0, 1)
     s_h - least_sd ~ half-t3(0, 1)
 
-and, where the design has a survey weight, log w | y, x ~ N(x gamma + delta y~, s^2). Of a record
-the likelihood that is raised to its risk weight is the marginal one, a sum over components.
+A design with a survey weight adds log w | y, x ~ N(x gamma + delta y~, s^2). The likelihood raised
+to the risk weight of a record is the marginal one, a sum over components.
 
-``least_sd`` is a public constant on the scale of the transform: values that occur many times
-(zeros, rounded figures) would draw a component's SD to zero, and the likelihood to infinity. Labels
-switch: the components of a draw have no names, and what is monitored does not depend on them.
+``least_sd`` is a public constant on the scale of the transform. Without it, values that occur many
+times (zeros, rounded figures) would draw a component's SD to zero and the likelihood to infinity.
+Labels switch, so monitored scalars do not depend on them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,14 +32,16 @@ from surveysynth.sampling.sweeps import Streams
 from surveysynth.survey.survey import PublicDesign
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
-#: H unless the specification says otherwise.
+#: Default of H.
 COMPONENTS = 5
 
 
 @dataclass(frozen=True)
 class NormalMixture(Model):
-    """The mixture synthesizer: H ``components``; z (n, 1 or 2), the transformed outcome and, if
-    there is a weight, its logarithm."""
+    """The mixture synthesizer with H ``components``.
+
+    z (n, 1 or 2): the transformed outcome and any log weight.
+    """
 
     components: int = COMPONENTS
 
@@ -63,18 +65,17 @@ class NormalMixture(Model):
 
     @property
     def stan(self) -> StanProgramSpec | None:
-        """Its Stan program."""
+        """Stan program of the mixture."""
         return stan.stan_program(self.components, self.priors["least_sd"])
 
     def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> PairRecords:
-        """Records of a dataset that is already on the model's scale."""
+        """Return the records of a dataset on the model's scale."""
         z = simulated.z
         log_weight = z[:, 1] if z.shape[1] > 1 else None
         return mixture_records(design.matrix.x_cells, design.matrix.cell, z[:, 0], log_weight)
 
     def compress(self, records: PairRecords, risk_weights: FloatArray) -> MixtureStats:
-        """Distinct pairs of cell and outcome with summed weights; Gaussian statistics of the survey
-        weight."""
+        """Sum weights by pair of cell and outcome; Gaussian statistics of the survey weight."""
         return compress(records, risk_weights)
 
     def sample(
@@ -83,13 +84,12 @@ class NormalMixture(Model):
         plan: SamplingPlan,
         rng: np.random.Generator | Sequence[np.random.Generator],
     ) -> Theta:
-        """Draws, leading axes (databases, chains, draws): log_shares (..., H), concentration
-        (..., 1), beta (..., H, K), residual_sd (..., H), coefficient_scale (..., K),
-        coefficient_correlation (..., K, K) and, with a weight, weight_coefficients (..., 1 + K) and
-        weight_variance (..., 1).
+        """Draw the mixture, then the weight, independent given the data.
 
-        The mixture first, then the weight, of which it is independent given the data. Internal
-        entries are functionals free of labels, for ``monitored``.
+        Leading axes (databases, chains, draws): log_shares (..., H), concentration (..., 1), beta
+        (..., H, K), residual_sd (..., H), coefficient_scale (..., K), coefficient_correlation (...,
+        K, K) and, with a weight, weight_coefficients (..., 1 + K) and weight_variance (..., 1).
+        Internal entries are functionals free of labels, for ``monitored``.
         """
         streams = Streams.of(rng, len(stats.outcomes), plan.chains)
         theta = sampler.sample(
@@ -100,14 +100,13 @@ class NormalMixture(Model):
         return theta
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
-        """What a mixture says of the outcome, whatever its components are called: its mean by
-        column of X (the mean over components of the coefficients), and over all records mean, log
-        SD and distribution function.
+        """Return scalars of the outcome that do not depend on how components are labeled.
 
-        Components trade places, split and merge without any of these moving: a mixture is not
-        identified, and its parameters are no measure of whether chains agree. Draws of another
-        sampler, which come without the latter, are judged more strictly: by the SD over components
-        of the coefficients and the residual variance within components.
+        These are the mean coefficients over components and, over all records, mean, log SD and
+        distribution function. A mixture is not identified: components trade places, split and merge
+        while these functionals stay, so its parameters cannot show whether chains agree. Draws of
+        another sampler come without functionals over records. They are judged more strictly, by the
+        SD over components of the coefficients and the residual variance within components.
         """
         share, beta = np.exp(theta["log_shares"]), theta["beta"]
         mean = np.einsum("...h,...hk->...k", share, beta)
@@ -127,7 +126,7 @@ class NormalMixture(Model):
     def log_lik_blocks(
         self, theta: Theta, records: PairRecords
     ) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Streams unweighted log-likelihoods, (rows, (S, rows)), of outcome and weight together."""
+        """Stream unweighted log-likelihoods, (rows, (S, rows)), of outcome and weight together."""
         return log_lik_blocks(_log_mass, theta, records)
 
     def simulate(
@@ -137,8 +136,7 @@ class NormalMixture(Model):
         rng: np.random.Generator,
         kind: SimulationKind = "release",
     ) -> Simulated:
-        """Draws a component by its share, then y~* and log w*, for every record afresh; the
-        sample's own model, so both kinds are the same."""
+        """Draw component, y~* and log w* afresh for every record; both kinds are the same."""
         x, share = design.matrix.x_cells[design.matrix.cell], np.exp(theta["log_shares"])
         component = rng.choice(share.size, design.n, p=share / share.sum())
         mean = np.einsum("nk,nk->n", x, theta["beta"][component])
@@ -150,12 +148,12 @@ class NormalMixture(Model):
         return Simulated(np.stack(columns, axis=1))
 
     def smooth_weight(self, theta: Theta, design: PublicDesign, simulated: Simulated) -> FloatArray:
-        """E(w | y~*) (methods 3); a survey without weights counts every record once."""
+        """Return E(w | y~*) (methods 3); a survey without weights counts every record once."""
         coefficients, variance = theta.get("weight_coefficients"), theta.get("weight_variance")
         return survey_weight.smoothed(coefficients, variance, simulated.z[:, 0], design)
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
-        """Components all alike, of residual SD ``spread``; 0.5 of the log weight."""
+        """Guess equal components of residual SD ``spread``; 0.5 of the log weight."""
         k, count = design.matrix.x_cells.shape[1], self.components
         theta = {
             "log_shares": np.full(count, -np.log(count)),

@@ -1,10 +1,10 @@
-"""Proposals for one component of a mixture, from what it holds of the records now.
+"""Proposals for one component of a mixture, based on its current share of the records.
 
-A record belongs to a component by its share r of the record's likelihood. Where the records were
-assigned outright, the conditionals of a component's coefficients, SD and share would be known; the
-proposals are near these, each with its density. They hang on the state they are made from, so a
-move is accepted with both of them in the ratio (Metropolis-Hastings): the likelihood raised to the
-risk weights is the marginal one, of which no assignment of records is exact.
+A record belongs to a component by the component's share r of the record's likelihood. If records
+were assigned outright, the conditionals of a component's coefficients, SD and share would be known;
+the proposals are close to these, each with its density. They depend on the current state, so the
+Metropolis-Hastings ratio has the densities of the move and of its reverse. No assignment of records
+would be exact: the likelihood raised to the risk weights is the marginal one.
 
 All arrays have leading axes (D, C): databases and chains.
 """
@@ -19,17 +19,17 @@ from scipy.special import betaln, gammaincinv, stdtrit
 from surveysynth._support.types import FloatArray
 from surveysynth.models.parts.coefficients import HALF_T_DF
 
-#: What is known of SD and share if a part of the records only is counted: assignments are unsure.
+#: Share of the records that counts for SD and share: assignments are uncertain.
 _COUNTED = 0.7
 #: Degrees of freedom, and width in standard errors, of the t distribution that SDs come from.
 _DF = 4.0
 _WIDTH = 1.1
-#: Newton steps towards its centre, each at most this long on the log scale.
+#: Newton steps toward its center, each at most this long on the log scale.
 _STEPS = 5
 _LONGEST = 1.0
-#: Least curvature there.
+#: Least curvature at the center.
 _FLAT = 0.5
-#: Uniform numbers are kept from the ends by this much.
+#: Distance of uniform numbers from 0 and 1.
 _EDGE = 1e-12
 
 
@@ -40,12 +40,12 @@ class Coefficients(NamedTuple):
     root: FloatArray
 
     def draw(self, normals: FloatArray) -> FloatArray:
-        """A draw (D, C, K) from as many standard normals."""
+        """Draw (D, C, K) from as many standard normals."""
         noise = np.linalg.solve(self.root.swapaxes(-1, -2), normals[..., None])[..., 0]
         return np.asarray(self.mean + noise)
 
     def log_density(self, value: FloatArray) -> FloatArray:
-        """(D, C), but for its constant."""
+        """Return the log density (D, C), without its constant."""
         centred = (value - self.mean)[..., None, :] @ self.root
         log_root = np.log(np.einsum("...kk->...k", self.root)).sum(-1)
         return np.asarray(log_root - 0.5 * (centred * centred).sum((-1, -2)))
@@ -54,7 +54,7 @@ class Coefficients(NamedTuple):
 def newton(
     at: FloatArray, gradient: FloatArray, precision: FloatArray
 ) -> Coefficients:
-    """The normal about one Newton step from ``at`` (D, C, K)."""
+    """Return the normal about one Newton step from ``at`` (D, C, K)."""
     step = np.linalg.solve(precision, gradient[..., None])[..., 0]
     root = np.asarray(np.linalg.cholesky(precision), dtype=np.float64)
     return Coefficients(np.asarray(at + step), root)
@@ -67,11 +67,11 @@ class Spreads:
     priors: Mapping[str, float]
 
     def sd(self, tau: FloatArray) -> FloatArray:
-        """s."""
+        """Return s."""
         return self.priors["least_sd"] + np.exp(tau)
 
     def log_prior(self, tau: FloatArray) -> FloatArray:
-        """Of s - least_sd ~ half-t, as a density of tau, but for its constant."""
+        """Return the log prior s - least_sd ~ half-t as a density of tau, without its constant."""
         t = self._ratio(np.exp(tau))
         return np.asarray(tau - 0.5 * (HALF_T_DF + 1.0) * np.log1p(t))
 
@@ -80,8 +80,10 @@ class Spreads:
         return above * above / (HALF_T_DF * scale * scale)
 
     def centre(self, held: FloatArray, squares: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Mode and width, about, of tau given the weight that a component holds and the sum of
-        its squared residuals."""
+        """Approximate mode and width of tau.
+
+        held: the weight of a component; squares: the sum of its squared residuals.
+        """
         least, scale = self.priors["least_sd"], self.priors["residual_scale"]
         counted = _COUNTED * held
         mean_square = squares / np.maximum(held, 1e-300)
@@ -103,12 +105,12 @@ class Spreads:
 
     @staticmethod
     def draw(centre: tuple[FloatArray, FloatArray], uniforms: FloatArray) -> FloatArray:
-        """tau (D, C) from uniforms."""
+        """Draw tau (D, C) from uniforms."""
         return centre[0] + centre[1] * stdtrit(_DF, np.clip(uniforms, _EDGE, 1.0 - _EDGE))
 
     @staticmethod
     def log_density(tau: FloatArray, centre: tuple[FloatArray, FloatArray]) -> FloatArray:
-        """(D, C), but for its constant."""
+        """Return the log density (D, C), without its constant."""
         z = (tau - centre[0]) / centre[1]
         return np.asarray(-np.log(centre[1]) - 0.5 * (_DF + 1.0) * np.log1p(z * z / _DF))
 
@@ -125,7 +127,7 @@ class Shares:
     total: FloatArray
 
     def log_prior(self, odds: FloatArray) -> FloatArray:
-        """Of pi ~ Dirichlet(a/H), as a density of lambda, but for what does not hang on it."""
+        """Return the log prior pi ~ Dirichlet(a/H) as a density of lambda, up to a constant."""
         return self.a / self.components * odds - self.a * np.logaddexp(0.0, odds)
 
     def _shapes(self, held: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -134,8 +136,10 @@ class Shares:
         return each + _COUNTED * held, self.a - each + others
 
     def draw(self, held: FloatArray, uniforms: FloatArray) -> FloatArray:
-        """lambda (D, C) from uniforms (4, D, C): log odds of a beta distribution, however small
-        its shapes."""
+        """Draw lambda (D, C) from uniforms (4, D, C).
+
+        It has the log odds of a beta distribution, however small its shapes.
+        """
         uniforms = np.maximum(uniforms, 1e-300)
         logs = [
             np.log(gammaincinv(shape + 1.0, uniforms[j])) + np.log(uniforms[2 + j]) / shape
@@ -144,7 +148,27 @@ class Shares:
         return np.asarray(logs[0] - logs[1])
 
     def log_density(self, odds: FloatArray, held: FloatArray) -> FloatArray:
-        """(D, C)."""
+        """Return the log density (D, C)."""
         own, others = self._shapes(held)
         value = own * odds - (own + others) * np.logaddexp(0.0, odds) - betaln(own, others)
         return np.asarray(value, dtype=np.float64)
+
+
+class Residuals(NamedTuple):
+    """Residuals (D, C, P) of a component and its density at each pair, up to a factor by pair."""
+
+    residual: FloatArray
+    density: FloatArray
+
+
+class Expansion(NamedTuple):
+    """The log posterior in a component's coefficients.
+
+    Gradient (D, C, K) and curvature (D, C, K, K) of the likelihood; the weight of the component and
+    its sum of squares (D, C).
+    """
+
+    gradient: FloatArray
+    curvature: FloatArray
+    held: FloatArray
+    squares: FloatArray

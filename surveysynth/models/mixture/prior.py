@@ -1,8 +1,8 @@
-"""What the components of a mixture share: coefficient scales, Omega and the concentration.
+"""Parameters that components of a mixture share: coefficient scales, Omega, concentration.
 
     beta_h ~ N(0, D Omega D), h = 1..H, all of one D;  pi ~ Dirichlet(a/H, .., a/H), a ~ Gamma
 
-Blocks of Gibbs sampling given the components, as in ``parts.coefficients`` but for the common D.
+Gibbs blocks given the components, as in ``parts.coefficients`` but with the common D.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.sampling import primitives
 from surveysynth.sampling.sweeps import Streams
 
-#: Brackets of log a: beyond, nothing is left of its density, whose left tail falls as a does.
+#: Bracket of log a, outside of which its density is negligible; the left tail falls as a does.
 _LOG_A_BRACKET = (-60.0, 12.0)
 
 
@@ -25,7 +25,7 @@ class MixturePrior:
     def __init__(
         self, components: int, size: FloatArray, priors: Mapping[str, float], rng: Streams
     ) -> None:
-        """``size`` (B, K): about how far coefficients lie from zero."""
+        """Start about ``size`` (B, K), the approximate distance of coefficients from zero."""
         batch, k = size.shape
         self.components, self.priors, self.rng = components, priors, rng
         # LKJ(eta) is the correlation of a Wishart with K - 1 + 2 eta degrees of freedom.
@@ -47,7 +47,7 @@ class MixturePrior:
         return np.asarray(self.inverse_correlation * inverse[:, :, None] * inverse[:, None, :])
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c updates."""
+        """Draw the random numbers of the next c updates."""
         (b, k), h, rng = self.scale.shape, self.components, self.rng
         tries = primitives.MAX_SHRINKS
         self.n_root = rng.standard_normal((c, b, k, self.columns), 1)
@@ -57,14 +57,14 @@ class MixturePrior:
         self.u_scale = rng.random((c, 2, b, k), 2)
 
     def update(self, i: int, beta: FloatArray, log_shares: FloatArray) -> None:
-        """Omega, D and a given beta (H, B, K) and log shares (H, B)."""
+        """Draw Omega, D and a given beta (H, B, K) and log shares (H, B)."""
         beta = beta.transpose(1, 2, 0)
         self._correlation(i, beta)
         self._scales(i, beta)
         self._concentration(i, log_shares.sum(0))
 
     def _correlation(self, i: int, beta: FloatArray) -> None:
-        """Omega | beta, D: H standardised coefficient vectors under LKJ."""
+        """Draw Omega | beta, D: H standardized coefficient vectors under LKJ."""
         batch = beta.shape[0]
         self.root = primitives.elliptical_correlation(
             self.root, self.n_root[i], np.full(batch, float(self.components)),
@@ -73,7 +73,7 @@ class MixturePrior:
         self._set_correlation()
 
     def _scales(self, i: int, beta: FloatArray) -> None:
-        """D | beta, Omega, by the split of ``CoefficientBlocks``, H vectors to a scale."""
+        """Draw D | beta, Omega, by the split of ``CoefficientBlocks``, H vectors to a scale."""
         largest = np.linalg.eigvalsh(self.inverse_correlation)[:, -1]
         bound = 1.02 * largest
         rest = bound[:, None, None] * np.eye(beta.shape[1]) - self.inverse_correlation
@@ -86,7 +86,7 @@ class MixturePrior:
         )  # fmt: skip
 
     def _concentration(self, i: int, log_product: FloatArray) -> None:
-        """a | pi by slice, given the sum of the log shares (B,)."""
+        """Draw a | pi by slice, given the sum of the log shares (B,)."""
         shape, rate = self.priors["concentration_shape"], self.priors["concentration_rate"]
         count = self.components
 
@@ -101,7 +101,7 @@ class MixturePrior:
         )
 
     def rescale(self, scale: FloatArray) -> None:
-        """Sets the scales (B, K); a negative one turns its coefficient's sign in Omega."""
+        """Set the scales (B, K); a negative one turns its coefficient's sign in Omega."""
         self.root = self.root * np.where(scale < 0, -1.0, 1.0)[:, :, None]
         self.scale = np.abs(scale)
         self._set_correlation()

@@ -1,29 +1,35 @@
-"""Draws of mixtures: chains of many databases side by side, as one batch.
+"""Sampler of mixtures: chains of many databases side by side, as one batch.
 
     beta_h, s_h, pi_h | rest    component by component, by proposals that use the gradient and
                                 curvature of the marginal likelihood (``moves``)
     D, Omega, a | rest          Gibbs (``prior``)
-    D and beta = D b | b, rest  all scales at once, the standardised coefficients b kept: where the
-                                data say little of a column, its scale and coefficients are close
-                                to zero together, and neither moves far without the other
-    between chains              parallel tempering: beside each chain run others whose likelihood
-                                is raised to a lower power, and neighbours trade places
+    D and beta = D b | b, rest  all scales at once, the standardized coefficients b kept: where the
+                                data determine a column poorly, its scale and coefficients are both
+                                close to zero, and neither moves far without the other
+    between chains              parallel tempering: next to each chain run others whose likelihood
+                                is raised to a lower power, and neighbors trade places
 
-Posteriors of mixtures have several modes, other ways of cutting the outcome into components,
-between which a chain of its own seldom moves; the chains at lower powers do. All moves are accepted
-by the exact ratio of the marginal likelihood raised to the risk weights, and a sweep uses as many
-random numbers whatever is accepted. The survey weight is independent of all this given the data
-(``survey_weight``).
+Posteriors of mixtures have several modes, that is, other ways of cutting the outcome into
+components. A single chain seldom moves between them; chains at lower powers do. All moves are
+accepted by the exact ratio of the marginal likelihood raised to the risk weights, and a sweep uses
+the same number of random numbers whatever is accepted. Given the data the survey weight is
+independent of all this (``survey_weight``).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
 
 from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray, Theta
-from surveysynth.models.mixture.moves import Coefficients, Shares, Spreads, newton
+from surveysynth.models.mixture.moves import (
+    Coefficients,
+    Expansion,
+    Residuals,
+    Shares,
+    Spreads,
+    newton,
+)
 from surveysynth.models.mixture.prior import MixturePrior
 from surveysynth.models.mixture.start import find_mode
 from surveysynth.models.mixture.stats import MixtureBatch, MixtureSums
@@ -31,41 +37,24 @@ from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import Streams, run_sweeps
 
-#: Passes over all components in a sweep, of which one draw is kept.
+#: Passes over all components in a sweep, which keeps one draw.
 PASSES = 2
 #: Quantiles of the outcomes at which the distribution function is monitored.
 POINTS = (0.1, 0.25, 0.5, 0.75, 0.9)
 #: Functionals of a draw that do not depend on labels: mean, log SD and distribution function of the
-#: outcome over all records. Internal: they are for the gates of convergence.
+#: outcome over all records. Internal: only the convergence gate uses them.
 MARGINAL = f"marginal{INTERNAL_SUFFIX}"
 
 _LOG2E = 1.0 / float(np.log(2.0))
-#: Largest distance, in binary logarithms, between densities of a record that is told apart.
+#: Densities of a record that differ by more binary orders than this are treated as zero.
 _FAR = 1000.0
 #: Likelihoods are raised to powers from 1 down to this one, evenly spaced on the log scale.
 COOLEST = 0.4
 RUNGS = 4
-#: A cell's curvature is at least this part of what it would be with its records assigned.
+#: Least curvature of a cell, as a share of that with its records assigned outright.
 _LEAST_CURVATURE = 0.15
 #: Spread of starts, in standard errors.
 _OVERDISPERSED = 2.0
-
-
-class Residuals(NamedTuple):
-    """Residuals (D, C, P) of a component and its density at each pair, up to a factor by pair."""
-
-    residual: FloatArray
-    density: FloatArray
-
-
-class Expansion(NamedTuple):
-    """The log posterior in a component's coefficients: gradient and curvature of the likelihood
-    (D, C, K) and (D, C, K, K); the weight that it holds and its sum of squares (D, C)."""
-
-    gradient: FloatArray
-    curvature: FloatArray
-    held: FloatArray
-    squares: FloatArray
 
 
 def sample(
@@ -75,16 +64,20 @@ def sample(
     plan: SamplingPlan,
     rng: Streams,
 ) -> Theta:
-    """Draws (databases, chains, draws, ...) of all but the weight's parameters, with the internal
-    functionals."""
+    """Draw all but the weight's parameters, (databases, chains, draws, ...).
+
+    The result includes the internal functionals.
+    """
     with np.errstate(all="ignore"):
         return run_sweeps(_Sampler(parts, components, priors, rng), plan)
 
 
 class _Sampler:
-    """State of D x C chains: beta (H, D, C, K), sd and log_shares (H, D, C), the latter up to a
-    constant during a sweep. C counts the chains at lower powers too, next to that which they
-    serve; ``rung`` (D, plan's chains, RUNGS) tells which of them is at which power."""
+    """State of D x C chains: beta (H, D, C, K), sd and log_shares (H, D, C).
+
+    log_shares are up to a constant during a sweep. C also counts the chains at lower powers, next
+    to the chain that they serve; ``rung`` (D, plan's chains, RUNGS) gives the power of each.
+    """
 
     def __init__(
         self,
@@ -105,7 +98,7 @@ class _Sampler:
         self._start(parts)
 
     def _start(self, parts: Sequence[MixtureSums]) -> None:
-        """Overdispersed starts about modes."""
+        """Set overdispersed starts about modes."""
         h, k, rng, least = self.components, self.batch.columns, self.rng, self.priors["least_sd"]
         ridge = (3.0 * self.priors["coefficient_scale"]) ** -2
         modes = [find_mode(part, h, least, ridge) for part in parts]
@@ -133,13 +126,13 @@ class _Sampler:
         self.all[0] = [self.batch.residual(beta) for beta in self.beta]
 
     def _heat(self) -> None:
-        """The data as every chain weighs them, from ``rung`` (D, groups, RUNGS)."""
+        """Weigh the data as every chain does, from ``rung`` (D, groups, RUNGS)."""
         self.power = COOLEST ** (self.rung / max(RUNGS - 1, 1)).reshape(self.lead)
         self.mass = self.batch.mass * self.power[..., None]
         self.total = self.batch.total * self.power
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps."""
+        """Draw the random numbers of the next c sweeps."""
         b, h, k, rng = self.flat, self.components, self.batch.columns, self.rng
         self.prior.draw_random_numbers(c * PASSES)
         self.n_beta = rng.standard_normal((c * PASSES, h, b, k), 2)
@@ -181,14 +174,14 @@ class _Sampler:
         return Residuals(self.all[0, h], self.all[1, h])
 
     def _log2(self, residual: FloatArray, sd: FloatArray, log_share: FloatArray) -> FloatArray:
-        """Binary logs of a component's density at each pair, without a constant."""
+        """Return binary logs of a component's density at each pair, without a constant."""
         result = residual * residual
         result *= (-0.5 * _LOG2E / (sd * sd))[..., None]
         result += (_LOG2E * (log_share - np.log(sd)))[..., None]
         return result
 
     def _refer(self) -> None:
-        """Densities of all components relative to the largest at each pair."""
+        """Compute densities of all components relative to the largest at each pair."""
         logs = self.all[1]
         for h in range(self.components):
             logs[h] = self._log2(self.all[0, h], self.sd[h], self.log_shares[h])
@@ -201,7 +194,7 @@ class _Sampler:
     def _at(
         self, beta: FloatArray, sd: FloatArray, log_share: FloatArray
     ) -> Residuals:
-        """A component at other parameters."""
+        """Evaluate a component at other parameters."""
         residual = self.batch.residual(beta)
         logs = self._log2(residual, sd, log_share)
         logs -= self.reference
@@ -209,15 +202,16 @@ class _Sampler:
         return Residuals(residual, np.exp2(logs, out=logs))
 
     def _gain(self, new: FloatArray, old: FloatArray) -> FloatArray:
-        """Weighted log of the ratio of densities (D, C, P) summed over pairs: (D, C)."""
+        """Return the weighted log ratio of densities (D, C, P), summed over pairs: (D, C)."""
         ratio = new / old
         return np.asarray((np.log2(ratio, out=ratio) * self.mass).sum(-1) / _LOG2E)
 
     def _expand(self, own: Residuals, total: FloatArray, sd: FloatArray) -> Expansion:
-        """Gradient and curvature of the marginal likelihood in a component's coefficients.
+        """Return gradient and curvature of the marginal likelihood in a component's coefficients.
 
-        Of a record with share r and residual e the curvature is r/s^2 (1 - (1 - r) e^2/s^2) xx';
-        summed by cell it is kept positive."""
+        A record with share r and residual e has curvature r/s^2 (1 - (1 - r) e^2/s^2) xx'; summed
+        by cell it is kept positive.
+        """
         moments = np.empty((3, *total.shape))
         share = own.density / total
         np.multiply(self.mass, share, out=moments[0])
@@ -252,8 +246,10 @@ class _Sampler:
             before += self.all[1, j]
 
     def _component(self, i: int, h: int, others: FloatArray, precision: FloatArray) -> None:
-        """Coefficients, SD and share of component h at once; ``others``: the density of the rest
-        at each pair."""
+        """Draw coefficients, SD and share of component h at once.
+
+        ``others``: the density of the other components at each pair.
+        """
         beta, sd, share = self.beta[h], self.sd[h], self.log_shares[h]
         uniforms = self.u_move[i, h].reshape(6, *self.lead)
         own, total = self._held(h), others + self.all[1, h]
@@ -296,7 +292,7 @@ class _Sampler:
         self, own: Residuals, total: FloatArray, beta: FloatArray, sd: FloatArray,
         precision: FloatArray,
     ) -> tuple[Expansion, Coefficients]:  # fmt: skip
-        """What a component holds, and the proposal for its coefficients from there."""
+        """Return the expansion of a component, and the proposal for its coefficients from there."""
         found = self._expand(own, total, sd)
         gradient = found.gradient - (precision @ beta[..., None])[..., 0]
         return found, newton(beta, gradient, found.curvature + precision)
@@ -304,8 +300,10 @@ class _Sampler:
     # --- scales with their coefficients ------------------------------------------------------
 
     def _scales(self, i: int) -> None:
-        """D given b = beta/D: Newton proposals in the scales, which may turn negative: the prior
-        is the same for (-D, -b), and so is beta."""
+        """Draw D given b = beta/D by Newton proposals in the scales.
+
+        Scales may turn negative: the prior is the same for (-D, -b), and so is beta.
+        """
         k = self.batch.columns
         scale = self.prior.scale.reshape(*self.lead, k)
         standardised = self.beta / scale
@@ -330,7 +328,7 @@ class _Sampler:
     # --- parallel tempering ------------------------------------------------------------------
 
     def _swap(self, i: int, log_total: FloatArray) -> None:
-        """Neighbouring powers trade chains (Geyer 1991), every second pair in turn."""
+        """Let neighboring powers trade chains (Geyer 1991), every second pair in turn."""
         logs = np.log2(self.density) + self.reference
         value = (logs * self.batch.mass).sum(-1) / _LOG2E - self.batch.total * log_total
         chain = np.argsort(self.rung, axis=-1)  # the one at each power
@@ -349,7 +347,7 @@ class _Sampler:
     def _scale_proposal(
         self, scale: FloatArray, standardised: FloatArray, state: FloatArray, total: FloatArray
     ) -> tuple[FloatArray, Coefficients]:
-        """Log prior of the scales (D, C, K) and a proposal; state (2, H, D, C, P)."""
+        """Return the log prior of the scales (D, C, K) and a proposal; state (2, H, D, C, P)."""
         width = HALF_T_DF * self.priors["coefficient_scale"] ** 2
         ratio = scale * scale / width
         log_prior = -0.5 * (HALF_T_DF + 1.0) * np.log1p(ratio).sum(-1)
@@ -364,7 +362,7 @@ class _Sampler:
         return log_prior, newton(scale, gradient, curvature)
 
     def _marginal(self) -> FloatArray:
-        """Mean, log SD and distribution function (D, C, 2 + points) over all records."""
+        """Return mean, log SD and distribution function (D, C, 2 + points) over all records."""
         by_cell = self.batch.by_cell(np.broadcast_to(self.batch.mass, self.reference.shape))
         mass = by_cell / np.maximum(by_cell.sum(-1, keepdims=True), 1e-300)
         mean, square = np.zeros(self.lead), np.zeros(self.lead)
@@ -380,11 +378,11 @@ class _Sampler:
 
 
 def _log_sum(logs: FloatArray) -> FloatArray:
-    """log of the sum of exponentials along the first axis."""
+    """Return the log of the sum of exponentials along the first axis."""
     largest = logs.max(axis=0)
     return np.asarray(largest + np.log(np.exp(logs - largest).sum(axis=0)))
 
 
 def _log_normal(beta: FloatArray, precision: FloatArray) -> FloatArray:
-    """Exponent of the coefficients' prior, (D, C)."""
+    """Return the exponent of the coefficients' prior, (D, C)."""
     return np.asarray(-0.5 * (beta * (precision @ beta[..., None])[..., 0]).sum(-1))

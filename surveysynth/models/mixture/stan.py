@@ -1,4 +1,4 @@
-"""The mixture as the Stan program ``normal_mixture.stan``: its data and parameters."""
+"""Data and parameters of the mixture's Stan program, ``normal_mixture.stan``."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from surveysynth.sampling.stan.source import StanProgramSpec
 
 
 def log_shares(logits: FloatArray) -> FloatArray:
-    """log pi (..., H) of logits (..., H - 1); the first component's logit is zero."""
+    """Return log pi (..., H) of logits (..., H - 1); the first component's logit is zero."""
     full = np.concatenate([np.zeros((*logits.shape[:-1], 1)), logits], axis=-1)
     largest = full.max(axis=-1, keepdims=True)
     total = np.log(np.exp(full - largest).sum(axis=-1, keepdims=True))
@@ -20,7 +20,7 @@ def log_shares(logits: FloatArray) -> FloatArray:
 
 
 def stan_program(components: int, least_sd: float) -> StanProgramSpec:
-    """``normal_mixture.stan`` for a number of components."""
+    """Return ``normal_mixture.stan`` for a number of components."""
 
     def data(stats: MixtureStats, priors: Mapping[str, float]) -> dict[str, Any]:
         outcome, k = stats.outcome, stats.shape[0]
@@ -42,7 +42,7 @@ def stan_program(components: int, least_sd: float) -> StanProgramSpec:
 
     def theta(draws: Mapping[str, FloatArray]) -> Theta:
         root, sd = draws["coefficient_root"], draws["above_least_sd"]
-        # One component has no logits, and some interfaces then leave them out.
+        # One component has no logits, and some interfaces then omit them.
         logits = draws.get("logits", np.empty((*sd.shape[:-1], 0)))
         return {
             "log_shares": log_shares(logits),

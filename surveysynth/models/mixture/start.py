@@ -1,6 +1,6 @@
-"""Where the posterior of a mixture is, about: expectation-maximisation, component by component.
+"""Approximate posterior mode of a mixture by expectation-maximization, to start chains from.
 
-The start of the chains, nothing more: the density that is sampled does not depend on it.
+The density that is sampled does not depend on it.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from surveysynth._support.types import FloatArray
 from surveysynth.models.mixture.stats import MixtureSums
 
 STEPS = 40
-#: Of more pairs than this a part, evenly spaced, is enough to start from.
+#: With more pairs than this, an evenly spaced part of them suffices for a start.
 ENOUGH = 4000
-#: Least SD of a component that is begun with, in units of the least that it may have.
+#: Least SD of a starting component, in units of the least allowed.
 _ABOVE = 1.02
-#: Least scale of a coefficient, in units of the widest: that of a regression of all records tells
-#: how far the coefficients of a small component can be from zero.
+#: Least scale of a coefficient, in units of the widest. A regression of all records bounds how far
+#: the coefficients of a small component can be from zero.
 _SMALL = 0.03
 
 
@@ -45,10 +45,13 @@ _SMALLEST = -300.0
 def responsibilities(
     sums: MixtureSums, log_pi: FloatArray, beta: FloatArray, sd: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Shares (H, P) of the components in each pair, standardised residuals (H, P), and the
-    log-likelihood (P,) of a pair but for its constant."""
+    """Compute shares, standardized residuals and log-likelihoods of pairs.
+
+    Shares (H, P) of the components in each pair, residuals (H, P), and the log-likelihood (P,) of a
+    pair without its constant.
+    """
     inverse = 1.0 / sd
-    # ``take`` keeps components in rows of neighbouring numbers, an index would not.
+    # ``take`` keeps the numbers of a component contiguous; an index would not.
     residual = sums.y - np.take(beta @ sums.x.T, sums.cell, axis=1)
     residual *= inverse[:, None]
     exponent = residual * residual
@@ -56,7 +59,7 @@ def responsibilities(
     exponent += (log_pi + np.log(inverse))[:, None]
     largest = exponent.max(axis=0)
     exponent -= largest
-    # Numbers below the normal range slow every sum down; these add nothing to the digits of one.
+    # Subnormal numbers slow every sum down; these add nothing to its digits.
     np.maximum(exponent, _SMALLEST, out=exponent)
     share = np.exp(exponent)
     total = share.sum(axis=0)
@@ -67,9 +70,11 @@ def responsibilities(
 def find_mode(
     sums: MixtureSums, components: int, least_sd: float, ridge: float
 ) -> MixtureMode:
-    """A mode with all of ``components``, however little some hold: a chain empties a superfluous
-    component soon, and seldom fills an empty one. ``ridge``: prior precision of a coefficient;
-    ``least_sd``: SDs stay above it."""
+    """Find a mode that keeps all of ``components``, however little some hold.
+
+    A chain soon empties a superfluous component and seldom fills an empty one. ``ridge``: prior
+    precision of a coefficient; ``least_sd``: SDs stay above it.
+    """
     part = _part(sums)
     columns = sums.x.shape[1]
     if not part.total > 0:  # no weight at all: the prior
@@ -99,9 +104,12 @@ def _part(sums: MixtureSums) -> MixtureSums:
 def _fitted(
     sums: MixtureSums, components: int, least_sd: float, ridge: FloatArray
 ) -> _Fitted:
-    """The best of several fits of ``components``: begun by cutting the residuals, or their sizes,
-    of a regression into groups of equal weight; and by adding to the best of one fewer a component
-    for the records that it fits worst, or for those in its middle."""
+    """Return the best of several fits of ``components``.
+
+    Two start from a regression whose residuals, or their sizes, are cut into groups of equal
+    weight. The others add a component to the best fit of one fewer: for the records that it fits
+    worst, or for those in its middle.
+    """
     one = _weighted(sums, np.ones((1, sums.y.size)), least_sd, ridge)
     best = _maximise(sums, one, least_sd, ridge, 1)
     residual = sums.y - (one.beta @ sums.x.T)[0, sums.cell]
@@ -117,8 +125,11 @@ def _fitted(
 
 
 def _split_off(sums: MixtureSums, fitted: _Fitted) -> list[FloatArray]:
-    """Shares (1 + H, P) with one more component: for the hundredth or the tenth of the weight that
-    fits worst, or for what lies about the centre of the largest component."""
+    """Return shares (1 + H, P) with one more component, in three ways.
+
+    It takes the hundredth or the tenth of the weight that fits worst, or what lies about the center
+    of the largest component.
+    """
     share, residual, log_lik = responsibilities(sums, fitted.log_pi, fitted.beta, fitted.sd)
     largest = int(fitted.mass.argmax())
     order = np.argsort(log_lik, kind="stable")
@@ -131,7 +142,7 @@ def _split_off(sums: MixtureSums, fitted: _Fitted) -> list[FloatArray]:
 
 
 def _groups(score: FloatArray, mass: FloatArray, count: int) -> FloatArray:
-    """Shares (count, P): 1 in the own group by rank of the score, but for a little elsewhere."""
+    """Return shares (count, P): nearly 1 in the own group by rank of the score."""
     order = np.argsort(score, kind="stable")
     rank = np.empty(score.size)
     rank[order] = np.cumsum(mass[order]) - 0.5 * mass[order]
@@ -158,7 +169,7 @@ def _maximise(
 def _weighted(
     sums: MixtureSums, share: FloatArray, least_sd: float, ridge: FloatArray
 ) -> _Fitted:
-    """Weighted regressions, one a component, given its shares (H, P) of the pairs."""
+    """Fit weighted regressions, one for each component, given its shares (H, P) of the pairs."""
     weight = share * sums.mass
     of_cell, of_y = sums.by_cell(weight), sums.by_cell(weight * sums.y)
     mass = of_cell.sum(axis=1)

@@ -19,7 +19,7 @@ from surveysynth.models.parts.pairs import PairRecords, sum_by
 def mixture_records(
     x_cells: FloatArray, cell: IntArray, y: FloatArray, log_weight: FloatArray | None
 ) -> PairRecords:
-    """Records of transformed outcomes y (n,); the weight is regressed on the outcome itself."""
+    """Return records of transformed outcomes y (n,); the weight is regressed on the outcome."""
     return PairRecords(x_cells, cell, y, y, log_weight)
 
 
@@ -27,8 +27,8 @@ def mixture_records(
 class MixtureSums(Unpickled):
     """Weighted data of one database: P pairs of cell and outcome, sorted by cell.
 
-    x (G, K) the cells that have weight; cell (P,) and starts (G,), the first pair of a cell;
-    y (P,); mass (P,) sum of alpha.
+    x (G, K): cells with weight; cell (P,) and starts (G,), the first pair of a cell; y (P,); mass
+    (P,): sum of alpha.
     """
 
     x: FloatArray
@@ -43,7 +43,7 @@ class MixtureSums(Unpickled):
         return float(self.mass.sum())
 
     def by_cell(self, values: FloatArray) -> FloatArray:
-        """Sums (H, G) of values (H, P)."""
+        """Sum values (H, P) by cell, (H, G)."""
         if not self.starts.size:
             return np.zeros((values.shape[0], 0))
         return np.asarray(np.add.reduceat(values, self.starts, axis=1), dtype=np.float64)
@@ -51,14 +51,14 @@ class MixtureSums(Unpickled):
 
 @dataclass(frozen=True, repr=False)
 class MixtureStats(Unpickled):
-    """Weighted data of B databases: of the outcomes and, if there is one, of the weight."""
+    """Weighted data of B databases: of the outcomes and of any weight."""
 
     outcomes: tuple[MixtureSums, ...]
     weight: GaussianStats | None
 
     @property
     def outcome(self) -> MixtureSums:
-        """Of the only database."""
+        """Outcome data of the only database."""
         (outcome,) = self.outcomes
         return outcome
 
@@ -69,14 +69,14 @@ class MixtureStats(Unpickled):
 
     @classmethod
     def stacked(cls, parts: Sequence["MixtureStats"]) -> "MixtureStats":
-        """Those of several databases, all with a weight or all without."""
+        """Join several databases, all with a weight or all without."""
         weights = [part.weight for part in parts if part.weight is not None]
         outcomes = tuple(outcome for part in parts for outcome in part.outcomes)
         return cls(outcomes, stacked(weights) if weights else None)
 
 
 def compress(records: PairRecords, risk_weights: FloatArray) -> MixtureStats:
-    """Pairs with their weights, without those of none; Gaussian statistics of the survey weight."""
+    """Sum weights by pair, without pairs of no weight; Gaussian statistics of the survey weight."""
     mass = sum_by(records.pairs.cell, risk_weights, records.pair_y.size)
     seen = mass > 0
     cells, cell = np.unique(records.pair_cell[seen], return_inverse=True)
@@ -86,11 +86,16 @@ def compress(records: PairRecords, risk_weights: FloatArray) -> MixtureStats:
 
 
 class MixtureBatch:
-    """x (D, G, K); cell (D, P), sorted; y and mass (D, 1, P); total (D, 1), the sum of mass."""
+    """Weighted data of D databases for the sampler, C chains each.
+
+    x (D, G, K); cell (D, P), sorted; y and mass (D, 1, P); total (D, 1): sum of mass. Arrays by
+    chain have leading axes (D, C). Databases with fewer pairs or cells are filled up with empty
+    ones.
+    """
 
     def __init__(self, parts: Sequence[MixtureSums], chains: int) -> None:
         cells = max(1, *(part.x.shape[0] for part in parts))
-        # A cell that is filled up needs a pair of its own: every sum by cell has then a term.
+        # A cell that fills up needs a pair of its own, so that every sum by cell has a term.
         pairs = max(part.y.size + cells - part.x.shape[0] for part in parts)
         self.lead = len(parts), chains
         self.columns = parts[0].x.shape[1]
@@ -115,14 +120,14 @@ class MixtureBatch:
         return int(self.cell.shape[1])
 
     def residual(self, beta: FloatArray) -> FloatArray:
-        """y - x beta (D, C, P) at beta (D, C, K)."""
+        """Return y - x beta (D, C, P) at beta (D, C, K)."""
         fit = beta @ self.transposed
         if self.lead[0] == 1:  # many times faster than an index a database
             return np.asarray(self.y - np.take(fit, self.cell[0], axis=2))
         return np.asarray(self.y - np.take_along_axis(fit, self.cell[:, None], axis=2))
 
     def by_cell(self, values: FloatArray) -> FloatArray:
-        """Sums (..., D, C, G) of values (..., D, C, P)."""
+        """Sum values (..., D, C, P) by cell, (..., D, C, G)."""
         rows = values.size // self.pairs
         if rows not in self._offsets:
             row = np.arange(rows)
@@ -132,11 +137,11 @@ class MixtureBatch:
         return np.asarray(sums.reshape(*values.shape[:-1], -1), dtype=np.float64)
 
     def gram(self, by_cell: FloatArray) -> FloatArray:
-        """X' diag(by_cell) X (D, C, K, K) for by_cell (D, C, G)."""
+        """Return X' diag(by_cell) X (D, C, K, K) for by_cell (D, C, G)."""
         return np.asarray((self.transposed[:, None] * by_cell[:, :, None, :]) @ self.x[:, None])
 
     def quantiles(self, shares: Sequence[float]) -> FloatArray:
-        """Weighted quantiles (D, points) of the outcomes."""
+        """Return weighted quantiles (D, points) of the outcomes."""
         result = np.zeros((self.lead[0], len(shares)))
         for d in range(self.lead[0]):
             order = np.argsort(self.y[d, 0], kind="stable")

@@ -1,1 +1,1 @@
-"""A Stan program of the caller's own as a synthesizer."""
+"""Synthesizers that users declare as Stan programs."""

@@ -1,13 +1,13 @@
-"""Does a Stan program keep the contract of the mechanism? Checked on the records themselves.
+"""Check on the records that a user's Stan program keeps the contract of the mechanism.
 
-Four short fits from one seed tell without any statistics, since a sampler repeats itself exactly
+Four short fits from one seed decide exactly, without statistics, because a sampler repeats itself
 where its density is the same:
 
-- alpha = 1 and alpha = 1/2 must give other draws, or the risk weights are not used;
-- at alpha = 0 the density is the prior, so two different databases must give the very same draws
-  of whatever may be released. If not, outcomes or weights enter past the risk weights: an
-  unweighted term, a prior that looks at the data, generated quantities that copy records;
-- log_lik must be there at alpha = 0 (it is unweighted) and differ between the two databases.
+- alpha = 1 and alpha = 1/2 must give different draws, or the risk weights are not used;
+- at alpha = 0 the density is the prior, so two different databases must give the same draws of
+  everything that may be released. If not, outcomes or weights bypass the risk weights: in an
+  unweighted term, a prior that uses the data, or generated quantities that copy records;
+- log_lik must exist at alpha = 0 (it is unweighted) and differ between the two databases.
 
 Messages name variables and show no value.
 """
@@ -29,25 +29,25 @@ _SEED = 1
 
 
 class Program(Protocol):
-    """What is fitted here: a declared program with a sampler."""
+    """A declared program with a sampler."""
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """Name for messages."""
 
     @property
     def declared(self) -> ProgramFile:
-        """What the program says of itself."""
+        """Declaration of the program."""
 
     def compress(self, records: ProgramRecords, risk_weights: FloatArray) -> ProgramStats:
-        """Records with their risk weights alpha (n,)."""
+        """Return the records with their risk weights alpha (n,)."""
 
     def sample(self, stats: ProgramStats, plan: SamplingPlan, rng: np.random.Generator) -> Theta:
-        """Draws, and ``LOG_LIK`` of every record."""
+        """Return draws, and ``LOG_LIK`` of every record."""
 
 
 def check_contract(program: Program, records: ProgramRecords) -> None:
-    """Raises ``InputError`` where the program breaks the contract on these records."""
+    """Raise ``InputError`` where the program breaks the contract on these records."""
     full = _fit(program, records, 1.0)
     _check_finite(program, full)
     half = _fit(program, records, 0.5)
@@ -89,15 +89,20 @@ def _fit(program: Program, records: ProgramRecords, risk_weight: float) -> Theta
 
 
 def _other_database(records: ProgramRecords) -> ProgramRecords:
-    """The records of the lower half of the first outcome, each twice: another database whose
-    values fit the program's constraints, with other means."""
+    """Return another database with other means whose values fit the program's constraints.
+
+    It has the records of the lower half of the first outcome, each twice.
+    """
     order = np.argsort(records.z[:, 0], kind="stable")
     z: FloatArray = records.z[order[np.arange(order.size) // 2]]
     return ProgramRecords(z, records.public)
 
 
 def _check_finite(program: Program, theta: Theta) -> None:
-    """NaN anywhere and infinite parameters; an infinite log_lik takes its record out later."""
+    """Raise ``InputError`` for NaN anywhere and for infinite parameters.
+
+    An infinite log_lik takes its record out later.
+    """
     bad = [name for name in program.declared.output.released if not np.isfinite(theta[name]).all()]
     if np.isnan(theta[LOG_LIK]).any():
         bad.append(program.declared.output.log_lik)

@@ -1,4 +1,4 @@
-"""Records of a Stan program of the caller's own, and what its data block is given of them."""
+"""Records of a user's Stan program, and the data that its data block receives."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ CONFIDENTIAL = ("outcome", "integer_outcome", "outcomes", "log_weight", "risk_we
 
 @dataclass(frozen=True, repr=False)
 class ProgramRecords(Unpickled):
-    """Records on the program's scale: z (n, p + 1), the log weight last, and the public data."""
+    """Records on the program's scale: z (n, p + 1), the log weight last; and the public data."""
 
     z: FloatArray
     public: Mapping[str, Any]
@@ -29,21 +29,21 @@ class ProgramRecords(Unpickled):
 
 @dataclass(frozen=True, repr=False)
 class ProgramStats(Unpickled):
-    """Records and their risk weights alpha (n,): a program of the caller's sees every record."""
+    """Records and their risk weights alpha (n,): a user's program sees every record."""
 
     records: ProgramRecords
     risk_weights: FloatArray
 
 
 def with_weight(design: PublicDesign, confidential: Confidential) -> Confidential:
-    """The confidential half with the design's public weight, where it has one, as its weight."""
+    """Return the confidential half with the design's public weight, if any, as its weight."""
     if design.public_weight is None:
         return confidential
     return Confidential(confidential.outcome, design.public_weight)
 
 
 def confidential_data(source: str, z: FloatArray, risk_weights: FloatArray) -> Any:
-    """What a confidential source is of z (n, p + 1) and alpha (n,)."""
+    """Return the data of a confidential source from z (n, p + 1) and alpha (n,)."""
     if source == "risk_weights":
         return risk_weights
     if source == "log_weight":
@@ -63,7 +63,7 @@ def confidential_data(source: str, z: FloatArray, risk_weights: FloatArray) -> A
 
 
 def public_data(source: str, design: PublicDesign) -> Any:
-    """What a public source is of a design."""
+    """Return the data of a public source from a design."""
     matrix = design.matrix
     kind, _, column = source.partition(" ")
     if column:

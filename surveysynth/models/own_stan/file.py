@@ -1,4 +1,4 @@
-"""The toml file that declares a Stan program of the caller's own (``own_stan.model``)."""
+"""The TOML file that declares a user's Stan program (``own_stan.model``)."""
 
 import importlib.util
 import re
@@ -97,7 +97,7 @@ class _Section(BaseModel):
 
 
 class ProgramSection(_Section):
-    """``[program]``: the files and the sampler; paths are relative to the toml file."""
+    """Section ``[program]``: the files and the sampler; paths are relative to the TOML file."""
 
     file: Text
     title: Text
@@ -106,7 +106,7 @@ class ProgramSection(_Section):
 
 
 class OutputSection(_Section):
-    """``[output]``: what is read from a fit, and how data are generated from a draw."""
+    """Section ``[output]``: variables read from a fit, and how a draw generates data."""
 
     parameters: Annotated[Variables, Field(min_length=1)]
     log_lik: Variable = "log_lik"
@@ -142,7 +142,7 @@ class OutputSection(_Section):
 
     @property
     def generated(self) -> bool:
-        """Whether the program's generated quantities are the synthetic data."""
+        """True if the program's generated quantities are the synthetic data."""
         return self.simulate is None
 
     @property
@@ -153,7 +153,7 @@ class OutputSection(_Section):
 
 
 class ProgramFile(_Section):
-    """A whole declaration; ``path`` is the file it came from."""
+    """A whole declaration; ``path`` is its file."""
 
     program: ProgramSection
     data: dict[Variable, Annotated[str, AfterValidator(_source)]]
@@ -182,16 +182,16 @@ class ProgramFile(_Section):
 
     @property
     def name(self) -> str:
-        """The file's name without its suffix."""
+        """File name without its suffix."""
         return self.path.stem
 
     def beside(self, name: str) -> Path:
-        """A path relative to the file."""
+        """Return a path relative to the file."""
         return self.path.parent / name
 
 
 def load_program_file(path: str | Path) -> ProgramFile:
-    """Read and validate a declaration; raises ``InputError`` that lists every mistake."""
+    """Read and validate a declaration; raise ``InputError`` that lists every mistake."""
     path = Path(path)
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -204,7 +204,7 @@ def load_program_file(path: str | Path) -> ProgramFile:
 
 
 def parse_program_file(text: str, path: Path) -> ProgramFile:
-    """``load_program_file`` for text; ``path`` roots the paths in it."""
+    """Do as ``load_program_file`` for text; ``path`` roots the paths in it."""
     try:
         content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -240,7 +240,7 @@ _SECTIONS = [name for name in ProgramFile.model_fields if name != "path"]
 
 
 def check_declared(given: ProgramFile, source: StanSource) -> None:
-    """Raises ``InputError`` where the declaration and the program's text do not agree."""
+    """Raise ``InputError`` where the declaration and the program's text disagree."""
     declared = declared_names(source)
     data = declared.get("data", ())
     passed = [*given.data, *given.priors]
@@ -287,7 +287,7 @@ Function = Callable[..., Any]
 
 
 def load_function(declared: ProgramFile, reference: str) -> Function:
-    """The function of ``file.py:function``; the file's code is run."""
+    """Return the function of ``file.py:function``; this runs the file's code."""
     found = FUNCTION.match(reference)
     assert found is not None  # checked when the declaration was read
     path = declared.beside(found["file"])

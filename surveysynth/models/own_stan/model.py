@@ -74,7 +74,7 @@ BLOCK_RECORDS = 1024
 
 @dataclass(frozen=True, eq=False)
 class StanProgram(Model):
-    """A Stan program as a model; made by ``StanProgram.load``."""
+    """A user's Stan program as a model, made by ``StanProgram.load``."""
 
     declared: ProgramFile
     source: StanSource
@@ -84,7 +84,7 @@ class StanProgram(Model):
     compiled = True
 
     def __post_init__(self) -> None:
-        """Its priors are those of the declaration, whatever numbers they are."""
+        """Take the priors of the declaration, whatever numbers they are."""
         priors = MappingProxyType(self.declared.priors)
         object.__setattr__(self, "priors", priors)  # the dataclass is frozen
 
@@ -96,10 +96,10 @@ class StanProgram(Model):
         priors: Mapping[str, float] | None = None,
         backend: StanBackend | None = None,
     ) -> "StanProgram":
-        """Read a declaration and its program and hold them against each other.
+        """Read a declaration and its program and check that they agree.
 
         ``priors`` overrides [priors] by name; ``backend`` is CmdStan unless given. Raises
-        ``InputError`` for whatever does not fit.
+        ``InputError`` for everything that does not fit.
         """
         declared = load_program_file(path)
         for name in priors or {}:
@@ -125,43 +125,45 @@ class StanProgram(Model):
 
     @property
     def name(self) -> str:
-        """The name of the toml file, without its suffix."""
+        """Name of the TOML file, without its suffix."""
         return self.declared.name
 
     @property
     def title(self) -> str:
-        """The title that the file gives."""
+        """Title that the file gives."""
         return self.declared.program.title
 
     @property
     def requires(self) -> frozenset[str]:
-        """A weight; one outcome and a population size where the program takes them."""
+        """A weight; one outcome and a population size where the program uses them."""
         sources = set(self.declared.data.values())
         single = {"one_outcome"} if "outcomes" not in sources else set()
         return frozenset({"weight", *single, *(sources & {"population_size"})})
 
     @property
     def datasets_per_draw(self) -> int | None:
-        """1 where generated quantities are the data, else as many as wanted."""
+        """1 if generated quantities are the data, otherwise any number."""
         return 1 if self.declared.output.generated else None
 
     def prepare(self) -> None:
-        """Compile the program, unless that is done; raises ``InputError`` where it cannot."""
+        """Compile the program, unless that is done; raise ``InputError`` where that fails."""
         self.backend.prepare(self.source)
 
     def versions(self) -> dict[str, str]:
-        """Of what runs the program."""
+        """Return names and versions of what runs the program."""
         return self.backend.versions(self.source)
 
     def records(self, design: PublicDesign, confidential: Confidential) -> ProgramRecords:
-        """z of the confidential records, after the contract has been checked on them. A public
-        weight is in it like a confidential one: programs are written for both."""
+        """Check the contract on the confidential records and return them.
+
+        A public weight is included like a confidential one: programs are written for both.
+        """
         records: ProgramRecords = super().records(design, with_weight(design, confidential))
         check_contract(self, records)
         return records
 
     def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> ProgramRecords:
-        """Records of a dataset that is already on the program's scale."""
+        """Return the records of a dataset on the program's scale."""
         public = {
             name: public_data(source, design)
             for name, source in self.declared.data.items()
@@ -170,11 +172,11 @@ class StanProgram(Model):
         return ProgramRecords(simulated.z, public)
 
     def compress(self, records: ProgramRecords, risk_weights: FloatArray) -> ProgramStats:
-        """Records and weights as they are."""
+        """Return records and weights unchanged."""
         return ProgramStats(records, risk_weights)
 
     def data(self, stats: ProgramStats) -> dict[str, Any]:
-        """The program's data."""
+        """Return the program's data."""
         z, alpha = stats.records.z, stats.risk_weights
         confidential = {
             name: confidential_data(source, z, alpha)
@@ -184,10 +186,11 @@ class StanProgram(Model):
         return {**self.priors, **stats.records.public, **confidential}
 
     def sample(self, stats: ProgramStats, plan: SamplingPlan, rng: np.random.Generator) -> Theta:
-        """NUTS draws, leading axes (1, chains, draws): what may be released of a draw, and, with
-        names that end in two underscores, log-likelihoods (.., n) and divergences.
+        """Draw by NUTS, leading axes (1, chains, draws).
 
-        Raises ``InputError`` where the fit does not hold what the declaration names.
+        The result holds what may be released of a draw and, with names that end in two underscores,
+        log-likelihoods (.., n) and divergences. Raises ``InputError`` where the fit lacks what the
+        declaration names.
         """
         run = self.backend.run(
             self.source,
@@ -218,8 +221,10 @@ class StanProgram(Model):
         return {**found, LOG_LIK: log_lik, DIVERGENT: run.divergent[None].astype(np.float64)}
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
-        """The declared parameters; elements that are the same in every draw of every chain (a
-        correlation of 1 with itself) are left out."""
+        """Return the declared parameters without constant elements.
+
+        A correlation of 1 with itself is constant in all draws of all chains.
+        """
         lead = theta[LOG_LIK].shape[:-1]
         result = {}
         for name in self.declared.output.parameters:
@@ -232,7 +237,7 @@ class StanProgram(Model):
     def log_lik_blocks(
         self, theta: Theta, records: ProgramRecords
     ) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Streams what the program computed."""
+        """Stream the log-likelihoods that the program computed."""
         log_lik = theta[LOG_LIK]
         for begin in range(0, log_lik.shape[1], BLOCK_RECORDS):
             rows = np.arange(begin, min(begin + BLOCK_RECORDS, log_lik.shape[1]), dtype=np.int64)
@@ -245,8 +250,10 @@ class StanProgram(Model):
         rng: np.random.Generator,
         kind: SimulationKind = "release",
     ) -> Simulated:
-        """The draw's generated quantities (one dataset, whatever ``rng``), or what the caller's
-        function makes of the draw's parameters."""
+        """Return the draw's generated quantities, or what the user's function simulates.
+
+        Generated quantities are one dataset, whatever ``rng``.
+        """
         output, shape = self.declared.output, (design.n, len(design.outcome_names) + 1)
         if output.generated:
             outcome = theta[str(output.outcome)].reshape(design.n, -1)
@@ -259,7 +266,7 @@ class StanProgram(Model):
         return Simulated(z)
 
     def smooth_weight(self, theta: Theta, design: PublicDesign, simulated: Simulated) -> FloatArray:
-        """The program's or the caller's smoothed weights, else the simulated ones, (n,)."""
+        """Return smoothed weights (n,) of the program or the user, else the simulated ones."""
         name = self.declared.output.smooth_weight
         if name is None or design.public_weight is not None:
             return self.drawn_weight(design, simulated)
@@ -278,7 +285,7 @@ class StanProgram(Model):
             ) from None
 
     def log_scales(self, theta: Theta) -> FloatArray:
-        """Logs of the declared ``scales``, (S, d); none declared: d = 0.
+        """Return the logs of the declared ``scales``, (S, d); d = 0 if none are declared.
 
         Raises ``InputError`` for a scale that is not positive.
         """
@@ -291,7 +298,7 @@ class StanProgram(Model):
         return np.concatenate(columns, axis=1)
 
     def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """The draws with other values of the declared ``scales``."""
+        """Return the draws with other values of the declared ``scales``."""
         result, first = dict(theta), 0
         for name in self.declared.output.scales:
             shape = theta[name].shape
@@ -301,12 +308,12 @@ class StanProgram(Model):
         return result
 
     def with_backend(self, backend: StanBackend) -> "StanProgram":
-        """The same program run by something else."""
+        """Return the same program with another backend."""
         return replace(self, backend=backend)
 
 
 def _shaped(values: FloatArray, expected: tuple[int, ...], what: str, lead: int = 0) -> FloatArray:
-    """``values`` with the shape expected after ``lead`` axes; a vector will do for one column."""
+    """Check the shape after ``lead`` axes; a vector is accepted for one column."""
     shape = values.shape[lead:]
     if shape == expected:
         return values

@@ -1,1 +1,1 @@
-"""What several synthesizers share."""
+"""Building blocks that several synthesizers use."""

@@ -47,11 +47,11 @@ class CoefficientBlocks:
         self.inverse_correlation = np.linalg.inv(self.correlation)
 
     def observe(self, fit: FloatArray) -> None:
-        """Another least-squares fit, for statistics that change between sweeps."""
+        """Take another least-squares fit, for statistics that change between sweeps."""
         self.cross = self.gram @ fit
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps, a multiple of 4."""
+        """Draw the random numbers of the next c sweeps, a multiple of 4."""
         b, k, q, rng = self.batch, self.k, self.q, self.rng
         self.n_beta = rng.standard_normal((c, b, k * q), 1)
         rounds = c // 4
@@ -62,32 +62,34 @@ class CoefficientBlocks:
         self.u_scale = rng.random((2 * rounds, 2, b, q, k), 2)
 
     def update(self, i: int, inverse_covariance: FloatArray) -> None:
-        """beta and, every fourth sweep, Omega, every second, D, given the residual precision
-        (B, q, q).
+        """Draw beta given the residual precision (B, q, q), and Omega and D in some sweeps.
 
-        i counts the sweeps since ``draw_random_numbers``.
+        Omega is drawn every fourth sweep, D every second. i counts the sweeps since
+        ``draw_random_numbers``.
         """
         precision = inverse_covariance[:, :, None, :, None] * self.gram[:, None, :, None, :]
         linear = (self.cross @ inverse_covariance).swapaxes(-1, -2)
         self.update_given(i, precision, linear)
 
     def update_given(self, i: int, precision: FloatArray, linear: FloatArray) -> None:
-        """The same given the likelihood of beta, normal with this precision (B, q, K, q, K), which
-        is overwritten, and linear term (B, q, K)."""
+        """Do the same given the likelihood of beta.
+
+        It is normal with linear term (B, q, K) and precision (B, q, K, q, K), which is overwritten.
+        """
         self._coefficients(i, precision, linear)
         self.update_prior(i)
 
     def update_prior(self, i: int) -> None:
-        """Omega and D alone, given beta."""
-        # q coefficients inform each of these: with fewer updates beta and the residual scales keep
-        # nearly all of their precision, and a sweep takes half of its time.
+        """Draw Omega and D alone, given beta."""
+        # q coefficients inform each of these. Fewer updates halve the time of a sweep and cost beta
+        # and the residual scales hardly any precision.
         if i % 4 == 0:
             self._correlation(i // 4)
         elif i % 2 == 1:
             self._scales(i // 2)
 
     def _coefficients(self, i: int, precision: FloatArray, linear: FloatArray) -> None:
-        """vec(beta) | D, Omega: normal, outcome by outcome in the vector."""
+        """Draw vec(beta) | D, Omega: normal, outcome by outcome in the vector."""
         b, k, q = self.batch, self.k, self.q
         inverse_scale = 1.0 / self.scale
         for j in range(q):
@@ -99,7 +101,7 @@ class CoefficientBlocks:
         self.beta = draw.reshape(b, q, k).swapaxes(-1, -2)
 
     def _correlation(self, i: int) -> None:
-        """Omega | beta, D: q standardised coefficient vectors under LKJ."""
+        """Draw Omega | beta, D: q standardized coefficient vectors under LKJ."""
         factor = self.beta / self.scale.swapaxes(-1, -2)
         self.root = primitives.elliptical_correlation(
             self.root, self.n_root[i], np.full(self.batch, float(self.q)), factor,
@@ -108,10 +110,10 @@ class CoefficientBlocks:
         self._set_correlation()
 
     def _scales(self, i: int) -> None:
-        """D_j | beta, Omega, all at once.
+        """Draw D_j | beta, Omega, all at once.
 
-        With P = Omega^-1, c > lambda_max(P) and u ~ N((cI - P) b, cI - P), the joint density of
-        b = beta/sigma and u has exponent -c b'b/2 + u'b: given u the scales are independent.
+        With P = Omega^-1, c > lambda_max(P) and u ~ N((cI - P) b, cI - P), the joint density of b =
+        beta/sigma and u has exponent -c b'b/2 + u'b: given u the scales are independent.
         """
         largest = np.linalg.eigvalsh(self.inverse_correlation)[:, -1]
         bound = 1.02 * largest
@@ -126,7 +128,10 @@ class CoefficientBlocks:
 
 
 def overdispersion(gram: FloatArray, rng: Streams, q: int) -> FloatArray:
-    """(B, K, q) of twice the spread of least-squares coefficients at unit residual variance."""
+    """Draw noise (B, K, q) of twice the SD of least-squares coefficients.
+
+    Residual variances are taken as one.
+    """
     k = gram.shape[-1]
     trace = np.trace(gram, axis1=1, axis2=2)[:, None, None]
     ridged = gram + np.eye(k) * (1e-8 * trace + 1e-8)

@@ -18,7 +18,7 @@ from surveysynth.sampling.sweeps import Streams
 #: Log of a further factor of the conditional, up to a constant: (..., B, q, q) to (..., B).
 LogTie = Callable[[FloatArray], FloatArray]
 
-#: Effective records by column of Sigma below which slices help the inverse-Wishart proposal.
+#: Effective records per column of Sigma below which slices support the proposal.
 FEW = 12.0
 #: Steps to the mode of the conditional; each shrinks the distance by 2c/(A + 2c) at least.
 MODE_STEPS = 2
@@ -27,10 +27,10 @@ MODE_STEPS = 2
 class CovarianceBlock:
     """Sigma (B, q, q) of B chains, started from ``covariance``; ``total`` A (B,).
 
-    With many effective records Sigma is proposed from an inverse Wishart whose mode is that of
-    the conditional and accepted by Metropolis-Hastings, nearly always. With few, where the shapes
-    differ, scales and correlations are drawn by slices besides, exact for any A >= 0. ``tied``:
-    whether ``update`` is given a further factor of the conditional.
+    With many effective records Sigma is proposed from an inverse Wishart with the mode of the
+    conditional; Metropolis-Hastings nearly always accepts. With few, where the shapes differ,
+    slices also draw scales and correlations; they are exact for any A >= 0. ``tied``: ``update``
+    takes a further factor of the conditional.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class CovarianceBlock:
         self.df = np.maximum(total - 1.0 - self.power, self.q + 1.0)
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps."""
+        """Draw the random numbers of the next c sweeps."""
         b, q, rng, tries = self.batch, self.q, self.rng, primitives.MAX_SHRINKS
         if self.by_proposal:
             normals, uniforms = rng.standard_normal((c, b, q, q), 1), rng.random((c, b, q + 1), 1)
@@ -75,8 +75,10 @@ class CovarianceBlock:
                 self.log_u_tie = np.log(rng.random((c, q + 1, b), 2))
 
     def update(self, i: int, squares: FloatArray, log_tie: LogTie | None = None) -> None:
-        """Sigma given the weighted sum of squares (B, q, q); i counts the sweeps since
-        ``draw_random_numbers``. log_tie: what else depends on Sigma, for a block that is tied."""
+        """Draw Sigma given the weighted sum of squares (B, q, q).
+
+        i counts the sweeps since ``draw_random_numbers``. log_tie: the further factor, if tied.
+        """
         if self.by_slice:
             self._scales_and_correlation(i, squares, log_tie)
         if self.by_proposal:
@@ -93,8 +95,10 @@ class CovarianceBlock:
         self.covariance = np.where(accept[:, None, None], proposal, self.covariance)
 
     def _log_ratio(self, covariance: FloatArray, rest: FloatArray) -> FloatArray:
-        """Log of the conditional over the proposal's density, up to a constant: (2, B, q, q) to
-        (2, B)."""
+        """Return the log of the conditional over the proposal's density: (2, B, q, q) to (2, B).
+
+        It is up to a constant.
+        """
         variance = np.einsum("cbkk->cbk", covariance)
         log_det = np.linalg.slogdet(covariance)[1]
         half_t = primitives.half_t_log_density(np.sqrt(variance), *self.prior).sum(-1)
@@ -105,11 +109,11 @@ class CovarianceBlock:
         return np.asarray(result, dtype=np.float64)
 
     def _mode(self, squares: FloatArray) -> FloatArray:
-        """Mode of the conditional in Sigma, a few steps from that without a prior.
+        """Return the mode of the conditional in Sigma, a few steps from that without a prior.
 
-        It solves (A + q - 2c) S + S U S = squares, where c is ``power`` and the diagonal
-        U_jj = 2c/S_jj + 4/(3 s^2 + S_jj) comes from the priors; given U this is a quadratic
-        equation with a positive definite root.
+        It solves (A + q - 2c) S + S U S = squares, where c is ``power`` and the diagonal U_jj =
+        2c/S_jj + 4/(3 s^2 + S_jj) comes from the priors. Given U this is a quadratic equation with
+        a positive definite root.
         """
         df, prior_scale = self.prior
         mode = squares / (self.total + self.q)[:, None, None]
@@ -143,7 +147,7 @@ class CovarianceBlock:
         values, vectors = np.linalg.eigh(squares)
         factor = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :] / scale[:, :, None]
         # A root G of a Wishart matrix with this correlation: its scales are independent chi, and
-        # how it is turned plays no part.
+        # its rotation does not matter.
         chi = np.sqrt(chdtri(float(self.columns), self.u_root[i]))
         root = np.zeros_like(self.direction[i])
         root[:, :, : self.q] = chi[:, :, None] * np.linalg.cholesky(correlation)
@@ -162,8 +166,10 @@ class CovarianceBlock:
         old: tuple[FloatArray, FloatArray],
         log_tie: LogTie | None,
     ) -> BoolArray:
-        """Whether (B, 1) a step that is reversible without the tie is taken with it: scales and
-        correlations, new and old."""
+        """Accept (B, 1) a step that is reversible without the tie, given the tie.
+
+        new and old: scales and correlations.
+        """
         if log_tie is None:
             return np.ones((self.batch, 1), dtype=bool)
         after, before = log_tie(np.stack([_scaled(*new), _scaled(*old)]))

@@ -1,6 +1,6 @@
-"""What the Gaussian models share: records by cell of X, and weighted sufficient statistics.
+"""Records by cell of X and weighted sufficient statistics of the Gaussian models.
 
-All of z (transformed outcomes and log weight or log inclusion probability) is confidential here.
+All of z (transformed outcomes and log weight or log inclusion probability) is confidential.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from surveysynth._support.types import FloatArray, IntArray
 class GaussianRecords(Unpickled):
     """Records of a Gaussian model, sorted into blocks that share a linear predictor.
 
-    x_cells (G, K) distinct rows of X; cell (n,) the cell of a record; z (n, q) in file order; psu
-    (n,) codes 0..C-1 where PSUs have effects, else None. A block is a cell of X, or of a cell the
-    records of one PSU: ``order`` (n,) sorts the records by block, ``starts`` (P + 1,) bounds the
-    blocks in it, ``block_cell`` and ``block_psu`` (P,) say which they are. ``centre`` (G, q) is a
-    point near the records of a cell: log-likelihoods are expanded about it.
+    x_cells (G, K): distinct rows of X; cell (n,): the cell of a record; z (n, q) in file order; psu
+    (n,): codes 0..C-1 where PSUs have effects, else None. A block is a cell of X, or the records of
+    one PSU in a cell. ``order`` (n,) sorts records by block, ``starts`` (P + 1,) bounds the blocks
+    in it, ``block_cell`` and ``block_psu`` (P,) identify them. ``centre`` (G, q) is a point near
+    the records of a cell, about which log-likelihoods are expanded.
     """
 
     x_cells: FloatArray
@@ -69,10 +69,10 @@ class GaussianRecords(Unpickled):
 
 @dataclass(frozen=True, repr=False)
 class PsuStats(Unpickled):
-    """Weighted sums by PSU, of B databases with C PSUs each, for effects of PSUs (methods 4).
+    """Weighted sums by PSU of B databases with C PSUs each (methods 4).
 
-    total (B, C) sum of alpha; x_sum (B, C, K) X'alpha; residual (B, C, q) sum of alpha times
-    z - x fit, about the same fit as the statistics that they belong to.
+    total (B, C): sum of alpha; x_sum (B, C, K): X'alpha; residual (B, C, q): sum of alpha times z -
+    x fit, with the fit of the ``GaussianStats`` that hold them.
     """
 
     total: FloatArray
@@ -80,13 +80,13 @@ class PsuStats(Unpickled):
     residual: FloatArray
 
     def repeated(self, chains: int) -> "PsuStats":
-        """The same sums for ``chains`` chains a database."""
+        """Repeat the sums for ``chains`` chains of each database."""
         parts = (self.total, self.x_sum, self.residual)
         return PsuStats(*(np.repeat(part, chains, axis=0) for part in parts))
 
     @classmethod
     def stacked(cls, parts: Sequence["PsuStats"]) -> "PsuStats":
-        """The sums of several databases; raises ``ValueError`` unless they have as many PSUs."""
+        """Join several databases; raise ``ValueError`` unless they have equally many PSUs."""
         sizes = {each.total.shape[1] for each in parts}
         if len(sizes) > 1:
             raise ValueError(f"databases of one batch have as many PSUs each, got {sorted(sizes)}")
@@ -94,7 +94,7 @@ class PsuStats(Unpickled):
         return cls(*(np.concatenate([getattr(each, name) for each in parts]) for name in names))
 
     def residual_at(self, shift: FloatArray) -> FloatArray:
-        """Sums of alpha (z - x beta), (B, C, q), for shift = beta - fit (B, K, q)."""
+        """Return sums of alpha (z - x beta), (B, C, q), for shift = beta - fit (B, K, q)."""
         return np.asarray(self.residual - self.x_sum @ shift, dtype=np.float64)
 
 
@@ -102,10 +102,10 @@ class PsuStats(Unpickled):
 class GaussianStats(Unpickled):
     """Weighted sufficient statistics of B databases (methods 4), about a least-squares fit.
 
-    total (B,) sum of alpha; x_sum (B, K) X'alpha; gram (B, K, K) X'AX; fit (B, K, q) a solution of
-    X'AX b = X'AZ; residual (B, q, q) = (Z - X fit)'A(Z - X fit), free of the cancellation that
-    Z'AZ suffers. The weighted sum of squares at b is residual + (b - fit)'X'AX(b - fit). psu: sums
-    by PSU, where PSUs have effects.
+    total (B,): sum of alpha; x_sum (B, K): X'alpha; gram (B, K, K): X'AX; fit (B, K, q): a solution
+    of X'AX b = X'AZ; residual (B, q, q) = (Z - X fit)'A(Z - X fit), without the cancellation of
+    Z'AZ. The weighted sum of squares at b is residual + (b - fit)'X'AX(b - fit). psu: sums by PSU,
+    where PSUs have effects.
     """
 
     total: FloatArray
@@ -122,7 +122,7 @@ class GaussianStats(Unpickled):
         return k, q
 
     def repeated(self, chains: int) -> "GaussianStats":
-        """The same statistics for ``chains`` chains a database: leading axis B * chains."""
+        """Repeat the statistics for ``chains`` chains of each database: leading axis B * chains."""
         total, x_sum, gram, fit, residual = (
             np.repeat(part, chains, axis=0)
             for part in (self.total, self.x_sum, self.gram, self.fit, self.residual)
@@ -132,7 +132,7 @@ class GaussianStats(Unpickled):
 
     @classmethod
     def stacked(cls, stats: Sequence["GaussianStats"]) -> "GaussianStats":
-        """Several databases with as many columns of X and as many PSUs as one batch."""
+        """Join several databases with equally many columns of X and PSUs."""
         total, x_sum, gram, fit, residual = (
             np.concatenate([getattr(each, name) for each in stats])
             for name in ("total", "x_sum", "gram", "fit", "residual")
@@ -144,19 +144,19 @@ class GaussianStats(Unpickled):
         return cls(total, x_sum, gram, fit, residual, psu)
 
     def cross(self) -> FloatArray:
-        """X'AZ, (B, K, q)."""
+        """Return X'AZ, (B, K, q)."""
         return self.gram @ self.fit
 
     def sum_of_squares(self, beta: FloatArray) -> FloatArray:
-        """(Z - X beta)'A(Z - X beta) for beta (B, K, q): (B, q, q)."""
+        """Return (Z - X beta)'A(Z - X beta), (B, q, q), for beta (B, K, q)."""
         shift = beta - self.fit
         return self.residual + shift.swapaxes(-1, -2) @ self.gram @ shift
 
     def start_covariance(self) -> FloatArray:
-        """A positive definite guess of the residual covariance, (B, q, q), to start chains from.
+        """Guess a positive definite residual covariance (B, q, q) to start chains from.
 
-        A perfect fit (no more records with weight than columns) would start them at zero, where
-        the precision of the coefficients overflows its digits: a millionth of the mean square of
+        After a perfect fit (no more records with weight than columns) the residual covariance is
+        zero and the precision of the coefficients overflows. So a millionth of the mean square of
         each column of Z is added, or one where there are no records.
         """
         mass = np.maximum(self.total, 1.0)[:, None]
@@ -167,16 +167,17 @@ class GaussianStats(Unpickled):
         return result + floor[:, :, None] * np.eye(floor.shape[1])
 
     def outcome_squares(self, beta: FloatArray) -> FloatArray:
-        """Weighted sum of squares of y - X beta, y the first column of Z: beta (B, K) to (B,).
+        """Return the weighted sum of squares of y - X beta, y the first column of Z.
 
-        Here and below a single database (B = 1) broadcasts over the parameters.
+        beta (B, K) to (B,). Here and below a single database (B = 1) broadcasts over the
+        parameters.
         """
         shift = beta - self.fit[:, :, 0]
         squares = (shift * _product(self.gram, shift)).sum(-1)
         return np.asarray(self.residual[:, 0, 0] + squares, dtype=np.float64)
 
     def conditional_squares(self, selection: FloatArray) -> FloatArray:
-        """Weighted sum of squares of v - [y, X] selection, (y, v) the columns of Z.
+        """Return the weighted sum of squares of v - [y, X] selection, (y, v) the columns of Z.
 
         selection (B, 1 + K): the slope on y, then the coefficients of X.
         """
@@ -192,8 +193,10 @@ class GaussianStats(Unpickled):
         return slope, selection[:, 1:] - self.fit[:, :, 1] + slope[:, None] * self.fit[:, :, 0]
 
     def conditional_gram(self) -> tuple[FloatArray, FloatArray]:
-        """Gram matrix (B, 1 + K, 1 + K) of [y, X] and its products (B, 1 + K) with v, where
-        (y, v) are the columns of Z."""
+        """Return the Gram matrix (B, 1 + K, 1 + K) of [y, X] and its products (B, 1 + K) with v.
+
+        (y, v) are the columns of Z.
+        """
         batch, k = self.fit.shape[:2]
         fit_y, fit_v = self.fit[:, :, 0], self.fit[:, :, 1]
         cross_y = _product(self.gram, fit_y)
@@ -205,7 +208,7 @@ class GaussianStats(Unpickled):
         return gram, np.concatenate([head[:, None], _product(self.gram, fit_v)], axis=1)
 
     def stan_data(self) -> dict[str, Any]:
-        """What the Stan programs share of one database, JSON-ready; gram exactly symmetric."""
+        """Return the data that Stan programs share, JSON-ready; gram exactly symmetric."""
         return {
             "total": float(self.total[0]),
             "gram": (0.5 * (self.gram[0] + self.gram[0].T)).tolist(),
@@ -215,7 +218,7 @@ class GaussianStats(Unpickled):
 
 
 def compress(records: GaussianRecords, risk_weights: FloatArray) -> GaussianStats:
-    """One pass over the records: the statistics of one database, B = 1 (methods 4).
+    """Compute the statistics of one database, B = 1, in one pass over the records (methods 4).
 
     risk_weights alpha (n,) in [0, 1].
     """
@@ -261,10 +264,10 @@ def _psu_stats(records: GaussianRecords, risk_weights: FloatArray, fit: FloatArr
 
 
 def _least_squares(x: FloatArray, z: FloatArray) -> FloatArray:
-    """A solution of x b = z, (K, q); x (G, K) may have columns without weight.
+    """Solve x b = z, (K, q), by least squares; x (G, K) may have columns without weight.
 
-    A direction that holds less than 1e-7 of the length of the scaled columns is left out: X'AX
-    knows nothing of it (1e-14), and the huge b along it would cost sums of squares their digits.
+    A direction with less than 1e-7 of the length of the scaled columns is left out: X'AX holds no
+    digits of it (1e-14), and the huge b along it would cost sums of squares their digits.
     """
     length = np.sqrt((x * x).sum(axis=0))
     length = np.where(length > 0, length, 1.0)

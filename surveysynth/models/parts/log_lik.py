@@ -1,8 +1,7 @@
 """Log-likelihoods of records as quadratic forms in z, streamed (methods 4).
 
-A Gaussian model writes the log-likelihood of a record, within a cell of X, as a quadratic form in
-z, the transformed outcomes and the log weight or log inclusion probability. All of z is
-confidential here.
+Within a cell of X the log-likelihood of a record of a Gaussian model is quadratic in z: the
+transformed outcomes and the log weight or log inclusion probability. All of z is confidential.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,18 +14,17 @@ from surveysynth.models.parts.gaussian import GaussianRecords
 
 #: Doubles in one range of log-likelihoods (draws x records): 2 MB stays in a core's cache.
 BLOCK = 1 << 18
-#: Mean records a block from which a matrix product a block beats elementwise work.
+#: Mean records per block from which matrix products are faster than elementwise work.
 SMALL_BLOCK = 16
 
 
 @dataclass(frozen=True, repr=False)
 class QuadraticForm:
-    """Log-likelihood of S draws as a quadratic form within blocks of records: cells of X, or their
-    parts by PSU.
+    """Log-likelihood of S draws as a quadratic form within blocks of records.
 
-    log p(record | draw s) = constant[s, g] + linear[s, g] · d - d' precision[s] d / 2, where
-    d = z - centre[g] and g is the record's block. constant (S, g), linear (S, g, q),
-    precision (S, q, q).
+    A block is a cell of X, or its part in one PSU. log p(record | draw s) = constant[s, g] +
+    linear[s, g] · d - d' precision[s] d / 2, where d = z - centre[g] and g is the record's block.
+    constant (S, g), linear (S, g, q), precision (S, q, q).
     """
 
     constant: FloatArray
@@ -34,7 +32,7 @@ class QuadraticForm:
     precision: FloatArray
 
     def coefficients(self, block: int) -> FloatArray:
-        """(S, 1 + q + q(q+1)/2) coefficients of the features of ``features`` for one block."""
+        """Return (S, 1 + q + q(q+1)/2) coefficients of ``features`` for one block."""
         q = self.precision.shape[-1]
         upper_i, upper_j = np.triu_indices(q)
         factor = np.where(upper_i == upper_j, -0.5, -1.0)
@@ -51,8 +49,10 @@ def normal_form(
     centre: FloatArray,
     effect: FloatArray | None = None,
 ) -> QuadraticForm:
-    """log N(z | x beta + effect, Sigma): beta (S, K, q), covariance (S, q, q), effect (S, g, q),
-    the blocks given by their rows of X and centres."""
+    """Return log N(z | x beta + effect, Sigma) for blocks given by rows of X and centres.
+
+    beta (S, K, q), covariance (S, q, q), effect (S, g, q).
+    """
     precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
     mean = np.matmul(x_cells, beta) - centre
     if effect is not None:
@@ -74,9 +74,10 @@ def conditional_form(
     centre: FloatArray,
     effect: FloatArray | None = None,
 ) -> QuadraticForm:
-    """log N(y | x beta, v_1) + log N(v | [y, x] selection, v_2) for z = (y, v), the blocks given.
+    """Return log N(y | x beta, v_1) + log N(v | [y, x] selection, v_2), z = (y, v).
 
-    beta (S, K), selection (S, 1 + K), variance (S, 2); effect (S, g, 2) is added to the two means.
+    For the blocks given: beta (S, K), selection (S, 1 + K), variance (S, 2); effect (S, g, 2) is
+    added to the two means.
     """
     slope, (v_y, v_v) = selection[:, 0], variance.T
     # Residuals of a record: e_y = d_y + r_y and e_v = d_v - slope d_y + r_v.
@@ -96,7 +97,7 @@ def conditional_form(
 
 
 def features(deviation: FloatArray) -> FloatArray:
-    """(1 + q + q(q+1)/2, n) features 1, d_j, d_j d_k (j <= k) of deviations d (n, q)."""
+    """Return features 1, d_j, d_j d_k (j <= k) of deviations d (n, q): (1 + q + q(q+1)/2, n)."""
     upper_i, upper_j = np.triu_indices(deviation.shape[1])
     products = deviation[:, upper_i] * deviation[:, upper_j]
     return np.concatenate([np.ones((deviation.shape[0], 1)), deviation, products], axis=1).T
@@ -105,9 +106,9 @@ def features(deviation: FloatArray) -> FloatArray:
 def ranges_of_blocks(
     starts: IntArray, draws: int, budget: int = BLOCK
 ) -> Iterator[tuple[int, int]]:
-    """Ranges [first, last) of blocks whose coefficients and records fit a memory budget.
+    """Yield ranges [first, last) of blocks whose coefficients and records fit a memory budget.
 
-    ``budget`` counts doubles a range (draws x records, at least one block a range).
+    ``budget`` counts doubles in a range (draws x records); a range has at least one block.
     """
     limit = max(1, budget // max(draws, 1))
     first, n_blocks = 0, starts.shape[0] - 1
@@ -125,10 +126,10 @@ FormOf = Callable[[Theta, FloatArray, FloatArray, IntArray | None], QuadraticFor
 def log_lik_blocks(
     quadratic_form: FormOf, theta: Theta, records: GaussianRecords
 ) -> Iterator[tuple[IntArray, FloatArray]]:
-    """Streams (rows (b,), log_lik (S, b)) over ranges of blocks of records.
+    """Stream (rows (b,), log_lik (S, b)) over ranges of blocks of records.
 
-    Large blocks: one small matrix product a block. Many small ones (continuous predictors): the
-    same form elementwise. The array yielded is overwritten by the next range.
+    Large blocks take one small matrix product each; many small ones (continuous predictors) are
+    evaluated elementwise. The array yielded is overwritten by the next range.
     """
     draws = next(iter(theta.values())).shape[0]
     for first, last in ranges_of_blocks(records.starts, draws):

@@ -21,7 +21,7 @@ from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.sampling.sweeps import Streams
 
-#: Newton halves a step until the density rises, and stops where one promises less than this.
+#: Newton halves a step until the density rises; it stops at a promised gain below ``_CLOSE``.
 _STEPS = 60
 _HALVINGS = 30
 _CLOSE = 1e-12
@@ -29,8 +29,11 @@ _CLOSE = 1e-12
 
 @dataclass(frozen=True, repr=False)
 class LogitSums(Unpickled):
-    """x (B, T, P), or (1, T, P) where all share it; counts (B, T, C) of categories by row, zero
-    where a database has no such row."""
+    """Weighted counts of categories of B databases.
+
+    x (B, T, P), or (1, T, P) where all share it; counts (B, T, C) of categories by row, zero where
+    a database has no such row.
+    """
 
     x: FloatArray
     counts: FloatArray
@@ -42,25 +45,25 @@ class LogitSums(Unpickled):
 
     @classmethod
     def stacked(cls, parts: Sequence["LogitSums"]) -> "LogitSums":
-        """Those of several databases side by side, filled up with rows without counts."""
+        """Join several databases, with empty rows where one has fewer."""
         shared = all(np.array_equal(part.x, parts[0].x) for part in parts)
         x = parts[0].x if shared else _filled_up([part.x for part in parts])
         return cls(x, _filled_up([part.counts for part in parts]))
 
     def eta(self, b: FloatArray) -> FloatArray:
-        """Linear predictors (B, S, T, C - 1) at b (B, S, P (C - 1))."""
+        """Return linear predictors (B, S, T, C - 1) at b (B, S, P (C - 1))."""
         matrix = b.reshape(*b.shape[:2], self.x.shape[-1], -1)
         return np.asarray(self.x[:, None] @ matrix, dtype=np.float64)
 
     def value(self, b: FloatArray) -> FloatArray:
-        """Log-likelihood (B, S) at b (B, S, P (C - 1))."""
+        """Return the log-likelihood (B, S) at b (B, S, P (C - 1))."""
         eta = self.eta(b)
         first = (eta * self.counts[:, None, :, 1:]).sum((-2, -1))
         mass = self.counts.sum(-1)[:, None]
         return np.asarray(first - (mass * log_total(eta)).sum(-1), dtype=np.float64)
 
     def value_and_slope(self, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """``value`` and its gradient, of the shape of b."""
+        """Return ``value`` and its gradient, of the shape of b."""
         eta, counts = self.eta(b), self.counts[:, None]
         total, mass = log_total(eta), counts.sum(-1)
         value = (eta * counts[..., 1:]).sum((-2, -1)) - (mass * total).sum(-1)
@@ -69,7 +72,7 @@ class LogitSums(Unpickled):
         return value, np.asarray(slope.reshape(b.shape), dtype=np.float64)
 
     def information(self, b: FloatArray) -> FloatArray:
-        """Minus the second derivatives (B, d, d) at one point a database, b (B, d)."""
+        """Return minus the second derivatives (B, d, d) at one point of each database, b (B, d)."""
         share = shares(self.eta(b[:, None]))[:, 0]
         mass = self.counts.sum(-1)
         batch, (p, c) = b.shape[0], (self.x.shape[-1], share.shape[-1])
@@ -84,7 +87,7 @@ class LogitSums(Unpickled):
 
 
 def log_total(eta: FloatArray) -> FloatArray:
-    """log(1 + sum of exp eta) over the last axis, free of overflow."""
+    """Return log(1 + sum of exp eta) over the last axis without overflow."""
     if eta.shape[-1] == 1:
         return np.asarray(np.logaddexp(0.0, eta[..., 0]), dtype=np.float64)
     largest = np.maximum(eta.max(-1), 0.0)
@@ -93,20 +96,21 @@ def log_total(eta: FloatArray) -> FloatArray:
 
 
 def shares(eta: FloatArray) -> FloatArray:
-    """Probabilities (..., C - 1) of the categories but the first."""
+    """Return probabilities (..., C - 1) of the categories but the first."""
     return np.asarray(np.exp(eta - log_total(eta)[..., None]), dtype=np.float64)
 
 
 def log_shares(eta: FloatArray) -> FloatArray:
-    """Log probabilities (..., C) of all categories."""
+    """Return log probabilities (..., C) of all categories."""
     total = log_total(eta)[..., None]
     return np.concatenate([-total, eta - total], axis=-1)
 
 
 def find_mode(sums: LogitSums, sd: float) -> tuple[FloatArray, FloatArray]:
-    """Mode (B, d) of the posterior under N(0, sd^2), and minus its second derivatives (B, d, d).
+    """Find the posterior mode (B, d) under N(0, sd^2), and minus its second derivatives (B, d, d).
 
-    Damped Newton steps on a strictly concave density; no database depends on others."""
+    Newton steps are damped on a strictly concave density; databases do not affect each other.
+    """
     d, precision = sums.size, sd**-2
     b = np.zeros((sums.counts.shape[0], d))
 
@@ -136,7 +140,7 @@ def find_mode(sums: LogitSums, sd: float) -> tuple[FloatArray, FloatArray]:
 
 
 def _filled_up(parts: Sequence[FloatArray]) -> FloatArray:
-    """Arrays (B_i, T_i, ...) joined along the first axis, zeros behind the second."""
+    """Join arrays (B_i, T_i, ...) along the first axis, zeros behind the second."""
     longest = max(part.shape[1] for part in parts)
     return np.concatenate(
         [
@@ -146,16 +150,18 @@ def _filled_up(parts: Sequence[FloatArray]) -> FloatArray:
     )
 
 
-#: Leapfrog steps of a trajectory, of this size give or take ``JITTER`` of it: about a quarter of a
-#: period of the standard normal, after which a position is forgotten.
+#: Leapfrog steps of a trajectory and their size, give or take ``JITTER`` of it: about a quarter of
+#: a period of the standard normal, after which a position is forgotten.
 STEPS = 5
 STEP = 0.35
 JITTER = 0.4
 
 
 class LogitBlocks:
-    """State of one logit in B = databases x chains: u (B, d), d = P (C - 1), coefficients
-    b = mode + root u."""
+    """State of one logit in B = databases x chains: u (B, d), d = P (C - 1).
+
+    The coefficients are b = mode + root u.
+    """
 
     def __init__(self, sums: LogitSums, sd: float, rng: Streams) -> None:
         self.rng, self.prior_precision = rng, sd**-2
@@ -167,7 +173,7 @@ class LogitBlocks:
         self.value, self.slope = self._density(self.u)
 
     def observe(self, sums: LogitSums) -> None:
-        """Other counts, where they change between sweeps: the coefficients stay."""
+        """Take other counts, where they change between sweeps; the coefficients stay."""
         b = self.b
         self._expand(sums)
         self.u = (self.factor @ (b - self.mode)[..., None])[..., 0]
@@ -188,7 +194,7 @@ class LogitBlocks:
         return np.asarray(self.mode + (self.root @ self.u[..., None])[..., 0])
 
     def _density(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Log posterior (B,) up to a constant, and its gradient (B, d), at u."""
+        """Return the log posterior (B,) up to a constant, and its gradient (B, d), at u."""
         b = self.mode + (self.root @ u[..., None])[..., 0]
         value, slope = self.sums.value_and_slope(b.reshape(*self.lead, self.d))
         value = value.reshape(-1) - 0.5 * self.prior_precision * (b * b).sum(-1)
@@ -196,7 +202,7 @@ class LogitBlocks:
         return value, np.asarray((slope[:, None, :] @ self.root)[:, 0], dtype=np.float64)
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps."""
+        """Draw the random numbers of the next c sweeps."""
         b, rng = self.batch, self.rng
         self.n_proposal = rng.standard_normal((c, b, self.d), 1)
         self.n_momentum = rng.standard_normal((c, b, self.d), 1)
@@ -204,7 +210,7 @@ class LogitBlocks:
         self.log_u = np.log(rng.random((c, 2, b), 2))
 
     def sweep(self, i: int) -> None:
-        """One sweep; i counts the sweeps since the numbers were drawn."""
+        """Run one sweep; i counts the sweeps since the random numbers were drawn."""
         proposal = self.n_proposal[i]
         value, slope = self._density(proposal)
         ratio = value - self.value + 0.5 * (_squares(proposal) - _squares(self.u))

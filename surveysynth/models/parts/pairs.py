@@ -1,6 +1,6 @@
-"""Records by distinct pair of cell of X and outcome, with the survey weight beside them.
+"""Records by distinct pair of cell of X and outcome, with the survey weight.
 
-All records of a pair share the log-likelihood of the outcome, which is computed once; the log
+All records of a pair share the log-likelihood of the outcome, which is computed once. The log
 weight is a Gaussian component given a function h of the outcome (``survey_weight``).
 """
 
@@ -18,12 +18,12 @@ from surveysynth.models.parts.log_lik import QuadraticForm
 
 @dataclass(frozen=True, repr=False)
 class PairRecords(Unpickled):
-    """Records by cell of X: x_cells (G, K), cell (n,), y (n,) on the model's scale, h (n,) what the
-    weight is regressed on, log_weight (n,) or None.
+    """Records by cell of X: x_cells (G, K), cell (n,) and y (n,) on the model's scale.
 
-    ``values`` (D,) are the distinct y and code (n,) the one of a record; ``pair_cell`` and
-    ``pair_y`` (P,) describe the pairs, sorted by cell. ``joint``: (h, log w) by cell of X, if there
-    is a weight. ``pairs``: log w (or nothing, n x 0) by pair, whose rows are (y, h, x).
+    h (n,): the regressor of the weight; log_weight (n,) or None. ``values`` (D,) are the distinct
+    y, code (n,) indexes them; ``pair_cell`` and ``pair_y`` (P,) describe the pairs, sorted by cell.
+    ``joint``: (h, log w) by cell of X, if there is a weight. ``pairs``: log w (or nothing, n x 0)
+    by pair, whose rows are (y, h, x).
     """
 
     x_cells: FloatArray
@@ -64,12 +64,12 @@ class PairRecords(Unpickled):
         return int(self.cell.size)
 
     def weight_stats(self, risk_weights: FloatArray) -> GaussianStats | None:
-        """Statistics of the weight component, if there is a weight."""
+        """Compute the statistics of the weight component, if there is a weight."""
         return None if self.joint is None else gaussian.compress(self.joint, risk_weights)
 
 
 def sum_by(code: IntArray, values: FloatArray, size: int) -> FloatArray:
-    """Sums of values (n,) by code in 0..size - 1."""
+    """Sum values (n,) by code in 0..size - 1."""
     return np.asarray(np.bincount(code, weights=values, minlength=size), dtype=np.float64)
 
 
@@ -78,7 +78,7 @@ def log_lik_blocks(
     theta: Theta,
     records: PairRecords,
 ) -> Iterator[tuple[IntArray, FloatArray]]:
-    """Streams (rows (b,), log_lik (S, b)) of outcome and weight together.
+    """Stream (rows (b,), log_lik (S, b)) of outcome and weight together.
 
     outcome(theta, y (P,), x (P, K)): log-likelihoods (S, P) of distinct pairs.
     """

@@ -1,11 +1,11 @@
-"""Effects of PSUs (methods 3, clusters), batched: what the Gaussian models share.
+"""Effects of PSUs in the Gaussian models (methods 3, clusters), batched.
 
     z_i = mean_i + a_c(i) + e_i,  e_i ~ N(0, Sigma),  a_c ~ N(0, T),  q columns each
 
-T = D Omega D with half-t3 scales and an LKJ correlation, as of the residuals; the likelihood of a
-record, conditional on the effect of its PSU, is down-weighted, the prior of the effects is not.
-The data enter through sums by PSU (``PsuStats``): nothing here runs over records, or over PSUs in
-a loop. The functions take any q x q covariance, one a chain of the batch B.
+T = D Omega D with half-t3 scales and an LKJ correlation, like the residual covariance. The
+likelihood of a record given the effect of its PSU is down-weighted; the prior of the effects is
+not. Data enter through sums by PSU (``PsuStats``), so nothing loops over records or PSUs. The
+functions take any q x q covariance, one for each chain of the batch B.
 """
 
 from collections.abc import Mapping
@@ -25,15 +25,15 @@ from surveysynth.sampling.sweeps import Streams
 #: sampled PSUs, which never leave the mechanism.
 PSU_COVARIANCE = "psu_covariance"
 PSU_EFFECT = "psu_effect" + INTERNAL_SUFFIX
-#: Times a sweep that effects are drawn and rescaled. Of a variance that the data bound from above
-#: only, two leave twice the effective draws of one, for an eighth of the time more.
+#: Draws and rescalings of the effects in a sweep. For a variance that the data bound only from
+#: above, two give twice the effective draws of one, for an eighth more time.
 MOVES = 2
 #: Share of the variance that lies between PSUs, in the guess of ``surveysynth check``.
 INTRACLASS_GUESS = 0.05
 
 
 def effects_of(theta: Theta, psu: IntArray | None) -> FloatArray | None:
-    """Effects (S, g, q) of the PSUs (g,) of some blocks of records, or None without any."""
+    """Return effects (S, g, q) of the PSUs (g,) of some blocks of records, or None without any."""
     return None if psu is None else theta[PSU_EFFECT][:, psu]
 
 
@@ -43,9 +43,10 @@ def fresh_effects(
     rng: np.random.Generator,
     mean: FloatArray | float = 0.0,
 ) -> FloatArray | float:
-    """New effects a* ~ N(mean, T) of every PSU, record by record (n, q); 0 without effects.
+    """Draw new effects a* ~ N(mean, T) of every PSU, record by record (n, q); 0 without effects.
 
-    theta: one draw; psu (n,) codes; mean (q,)."""
+    theta: one draw; psu (n,) codes; mean (q,).
+    """
     if PSU_COVARIANCE not in theta:
         return 0.0
     if psu is None:
@@ -56,15 +57,15 @@ def fresh_effects(
 
 
 def log_psu_sd(theta: Theta) -> FloatArray:
-    """Logs (..., q) of the SDs of the effects, for diagnostics."""
+    """Return the logs (..., q) of the SDs of the effects, for diagnostics."""
     return np.asarray(0.5 * np.log(np.einsum("...kk->...k", theta[PSU_COVARIANCE])))
 
 
 def rescaled_psus(theta: Theta, factor: FloatArray) -> Theta:
-    """SDs of the effects times ``factor`` (..., q), where PSUs have effects; correlations stay.
+    """Multiply the SDs of the effects by ``factor`` (..., q), if any; correlations stay.
 
-    Down-weighting shrinks what lies between PSUs about as much as what lies within them, and the
-    effects of few PSUs tell little of how much: debiasing lets T follow the residual scales.
+    Down-weighting shrinks the variance between PSUs about as much as that within them, and the
+    effects of few PSUs hardly determine by how much: debiasing lets T follow the residual scales.
     """
     if PSU_COVARIANCE not in theta:
         return theta
@@ -87,7 +88,7 @@ class JointCoordinates:
 
     @classmethod
     def of(cls, covariance: FloatArray, psu_covariance: FloatArray) -> "JointCoordinates":
-        """Those of Sigma and T, both (B, q, q)."""
+        """Compute those of Sigma and T, both (B, q, q)."""
         root = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         whitening = np.asarray(np.linalg.inv(root), dtype=np.float64)
         return cls.whitened(root, whitening, psu_covariance)
@@ -96,7 +97,7 @@ class JointCoordinates:
     def whitened(
         cls, root: FloatArray, whitening: FloatArray, psu_covariance: FloatArray
     ) -> "JointCoordinates":
-        """The same of a Cholesky factor of Sigma and its inverse, and T."""
+        """Compute the same from a Cholesky factor of Sigma and its inverse, and T."""
         values, vectors = np.linalg.eigh(
             whitening @ psu_covariance @ whitening.swapaxes(-1, -2)
         )
@@ -105,8 +106,11 @@ class JointCoordinates:
         return cls(matrix, inverse, np.maximum(values, 0.0), vectors)
 
     def shrinkage(self, total: FloatArray) -> FloatArray:
-        """Variances t / (1 + A t) (B, C, q) of the effects given all else, in these coordinates:
-        sums of residuals times this are their means. total A (B, C)."""
+        """Return variances t / (1 + A t) (B, C, q) of the effects given all else.
+
+        They are in these coordinates; sums of residuals times them are the effects' means. total A
+        (B, C).
+        """
         variance = self.variance[:, None, :]
         result: FloatArray = variance / (1.0 + total[:, :, None] * variance)
         return result
@@ -115,11 +119,11 @@ class JointCoordinates:
 def marginal_likelihood(
     psu: PsuStats, gram: FloatArray, fit: FloatArray, coordinates: JointCoordinates
 ) -> tuple[FloatArray, FloatArray]:
-    """Likelihood of coefficients beta (B, K, q) with the effects integrated out: its precision
-    (B, q, K, q, K) and linear term (B, q, K), both by column of z in its own units.
+    """Return the likelihood of coefficients beta (B, K, q) with the effects integrated out.
 
-    In joint coordinates the Gram matrix of column j is X'AX - sum_c x_c x_c' t_j / (1 + A_c t_j),
-    x_c the sum of a PSU. gram (B, K, K) and fit are of the whole.
+    That is its precision (B, q, K, q, K) and linear term (B, q, K), both by column of z in its own
+    units. In joint coordinates the Gram matrix of column j is X'AX - sum_c x_c x_c' t_j / (1 + A_c
+    t_j), x_c the sum of a PSU. gram (B, K, K) and fit are those of all records.
     """
     shrinkage = coordinates.shrinkage(psu.total).swapaxes(-1, -2)[..., None]
     shrunk = (shrinkage * psu.x_sum[:, None]).swapaxes(-1, -2)
@@ -137,10 +141,10 @@ def marginal_likelihood(
 class PsuBlock:
     """T (B, q, q) and the effects (B, C, q) of B chains, for the statistics of their PSUs.
 
-    ``start`` (B, q, q) of T; ``priors`` has psu_scale and lkj; ``tied``: whether T's conditional
-    has a further factor (``CovarianceBlock``); ``moves``: see ``MOVES``. A sweep draws the
-    coefficients by ``marginal_likelihood``, then ``draw_effects``, what else depends on the
-    residuals, and ``update``.
+    ``start``: T (B, q, q) to start from; ``priors`` has psu_scale and lkj; ``tied``: T's
+    conditional has a further factor (``CovarianceBlock``); ``moves``: see ``MOVES``. A sweep draws
+    the coefficients by ``marginal_likelihood``, calls ``draw_effects``, draws what else depends on
+    the residuals, and calls ``update``.
     """
 
     def __init__(
@@ -168,7 +172,7 @@ class PsuBlock:
         return self.block.covariance
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps."""
+        """Draw the random numbers of the next c sweeps."""
         b, q, rng = self.batch, self.q, self.rng
         self.block.draw_random_numbers(c)
         self.normals = rng.standard_normal((self.moves, c, b, self.size, q), 2)
@@ -177,16 +181,15 @@ class PsuBlock:
     def draw_effects(
         self, i: int, coordinates: JointCoordinates, residual: FloatArray, move: int = 0
     ) -> None:
-        """Effects | coefficients, Sigma, T; residual (B, C, q) the weighted sums of z - mean."""
+        """Draw effects | coefficients, Sigma, T; residual (B, C, q): weighted sums of z - mean."""
         variance = coordinates.shrinkage(self.psu.total)
-        # Turned with the coordinates, which may jump where the effects must not: eigenvectors have
-        # no sign of their own.
+        # Rotated with the coordinates: eigenvectors have no fixed sign, so these may jump.
         normals = self.normals[move, i] @ coordinates.vectors
         white = variance * (residual @ coordinates.matrix) + np.sqrt(variance) * normals
         self.effects = white @ coordinates.inverse
 
     def sum_of_squares(self, squares: FloatArray, residual: FloatArray) -> FloatArray:
-        """Weighted sum of squares (B, q, q) of z - mean - effect, from that of z - mean."""
+        """Return the weighted squares (B, q, q) of z - mean - effect from those of z - mean."""
         cross = residual.swapaxes(-1, -2) @ self.effects
         return squares - cross - cross.swapaxes(-1, -2) + self._weighted_squares()
 
@@ -197,8 +200,10 @@ class PsuBlock:
     def update(
         self, i: int, covariance: FloatArray, residual: FloatArray, log_tie: LogTie | None = None
     ) -> None:
-        """T | effects, then T and the effects together given the residual covariance (B, q, q)
-        and the weighted sums (B, C, q) of z - mean."""
+        """Draw T | effects, then T and the effects together.
+
+        Given are the residual covariance (B, q, q) and the weighted sums (B, C, q) of z - mean.
+        """
         self.block.update(i, self.effects.swapaxes(-1, -2) @ self.effects, log_tie)
         root = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         whitening = np.asarray(np.linalg.inv(root), dtype=np.float64)
@@ -216,13 +221,13 @@ class PsuBlock:
         residual: FloatArray,
         log_tie: LogTie | None,
     ) -> None:
-        """Scales s_j of T given a_.j / s_j, the effects in units of their SDs, which stay.
+        """Draw scales s_j of T given the effects in units of their SDs, a_.j / s_j.
 
-        T | a alone creeps where the data say less of the effects than their prior does, s near 0
-        above all. In r = s_new / s_old the likelihood is exp(l r - m r^2 / 2): r comes from this
-        normal cut off at 0 and is accepted by the prior ratio, or, where the likelihood is wider
-        than the prior, s from the prior and is accepted by the likelihood ratio. precision of the
-        residuals (B, q, q); uniforms (2, q, B).
+        T | a alone moves slowly where the data say less of the effects than their prior, above all
+        for s near 0. In r = s_new / s_old the likelihood is exp(l r - m r^2 / 2). r is drawn from
+        this normal cut at 0 and accepted by the prior ratio; where the likelihood is wider than the
+        prior, s is drawn from the prior and accepted by the likelihood ratio. precision: of the
+        residuals, (B, q, q); uniforms (2, q, B).
         """
         products = residual.swapaxes(-1, -2) @ self.effects
         linears = (precision * products.swapaxes(-1, -2)).sum(-1)
@@ -249,9 +254,11 @@ class PsuBlock:
 def _proposed_ratio(
     units: FloatArray, linear: FloatArray, quadratic: FloatArray, uniform: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Proposed r = s_new / s_old > 0 and the log of its acceptance ratio without a tie, where the
-    likelihood is exp(linear r - quadratic r^2 / 2); units: s_old over the scale of its prior."""
-    # Which of both proposals is made depends on what stays: quadratic / s^2.
+    """Propose r = s_new / s_old > 0; return it and its log acceptance ratio without a tie.
+
+    The likelihood is exp(linear r - quadratic r^2 / 2); units: s_old over the scale of its prior.
+    """
+    # The choice of proposal depends on what the move keeps: quadratic / s^2.
     narrow = quadratic > units * units
     precision = np.where(narrow, quadratic, 1.0)
     mean, sd = linear / precision, 1.0 / np.sqrt(precision)
@@ -268,7 +275,7 @@ def _proposed_ratio(
 
 
 def stan_data(stats: GaussianStats, priors: Mapping[str, float]) -> dict[str, Any]:
-    """What the Stan programs need of the PSUs of one database; C = 0 switches the effects off."""
+    """Return what Stan programs need of the PSUs of one database; C = 0 switches effects off."""
     k, q = stats.shape
     psu, empty = stats.psu, np.zeros((0,))
     total, x_sum, residual = (
@@ -286,7 +293,7 @@ def stan_data(stats: GaussianStats, priors: Mapping[str, float]) -> dict[str, An
 
 
 def stan_theta(draws: Mapping[str, FloatArray]) -> Theta:
-    """The entries of Theta from a Stan program's parameters (S, ...)."""
+    """Turn a Stan program's parameters (S, ...) into the entries of Theta."""
     # Without PSUs the arrays are empty, and CmdStan's files have no column for them.
     effects = draws.get("psu_effect")
     if effects is None or effects.shape[-2] == 0:

@@ -4,10 +4,10 @@
 
     (delta, gamma) ~ N(0, 10^2 I),  s ~ half-t3(0, 1)
 
-h(y) is the model's own: the transformed outcome, or log(1 + y) of a count. The priors are weakly
+Each model defines h(y): the transformed outcome, or log(1 + y) of a count. The priors are weakly
 informative on a log scale: a log weight has residual SDs well below 1, and sampling weights seldom
-span more than a few orders of magnitude. The log-likelihood of a record is the sum of the two.
-Statistics are those of Z = (h(y), log w) on X.
+span more than a few orders of magnitude. The log-likelihood of a record is the sum of outcome and
+weight. Statistics are those of Z = (h(y), log w) on X.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,10 @@ def simulate(
     coefficients: FloatArray, variance: FloatArray, h: FloatArray, x: FloatArray,
     rng: np.random.Generator,
 ) -> FloatArray:  # fmt: skip
-    """Log weights (n,) given h (n,): coefficients (1 + K,) = (delta, gamma), x (n, K)."""
+    """Draw log weights (n,) given h (n,).
+
+    coefficients (1 + K,) = (delta, gamma), x (n, K).
+    """
     mean = coefficients[0] * h + x @ coefficients[1:]
     return np.asarray(mean + np.sqrt(variance) * rng.standard_normal(h.shape[0]))
 
@@ -44,8 +47,10 @@ def smoothed(
     h: FloatArray,
     design: PublicDesign,
 ) -> FloatArray:
-    """E(w | y*) (n,), the mean of the log-normal, given h (n,) (methods 3). A survey without
-    weights, which has no such parameters, counts every record once."""
+    """Return E(w | y*) (n,), the mean of the log-normal, given h (n,) (methods 3).
+
+    A survey without weights has no such parameters and counts every record once.
+    """
     if coefficients is None or variance is None:
         return np.ones(design.n)
     x = design.matrix.x_cells[design.matrix.cell]
@@ -54,8 +59,10 @@ def smoothed(
 
 
 def prior_guess(columns: int, spread: float) -> tuple[FloatArray, FloatArray]:
-    """(delta, gamma) and s^2 of a log weight of SD 0.5, correlated by -0.5 with an outcome of
-    residual SD ``spread``: public inputs alone."""
+    """Guess (delta, gamma) and s^2 from public inputs.
+
+    The log weight has SD 0.5 and correlation -0.5 with an outcome of residual SD ``spread``.
+    """
     coefficients = np.zeros(columns + 1)
     coefficients[0] = -0.25 / spread
     return coefficients, np.asarray(0.1875)
@@ -73,12 +80,12 @@ class WeightBlocks:
         self._start()
 
     def observe(self, stats: GaussianStats) -> None:
-        """The statistics, at the start and where they change between sweeps."""
+        """Take the statistics, at the start and where they change between sweeps."""
         self.stats = stats
         self.gram, self.cross = stats.conditional_gram()
 
     def _start(self) -> None:
-        """Overdispersed starts about the least-squares fit."""
+        """Set overdispersed starts about the least-squares fit."""
         s, b = self.stats, self.batch
         guess = s.start_covariance()
         slope = guess[:, 0, 1] / guess[:, 0, 0]
@@ -89,21 +96,24 @@ class WeightBlocks:
         self.coefficients = fit + jitter * np.sqrt(variance)[:, None]
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps."""
+        """Draw the random numbers of the next c sweeps."""
         b = self.batch
         self.normals = self.rng.standard_normal((c, b, self.gram.shape[-1]), 1)
         self.levels = self.rng.random((c, b), 1)
         self.uniforms = self.rng.random((c, primitives.MAX_SHRINKS, b), 2)
 
     def state(self) -> Theta:
-        """weight_coefficients (B, 1 + K) and weight_variance (B, 1)."""
+        """Return weight_coefficients (B, 1 + K) and weight_variance (B, 1)."""
         return {
             "weight_coefficients": self.coefficients,
             "weight_variance": self.variance[:, None],
         }
 
     def sweep(self, i: int) -> None:
-        """(delta, gamma) | s normal; s^2 by slice. i counts sweeps since the numbers were drawn."""
+        """Draw (delta, gamma) | s from its normal, s^2 by slice.
+
+        i counts sweeps since the random numbers were drawn.
+        """
         precision = self.gram / self.variance[:, None, None]
         precision = precision + self.prior_precision * np.eye(precision.shape[-1])
         linear = self.cross / self.variance[:, None]
@@ -122,8 +132,11 @@ def sample(
     plan: SamplingPlan,
     rng: np.random.Generator | Streams,
 ) -> Theta:
-    """The component alone, for models whose outcome has a sampler of its own: Gibbs draws,
-    weight_coefficients (B, chains, draws, 1 + K) and weight_variance (B, chains, draws, 1)."""
+    """Draw the component alone, for models whose outcome has a sampler of its own.
+
+    By Gibbs: weight_coefficients (B, chains, draws, 1 + K) and weight_variance (B, chains, draws,
+    1).
+    """
     if isinstance(rng, np.random.Generator):
         rng = Streams.of(rng, stats.total.shape[0], plan.chains)
     return run_sweeps(WeightBlocks(stats.repeated(plan.chains), priors, rng), plan)
@@ -132,8 +145,10 @@ def sample(
 def stan_data(
     stats: GaussianStats | None, columns: int, priors: Mapping[str, float]
 ) -> dict[str, Any]:
-    """What the Stan programs of models without other Gaussian parts take of the component,
-    JSON-ready; zeros where there is no weight."""
+    """Return the component's data for Stan programs without other Gaussian parts, JSON-ready.
+
+    Zeros where there is no weight.
+    """
     zeros = {
         "total": 0.0,
         "gram": np.zeros((columns, columns)).tolist(),
@@ -149,8 +164,8 @@ def stan_data(
 
 
 def stan_theta(draws: Mapping[str, FloatArray]) -> Theta:
-    """Stan's draws of the component by name as Theta; nothing where there is no weight."""
-    # Without a weight these have no elements, and some interfaces then leave them out.
+    """Turn Stan's draws of the component by name into Theta; nothing where there is no weight."""
+    # Without a weight these have no elements, and some interfaces then omit them.
     weight_sd = draws.get("weight_sd")
     if weight_sd is None or not weight_sd.size:
         return {}

@@ -67,12 +67,12 @@ class BundlePlan:
 
     @property
     def inside(self) -> Path:
-        """Where confidential results are unless the caller named another folder."""
+        """The folder of confidential results unless the caller named another."""
         return self.out / CONFIDENTIAL
 
     @property
     def confidential_folders(self) -> list[Path]:
-        """Where earlier releases may have left confidential results."""
+        """Folders in which earlier releases may have left confidential results."""
         return list(dict.fromkeys([self.confidential, self.inside]))
 
     @property
@@ -82,7 +82,7 @@ class BundlePlan:
 
     @property
     def confidential_inside(self) -> bool:
-        """Whether the confidential folder travels with the release folder."""
+        """Whether the confidential folder is part of the release folder."""
         return self.confidential == self.inside
 
 
@@ -146,7 +146,7 @@ def _check_out(out: Path, *, overwrite: bool) -> None:
 
 
 def _is_unreleased(out: Path) -> bool:
-    """Whether a folder holds nothing but the record of runs that were not released."""
+    """Return whether a folder holds nothing but the record of runs that were not released."""
     inside = out / CONFIDENTIAL
     if not inside.is_dir() or {entry.name for entry in out.iterdir()} != {CONFIDENTIAL}:
         return False
@@ -174,7 +174,7 @@ def _check_writable(target: Path) -> None:
 
 @contextmanager
 def staged(plan: BundlePlan) -> Iterator[Staging]:
-    """Temporary folders beside the targets; whatever was not published is removed at the end.
+    """Make temporary folders beside the targets; what was not published is removed at the end.
 
     Raises ``InputError`` when the file system refuses (full, read-only).
     """
@@ -191,7 +191,7 @@ def staged(plan: BundlePlan) -> Iterator[Staging]:
 
 @contextmanager
 def _temporary(what_failed: str) -> Iterator[Callable[[Path], Path]]:
-    """A function that makes a temporary folder beside a target; what is left goes at the end."""
+    """Yield a function that makes temporary folders beside targets; they are deleted at last."""
     created: list[Path] = []
     roots: list[Path] = []
 
@@ -246,7 +246,7 @@ def plan_folder(
 
 @contextmanager
 def staged_folder(target: Path, what: str) -> Iterator[Path]:
-    """A temporary folder of mode 0700 beside the target; removed unless it was published."""
+    """Make a temporary folder of mode 0700 beside the target; it is removed unless published."""
     with _temporary(f"{what} could not be written to {target}") as beside:
         folder = beside(target) / "out"
         folder.mkdir(mode=PRIVATE_MODE)
@@ -316,12 +316,12 @@ def publish(
 
 
 def copies_of(plan: BundlePlan) -> list[LedgerEntry]:
-    """Runs in the copies of ledgers that earlier releases left in the folders of this one."""
+    """Return the runs in copies of ledgers that earlier releases left in these folders."""
     return merge(*(read_ledger(folder / LEDGER_NAME) for folder in plan.confidential_folders))
 
 
 def _keep_earlier(folder: Path, staged_confidential: Path) -> None:
-    """Carry what earlier runs left in ``folder`` over, as hard links where possible."""
+    """Copy what earlier runs left in ``folder``, as hard links where possible."""
     archive = staged_confidential / EARLIER
     kept = sorted((folder / EARLIER).iterdir()) if (folder / EARLIER).is_dir() else []
     results = [path for path in folder.iterdir() if path.name not in _OF_UNRELEASED | {EARLIER}]
@@ -336,7 +336,7 @@ def _keep_earlier(folder: Path, staged_confidential: Path) -> None:
 
 
 def _keep_drawn(folder: Path, staged_confidential: Path, *, released: str) -> None:
-    """Carry noise over that was drawn by other runs than the one that is being released."""
+    """Copy noise that other runs drew than the one that is being released."""
     kept = (folder / DRAWN).glob("*.json") if (folder / DRAWN).is_dir() else ()
     for path in kept:
         if path.stem != released:
@@ -352,7 +352,7 @@ def _link_or_copy(source: Path, target: Path) -> None:
 
 
 def _swap(moves: Sequence[tuple[Path, Path]]) -> None:
-    """Rename every new folder to its target, or none; replaced ones go aside, then away."""
+    """Rename every new folder to its target, or none; delete the folders that were there."""
     done: list[tuple[Path, Path]] = []
     replaced: list[Path] = []
     with signals_delayed():

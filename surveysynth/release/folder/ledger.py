@@ -1,7 +1,7 @@
-"""One run in the ledger of a survey, and the text that a ledger is: a line a run.
+"""One run in the ledger of a survey, and the text of a ledger: one line a run.
 
-The ledger is confidential: it tells when the data were used, and a hash of a small data file can
-be guessed. ``ledger_file`` keeps it, ``ledger_totals`` adds it up.
+The ledger is confidential: it shows when the data were used, and the hash of a small data file can
+be guessed. ``ledger_file`` stores it, ``ledger_totals`` adds it up.
 """
 
 import hashlib
@@ -30,11 +30,11 @@ Amount = Annotated[float, Field(gt=0)]
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True, allow_inf_nan=False))
 class LedgerEntry:
-    """One run: epsilon is the target, None for a release without protection (risk "none").
+    """One run; epsilon is the target, None for a release without protection (risk "none").
 
-    survey: the id that totals are of. rho: of noisy statistics, whose epsilon is that of
+    survey: the id that totals are for. rho: for noisy statistics, whose epsilon is that of
     (epsilon, delta); None for the asymptotic epsilon of the pseudo-posterior. These are two
-    currencies, and never added to each other. protect: "record" or the public column whose units
+    currencies and are never added to each other. protect: "record" or the public column whose units
     rho protects, of up to ``unit_size`` records.
 
     ``test`` marks a run with a stated seed, whose files must not be published; ``released`` is
@@ -78,7 +78,7 @@ class LedgerEntry:
         return self.released and not self.test
 
     def line(self) -> str:
-        """The entry as one line of JSON."""
+        """Return the entry as one line of JSON."""
         absent = () if self.in_rho else _OF_STRICT
         entry = {name: value for name, value in asdict(self).items() if name not in absent}
         return json.dumps({**entry, _CHECK: _digest(entry)}) + "\n"
@@ -90,15 +90,15 @@ def _digest(entry: dict[str, object]) -> str:
 
 
 def text_of(entries: Sequence[LedgerEntry]) -> str:
-    """The ledger of these runs."""
+    """Return the ledger of these runs as text."""
     return "".join(entry.line() for entry in entries)
 
 
 def parse_ledger(content: bytes, source: str) -> list[LedgerEntry]:
-    """All entries, in their order, each run once.
+    """Return all entries, in their order, each run once.
 
     Raises ``InputError`` where a line is not an entry as it was written, or is cut off: a sum over
-    a damaged ledger would be wrong. ``source`` is what the message calls it.
+    a damaged ledger would be wrong. ``source`` names the ledger in messages.
     """
     if not content:
         return []
@@ -123,7 +123,7 @@ def parse_ledger(content: bytes, source: str) -> list[LedgerEntry]:
 
 
 def _entry(line: bytes) -> LedgerEntry | None:
-    """The entry of a line; None where it is none."""
+    """Return the entry of a line; None where the line is none."""
     try:
         record = json.loads(line.decode("utf-8"))
         check = record.pop(_CHECK)
@@ -133,20 +133,22 @@ def _entry(line: bytes) -> LedgerEntry | None:
 
 
 def read_ledger(path: Path) -> list[LedgerEntry]:
-    """All entries, oldest first; none when there is no file. Raises as ``parse_ledger`` does."""
+    """Read all entries, oldest first; none without a file. Raises as ``parse_ledger`` does."""
     if not path.exists():
         return []
     return parse_ledger(path.read_bytes(), str(path))
 
 
 def merge(*ledgers: Sequence[LedgerEntry]) -> list[LedgerEntry]:
-    """Entries of several ledgers, each run once, in the order in which they were made; those of one
-    second as they come."""
+    """Merge several ledgers: each run once, in the order of time.
+
+    Runs of the same second stay in the order in which they come.
+    """
     by_run = {entry.run: entry for ledger in ledgers for entry in ledger}
     return sorted(by_run.values(), key=lambda entry: entry.date)
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal."""
+    """Return the SHA-256 of a file's bytes, in hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,7 +1,7 @@
 """The ledger of a survey: one file of the user, appended whole under a lock.
 
-A run is in it before anything of it is published. Should the computer stop between the two, the run
-counts as spent: nobody can tell any more what was seen of it.
+A run is recorded before anything of it is published. If the computer stops between the two, the
+run counts as spent: nobody can tell any more what was seen of it.
 """
 
 import hashlib
@@ -33,16 +33,20 @@ OF_FILE = "file:"
 
 
 def ledgers_folder() -> Path:
-    """Where the user's ledgers are, by the custom of the platform: in XDG_STATE_HOME or
-    ~/.local/state on Linux."""
+    """Return the folder of the user's ledgers, by the custom of the platform.
+
+    On Linux it is in XDG_STATE_HOME or ~/.local/state.
+    """
     from platformdirs import user_state_path
 
     return user_state_path("surveysynth", appauthor=False) / FOLDER
 
 
 def survey_id(declared: str | None, data: Path) -> str:
-    """The id that is declared, or else the place of the data file, links followed: what is in the
-    file may change, and the survey is the same."""
+    """Return the declared id, or else the place of the data file, links followed.
+
+    The content of the file may change; the survey stays the same.
+    """
     return declared or f"{OF_FILE}{os.path.normcase(data.expanduser().resolve())}"
 
 
@@ -50,7 +54,7 @@ def survey_id(declared: str | None, data: Path) -> str:
 class Ledger:
     """The ledger of the survey with this id; ``limit``: what its releases may cost together.
 
-    The file may hold other surveys too, where the caller has named it.
+    The file may hold other surveys too, if the caller named it.
     """
 
     path: Path
@@ -61,7 +65,7 @@ class Ledger:
     def of(
         cls, survey: str, path: str | Path | None = None, limit: Limit | None = None
     ) -> "Ledger":
-        """In the given file, or in the user's own for this survey."""
+        """Find the ledger in the given file, or in the user's own file for this survey."""
         if path is not None:
             return cls(Path(path).expanduser().resolve(), survey, limit)
         words = re.sub(r"[^A-Za-z0-9]+", "-", survey.removeprefix(OF_FILE)).strip("-")[-40:]
@@ -69,9 +73,9 @@ class Ledger:
         return cls(ledgers_folder() / f"{words}-{digest}.jsonl", survey, limit)
 
     def entries(self) -> list[LedgerEntry]:
-        """All runs in the file, of other surveys too.
+        """Return all runs in the file, of other surveys too.
 
-        Raises ``InputError`` where it cannot be read, or is damaged.
+        Raises ``InputError`` where the file cannot be read, or is damaged.
         """
         if not self.path.exists():
             return []
@@ -79,11 +83,11 @@ class Ledger:
             return self._read()
 
     def summary(self) -> LedgerSummary:
-        """What the runs on the survey add up to."""
+        """Add up the runs on the survey."""
         return summarise(self.entries(), self.survey)
 
     def require_room(self, asked: LedgerEntry, copies: Sequence[LedgerEntry] = ()) -> None:
-        """Raises ``RefusedError`` where a run would take the total above the limit.
+        """Raise ``RefusedError`` where a run would take the total above the limit.
 
         ``copies``: runs that are recorded elsewhere; those on this survey count.
         """
@@ -92,7 +96,7 @@ class Ledger:
     def record(
         self, runs: Sequence[LedgerEntry], copies: Sequence[LedgerEntry] = ()
     ) -> list[LedgerEntry]:
-        """Append the runs that are not there yet, through to the disk; all runs in the file.
+        """Append the runs that are missing, flushed to disk; return all runs in the file.
 
         Runs on this survey in ``copies`` that the file lacks, of another machine or user, are
         appended first. Raises ``RefusedError`` where a run would take the total above the limit,
@@ -111,7 +115,7 @@ class Ledger:
         return [*entries, *new]
 
     def same_data_elsewhere(self, data_sha256: str) -> int:
-        """Number of the user's ledgers of other ids that know the very same data file."""
+        """Count the user's ledgers of other ids that have runs on the very same data file."""
         others = (path for path in ledgers_folder().glob("*.jsonl") if path != self.path)
         found = 0
         for path in others:
@@ -140,7 +144,7 @@ class Ledger:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Alone with the file: of two publishers, the second sees what the first has spent."""
+        """Lock the file: of two publishers, the second sees what the first has spent."""
         try:
             self.path.parent.mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
             with lock_file(Path(f"{self.path}.lock"), seconds=LOCK_SECONDS):
@@ -154,7 +158,7 @@ class Ledger:
             raise self._unusable(error) from None
 
     def _append(self, content: bytes) -> None:
-        """Whole or not at all, and through to the disk before anything else happens."""
+        """Append content whole or not at all, and flush it to disk before anything else happens."""
         if not content:
             return
         fresh = not self.path.exists()

@@ -1,5 +1,4 @@
-"""What the runs on a survey add up to, by mechanism and unit of protection, and what a budget
-leaves of it."""
+"""Totals of the runs on a survey, by mechanism and unit of protection, and budgets for them."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,13 +13,13 @@ from surveysynth.release.folder.ledger import LedgerEntry
 
 @dataclass(frozen=True)
 class LedgerSummary:
-    """What the runs on one survey add up to; ``epsilon`` and ``rho`` count those that may be
-    published, each of its own mechanism.
+    """Totals of the runs on one survey; ``epsilon`` and ``rho`` count runs that may be published.
 
-    rho is of single records: a run that protects a unit protects each of its records, at no larger
-    rho, and counts in full. ``unit_rho`` is of the units of a column, by column. It is a total for
-    them only if it has all ``strict_runs`` (``whole_units``): a run that protects records protects
-    a unit of k of them at k^2 times its rho, with a k that only its own data tell.
+    Each is of its own mechanism. rho is for single records: a run that protects a unit protects
+    each of its records, at no larger rho, and counts in full. ``unit_rho`` is for the units of a
+    column, by column. It is a total for them only if it has all ``strict_runs`` (``whole_units``):
+    a run that protects records protects a unit of k of them at k^2 times its rho, and only its own
+    data show k.
     """
 
     survey: str
@@ -41,11 +40,11 @@ class LedgerSummary:
         return "\n".join(self.sentences())
 
     def _repr_html_(self) -> str:
-        """The sentences, for notebooks."""
+        """Return the sentences, for notebooks."""
         return fragment(f"Ledger of {self.survey}", lines=self.sentences())
 
     def sentences(self) -> list[str]:
-        """For the person who ran the command: public settings only, nothing realised."""
+        """Return sentences for the person who ran the command, without realised values."""
         lines = []
         if self.unprotected:
             lines.append(
@@ -61,7 +60,7 @@ class LedgerSummary:
         return [f"Ledger: {line}" for line in lines]
 
     def _of_strict(self) -> list[str]:
-        """Totals of noisy statistics, and what they are not added to."""
+        """Return the totals of noisy statistics, and what they must not be added to."""
         if not self.strict_runs:
             return []
         whom = f" for units of {self.whole_units!r}" if self.whole_units else ""
@@ -83,7 +82,7 @@ class LedgerSummary:
         return lines
 
     def _not_counted(self) -> list[str]:
-        """Runs that no total has."""
+        """Describe runs that are in no total."""
         lines = []
         if self.tests:
             lines.append(
@@ -140,22 +139,25 @@ def summarise(entries: Sequence[LedgerEntry], survey: str) -> LedgerSummary:
 
 
 def _sum(amounts: Iterable[float | None]) -> Fraction:
-    """Of the decimal numbers that were written: exact, in any order. 3 times 10.8 is 32.4."""
+    """Add decimal numbers exactly, in any order: 3 times 10.8 is 32.4."""
     return sum((Fraction(repr(amount)) for amount in amounts if amount is not None), Fraction(0))
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What all releases of a survey by one mechanism may cost together: ``amount`` is an epsilon,
-    of noisy statistics that of all rhos at the delta of the release, or rho itself (``in_rho``)."""
+    """What all releases of a survey by one mechanism may cost together.
+
+    ``amount`` is an epsilon. For noisy statistics it is the epsilon of all rhos at the delta of the
+    release, or rho itself (``in_rho``).
+    """
 
     amount: float
     in_rho: bool = False
 
     def why_not(self, entries: Sequence[LedgerEntry], asked: LedgerEntry) -> str | None:
-        """Why ``asked`` may not follow the runs on its survey; None where it may.
+        """Return why ``asked`` may not follow the runs on its survey; None where it may.
 
-        Runs by another mechanism are in another currency, and not counted.
+        Runs by another mechanism are in another currency and do not count.
         """
         before = [
             entry for entry in entries

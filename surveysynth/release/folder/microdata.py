@@ -1,4 +1,4 @@
-"""Synthetic microdata: public columns as they are, synthetic outcome and smoothed weight."""
+"""Synthetic microdata: unchanged public columns, synthetic outcomes and smoothed weights."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,14 +30,14 @@ VARIANCE_SUFFIX = "_for_variance"
 
 
 def format_of(spec: "Spec") -> MicrodataFormat:
-    """The format of the microdata: as asked for, or parquet where the survey is, and else csv."""
+    """Return the format of the microdata: as asked for, or parquet as the survey is, else csv."""
     if spec.all_tables.microdata is not None:
         return spec.all_tables.microdata
     return "parquet" if spec.survey.data.lower().endswith(".parquet") else "csv"
 
 
 def public_column_names(design: "PublicDesign") -> tuple[str, ...]:
-    """Columns of the survey that are shipped as they are, and the sampling fraction.
+    """Return the columns of the survey that are published unchanged, and the sampling fraction.
 
     With them and the synthetic columns every published estimate and SE can be recomputed.
     """
@@ -54,14 +54,14 @@ def public_column_names(design: "PublicDesign") -> tuple[str, ...]:
 
 
 def fraction_name(design: "PublicDesign") -> str | None:
-    """Column of the stratum's sampling fraction: the name of the fpc column where it is free."""
+    """Return the column of sampling fractions: the fpc column's name where it is free."""
     if design.fpc is None or design.fpc_name is None:
         return None
     return f"{design.fpc_name}_fraction" if design.fpc_name in design.frame else design.fpc_name
 
 
 def public_frame(design: "PublicDesign") -> "pd.DataFrame":
-    """The public columns (n rows, file order)."""
+    """Return the public columns (n rows, file order)."""
     names, fraction = public_column_names(design), fraction_name(design)
     frame = design.frame[[name for name in names if name != fraction]].copy()
     if fraction is not None and design.fpc is not None:
@@ -71,8 +71,10 @@ def public_frame(design: "PublicDesign") -> "pd.DataFrame":
 
 
 def synthetic_column_names(design: "PublicDesign", *, separate_pair: bool) -> tuple[str, ...]:
-    """The outcomes and the weight unless it is public, and the pair for variances where it differs
-    from them."""
+    """Return the outcomes, the weight unless it is public, and the pair for variances.
+
+    The pair is there only where it differs from outcomes and weight.
+    """
     weight = () if design.public_weight is not None else (weight_column(design),)
     names = (*design.outcome_names, *weight)
     if separate_pair:
@@ -81,13 +83,15 @@ def synthetic_column_names(design: "PublicDesign", *, separate_pair: bool) -> tu
 
 
 def weight_column(design: "PublicDesign") -> str:
-    """Column of the weight, synthetic or public."""
+    """Return the column of the weight, synthetic or public."""
     return design.public_weight_name or design.weight_name or DEFAULT_WEIGHT_NAME
 
 
 def as_known(outcome: Outcome, values: FloatArray) -> "np.ndarray[Any, np.dtype[Any]]":
-    """Values (n,) of an outcome as a person knows them: labels of levels, 0 and 1 as whole numbers,
-    amounts as they are, and zero without a sign."""
+    """Return values (n,) of an outcome as people write them.
+
+    Labels for levels, 0 and 1 as whole numbers, amounts unchanged, and zero without a sign.
+    """
     if outcome.is_labelled:
         return outcome.labels(values)
     return values + 0.0 if outcome.is_amount else values.astype(np.int64)
@@ -96,7 +100,7 @@ def as_known(outcome: Outcome, values: FloatArray) -> "np.ndarray[Any, np.dtype[
 def labelled_columns(
     design: "PublicDesign", labels: Labels, *, separate_pair: bool
 ) -> dict[str, LabelledColumn]:
-    """What files of Stata and SPSS say of every column, by name and in their order."""
+    """Describe every column for files of Stata and SPSS, by name and in order."""
     synthetic = synthetic_column_names(design, separate_pair=separate_pair)
     return {
         **{name: _public_labelled(design, labels, name) for name in public_column_names(design)},
@@ -128,7 +132,7 @@ def _synthetic_labelled(design: "PublicDesign", labels: Labels, name: str) -> La
 def _of_levels(
     labels: Labels, name: str, title: str, codes: Sequence[str], *, positions: bool
 ) -> LabelledColumn:
-    """A column of codes; labels that say no more than the number are left out."""
+    """Describe a column of codes; labels equal to the number are left out."""
     values = values_of(codes, positions=positions)
     shown = {value: labels.level(name, code) for code, value in values.items()}
     shown = {value: label for value, label in shown.items() if label != str(value)}
@@ -136,7 +140,7 @@ def _of_levels(
 
 
 def file_name(draw: int, replicate: int, file_format: MicrodataFormat) -> str:
-    """``draw_01_rep_01.csv``; both numbers count from 1."""
+    """Return a name such as ``draw_01_rep_01.csv``; both numbers count from 1."""
     return f"draw_{draw:02d}_rep_{replicate:02d}.{file_format}"
 
 
@@ -144,7 +148,7 @@ class MicrodataWriter:
     """Writes one file a dataset.
 
     Rows are sorted by the public columns. The order of a survey file may depend on confidential
-    values (sorted by income, say), and the sequence of public values would tell it.
+    values (sorted by income, say), and the sequence of public values would reveal it.
     """
 
     def __init__(
@@ -183,20 +187,25 @@ class MicrodataWriter:
     def _columns(
         self, outcome: FloatArray, weight: FloatArray
     ) -> "list[np.ndarray[Any, np.dtype[Any]]]":
-        """Outcomes (n, p) and weight (n,) as they are written, column by column; a public weight is
-        among the public columns."""
+        """Return outcomes (n, p) and weight (n,) as they are written, column by column.
+
+        A public weight is among the public columns and left out here.
+        """
         pairs = zip(self._design.outcomes, outcome[self._order].T, strict=True)
         weights = [] if self._design.public_weight is not None else [weight[self._order]]
         return [*(as_known(declared, values) for declared, values in pairs), *weights]
 
 
 def public_order(design: "PublicDesign") -> IntArray:
-    """The order (n,) in which the microdata show the records of a design."""
+    """Return the order (n,) in which the microdata show the records of a design."""
     return _order_of(public_frame(design))
 
 
 def _order_of(public: "pd.DataFrame") -> IntArray:
-    """Row order (n,) by the public columns, first column first; ties cannot be told apart."""
+    """Return the row order (n,) by the public columns, first column first.
+
+    Ties cannot be told apart.
+    """
     if public.shape[1] == 0:
         return np.arange(len(public), dtype=np.int64)
     keys = [public[name].factorize(sort=True)[0] for name in reversed(public.columns)]

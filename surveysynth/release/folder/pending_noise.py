@@ -1,8 +1,8 @@
-"""Noise that is drawn and not released yet: its rho is spent, whatever comes next.
+"""Noise that is drawn and not yet released: its rho is spent, whatever follows.
 
-As soon as the noise is drawn the run stands in the ledger, and the noisy numbers beside it. Should
-the run then be refused or stopped, the next one with the same data and specification goes on from
-the same numbers, as the same run: nothing is counted twice, and never too little.
+As soon as the noise is drawn, the run is recorded in the ledger, and the noisy numbers beside it.
+If the run is then refused or stopped, the next run with the same data and specification continues
+from the same numbers, as the same run: nothing is counted twice, and never too little.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ _OF_CHAINS = {"chains", "draws", "warmup"}
 
 @dataclass
 class PendingNoise:
-    """What a mechanism asks for noise drawn earlier, and tells of its own.
+    """The noise of one run: looks up noise drawn earlier, and records new noise.
 
     ``entry`` is the run in the ledger; ``used`` whether noise has been drawn for it.
     """
@@ -50,14 +50,18 @@ class PendingNoise:
     used: bool = False
 
     def require_room(self) -> None:
-        """Raises ``RefusedError`` where the budget does not allow the run, which has its place in
-        the ledger already if it goes on from noise that is drawn."""
+        """Raise ``RefusedError`` where the budget does not allow the run.
+
+        A run that continues from pending noise is in the ledger already and needs no room.
+        """
         if self._waiting() is None:
             self.ledger.require_room(self.entry, copies_of(self.plan))
 
     def earlier(self) -> Mapping[str, Any] | None:
-        """Noisy numbers of a run of this purpose that was not released, whose place in the ledger
-        this run then takes; None without any."""
+        """Return noisy numbers of an unreleased run of this purpose; None without any.
+
+        This run then takes its place in the ledger.
+        """
         waiting = self._waiting()
         if waiting is None:
             return None
@@ -67,15 +71,15 @@ class PendingNoise:
         return statistics
 
     def keep(self, statistics: Mapping[str, Any]) -> None:
-        """Records the run and its noisy numbers.
+        """Record the run and its noisy numbers.
 
         Raises ``InputError`` where that fails, and ``RefusedError`` where another run has spent the
-        budget meanwhile, so that nobody sees what came of the numbers.
+        budget meanwhile, so that nobody sees a result of the numbers.
         """
         self._record(json.dumps({"purpose": self.purpose, "statistics": statistics}))
 
     def _waiting(self) -> tuple[str, Mapping[str, Any]] | None:
-        """The run of this purpose that was not released, and its noisy numbers."""
+        """Return the unreleased run of this purpose, and its noisy numbers."""
         for path in _files(self.plan):
             kept = _read(path)
             if kept["purpose"] == self.purpose:
@@ -83,7 +87,7 @@ class PendingNoise:
         return None
 
     def _record(self, statistics: str | None = None) -> None:
-        """The run in the ledger, then its noisy numbers, if they are new."""
+        """Record the run in the ledger, then its noisy numbers, if they are new."""
         with signals_delayed():  # Ctrl-C finds the run counted and told of, or neither
             self._put_down(statistics)
             self.used = True
@@ -113,7 +117,7 @@ class PendingNoise:
 
     @property
     def stopped(self) -> str:
-        """What a run that was interrupted leaves behind."""
+        """What an interrupted run leaves behind."""
         return (
             f"interrupted; nothing was released. {self._spent} Any change but longer chains, or "
             "another folder, draws new noise, whose rho adds up."
@@ -138,8 +142,10 @@ class PendingNoise:
 
 
 def purpose_of(spec: "Spec", entry: LedgerEntry) -> str:
-    """What noise was drawn for: a hash of the data, the version and the specification, but for how
-    long chains run and what the ledger is told."""
+    """Return what noise is for: a hash of the data, the version and the specification.
+
+    The length of chains and the keys for the ledger are left out of it.
+    """
     content = spec.model_dump(
         mode="json",
         exclude={

@@ -30,7 +30,7 @@ _TABLE_NUMBERS = ("estimate", "se", "df", "df_design", "ci_lower", "ci_upper")
 
 @dataclass(frozen=True, repr=False)
 class Release:
-    """What a release folder holds; ``read_release`` makes it.
+    """A release folder as Python objects; ``read_release`` makes it.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Release:
         )
 
     def _repr_html_(self) -> str:
-        """The tables as they are in the folder, for notebooks."""
+        """Return the tables of the folder, for notebooks."""
         epsilon = self.privacy.get("epsilon")
         guarantee = str(self.privacy.get("guarantee", "no guarantee"))
         if epsilon is not None:
@@ -77,7 +77,7 @@ class Release:
         )
 
     def _labelled(self, frame: "pd.DataFrame") -> "pd.DataFrame":
-        """A table with titles and labels in the place of names and codes, for a first look."""
+        """Return a table with titles and labels instead of names and codes, for a first look."""
         shown, titles = frame.drop(columns=_DETAILS), {}
         for column in self.codebook.get("columns", ()):
             name, levels = column["name"], column.get("levels", ())
@@ -188,7 +188,7 @@ def read_release(folder: str | Path) -> Release:
 def _table_paths(
     root: Path, codebook: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> dict[str, tuple[Path, list[str]]]:
-    """The csv file and the by columns of every statistic, under the names of ``Release.tables``."""
+    """Return the csv file and the by columns of every statistic, named as in ``Release.tables``."""
     by = [c["name"] for c in codebook["columns"] if "table" in c["roles"]]
     one = {"name": "", "by": by, "statistics": settings["statistics"]}
     made, paths = FORMATS["csv"], {}
@@ -261,7 +261,7 @@ def _read_records(path: Path, text: list[str]) -> "pd.DataFrame":
 def _with_codes(
     frame: "pd.DataFrame", codebook: Mapping[str, Any], path: Path
 ) -> "pd.DataFrame":
-    """A dataset of Stata or SPSS with the codes of the codebook in the place of its numbers."""
+    """Replace the numbers of a dataset of Stata or SPSS by the codes of the codebook."""
     for column in codebook["columns"]:
         name = column["name"]
         if name not in frame:
@@ -277,7 +277,7 @@ def _with_codes(
 
 
 def _positions(column: "pd.Series[str]", codes: list[str], path: Path) -> "pd.Series[float]":
-    """Positions among the codes of a codebook."""
+    """Return positions among the codes of a codebook."""
     position = {code: float(index) for index, code in enumerate(codes)}
     found = column.map(position)
     if found.isna().any():
@@ -286,7 +286,7 @@ def _positions(column: "pd.Series[str]", codes: list[str], path: Path) -> "pd.Se
 
 
 def _read_csv(path: Path) -> "pd.DataFrame":
-    """Every field as the text that was written."""
+    """Read every field as the text that was written."""
     import pandas as pd
 
     try:

@@ -22,10 +22,10 @@ FlagAction = Literal["suppress", "mark"]
 
 @dataclass(frozen=True)
 class Published:
-    """What a rule may look at, (D,) each; ``statistic`` is that of the table.
+    """The published numbers that a rule may use, (D,) each; ``statistic`` is that of the table.
 
     estimate, se, df, width (of the interval) as published, NaN where there is none; n: unweighted
-    sample records, or in rows by an outcome those of the synthetic dataset that has fewest.
+    sample records, or in rows by an outcome those of the synthetic dataset with the fewest.
     """
 
     statistic: str
@@ -37,8 +37,10 @@ class Published:
 
     @property
     def rse(self) -> FloatArray:
-        """Relative standard error (D,), the coefficient of variation; infinite at zero, and none of
-        a difference, which may be zero."""
+        """The relative standard error (D,), also called coefficient of variation.
+
+        Infinite at zero; a difference, which may be zero, has none.
+        """
         return self._relative(self.se)
 
     @property
@@ -68,7 +70,7 @@ class FlagRules(Protocol):
 
     @property
     def source(self) -> str:
-        """Whose rules they are, in words."""
+        """The author of the rules, in words."""
         ...
 
     @property
@@ -77,19 +79,19 @@ class FlagRules(Protocol):
         ...
 
     def applies(self, table: Published) -> dict[str, BoolArray]:
-        """Rows of each code; a row may have several."""
+        """Return the rows of each code; a row may have several."""
         ...
 
 
 @dataclass(frozen=True)
 class NoRules:
-    """No flags beside those for empty and very small cells."""
+    """No flags but those for empty and very small cells."""
 
     source: str = ""
     flags: tuple[Flag, ...] = ()
 
     def applies(self, table: Published) -> dict[str, BoolArray]:
-        """Nothing."""
+        """Return no flags."""
         return {}
 
 
@@ -112,7 +114,7 @@ class StatcanRules:
     )
 
     def applies(self, table: Published) -> dict[str, BoolArray]:
-        """E and F exclude each other."""
+        """Return the rows of E and F, which exclude each other."""
         unreliable = ~(table.rse <= self.unreliable)
         return {"F": unreliable, "E": ~unreliable & (table.rse >= self.caution)}
 
@@ -143,7 +145,7 @@ class NchsRules:
     )  # fmt: skip
 
     def applies(self, table: Published) -> dict[str, BoolArray]:
-        """U excludes the others; C and R may occur together."""
+        """Return the rows of U, which excludes C and R, and of these, which may go together."""
         rules = {"proportion": _nchs_proportion, "count": _nchs_count, "neither": _nchs_mean}
         unreliable, caution, review = rules[statistic_of(table.statistic).standard](table)
         review = review | ~(table.df >= 8)
@@ -164,7 +166,7 @@ class Limits:
     df: float | None = None
 
     def exceeded(self, table: Published) -> BoolArray:
-        """Rows (D,) beyond some limit; a number that is missing exceeds every limit on it."""
+        """Return rows (D,) beyond some limit; a missing number exceeds every limit on it."""
         beyond = np.zeros(table.n.size, dtype=bool)
         above = ((table.rse, self.rse), (table.relative_width, self.relative_width))
         for value, limit in above:
@@ -176,7 +178,7 @@ class Limits:
         return beyond
 
     def describe(self) -> str:
-        """The limits in words."""
+        """Describe the limits in words."""
         parts = []
         if self.rse is not None:
             parts.append(f"relative standard error above {100 * self.rse:g}%")
@@ -199,7 +201,7 @@ class OwnRules:
 
     @property
     def flags(self) -> tuple[Flag, ...]:
-        """M and S, as far as they have limits."""
+        """S and M, as far as they have limits."""
         given = (("S", self.suppress, True), ("M", self.mark, False))
         return tuple(
             Flag(code, limits.describe(), withholds)
@@ -208,7 +210,7 @@ class OwnRules:
         )
 
     def applies(self, table: Published) -> dict[str, BoolArray]:
-        """S excludes M."""
+        """Return the rows of S, which excludes M, and of M."""
         none = np.zeros(table.n.size, dtype=bool)
         severe = none if self.suppress is None else self.suppress.exceeded(table)
         mild = none if self.mark is None else self.mark.exceeded(table)
@@ -217,7 +219,7 @@ class OwnRules:
 
 @dataclass(frozen=True)
 class FlagPolicy:
-    """A rule set and what its flags do: ``suppress`` as the rules say, or ``mark`` only."""
+    """A rule set and the effect of its flags: ``suppress`` as the rules say, or ``mark`` only."""
 
     rules: FlagRules = field(default_factory=NoRules)
     action: FlagAction = "suppress"
@@ -225,8 +227,11 @@ class FlagPolicy:
     def codes(
         self, table: Published, estimated: BoolArray | None = None
     ) -> tuple[tuple[str, ...], ...]:
-        """Codes of each row; none for rows without records, which say so themselves, but where
-        there is an estimate of them (``estimated``, (D,))."""
+        """Return the codes of each row.
+
+        Rows without records have none (their own flag says so), unless there is an estimate of them
+        (``estimated``, (D,)).
+        """
         found = self.rules.applies(table)
         empty = table.n == 0
         if estimated is not None:
@@ -248,7 +253,7 @@ class FlagPolicy:
         return frozenset(flag.code for flag in self.rules.flags if flag.withholds)
 
     def legend(self) -> tuple[str, ...]:
-        """What the flags mean, for the notes of every table."""
+        """Explain the flags, for the notes of every table."""
         meanings = [
             f"{flag.code} {flag.meaning}{', withheld' if flag.code in self.withholding else ''}"
             for flag in self.rules.flags
@@ -262,7 +267,7 @@ class FlagPolicy:
 
 
 def _nchs_proportion(table: Published) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Unreliable, caution, review (D,)."""
+    """Return unreliable, caution, review (D,)."""
     p, n = table.estimate, table.n.astype(np.float64)
     extreme = (p == 0) | (p == 1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -283,7 +288,7 @@ def _nchs_proportion(table: Published) -> tuple[BoolArray, BoolArray, BoolArray]
 
 
 def _nchs_count(table: Published) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Unreliable, caution, review (D,); the interval is exp(log estimate ± t · RSE)."""
+    """Return unreliable, caution, review (D,); the interval is exp(log estimate ± t · RSE)."""
     with np.errstate(invalid="ignore", over="ignore"):
         width = 2 * np.sinh(t_quantile(0.975, table.df) * table.rse)
     none = np.zeros(table.n.size, dtype=bool)
@@ -294,14 +299,14 @@ def _nchs_count(table: Published) -> tuple[BoolArray, BoolArray, BoolArray]:
 
 
 def _nchs_mean(table: Published) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Unreliable, caution, review (D,) of means and totals."""
+    """Return unreliable, caution, review (D,) of means and totals."""
     unreliable = (table.n < 30) | ~np.isfinite(table.se)
     caution = (table.n < 60) | ~(table.rse < 0.30)
     return unreliable, caution, np.zeros(table.n.size, dtype=bool)
 
 
 def policy_of(flags: Any, action: FlagAction) -> FlagPolicy:
-    """The policy that a specification asks for.
+    """Return the policy that a specification asks for.
 
     ``flags``: ``none``, ``statcan``, ``nchs``, or a mapping with ``mark`` and ``suppress``, whose
     values are mappings of limits (names of ``Limits``).

@@ -1,4 +1,4 @@
-"""What a reader sees in place of column names and codes."""
+"""Labels that readers see instead of column names and codes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,32 +30,32 @@ class Labels:
     columns: Mapping[str, ColumnLabel] = field(default_factory=dict)
 
     def of(self, column: str) -> ColumnLabel:
-        """The column's labels, or the defaults."""
+        """Return the column's labels, or the defaults."""
         return self.columns.get(column, ColumnLabel())
 
     def title(self, column: str) -> str:
-        """The column's title, or its name."""
+        """Return the column's title, or its name."""
         return self.of(column).title or column
 
     def titled_with_unit(self, column: str) -> str:
-        """The title followed by its unit in brackets, when there is one."""
+        """Return the title followed by its unit in brackets, if there is one."""
         unit = self.of(column).unit
         return f"{self.title(column)} ({unit})" if unit else self.title(column)
 
     def level(self, column: str, code: str) -> str:
-        """The label of a code, or the code itself."""
+        """Return the label of a code, or the code itself."""
         return self.of(column).levels.get(code, code)
 
 
 def span(counts: Iterable[int]) -> str:
-    """Of at least one count: ``12``, or ``4 to 12``."""
+    """Write the range of at least one count: ``12``, or ``4 to 12``."""
     found = list(counts)
     least, most = min(found), max(found)
     return f"{most:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def listed(words: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
+    """Join words: ``a``, ``a and b``, ``a, b and c``."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
@@ -66,7 +66,7 @@ _WORDS = {
 
 
 def where_words(where: str, labels: Labels) -> str:
-    """A condition in words, such as ``Age at least 18 and Field is Biology or Physics``."""
+    """Write a condition in words, such as ``Age at least 18 and Field is Biology or Physics``."""
 
     def relation(each: Relation) -> tuple[str, str]:
         values = [_shown(labels, each.column, value) for value in each.values]

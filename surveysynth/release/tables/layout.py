@@ -1,7 +1,7 @@
 """A table as readers see it, before any format: columns, rows of shown numbers, footnotes, notes.
 
-One number logic for all formats. A writer arranges what is here and escapes it; it rounds nothing
-and chooses no words of its own.
+All formats share one rounding of numbers. A writer arranges and escapes what is here; it rounds
+nothing and chooses no words of its own.
 """
 
 import math
@@ -60,15 +60,14 @@ _NO_END = "Too few records for this end of the interval."
 
 @dataclass(frozen=True)
 class Presentation:
-    """What the statistics of one table of a release share.
+    """Texts, labels and rounding that the statistics of one table of a release share.
 
-    title, source: the caller's, may be empty; privacy_note: one sentence with the epsilon;
-    banner: a warning set above and below the table, empty for a private release;
-    rounding: by statistic and outcome (None for counts); kind: estimate, standard error and
-    interval in columns, "compact": estimate (standard error) in one, or "crosstab": one such for
-    each level of the last by-column, which goes across ("sheet_crosstab": with both apart, for
-    worksheets); name: of one table among several; subpopulation: what it is of, in words; csv:
-    whether there is a csv file of it.
+    title, source: the caller's, may be empty; privacy_note: one sentence with the epsilon; banner:
+    a warning set above and below the table, empty for a private release; rounding: by statistic and
+    outcome (None for counts); kind: "columns" has estimate, standard error and interval in columns,
+    "compact" estimate (standard error) in one, "crosstab" one such column for each level of the
+    last by-column ("sheet_crosstab": both apart, for worksheets); name: of one table among several;
+    subpopulation: the subpopulation in words; csv: whether there is a csv file.
     """
 
     title: str
@@ -99,7 +98,7 @@ class Column:
 
     @property
     def in_one_line(self) -> str:
-        """With what spans it; both as they stand, since either may be a label of the user."""
+        """The heading after its spanner, both unescaped since either may be a label of the user."""
         return f"{self.spanner}: {self.heading}" if self.spanner else self.heading
 
 
@@ -148,7 +147,7 @@ class Layout:
 
     @property
     def summary(self) -> str:
-        """How the table is arranged, for those who hear it and do not see it."""
+        """How the table is arranged, for people who hear it instead of seeing it."""
         headings = [column.in_one_line for column in self.columns]
         parts = [
             f"{len(self.rows):,} rows by {self.stub_heading}, {len(self.columns)} columns: "
@@ -168,8 +167,7 @@ class Layout:
 
 
 def describe(tables: Sequence[ReleaseTable], presentation: Presentation) -> str:
-    """What the table shows, as a phrase: the statistic, the outcomes, the by-columns, and of which
-    subpopulation."""
+    """Describe the table in a phrase: statistic, outcomes, by-columns and subpopulation."""
     labels = presentation.labels
     outcomes = [labels.titled_with_unit(t.outcome) for t in tables if t.outcome is not None]
     heading = statistic_of(tables[0].statistic).heading
@@ -181,7 +179,7 @@ def describe(tables: Sequence[ReleaseTable], presentation: Presentation) -> str:
 
 
 def lay_out(tables: Sequence[ReleaseTable], presentation: Presentation) -> Layout:
-    """The tables of one statistic, one an outcome, as one table."""
+    """Lay out the tables of one statistic, one an outcome, as one table."""
     labels, first = presentation.labels, tables[0]
     shown = describe(tables, presentation)
     flagged = any(table.flag_codes for table in tables)
@@ -218,8 +216,10 @@ def lay_out(tables: Sequence[ReleaseTable], presentation: Presentation) -> Layou
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """What every writer gets: all tables of a release, one an outcome for each statistic by name,
-    and what they share."""
+    """The input of every writer: all tables of a release by statistic, and what they share.
+
+    There is one table an outcome for each statistic.
+    """
 
     tables: Mapping[str, Sequence[ReleaseTable]]
     presentation: Presentation
@@ -265,7 +265,7 @@ def _columns(table: ReleaseTable, kind: LayoutKind, *, flagged: bool) -> tuple[C
 
 
 def _across(table: ReleaseTable, presentation: Presentation) -> tuple[Column, ...]:
-    """The columns of a cross table: one for each level of the last by-column, or two."""
+    """Return the columns of a cross table: one, or two, for each level of the last by-column."""
     levels = enumerate(levels_across(table, presentation.labels), start=1)
     title, heading = presentation.labels.title(table.by[-1]), statistic_of(table.statistic).heading
     if presentation.kind == "crosstab":
@@ -302,7 +302,7 @@ def _rows(
 
 
 def stubs_of(table: ReleaseTable, labels: Labels, *, prefix: str = "") -> list[StubRow]:
-    """The left-hand side of a table, a line for every row of its frame."""
+    """Return the left-hand side of a table, a line for every row of its frame."""
     if table.categories:
         return level_rows(table.frame, table.by, labels, table.outcome or "", prefix=prefix)
     return stub_rows(table.frame, table.by, labels, prefix=prefix)
@@ -317,7 +317,7 @@ def _cell(
     *,
     across: bool,
 ) -> Cell:
-    """``across``: of a cross table, which has no column of flags."""
+    """Make a cell; ``across``: in a cross table, which has no column of flags."""
     if key == "n":
         if not isinstance(record["n"], int):  # not published of rows by an outcome
             return Cell(ABSENT)
@@ -341,7 +341,7 @@ def _cell(
 
 
 def _cell_footnotes(key: str, record: Record, table: ReleaseTable) -> list[str]:
-    """What stands below the table about one cell, in order."""
+    """Return the footnotes of one cell, in order."""
     flags = record["flag"].split(FLAG_SEPARATOR)
     texts: list[str] = []
     missing, empty_somewhere = math.isnan(record["estimate"]), EMPTY_DATASET_FLAG in flags

@@ -19,17 +19,17 @@ class Rounding:
     factor: float = 1.0
 
     def rounded(self, value: float) -> float | None:
-        """The number that ``show`` writes, None where there is none."""
+        """Return the number that ``show`` writes, None where there is none."""
         if math.isnan(value):
             return None
         # A second rounding removes what multiplying by a base such as 0.01 leaves behind.
         return round(round(value * self.factor / self.base) * self.base, self.decimals) + 0.0
 
     def show(self, value: float, *, size: float | None = None) -> str:
-        """The number as text.
+        """Write the number as text.
 
-        With ``size``, the estimate that a standard error belongs to, an error that is not zero
-        never reads as zero: it shows as less than one unit. Floating-point noise is zero.
+        With ``size``, the estimate of a standard error, an error that is not zero never shows as
+        zero but as less than one unit. Floating-point noise is zero.
         """
         rounded = self.rounded(value)
         if rounded is None:
@@ -42,14 +42,17 @@ class Rounding:
 
 @dataclass(frozen=True)
 class Warranted:
-    """Each number to two significant digits of its own standard error."""
+    """Two significant digits of each number's own standard error."""
 
     significant: int = 2
     factor: float = 1.0
 
     def of(self, se: float, estimate: float) -> Rounding:
-        """The rounding of a line: its estimate, standard error and ends; of a number without an
-        error (known, or none) to whole units, or where it is small to five digits."""
+        """Return the rounding of a line: of its estimate, standard error and ends of the interval.
+
+        A number without an error (known, or none) is rounded to whole units, a small one to five
+        digits.
+        """
         size, digits = se, self.significant
         if not (math.isfinite(se) and se > _NOISE * abs(estimate)):
             if not math.isfinite(estimate) or estimate == round(estimate) or abs(estimate) >= 1e5:
@@ -62,27 +65,27 @@ AnyRounding: TypeAlias = Rounding | Warranted
 
 
 def rounding_of_line(rule: AnyRounding, se: float, estimate: float) -> Rounding:
-    """The rounding of one line of a table."""
+    """Return the rounding of one line of a table."""
     return rule.of(se, estimate) if isinstance(rule, Warranted) else rule
 
 
 def to_multiples(base: int) -> Rounding:
-    """Counts: multiples of ``base`` units, no decimals."""
+    """Round counts to multiples of ``base`` units, without decimals."""
     return Rounding(float(base), 0)
 
 
 def to_digits(digits: int) -> Rounding:
-    """Means and totals: ``digits`` decimals; a negative number rounds to tens, hundreds, ..."""
+    """Round means and totals to ``digits`` decimals; a negative number means tens, hundreds, ..."""
     return Rounding(10.0**-digits, max(digits, 0))
 
 
 def to_percent(digits: int = 1) -> Rounding:
-    """Proportions, as percentages with ``digits`` decimals."""
+    """Show proportions as percentages with ``digits`` decimals."""
     return Rounding(10.0**-digits, max(digits, 0), factor=100.0)
 
 
 def show_ratio(value: float) -> str:
-    """A number of standard errors or a ratio, with about three digits."""
+    """Write a number of standard errors or a ratio with about three digits."""
     if not math.isfinite(value):
         return ABSENT
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2

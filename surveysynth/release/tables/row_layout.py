@@ -18,7 +18,7 @@ _LEVEL_HEADING = "Level"
 
 @dataclass(frozen=True)
 class StubRow:
-    """One line: the group heading it stands under ("" for none), label, indent, bold or not."""
+    """One line: the group heading above it ("" for none), label, indent, bold or not."""
 
     group: str
     label: str
@@ -29,10 +29,10 @@ class StubRow:
 def stub_rows(
     frame: "pd.DataFrame", by: Sequence[str], labels: Labels, *, prefix: str = ""
 ) -> list[StubRow]:
-    """One line for every row of ``frame``, in its order.
+    """Return one line for every row of ``frame``, in its order.
 
     The last two by-columns share the stub: a level of the first of them heads the levels of the
-    second, its own line being the margin over them. Earlier by-columns, and ``prefix``, make the
+    second, and its own line is the margin over them. Earlier by-columns, and ``prefix``, make the
     group heading; where there are no such margins, the last but one is among these.
     """
     shared = _BY_COLUMNS_IN_STUB
@@ -60,7 +60,7 @@ def stub_rows(
 def level_rows(
     frame: "pd.DataFrame", by: Sequence[str], labels: Labels, outcome: str, *, prefix: str = ""
 ) -> list[StubRow]:
-    """One line for every row of ``frame``, which has the levels of an outcome in each domain.
+    """Return one line for every row of ``frame``, which has an outcome's levels in each domain.
 
     The domain, and ``prefix``, make the group heading; a line is a level.
     """
@@ -80,12 +80,12 @@ def level_rows(
 
 
 def level_heading(outcomes: Sequence[str], labels: Labels) -> str:
-    """What heads the levels: the outcome's title, or of several none of theirs."""
+    """Return the heading of the levels: the outcome's title, or for several a common word."""
     return labels.title(outcomes[0]) if len(outcomes) == 1 else _LEVEL_HEADING
 
 
 def stub_heading(by: Sequence[str], labels: Labels) -> str:
-    """Titles of the by-columns that share the stub."""
+    """Return the titles of the by-columns that share the stub."""
     return listed([labels.title(column) for column in by[-_BY_COLUMNS_IN_STUB:]]) or "Domain"
 
 
@@ -94,14 +94,16 @@ Record: TypeAlias = Mapping[str, Any]
 
 
 def levels_across(table: ReleaseTable, labels: Labels) -> list[str]:
-    """Labels of the levels of the last by-column, the margin first."""
+    """Return labels of the levels of the last by-column, the margin first."""
     column = table.by[-1]
     return [labels.level(column, code) for code in dict.fromkeys(table.frame[column])]
 
 
 def crossed(table: ReleaseTable) -> tuple[ReleaseTable, list[tuple[Record, ...]]]:
-    """The table of the first level across, without its column, and for each of its lines the
-    records of all levels."""
+    """Return the table of the first level across, and for each line the records of all levels.
+
+    The table has lost the column of that level.
+    """
     across, frame = table.by[-1], table.frame
     parts = [part for _, part in frame.groupby(across, sort=False, observed=True)]
     head = replace(table, by=table.by[:-1], frame=parts[0].reset_index(drop=True))
@@ -109,6 +111,6 @@ def crossed(table: ReleaseTable) -> tuple[ReleaseTable, list[tuple[Record, ...]]
 
 
 def records_of(table: ReleaseTable) -> Sequence[Record]:
-    """The rows of a table's frame."""
+    """Return the rows of a table's frame."""
     records = table.frame.to_dict("records")
     return [{str(name): value for name, value in each.items()} for each in records]

@@ -36,13 +36,13 @@ FLAG_SEPARATOR = "; "
 
 @dataclass(frozen=True)
 class TableNumbers:
-    """What estimation and combining say about D domains; NaN where there is no number.
+    """Results of estimation and combining for D domains; NaN where there is no number.
 
     estimate, se, df, ci_lower, ci_upper: (D,); df_design: the design's degrees of freedom, one
-    number for the whole table; n: (D,) unweighted sample sizes, which are public.
-    by_dataset: rows (D,) by an outcome, whose n is that of the dataset that has fewest records
-    there: flags go by it, and it is not shown. None for none. pooled: rows (D,) that mostly hold
-    records of levels without coefficients of their own. None for none.
+    number for the whole table; n: (D,) unweighted sample sizes, which are public. by_dataset: rows
+    (D,) by an outcome, None for none. Their n is that of the dataset with the fewest records; flags
+    depend on it, and it is not shown. pooled: rows (D,) that mostly hold records of levels without
+    coefficients of their own, None for none.
     """
 
     estimate: FloatArray
@@ -79,7 +79,7 @@ class ReleaseTable:
 
     @property
     def rows(self) -> int:
-        """Cells and margins, which have a line each, or one a level."""
+        """The number of cells and margins, which have one line each, or one a level."""
         return len(self.frame) // max(len(self.categories), 1)
 
 
@@ -94,14 +94,16 @@ def make_table(
     flags: FlagPolicy | None = None,
     categories: Sequence[str] = (),
 ) -> ReleaseTable:
-    """Assemble a table: ``cells`` has the by-columns and is_margin, one row a domain, and numbers
-    are of its rows, or with ``categories`` of all of these in the first row, then in the next.
+    """Assemble a table from its cells, numbers and flags.
 
-    A domain without sample records has no estimate; one with fewer than the statistic needs has
-    no standard error: the linearised variable of the mean of a single record is zero whatever the
-    record says (methods 5).
-    Where rows are by an outcome, a sum may be empty in some datasets; a mean may not.
-    ``flags`` adds its codes to the column ``flag`` and empties the numbers that it withholds.
+    ``cells`` has the by-columns and is_margin, one row a domain. Numbers are of its rows, or with
+    ``categories`` of all categories in the first row, then in the next.
+
+    A domain without sample records has no estimate. A domain with fewer than the statistic needs
+    has no standard error: the linearised variable of the mean of a single record is zero whatever
+    the record says (methods 5). Where rows are by an outcome, a sum may be empty in some datasets;
+    a mean may not. ``flags`` adds its codes to the column ``flag`` and empties the numbers that it
+    withholds.
     """
     by = tuple(str(column) for column in cells.columns if column != "is_margin")
     numbers, frame = _lines(numbers, cells, categories)
@@ -137,7 +139,7 @@ def make_table(
 def _lines(
     numbers: TableNumbers, cells: "pd.DataFrame", categories: Sequence[str]
 ) -> "tuple[TableNumbers, pd.DataFrame]":
-    """The rows, each as many times as there are categories, and n of every line."""
+    """Repeat each row for every category, and n with it."""
     frame = cells.reset_index(drop=True).copy()
     if not categories:
         return numbers, frame
@@ -151,7 +153,7 @@ def _lines(
 
 
 def _shown(n: IntArray, varying: BoolArray) -> "pd.Series | IntArray":
-    """Sample sizes, without those of rows that are not the same records in every dataset."""
+    """Return sample sizes, without those of rows whose records differ between datasets."""
     import pandas as pd
 
     if not varying.any():
@@ -160,7 +162,7 @@ def _shown(n: IntArray, varying: BoolArray) -> "pd.Series | IntArray":
 
 
 def well_filled(frame: "pd.DataFrame") -> BoolArray:
-    """Rows of a table's frame with enough records for a number without a flag of their size."""
+    """Return rows of a table's frame with enough records to have no flag of their size."""
     found = [set(flag.split(FLAG_SEPARATOR)) for flag in frame["flag"]]
     return np.array([each.isdisjoint(SIZE_FLAGS) for each in found], dtype=bool)
 
@@ -172,7 +174,7 @@ def _codes(
     varying: BoolArray,
     policy: FlagPolicy,
 ) -> list[tuple[str, ...]]:
-    """The flags of each row: of its sample size first, then of the model, then of the rules."""
+    """Return the flags of each row: of its sample size, of the model, then of the rules."""
     n = numbers.n
     pooled = np.zeros(len(frame), bool) if numbers.pooled is None else numbers.pooled & (n > 0)
     estimate, se, df, lower, upper = (
@@ -202,7 +204,7 @@ def _codes(
 
 
 def stacked_frame(tables: Sequence[ReleaseTable]) -> "pd.DataFrame":
-    """Tables of one statistic as one frame; a leading ``outcome`` column when there are several."""
+    """Stack tables of one statistic; a leading ``outcome`` column when there are several."""
     import pandas as pd
 
     if len(tables) == 1:

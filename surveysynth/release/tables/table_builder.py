@@ -1,4 +1,4 @@
-"""From a specification to the tables of its release: what is estimated, in which words."""
+"""Builds the tables of a release from its specification: rows, estimates, words."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -52,11 +52,12 @@ Tables: TypeAlias = Mapping[str, Sequence[ReleaseTable]]
 
 
 def rows_of(spec: "Spec", design: "PublicDesign") -> Domains | RowsByOutcome:
-    """The rows of one table, with the margins as they are labelled; of a subpopulation also those
-    outside, which ``shown_rows`` tells apart.
+    """Return the rows of one table, with labelled margins.
 
+    Of a subpopulation there are also rows outside, which ``shown_rows`` leaves out.
     Raises ``InputError`` for a condition that the columns do not allow, and for contrasts of levels
-    that there are none of: before anything is spent on them."""
+    that do not exist, before anything is spent.
+    """
     rows = _rows(spec, design, spec.table.by, subpopulation_of(spec, design))
     for contrast in (statistic_of(name).contrast for name in spec.table.statistics):
         if contrast is not None:
@@ -68,7 +69,7 @@ def rows_of(spec: "Spec", design: "PublicDesign") -> Domains | RowsByOutcome:
 
 
 def row_counts(spec: "Spec", design: "PublicDesign") -> list[int]:
-    """Rows of one table by statistic: contrasts stand in some of them."""
+    """Return the rows of one table by statistic; only some rows show contrasts."""
     rows = rows_of(spec, design)
     shown, counts = shown_rows(rows), []
     for contrast in (statistic_of(name).contrast for name in spec.table.statistics):
@@ -92,9 +93,10 @@ def _rows(
 
 
 def subpopulation_of(spec: "Spec", design: "PublicDesign") -> Subpopulation | None:
-    """What one table is of, or None where it is of all records.
+    """Return the subpopulation of one table, or None for all records.
 
-    Raises ``InputError`` for a condition that the columns do not allow."""
+    Raises ``InputError`` for a condition that the columns do not allow.
+    """
     where = spec.table.where
     if where is None:
         return None
@@ -105,13 +107,15 @@ def subpopulation_of(spec: "Spec", design: "PublicDesign") -> Subpopulation | No
 
 
 def _named(spec: "Spec") -> str:
-    """Which of several tables a message is of."""
+    """Name one of several tables for a message."""
     return f" of table {spec.table.name!r}" if spec.table.name else ""
 
 
 def public_domains(spec: "Spec", design: "PublicDesign") -> Domains:
-    """The rows of one table over all levels of outcomes, which are public with the numbers of their
-    records; of a subpopulation those that may be inside by public columns."""
+    """Return the rows of one table over all levels of outcomes, public with their record numbers.
+
+    Of a subpopulation these are the rows that public columns allow inside.
+    """
     inside = subpopulation_of(spec, design)
     margins = {column: spec.margin_label(column) for column in spec.public_by}
     if inside is not None:
@@ -120,14 +124,14 @@ def public_domains(spec: "Spec", design: "PublicDesign") -> Domains:
 
 
 def keys_of(spec: "Spec") -> tuple[Key, ...]:
-    """Every table that a specification asks for, in its order."""
+    """Return every table that a specification asks for, in its order."""
     return table_keys(spec.table.statistics, spec.declared, spec.table.by)
 
 
 def estimates_of_each(
     spec: "Spec", design: "PublicDesign", mechanism: "Mechanism | None" = None
 ) -> dict[str, Estimates]:
-    """``estimates_for`` every table of a release, by name; empty for one that has none."""
+    """Return ``estimates_for`` every table of a release, by name, "" for a table without one."""
     return {
         each.table.name or "": estimates_for(each, design, mechanism) for each in spec.each_table
     }
@@ -136,7 +140,7 @@ def estimates_of_each(
 def tables_of_each(
     spec: "Spec", design: "PublicDesign", estimates: Mapping[str, Estimates]
 ) -> dict[str, Tables]:
-    """``release_tables`` of every table of a release, by name."""
+    """Return ``release_tables`` of every table of a release, by name."""
     return {
         each.table.name or "": release_tables(each, design, estimates[each.table.name or ""])
         for each in spec.each_table
@@ -146,8 +150,10 @@ def tables_of_each(
 def estimates_for(
     spec: "Spec", design: "PublicDesign", mechanism: "Mechanism | None" = None
 ) -> Estimates:
-    """What collects the datasets of a release by ``mechanism``, or one dataset alone, for one
-    table."""
+    """Return the collector of datasets for one table.
+
+    It takes the datasets of a release by ``mechanism``, or without it one dataset alone.
+    """
     alone = mechanism is None
     return Estimates(
         rows_of(spec, design),
@@ -163,14 +169,14 @@ def estimates_for(
 
 
 def rule_of(mechanism: "Mechanism", design: "PublicDesign") -> CombiningRule:
-    """How datasets from draws of a mechanism combine."""
+    """Return the rule by which datasets from draws of a mechanism combine."""
     if mechanism.combining == "partial_synthesis":
         return PartialSynthesis()
     return TotalVariance(public_rows_of(design))
 
 
 def release_tables(spec: "Spec", design: "PublicDesign", estimates: Estimates) -> Tables:
-    """One table, combined, by statistic in the order of the specification."""
+    """Combine one table, by statistic in the order of the specification."""
     tables: dict[str, list[ReleaseTable]] = {}
     for key in estimates.keys:
         made = _table(spec, design, key, estimates.combined(key), estimates)
@@ -212,7 +218,7 @@ def _table(
 def _interval(
     spec: "Spec", kind: Statistic, combined: Combined, lines: TableLines, times: int
 ) -> tuple[FloatArray, FloatArray]:
-    """The interval that the specification asks for, of every row and level."""
+    """Return the interval that the specification asks for, of every row and level."""
     level = spec.table.level
     if spec.table.interval == "t":
         return t_interval(combined, level)
@@ -224,14 +230,16 @@ def _interval(
 
 
 def by_korn_graubard(spec: "Spec", kind: Statistic) -> bool:
-    """Whether intervals of a statistic are those of the NCHS standards, which judge by them."""
+    """Return whether a statistic has the intervals of the NCHS standards, which judge by them."""
     nchs = spec.table.flags == "nchs" and spec.table.interval == "auto"
     return nchs and kind.standard == "proportion"
 
 
 def _pooled(rows: TableRows, design: "PublicDesign") -> BoolArray | None:
-    """Rows (D,) of which at least half of the records, as far as these are public, are of pooled
-    levels; None where nothing is pooled."""
+    """Return rows (D,) with at least half of their records in pooled levels; None without pooling.
+
+    Records count as far as public columns place them.
+    """
     if design.pooling is None:
         return None
     pooled = rows.shares(design.pooling.record)
@@ -239,7 +247,7 @@ def _pooled(rows: TableRows, design: "PublicDesign") -> BoolArray | None:
 
 
 def _level_note(spec: "Spec", design: "PublicDesign", key: Key) -> list[str]:
-    """Whose share a proportion is, where levels have names."""
+    """Name the level that a proportion counts, where levels have names."""
     statistic, column = key
     if column is None or not statistic_of(statistic).binary:
         return []
@@ -306,7 +314,7 @@ def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
 
 
 def _contrasted(spec: "Spec", contrast: Contrast) -> str:
-    """Which rows are compared, in words."""
+    """Name the rows that are compared, in words."""
 
     def named(level: str | None) -> str:
         if level is None:
@@ -322,8 +330,10 @@ def _contrasted(spec: "Spec", contrast: Contrast) -> str:
 
 
 def synthetic_columns(spec: "Spec") -> tuple[str, ...]:
-    """The outcomes that decide which row of a table a record is in: those that it is by, or that
-    its subpopulation is of."""
+    """Return the outcomes that decide in which row of a table a record is.
+
+    These are outcomes among the by columns or in the condition of the subpopulation.
+    """
     where = spec.table.where
     named = spec.table.by if where is None else (*spec.table.by, *columns_of(parse_where(where)))
     return tuple(name for name in spec.synthesizer.outcome if name in named)
@@ -337,6 +347,6 @@ _BETWEEN = {"difference": "less", "ratio": "over"}
 
 
 def _title(spec: "Spec", column: str) -> str:
-    """The title of a column, or its name."""
+    """Return the title of a column, or its name."""
     label = spec.labels.get(column)
     return (label and label.title) or column

@@ -26,14 +26,14 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def safe_text(text: str) -> str:
-    """Text for a csv field that no spreadsheet takes for a formula; the mapping is one to one."""
+    """Return text that no spreadsheet reads as a formula; the mapping is one to one."""
     if _FORMULA.match(text) and not _NUMBER.fullmatch(text):
         return f"'{text}"
     return text
 
 
 def plain_text(field: str) -> str:
-    """The text that ``safe_text`` made ``field`` from."""
+    """Return the text that ``safe_text`` made ``field`` from."""
     return field[1:] if field.startswith("'") and _FORMULA.match(field) else field
 
 
@@ -70,7 +70,7 @@ def write_records(frame: "pd.DataFrame", path: Path, file_format: RecordsFormat)
 
 
 def _safe(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """The frame with safe texts and headings; most have nothing to change and are not copied."""
+    """Return the frame with safe texts and headings; most need no change and are not copied."""
     texts = {
         name: frame[name]
         for name in frame.columns

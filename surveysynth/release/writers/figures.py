@@ -56,7 +56,7 @@ def write(shown: Shown, folder: Path, made: Format) -> None:
 
 
 def shown_figure(tables: Sequence[ReleaseTable], presentation: Presentation) -> Figure:
-    """The figure of one statistic, which notebooks show without pyplot."""
+    """Return the figure of one statistic, which notebooks show without pyplot."""
     with _own_style():
         return estimates_with_intervals(tables, presentation, NotebookFigure)
 
@@ -77,8 +77,10 @@ def estimates_with_intervals(
     presentation: Presentation,
     kind: type[Figure] | None = None,
 ) -> Figure:
-    """The tables of one statistic, domains from top to bottom as in the table; ``kind``: of
-    figure, None for Matplotlib's own."""
+    """Draw the tables of one statistic, domains from top to bottom as in the table.
+
+    ``kind``: the class of the figure, None for Matplotlib's own.
+    """
     shown = [min(len(table.frame), MOST_ROWS) for table in tables]
     notes = _notes(tables, presentation, left_out=any(len(t.frame) > MOST_ROWS for t in tables))
     height = _EXTRA * (1 + len(tables)) + _ROW * (sum(shown) + 1.2 * len(notes.splitlines()))
@@ -133,13 +135,13 @@ def _axes(
 
 
 def _row_label(row: StubRow) -> str:
-    """Group, then label; long ones are cut, the table has them whole."""
+    """Return group, then label; long ones are cut, since the table has them whole."""
     text = xml_text(f"{row.group} · {row.label}" if row.group else row.label)
     return text if len(text) <= 46 else text[:45] + "…"
 
 
 def _say_missing(panel: "Axes", estimate: FloatArray, places: FloatArray) -> None:
-    """Rows without a number say so at the left end of the axis."""
+    """Mark rows without a number at the left end of the axis."""
     for place in places[np.isnan(estimate)]:
         panel.text(
             0.005,
@@ -170,11 +172,10 @@ def _wrapped(text: str, width: int) -> str:
 
 
 class NotebookFigure(Figure):
-    """A figure with a picture of itself, which IPython asks for: pyplot and its windows are not
-    needed."""
+    """A figure that IPython shows as a picture, without pyplot and its windows."""
 
     def _repr_png_(self) -> bytes:
-        """The figure as PNG."""
+        """Return the figure as PNG."""
         picture = BytesIO()
         self.savefig(picture, format="png")
         return picture.getvalue()

@@ -95,7 +95,7 @@ def write(shown: Shown, folder: Path, made: Format) -> None:
 
 
 def render_page(layout: Layout) -> str:
-    """The page as text; every label is escaped."""
+    """Return the page as text; every label is escaped."""
     table = _with_caption(_great_table(layout).as_raw_html(), layout, heading=True)
     table = _in_region(_with_parent_headings(table, layout), layout)
     banner = f'<p class="banner">{escape(layout.banner)}</p>\n' if layout.banner else ""
@@ -110,9 +110,9 @@ def render_page(layout: Layout) -> str:
 
 
 def render_fragment(layout: Layout) -> str:
-    """The same table to stand in another page, a notebook say: it styles nothing but itself.
+    """Return the same table for another page, such as a notebook; it styles nothing but itself.
 
-    Its id comes from what it shows, so that several tables of one page keep apart.
+    Its id depends on its content, so that several tables of one page keep apart.
     """
     digest = hashlib.sha256(repr(layout).encode()).hexdigest()[:8]
     layout = replace(layout, stem=f"{layout.stem}-{digest}")
@@ -162,7 +162,7 @@ def _styled(table: Any, layout: Layout) -> Any:
 
 
 def _text_frame(layout: Layout) -> "pd.DataFrame":
-    """Every cell as it is shown; great_tables escapes the labels, the rest is escaped here."""
+    """Return every cell as shown; great_tables escapes the labels, the rest is escaped here."""
     import pandas as pd
 
     columns: dict[str, list[str]] = {"label": [row.stub.label for row in layout.rows]}
@@ -174,12 +174,12 @@ def _text_frame(layout: Layout) -> "pd.DataFrame":
 
 
 def _cell_html(cell: Cell) -> str:
-    """Marks stand on the left, so that digits stay below digits."""
+    """Put marks on the left, so that digits stay below digits."""
     return "".join(f"<sup>{mark}</sup>" for mark in cell.marks) + escape(cell.text)
 
 
 def _plain(text: str, mark: str = "") -> Any:
-    """Text that is shown as it stands: neither HTML nor Markdown in a label has any effect.
+    """Return text without effect as HTML or Markdown.
 
     On a phone it stays within the screen while a wide table scrolls under it.
     """
@@ -189,8 +189,10 @@ def _plain(text: str, mark: str = "") -> Any:
 
 
 def _with_caption(table: str, layout: Layout, *, heading: bool) -> str:
-    """The title as the table's caption, which is what a screen reader announces it by, and a
-    summary of how it is arranged; ``heading``: whether the title is that of the page."""
+    """Add the title as the table's caption, which screen readers announce, and a summary.
+
+    ``heading``: whether the title is that of the page.
+    """
     subtitle = (
         f'<div class="subtitle">{escape(layout.subtitle)}</div>' if layout.subtitle else ""
     )
@@ -207,14 +209,14 @@ def _with_caption(table: str, layout: Layout, *, heading: bool) -> str:
 
 
 def _in_region(table: str, layout: Layout) -> str:
-    """What scrolls sideways where the screen is narrow can be scrolled with the keyboard too."""
+    """Let the keyboard scroll a table that is wider than the screen."""
     start = f'<div id="{layout.stem}"'
     named = f'{start} role="group" tabindex="0" aria-label="{escape(layout.title)}"'
     return table.replace(start, named, 1)
 
 
 def _with_parent_headings(table: str, layout: Layout) -> str:
-    """Cells of an indented row name the heading that it stands under as a header too.
+    """Name the heading above an indented row as a header of its cells too.
 
     "Female" below "Biology" is read as Biology, Female.
     """

@@ -64,7 +64,7 @@ _PREAMBLE = r"""\documentclass[11pt]{article}
 
 
 def escape(text: str) -> str:
-    """Text that LaTeX prints as it stands, on one line; no command in a label has any effect."""
+    """Return text that LaTeX prints unchanged, on one line; commands in it have no effect."""
     joined = _LIGATURE.sub("\\1\0", xml_text(text))
     return "".join(_SPECIAL.get(char, char) for char in joined).replace("\0", "{}")
 
@@ -80,13 +80,13 @@ def write(shown: Shown, folder: Path, made: Format) -> None:
 
 
 def render_document(names: Sequence[str]) -> str:
-    r"""A document that reads the fragments; labels beyond Latin need lualatex or xelatex."""
+    r"""Return a document that reads the fragments; labels beyond Latin need lualatex or xelatex."""
     body = "".join(f"\\input{{{name}}}\n\\clearpage\n" for name in names)
     return f"{_PREAMBLE}{body}\\end{{document}}\n"
 
 
 def render_fragment(layout: Layout) -> str:
-    """The table as text."""
+    """Return the table as text."""
     long = len(layout.rows) > _ROWS_ON_A_PAGE
     packages = "booktabs, threeparttable" + (", longtable, threeparttablex" if long else "")
     lines = [f"% Needs the packages {packages} and T1 fonts or LuaTeX.", *_banner(layout)]
@@ -158,7 +158,7 @@ def _alignment(layout: Layout) -> str:
 
 
 def _heading(layout: Layout) -> list[str]:
-    """One line, or two with the spanners above the columns that share them."""
+    """Return one line, or two with the spanners above the columns that share them."""
     lines = []
     if any(column.spanner for column in layout.columns):
         above, rules, place = [""], [], 2
@@ -176,7 +176,7 @@ def _heading(layout: Layout) -> list[str]:
 
 
 def _short(column: Column) -> str:
-    """Headings of a page's width: the caption says what is estimated."""
+    """Shorten headings to fit the page; the caption says what is estimated."""
     short = {"estimate": "Estimate", "se": "Std. error", "n": "Records", "paired": "Estimate (SE)"}
     if column.key.startswith("paired-"):  # of a cross table, whose columns are levels
         return column.heading
@@ -205,7 +205,7 @@ def _row(row: Row) -> str:
 
 
 def _cell(cell: Cell, *, strong: bool) -> str:
-    """Marks hang over on the right without width of their own: digits stay below digits."""
+    """Set marks on the right without width of their own: digits stay below digits."""
     text = escape(cell.text)
     marks = "".join(rf"\tnote{{{mark}}}" for mark in cell.marks)
     return (rf"\textbf{{{text}}}" if strong and text else text) + marks

@@ -10,7 +10,7 @@ _INDENT = "&emsp;"
 
 
 def escape(text: str) -> str:
-    """Text that Markdown shows as it stands, on one line."""
+    """Return text that Markdown shows unchanged, on one line."""
     joined = " ".join(text.split())
     return "".join(f"\\{char}" if char in _SPECIAL else char for char in joined)
 
@@ -23,7 +23,7 @@ def write(shown: Shown, folder: Path, made: Format) -> None:
 
 
 def render_page(layout: Layout) -> str:
-    """The page as text. A spanner stands in the heading of each of its columns."""
+    """Return the page as text. A spanner is part of the heading of each of its columns."""
     headings = [layout.stub_heading, *(column.in_one_line for column in layout.columns)]
     table = [
         _line([escape(text) for text in headings]),

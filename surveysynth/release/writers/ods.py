@@ -89,7 +89,7 @@ class _Writer:
             self._document.styles.addElement(style)
 
     def _pages(self) -> None:
-        """A sheet is printed one page wide, on its side."""
+        """Print a sheet one page wide, in landscape."""
         size = PageLayoutProperties(
             printorientation="landscape", pagewidth="29.7cm", pageheight="21cm"
         )
@@ -103,7 +103,7 @@ class _Writer:
         self._document.automaticstyles.addElement(style)
 
     def _column(self, width: str) -> Any:
-        """A column of this width."""
+        """Return a column of this width."""
         name = f"width-{width.replace('.', '-')}"
         if name not in self._styles:
             self._styles.add(name)
@@ -113,7 +113,7 @@ class _Writer:
         return TableColumn(stylename=name)
 
     def _number_style(self, decimals: int) -> str:
-        """Numbers to the right with so many decimals and thousands apart."""
+        """Return the style of numbers: right-aligned, with decimals and thousands separators."""
         name = f"number-{decimals}"
         if name not in self._styles:
             self._styles.add(name)
@@ -226,7 +226,7 @@ def _table_row(cells: Iterable[Any]) -> Any:
 
 
 def _text_cell(text: str, style: str) -> Any:
-    """Text is text: nothing in it is a formula, a link or a number."""
+    """Make a cell of text, in which nothing is a formula, a link or a number."""
     cell = TableCell(valuetype="string", stylename=style)
     cell.addElement(P(text=xml_text(text)))
     return cell
@@ -241,7 +241,7 @@ def _link_cell(sheet: str) -> Any:
 
 
 def _letters(number: int) -> str:
-    """The name of a column: 1 is A, 27 is AA."""
+    """Return the name of a column: 1 is A, 27 is AA."""
     name = ""
     while number:
         number, rest = divmod(number - 1, 26)

@@ -139,13 +139,13 @@ def _listing(
     name: str, title: str, headings: tuple[str, str], kind: ColumnKind,
     rows: Sequence[tuple[Value, Value]],
 ) -> Sheet:  # fmt: skip
-    """A sheet of two columns."""
+    """Make a sheet of two columns."""
     columns = (SheetColumn(headings[0], kind), SheetColumn(headings[1], "text"))
     return Sheet(name, title, "", (_ONE_TABLE,), columns, tuple(rows))
 
 
 def _layouts(shown: Shown) -> dict[str, Layout]:
-    """The layout of every sheet of a table, by the name of the sheet."""
+    """Return the layout of every sheet of a table, by the name of the sheet."""
     layouts: dict[str, Layout] = {}
     for statistic, of_outcomes in shown.tables.items():
         for number, table in enumerate(of_outcomes, start=1):

@@ -54,8 +54,10 @@ class LabelledColumn:
 
 
 def values_of(codes: Sequence[str], *, positions: bool) -> dict[str, int]:
-    """The number of each code: itself where all are whole numbers, else with ``positions`` its
-    place from 1 on, and nothing without."""
+    """Return the number of each code: the code itself where all are whole numbers.
+
+    Otherwise its place from 1 on with ``positions``, and nothing without.
+    """
     if all(_is_whole(code) for code in codes):
         return {code: int(code) for code in codes}
     return {code: place for place, code in enumerate(codes, start=1)} if positions else {}
@@ -138,12 +140,12 @@ def write_labelled(
 
 
 def cut(text: str, size: int) -> str:
-    """The text on one line in at most ``size`` bytes of UTF-8, without half a character."""
+    """Cut the text to one line of at most ``size`` bytes of UTF-8, without half a character."""
     return " ".join(text.split()).encode()[:size].decode(errors="ignore")
 
 
 def _numbered(column: "pd.Series[str]", values: Mapping[str, int]) -> "pd.Series[Any]":
-    """The numbers of codes; blank cells are missing."""
+    """Replace codes by their numbers; blank cells are missing."""
     numbers = column.map(dict(values))
     return numbers.astype("float64" if numbers.isna().any() else "int32")
 

@@ -1,8 +1,8 @@
-"""What runs a Stan program: CmdStan through CmdStanPy, or PyStan for development.
+"""Backends that run a Stan program: CmdStan through CmdStanPy, or PyStan for development.
 
 The program's data and all of its output are confidential. They live in a private temporary folder
-that is deleted afterwards, and nothing that the program or its runner says is passed on: messages
-of Stan quote values. What an error tells is which line of the program it came from.
+that is deleted afterwards. Messages of Stan quote values, so nothing that the program or its runner
+says is passed on; an error names only the line of the program that it came from.
 """
 
 import json
@@ -49,14 +49,16 @@ class StanRun(Unpickled):
 
 
 class StanBackend(Protocol):
-    """Compiles and runs Stan programs."""
+    """Interface that compiles and runs Stan programs."""
 
     def prepare(self, source: StanSource) -> None:
-        """Compile the program, or find it compiled, and see that it starts; raises ``InputError``
-        where it cannot."""
+        """Compile the program, or find it compiled, and check that it starts.
+
+        Raises ``InputError`` where it cannot.
+        """
 
     def versions(self, source: StanSource) -> dict[str, str]:
-        """Name and version of what runs the program; raises as ``prepare`` does."""
+        """Return name and version of what runs the program; raise as ``prepare`` does."""
 
     def run(
         self,
@@ -69,15 +71,15 @@ class StanBackend(Protocol):
         seed: int,
         adapt_delta: float,
     ) -> StanRun:
-        """NUTS; ``seed`` in 1..2**31 - 1, the chains differ.
+        """Run NUTS; ``seed`` in 1..2**31 - 1, the chains differ.
 
-        Raises ``InputError`` for a program that fails on these data, ``RefusedError`` for one
-        that was killed.
+        Raises ``InputError`` for a program that fails on these data, ``RefusedError`` for one that
+        was killed.
         """
 
 
 def default_backend() -> StanBackend:
-    """CmdStan, or the backend that the environment names."""
+    """Return CmdStan, or the backend that the environment names."""
     name = os.environ.get(BACKEND_VARIABLE, "cmdstan")
     if name == "cmdstan":
         return CmdStanBackend()
@@ -87,14 +89,14 @@ def default_backend() -> StanBackend:
 
 
 def cores() -> int:
-    """Processors that this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def write_data(data: Mapping[str, Any], path: Path) -> None:
-    """JSON that Stan reads, a new file; only this user can read it. Arrays become lists."""
+    """Write a new JSON file that Stan reads and only this user can read; arrays become lists."""
     path.touch(mode=0o600, exist_ok=False)
     plain = {name: _plain(value) for name, value in data.items()}
     path.write_text(json.dumps(plain), encoding="utf-8")
@@ -106,17 +108,17 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class CmdStanBackend:
-    """CmdStan. With ``executable``, a program compiled beforehand, no CmdStan has to be there."""
+    """CmdStan; with ``executable``, a program compiled beforehand, no CmdStan is needed."""
 
     executable: Path | None = None
     cache: Path | None = None
 
     def prepare(self, source: StanSource) -> None:
-        """Compile the program into the cache, unless it is there, and ask it who it is."""
+        """Compile the program into the cache, unless it is there, and start it once."""
         self.versions(source)
 
     def versions(self, source: StanSource) -> dict[str, str]:
-        """The CmdStan that compiled the program, by the program's own word."""
+        """Return the version of CmdStan that the compiled program reports."""
         return {"cmdstan": program_version(self._program(source))}
 
     def _program(self, source: StanSource) -> Path:
@@ -140,7 +142,7 @@ class CmdStanBackend:
         seed: int,
         adapt_delta: float,
     ) -> StanRun:
-        """One process a chain, as many at once as there are processors."""
+        """Run one process for each chain, as many at once as there are processors."""
         check_warmup(warmup)
         program = self._program(source)
         with private_folder() as folder:
@@ -172,7 +174,7 @@ def _draws_file(folder: Path, chain: int) -> Path:
 
 
 def _read_draws(files: Sequence[Path]) -> StanRun:
-    """What the chains wrote, one file each."""
+    """Read what the chains wrote, one file each."""
     import cmdstanpy
 
     with silenced():
@@ -188,13 +190,13 @@ def _read_draws(files: Sequence[Path]) -> StanRun:
 
 
 def check_warmup(warmup: int) -> None:
-    """Raises ``InputError`` for fewer iterations than adaptation takes."""
+    """Raise ``InputError`` for fewer iterations than adaptation needs."""
     if warmup < MIN_WARMUP:
         raise InputError(f"warmup must be at least {MIN_WARMUP} for a Stan program, got {warmup}.")
 
 
 def _raise_failure(name: str, code: int, console: str) -> NoReturn:
-    """A sentence without a word of what the program said, which can quote confidential values."""
+    """Raise an error without the program's output, which can quote confidential values."""
     if code < 0:
         raise RefusedError(
             f"A process of the Stan program {name!r} was killed (signal {-code}; 9 often means "
@@ -205,7 +207,7 @@ def _raise_failure(name: str, code: int, console: str) -> NoReturn:
 
 
 def failed_program(name: str, console: str) -> InputError:
-    """What is told of a program that failed: the lines of it that Stan names, nothing else."""
+    """Return the error for a program that failed: only the lines of it that Stan names."""
     found = {int(number) for number in re.findall(r"\(in '[^'\n]*', line (\d+)", console)}
     lines = ", ".join(map(str, sorted(found)[:5]))
     where = f" Stan names line {lines} of it (includes in place)." if lines else ""
@@ -220,9 +222,9 @@ def failed_program(name: str, console: str) -> InputError:
 class PyStanBackend:
     """PyStan (the extra ``stan``), for development and tests: it compiles from plain wheels.
 
-    It runs in a process of its own: its messages are dropped there, and so is the copy of every
-    fit that it would keep in the user's cache. While it samples, the data pass through a port of
-    this machine, so it is not for confidential data on shared machines.
+    It runs in a process of its own, which drops its messages and the copy of every fit that it
+    would keep in the user's cache. While it samples, the data pass through a port of this machine,
+    so it is not for confidential data on shared machines.
     """
 
     def prepare(self, source: StanSource) -> None:
@@ -231,7 +233,7 @@ class PyStanBackend:
             _pystan(source, {"prepare": True}, {}, folder)
 
     def versions(self, source: StanSource) -> dict[str, str]:
-        """Of PyStan and of the server in it, which has Stan."""
+        """Return versions of PyStan and of its server, which contains Stan."""
         return {name: version_of(name) for name in ("pystan", "httpstan")}
 
     def run(
@@ -245,7 +247,7 @@ class PyStanBackend:
         seed: int,
         adapt_delta: float,
     ) -> StanRun:
-        """As ``StanBackend.run``."""
+        """Run as ``StanBackend.run``."""
         check_warmup(warmup)
         settings = {
             "num_chains": chains,
@@ -265,7 +267,7 @@ class PyStanBackend:
 def _pystan(
     source: StanSource, settings: Mapping[str, Any], data: Mapping[str, Any], folder: Path
 ) -> None:
-    """Runs the worker; its files are in ``folder``."""
+    """Run the worker; its files are in ``folder``."""
     (folder / "program.stan").write_text(source.code, encoding="utf-8")
     write_data(settings, folder / "settings.json")
     write_data(data, folder / "data.json")

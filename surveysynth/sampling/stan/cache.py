@@ -1,4 +1,4 @@
-"""Compiled Stan programs in a cache of the user: each is compiled once, never beside its source.
+"""Cache of compiled Stan programs: each is compiled once, never next to its source.
 
 The key is the program's text with its includes, the CmdStan that compiles it (version and place,
 since a compiled program loads libraries from there) and the machine.
@@ -32,7 +32,7 @@ START_SECONDS = 60
 def cache_directory(
     environment: Mapping[str, str] = os.environ, system: str = sys.platform
 ) -> Path:
-    """The user's cache folder for compiled programs, by the custom of the platform."""
+    """Return the user's cache folder for compiled programs, by the custom of the platform."""
     if system == "win32":
         base = environment.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
     elif system == "darwin":
@@ -45,7 +45,7 @@ def cache_directory(
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """CmdStanPy without its log: it would quote what compilers and, worse, programs print."""
+    """Silence CmdStanPy's log, which would quote what compilers and, worse, programs print."""
     logger = logging.getLogger("cmdstanpy")
     before, logger.disabled = logger.disabled, True
     try:
@@ -55,7 +55,7 @@ def silenced() -> Iterator[None]:
 
 
 def cmdstan_location() -> tuple[Path, str]:
-    """Folder and version of CmdStan; raises ``InputError`` with the command that installs it."""
+    """Return folder and version of CmdStan; raise ``InputError`` that says how to install it."""
     import cmdstanpy
 
     try:
@@ -72,13 +72,13 @@ def cmdstan_location() -> tuple[Path, str]:
 
 
 def cache_key(source: StanSource, cmdstan: Path, version: str) -> str:
-    """Hexadecimal key of a compiled program."""
+    """Return the hexadecimal key of a compiled program."""
     parts = (source.name, source.code, str(cmdstan), version, platform.machine(), sys.platform)
     return digest_of(parts)
 
 
 def digest_of(parts: Sequence[str]) -> str:
-    """Hexadecimal digest of texts in this order; where one ends counts."""
+    """Return the hexadecimal digest of texts in this order, each with its length."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(f"{len(part)}:{part}".encode())
@@ -86,10 +86,10 @@ def digest_of(parts: Sequence[str]) -> str:
 
 
 def compiled_program(source: StanSource, cache: Path | None = None) -> Path:
-    """The executable of a program, compiled with CmdStan unless the cache has it.
+    """Return the executable of a program, compiled with CmdStan unless the cache has it.
 
     Compilation happens in a folder of its own that is renamed when complete, so processes that
-    compile the same program at once do no harm. One that no longer starts is compiled again.
+    compile the same program at once do no harm. A program that no longer starts is compiled again.
     Raises ``InputError`` without CmdStan, and for a program that does not compile, with the
     compiler's message.
     """
@@ -125,7 +125,7 @@ def compiled_program(source: StanSource, cache: Path | None = None) -> Path:
 
 
 def program_version(executable: Path) -> str:
-    """The version of the CmdStan that compiled a program, which is started to ask for it.
+    """Start a compiled program to ask for the version of its CmdStan.
 
     Raises ``InputError`` for one that does not start, or that CmdStan did not make.
     """
@@ -135,7 +135,7 @@ def program_version(executable: Path) -> str:
 
 @lru_cache
 def _asked_version(executable: Path, size: int, modified: int) -> str:
-    """Of a file that has this size and time: it is asked before each of many fits."""
+    """Ask a file of this size and time once, since every fit needs the answer."""
     try:
         done = subprocess.run(
             [str(executable), "info"], stdin=subprocess.DEVNULL, capture_output=True,
@@ -184,7 +184,7 @@ def _compile(source: StanSource, folder: Path) -> None:
 
 
 def compiler_message(console: str, folder: Path) -> str:
-    """The lines that tell what is wrong, without the temporary folder and make's own lines."""
+    """Return the lines that explain the error, without the temporary folder and make's lines."""
     lines = console.replace(f"{folder}{os.sep}", "").splitlines()
     noise = re.compile(r"\s*((mingw32-)?make\b|Command \[|exited with code|error during process)")
     lines = [line.rstrip() for line in lines if not noise.match(line)]

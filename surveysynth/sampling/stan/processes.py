@@ -1,4 +1,4 @@
-"""Commands of one fit in processes that end with the fit, however it ends (``supervisor``)."""
+"""Run the commands of one fit in processes that end with it, however it ends (``supervisor``)."""
 
 import json
 import os
@@ -31,11 +31,11 @@ def run_commands(
     at_once: int,
     environment: Mapping[str, str] | None = None,
 ) -> Failure | None:
-    """Run commands, ``at_once`` at a time; the first that fails ends the others and is returned.
+    """Run commands, ``at_once`` at a time; the first failure ends the others and is returned.
 
-    ``folder`` is private and the caller deletes it; what commands print is in ``console-N.txt`` of
-    it. None of them runs, and none starts, once this has returned or raised, Ctrl-C included; when
-    this process is killed they are, and ``folder`` goes.
+    ``folder`` is private and the caller deletes it; it gets what commands print, in
+    ``console-N.txt``. No command runs or starts after this has returned or raised, Ctrl-C included.
+    When this process is killed, the commands are killed and ``folder`` is deleted.
     """
     task = {"commands": [list(command) for command in commands], "at_once": at_once}
     file = folder / "commands.json"

@@ -1,9 +1,9 @@
 """Stan programs compiled by PyStan, kept across virtual environments.
 
-PyStan's own cache knows a program by the interpreter's path too, so a new environment compiles all
-of them again, about a minute each; and it takes what is there for sound. Here the key is what the
-result depends on (text, httpstan, Python, compiler, flags, machine), and what is kept is held
-against its hash. PyStan finds the program in its own cache, as a link.
+PyStan's own cache also keys on the interpreter's path, so a new environment would compile all
+programs again, about a minute each, and it trusts what it finds. Here the key is what the result
+depends on (text, httpstan, Python, compiler, flags, machine), and a kept program is checked against
+its hash. PyStan finds the program in its own cache, as a link.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ LOGS = ("stanc.log", "stderr.log")
 def compile_program(code: str, kept: Path | None = None) -> None:
     """Compile a program as PyStan's server does, or find it, so that ``stan.build`` has it.
 
-    kept: the folder of compiled programs (default: the user's cache). Not through PyStan's client,
-    which gives up after five minutes. A kept program that is not as it was written, or does not
-    load, is compiled again. Raises ``ImportError`` without PyStan, and what the compilers raise.
+    kept: the folder of compiled programs (default: the user's cache). PyStan's client is not used:
+    it gives up after five minutes. A kept program that changed or does not load is compiled again.
+    Raises ``ImportError`` without PyStan, and what the compilers raise.
     """
     httpstan = importlib.import_module("httpstan")
     models, cache = (importlib.import_module(f"httpstan.{name}") for name in ("models", "cache"))
@@ -68,7 +68,7 @@ def compile_program(code: str, kept: Path | None = None) -> None:
 
 
 def program_key(code: str, version: str) -> str:
-    """Hexadecimal key of a program compiled here by httpstan ``version``."""
+    """Return the hexadecimal key of a program compiled here by httpstan ``version``."""
     compiler = shlex.split(os.environ.get("CXX") or sysconfig.get_config_var("CXX") or "g++")[0]
     return digest_of(
         (code, version, sys.version, platform.machine(), sys.platform, _version_of(compiler),
@@ -86,7 +86,7 @@ def _version_of(compiler: str) -> str:
 
 
 def is_sound(folder: Path) -> bool:
-    """Whether a kept program is there and as it was written."""
+    """Return True if a kept program exists and is unchanged."""
     try:
         state = (folder / PROGRAM).stat()
         written = (folder / HASH).read_text(encoding="ascii")
@@ -97,7 +97,7 @@ def is_sound(folder: Path) -> bool:
 
 @lru_cache
 def _sha256(path: Path, size: int, modified: int) -> str:
-    """Of a file that has this size and time: tests ask for one program many times."""
+    """Hash a file that has this size and time, once: tests ask for one program many times."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -137,7 +137,7 @@ def _keep(directory: Path, folder: Path) -> None:
 
 
 def _link(program: Path, directory: Path) -> None:
-    """Let PyStan find the program, and no other, with the logs that it shows of a compilation."""
+    """Link the program, and no other, where PyStan looks, with the logs that it expects."""
     directory.mkdir(parents=True, exist_ok=True)
     for log in LOGS:
         (directory / log).touch()

@@ -30,7 +30,7 @@ class StanSource:
 
     @classmethod
     def read(cls, path: Path, include_dirs: Sequence[Path] = ()) -> "StanSource":
-        """The program in a file; raises ``InputError`` as ``flattened_source`` does."""
+        """Read the program in a file; raise ``InputError`` as ``flattened_source`` does."""
         name = re.sub(r"\W", "_", path.stem)
         # A model name that starts with a digit is not one for the C++ compiler.
         name = name if name[:1].isalpha() else f"program_{name}"
@@ -38,11 +38,11 @@ class StanSource:
 
 
 def flattened_source(path: Path, include_dirs: Sequence[Path] = ()) -> str:
-    """The text of a program with every ``#include`` replaced by the file it names.
+    """Return the text of a program with every ``#include`` replaced by the file it names.
 
-    Names are looked for in the program's own folder, then in ``include_dirs``, as the compiler
-    does. Raises ``InputError`` for a file that is missing or not text, and for files that include
-    each other.
+    Names are looked up in the program's own folder, then in ``include_dirs``, as the compiler does.
+    Raises ``InputError`` for a file that is missing or not text, and for files that include each
+    other.
     """
     return _flatten(path, [path.parent, *include_dirs], ())
 
@@ -87,7 +87,7 @@ def _read(path: Path) -> str:
 
 
 def _ends_in_comment(line: str, inside: bool) -> bool:
-    """Whether a block comment is open at the end of the line."""
+    """Return True if a block comment is open at the end of the line."""
     position = 0
     while True:
         if inside:
@@ -102,15 +102,15 @@ def _ends_in_comment(line: str, inside: bool) -> bool:
 
 
 def without_comments(code: str) -> str:
-    """The program without comments and without the content of strings."""
+    """Return the program without comments and without the content of strings."""
     pattern = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
     return pattern.sub(lambda found: '""' if found.group().startswith('"') else " ", code)
 
 
 def declared_names(source: StanSource) -> dict[str, tuple[str, ...]]:
-    """Names declared at the top level of each block, in order: {"data": ("n", "y"), ...}.
+    """Return the top-level names of each block, in order: {"data": ("n", "y"), ...}.
 
-    It reads declarations, not the language: the compiler has the last word on a program.
+    It reads declarations, not the language: the compiler decides about a program.
     """
     code = without_comments(source.code)
     result: dict[str, tuple[str, ...]] = {}
@@ -133,7 +133,7 @@ def _closing_brace(code: str, position: int) -> int:
 
 
 def _names(block: str) -> tuple[str, ...]:
-    """Declared names among the statements of a block that stand outside inner braces."""
+    """Return declared names among the statements of a block outside inner braces."""
     text = re.sub(r"<[^<>;]*>", " ", block)
     for opening, closing, between in (("{", "}", ";"), ("[", "]", " "), ("(", ")", " ")):
         pattern = re.compile(rf"\{opening}[^\{opening}\{closing}]*\{closing}")
@@ -149,7 +149,7 @@ def _names(block: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class StanProgramSpec:
-    """The Stan program of a model: a file of ``stan/`` and the ways in and out of it.
+    """The Stan program of a model: a file of ``stan/``, its data and its parameters.
 
     data(stats, priors): the program's data for the statistics of one database, JSON-ready;
     theta(draws): the program's parameters by name, (S, ...), as the model's Theta.

@@ -1,10 +1,10 @@
-"""Runs the commands of one fit and ends them all when its parent ends: ``supervisor.py DIR``.
+"""Run the commands of one fit and end them all when the parent ends: ``supervisor.py DIR``.
 
-A script of its own on the standard library alone, which starts in a few hundredths of a second.
-DIR, a private folder, holds ``commands.json``: {"commands": [[..], ..], "at_once": n}. Standard
-input is a pipe that the parent holds and never writes to; however the parent ends, even killed, the
-pipe closes, and then everything is killed and DIR deleted. ``ended.json`` tells how it went:
-{"failed": null} or {"failed": {"command": i, "code": c}}, the code negative for a signal.
+This script uses the standard library alone and starts in a few hundredths of a second. DIR, a
+private folder, holds ``commands.json``: {"commands": [[..], ..], "at_once": n}. Standard input is a
+pipe that the parent holds and never writes to. However the parent ends, even killed, the pipe
+closes; then everything is killed and DIR deleted. ``ended.json`` reports the result: {"failed":
+null} or {"failed": {"command": i, "code": c}}, the code negative for a signal.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(folder: Path) -> int:
-    """0 done, whatever the commands returned; 1 abandoned, because the parent is gone."""
+    """Return 0 when done, whatever the commands returned; 1 when the parent is gone."""
     os.umask(0o077)
     task = json.loads((folder / "commands.json").read_text(encoding="utf-8"))
     abandoned = threading.Event()
@@ -40,7 +40,7 @@ def main(folder: Path) -> int:
 
 
 def _watch(abandoned: threading.Event) -> None:
-    """Returns from reading when the last other end of the pipe is closed."""
+    """Set ``abandoned`` when the last other end of the pipe is closed."""
     while os.read(0, 1):
         pass
     abandoned.set()
@@ -49,7 +49,7 @@ def _watch(abandoned: threading.Event) -> None:
 def _run(
     commands: list[list[str]], at_once: int, folder: Path, abandoned: threading.Event
 ) -> dict[str, int] | None:
-    """Run all commands; the first that fails ends the others. None runs when this returns."""
+    """Run all commands; the first failure ends the others. None runs when this returns."""
     waiting = list(enumerate(commands))
     running: dict[int, subprocess.Popen[bytes]] = {}
     failed, parent = None, os.getppid()
@@ -87,7 +87,7 @@ def _start(command: list[str], console: Path) -> "subprocess.Popen[bytes]":
 
 
 def _end_with_parent() -> Callable[[], None] | None:
-    """Where the system can do it, the child dies with this process, even if that is killed."""
+    """Return a hook that makes the child die with this process, where the system supports it."""
     if not sys.platform.startswith("linux"):
         return None
     prctl, parent = ctypes.CDLL(None).prctl, os.getpid()

@@ -1,8 +1,8 @@
-"""One run of PyStan in a process of its own: ``python -m surveysynth.sampling.stan.worker DIR``.
+"""Run PyStan once in a process of its own: ``python -m surveysynth.sampling.stan.worker DIR``.
 
 DIR holds program.stan, settings.json and data.json and receives draws.npz or error.json. PyStan
-would keep every fit in the user's cache, draws and all: here it keeps them in DIR, which the caller
-deletes.
+would keep every fit in the user's cache, draws included; here it keeps them in DIR, which the
+caller deletes.
 """
 
 import importlib
@@ -20,7 +20,7 @@ from surveysynth.sampling.stan.pystan import compile_program
 
 
 def main(folder: Path) -> int:
-    """0 done; 1 with error.json written."""
+    """Return 0 when done, 1 with error.json written."""
     warnings.simplefilter("ignore")
     # PyStan leaves its sockets behind; their path must be short, so not in DIR.
     place = "/tmp" if os.path.isdir("/tmp") else None
@@ -64,7 +64,7 @@ def _sample(
 
 
 def _by_chain(values: Any, shape: tuple[int, ...]) -> Any:
-    """PyStan's (..., draws x chains), the chain running fastest, to (chains, draws, ...)."""
+    """Reshape PyStan's (..., draws x chains), the chain fastest, to (chains, draws, ...)."""
     return np.ascontiguousarray(np.moveaxis(values.reshape(shape), (-1, -2), (0, 1)))
 
 

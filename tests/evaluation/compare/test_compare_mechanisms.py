@@ -106,7 +106,7 @@ def test_a_specification_of_either_mechanism_has_both_at_one_number(tmp_path: Pa
     assert (noisy.m, noisy.replicates_per_draw, noisy.delta) == (20, 10, 1e-6)
     assert noisy.cost == Budget.of_epsilon(10.8, 1e-6)
     assert with_noisy_statistics(strict) is strict
-    assert with_pseudo_posterior(usual) is usual
+    assert with_pseudo_posterior(usual).privacy is usual.privacy
     pseudo = with_pseudo_posterior(strict).privacy
     assert (pseudo.mechanism, pseudo.m, pseudo.replicates_per_draw) == ("pseudo_posterior", 3, 4)
     assert pseudo.epsilon == 10.8
@@ -173,9 +173,9 @@ def test_two_currencies_are_told_apart_wherever_they_stand_side_by_side(tmp_path
         assert (promises[name]["epsilon"], promises[name]["delta"]) == (30, 1e-6)
     assert promises["laplace"]["guarantee"].startswith("none")
     page = (tmp_path / "out" / "report.html").read_text()
-    assert two_currencies(budget) in page.replace("&#x27;", "'")
+    assert two_currencies(budget) in page.replace("&#39;", "'")
     for words in ("FBS, noisy statistics", "law of total variance", "Gaussian: weighted counts",
-                  "m = 2 draws where data are synthesised by the pseudo-posterior and m = 20"
+                  "m = 2 draws for data synthesized by the pseudo-posterior and m = 20"
                   ):  # fmt: skip
         assert words in page
     # Bounds and weights belong to the pseudo-posterior alone.

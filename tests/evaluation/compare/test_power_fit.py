@@ -12,16 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from surveysynth._support.templates import render
 from surveysynth.estimation.domains import build_domains
 from surveysynth.evaluation.compare.power_fit import (
+    LEAST_IN_CELL,
+    POWER_WARNING,
     Amounts,
     candidates,
     fitted,
     implied_means,
     normal_means,
     power_fits,
+    power_tables,
 )
-from surveysynth.evaluation.compare.power_report import WARNING, power_section
 from surveysynth.release.tables.labels import Labels
 from surveysynth.spec.spec import load_spec
 from surveysynth.survey.outcome import Outcome
@@ -187,7 +190,16 @@ def test_sides_of_a_split_are_fitted_apart_and_alike(tmp_path: Path) -> None:
     numbers = ["log_lik", "skewness", "kurtosis", "median", "largest", "median_by_cell"]
     np.testing.assert_allclose(sides[0][numbers], sides[1][numbers], rtol=1e-8)
     assert abs(sides[0]["log_lik"].idxmax() - 4) <= 1
-    assert "below 50</span></caption>" in power_section(table, Labels()).replace("</strong>", "")
+    assert "below 50</span></caption>" in power_section(table).replace("</strong>", "")
+
+
+def power_section(table: pd.DataFrame) -> str:
+    """Render the section of a page about these fits."""
+    return render(
+        "surveysynth.evaluation", "templates/powers.html.j2",
+        powers=power_tables(table, Labels()), power_warning=POWER_WARNING,
+        least_in_cell=LEAST_IN_CELL,
+    )  # fmt: skip
 
 
 def test_every_power_is_tried_with_the_declared_scale() -> None:
@@ -200,11 +212,11 @@ def test_every_power_is_tried_with_the_declared_scale() -> None:
 
 def test_the_section_warns_and_marks_what_is_declared(tmp_path: Path) -> None:
     table = simulated(tmp_path, Transform("log"))
-    page = power_section(table, Labels())
-    assert WARNING in page
+    page = power_section(table)
+    assert POWER_WARNING in page
     assert page.count("(declared)") == 1
     assert page.count("<tr") == 13
-    assert power_section(table.iloc[:0], Labels()) == ""
+    assert power_section(table.iloc[:0]).strip() == ""
 
 
 def test_levels_have_no_power(tmp_path: Path) -> None:

@@ -10,12 +10,6 @@ from hypothesis import strategies as st
 
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.release.location_sensitivity import (
-    largest_product,
-    location_variances,
-    rho_spent,
-    squared_sensitivity,
-)
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
     LocationDesign,
     LocationStatistics,
@@ -25,6 +19,12 @@ from surveysynth.mechanisms.noisy_statistics.release.location_statistics import 
 )
 from surveysynth.mechanisms.noisy_statistics.release.noise import ApproximateNoise, SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import ROW_BITS
+from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
+    largest_product,
+    noise_variances,
+    rho_spent,
+    squared_sensitivity,
+)
 from tests.mechanisms.noisy_statistics.location_cases import (
     draw_records,
     known_law,
@@ -58,7 +58,7 @@ def distance(
 
 def claimed(design: LocationDesign, share: float) -> float:
     product = max(largest_product(each.noise.rows, each.cell) for each in design.blocks)
-    return float(squared_sensitivity(product, Fraction(share), discrete=True))
+    return float(squared_sensitivity(product, share, discrete=True))
 
 
 DESIGNS = {"kinds": small_design, "two sides": two_sided_design}
@@ -131,14 +131,14 @@ def test_noise_spends_what_is_claimed() -> None:
     design = small_design()
     product = max(largest_product(each.noise.rows, each.cell) for each in design.blocks)
     for rho, share, records in ((0.257, 1.0, 1), (1.7, 0.3, 4)):
-        variances = location_variances(
-            design.clipping.steps, rho, product, share, records, discrete=True
-        )
-        spent = rho_spent(variances, design.clipping.steps, product, share, records)
+        distance = squared_sensitivity(product, share, discrete=True)
+        given = {"distance": distance, "share": share}
+        variances = noise_variances(design.clipping, rho, records, **given)
+        spent = rho_spent(variances, design.clipping, records, **given)
         assert 0.999999 * rho <= float(spent) <= rho
-    for wrong in ((0.0, 1.0), (1.0, 0.0), (float("inf"), 1.0)):
+    for rho, share in ((0.0, 1.0), (1.0, 0.0), (float("inf"), 1.0)):
         with pytest.raises(InputError, match="above 0"):
-            location_variances(design.clipping.steps, wrong[0], product, wrong[1], 1, discrete=True)
+            noise_variances(design.clipping, rho, share=share)
 
 
 def test_every_number_has_noise_of_the_size_that_is_told() -> None:

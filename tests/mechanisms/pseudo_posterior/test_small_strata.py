@@ -161,7 +161,7 @@ def test_readme_and_privacy_file_of_a_release_tell_it(released) -> None:
     assert record["least_records_per_coefficient"] == 20.0
     assert record["records_per_coefficient"] >= 20
     readme = (folder / "README.md").read_text(encoding="utf-8")
-    assert "The flag `pooled` marks rows" in readme
+    assert "- `pooled`: at least half of the row's sample records" in readme
     assert "the model pools 05 (3 records) of field" in readme
 
 
@@ -216,4 +216,4 @@ def test_a_pooled_level_has_no_residual_spread_of_its_own(epsilon, own) -> None:
     pooled = [] if design.pooling is None else ["C"]
     assert set(own) == {"A", "B", "C"} - set(pooled)
     said = " ".join(privacy_statement(design, settings, model).guarantee)
-    assert ("shows nothing that is theirs alone" in said) == bool(pooled)
+    assert ("shows nothing specific to them" in said) == bool(pooled)

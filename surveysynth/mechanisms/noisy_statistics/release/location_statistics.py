@@ -5,31 +5,33 @@ nothing but the noisy numbers depends on a record.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
-from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.release.location_sensitivity import (
-    LocationVariances,
-    largest_product,
-    location_variances,
-)
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource, SystemNoise, added
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import (
-    ROW_BITS,
     Clipping,
     NoiseDesign,
 )
-
-BLOCK = 2**18
-#: Records whose sums stay inside 64-bit whole numbers.
-MOST_RECORDS = 2**26
+from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
+    NoiseVariances,
+    largest_product,
+    noise_variances,
+    squared_sensitivity,
+)
+from surveysynth.mechanisms.noisy_statistics.release.statistics import (
+    BLOCK,
+    MOST_RECORDS,
+    Published,
+    add_by_code,
+    noisy_moments,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +69,12 @@ class LocationDesign:
                 blocks.append(BlockDesign(pattern, group, row[own], cell[own], noise))
         return cls(shape, clipping, tuple(blocks))
 
-    def variances(self, rho: float, share: float, records: int) -> LocationVariances:
-        """The noise of a budget."""
+    def variances(self, rho: float, share: float, records: int) -> NoiseVariances:
+        """Return the noise of a budget."""
         products = [largest_product(each.noise.rows, each.cell) for each in self.blocks]
-        return location_variances(
-            self.clipping.steps, rho, max(products, default=Fraction(0)), share, records,
-            discrete=bool(self.shape.discrete),
-        )  # fmt: skip
+        product = max(products, default=Fraction(0))
+        distance = squared_sensitivity(product, share, discrete=bool(self.shape.discrete))
+        return noise_variances(self.clipping, rho, records, distance=distance, share=share)
 
 
 class LocationSums:
@@ -98,9 +99,7 @@ class LocationSums:
             u[~there] = 0  # what is not there is exactly nothing
             row = cell[part] * len(shape.combinations) + combination[part]
             self.count += np.bincount(row, minlength=self.count.size)
-            for j, column in enumerate(u.T):
-                sums = np.bincount(row, weights=column, minlength=self.count.size)
-                self.by_row[:, j] += sums.astype(np.int64)
+            add_by_code(self.by_row, row, u)
             block = shape.pattern[combination[part]] * shape.groups + shape.group[cell[part]]
             for each in np.unique(block):
                 own = u[block == each]
@@ -121,7 +120,7 @@ class LocationSums:
 
 
 @dataclass(frozen=True)
-class LocationStatistics:
+class LocationStatistics(Published):
     """What is released of one survey, with all public constants: any use of it is free.
 
     Attributes
@@ -177,41 +176,35 @@ class LocationStatistics:
         """Whether the noise came from the operating system, exactly."""
         return self.noise == "system"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Numbers, words and nested lists: as JSON they come back to the last bit."""
-        each = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {name: _plain(value) for name, value in each.items()}
-
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> "LocationStatistics":
-        """The inverse of ``to_dict``; raises ``InputError`` where entries do not fit together."""
-        names = [item.name for item in fields(cls)]
-        wrong = sorted(set(names) ^ set(given))
-        if wrong:
-            raise InputError(
-                f"Noisy statistics have the entries {', '.join(names)}; missing or unknown here: "
-                f"{', '.join(wrong)}."
-            )
+    def _read(cls, given: Mapping[str, Any]) -> Self:
         values: dict[str, Any] = dict(given)
-        try:
-            for name in ("cross", "basis"):
-                values[name] = tuple(np.array(each, np.float64) for each in given[name])
-            # Lists do not tell (0, 0), of a pattern without columns, from (0,).
-            values["squares"] = tuple(
-                np.array(each, np.float64).reshape(len(each), len(each))
-                for each in given["squares"]
-            )
-            for name in ("counts", "centre", "spread"):
-                values[name] = np.array(given[name], np.float64)
-            for name in ("block_pattern", "block_group"):
-                values[name] = np.array(given[name], np.int64)
-            values["present"] = np.array(given["present"], bool)
-            values["squares_sd"] = tuple(given["squares_sd"])
-            result = cls(**values)
-            _check_shapes(result)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"Noisy statistics do not fit together: {error}.") from None
-        return result
+        for name in ("cross", "basis"):
+            values[name] = tuple(np.array(each, np.float64) for each in given[name])
+        # A pattern without columns has squares (0, 0), which lists do not tell from (0,).
+        values["squares"] = tuple(
+            np.array(each, np.float64).reshape(len(each), len(each)) for each in given["squares"]
+        )
+        kinds = {"counts": float, "centre": float, "spread": float, "block_pattern": np.int64,
+                 "block_group": np.int64, "present": bool}  # fmt: skip
+        values.update((name, np.array(given[name], kind)) for name, kind in kinds.items())
+        values["squares_sd"] = tuple(given["squares_sd"])
+        return cls(**values)
+
+    def _check_shapes(self) -> None:
+        blocks = self.block_pattern.tolist()
+        if not len(self.cross) == len(self.squares) == len(self.basis) == len(blocks):
+            raise ValueError("every block has cross, squares and basis")
+        for pattern, cross, squares, basis in zip(
+            blocks, self.cross, self.squares, self.basis, strict=True
+        ):
+            q = int(self.present[pattern].sum())
+            if cross.shape != (basis.shape[1], q) or squares.shape != (q, q):
+                raise ValueError(f"a block has cross {cross.shape} and squares {squares.shape}")
+            if not (np.isfinite(cross).all() and np.isfinite(squares).all()):
+                raise ValueError("cross and squares are finite numbers")
+        if not np.isfinite(self.counts).all():
+            raise ValueError("counts are finite numbers")
 
 
 def location_statistics(
@@ -248,24 +241,22 @@ def released(
     clipping, shape = design.clipping, design.shape
     variances = design.variances(budget.rho, share, records)
     counts = added(sums.count.astype(object), variances.count, source)
-    cross, squares = [], []
+    moments = []
     for block in design.blocks:
         there = np.flatnonzero(shape.patterns[block.pattern])
-        noisy = added(sums.cross(block)[:, there], variances.moments.cross, source)
-        cross.append(noisy.astype(np.float64) * (2.0**-ROW_BITS * clipping.step))
-        exact = sums.squares_of(block)[np.ix_(there, there)]
-        squares.append(_noisy_squares(exact, variances, source) * clipping.step**2)
-    sd = variances.moments.squares_sd(clipping)
+        exact = sums.cross(block)[:, there], sums.squares_of(block)[np.ix_(there, there)]
+        moments.append(noisy_moments(*exact, variances, clipping, source))
+    sd = variances.squares_sd(clipping)
     return LocationStatistics(
         n=sums.n,
         counts=counts.astype(np.float64),
-        cross=tuple(cross),
-        squares=tuple(squares),
+        cross=tuple(cross for cross, _ in moments),
+        squares=tuple(squares for _, squares in moments),
         basis=tuple(block.noise.basis for block in design.blocks),
         present=shape.patterns,
         block_pattern=np.array([block.pattern for block in design.blocks]),
         block_group=np.array([block.group for block in design.blocks]),
-        sigma=variances.moments.cross_sd(clipping),
+        sigma=variances.cross_sd(clipping),
         squares_sd=(float(sd[0, 0]), float(sd[0, -1] if clipping.q > 1 else sd[0, 0] / 2**0.5)),
         count_sd=float(variances.count) ** 0.5,
         centre=clipping.centre,
@@ -278,39 +269,3 @@ def released(
         records=records,
         noise=source.kind,
     )
-
-
-def _noisy_squares(
-    exact: IntArray, variances: LocationVariances, source: NoiseSource
-) -> FloatArray:
-    """Symmetric (q_p, q_p), noise of its own on each entry on and above the diagonal."""
-    upper = np.triu_indices(len(exact))
-    entries, on_diagonal = exact[upper], upper[0] == upper[1]
-    entries[on_diagonal] = added(entries[on_diagonal], variances.moments.diagonal, source)
-    entries[~on_diagonal] = added(entries[~on_diagonal], variances.moments.off_diagonal, source)
-    result = np.zeros(exact.shape)
-    result[upper] = result.T[upper] = entries.astype(np.float64)
-    return result
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return [_plain(each) for each in value] if isinstance(value, tuple) else value
-
-
-def _check_shapes(given: LocationStatistics) -> None:
-    """Raise ValueError unless arrays fit together and are finite."""
-    blocks = given.block_pattern.tolist()
-    if not len(given.cross) == len(given.squares) == len(given.basis) == len(blocks):
-        raise ValueError("every block has cross, squares and basis")
-    for pattern, cross, squares, basis in zip(
-        blocks, given.cross, given.squares, given.basis, strict=True
-    ):
-        q = int(given.present[pattern].sum())
-        if cross.shape != (basis.shape[1], q) or squares.shape != (q, q):
-            raise ValueError(f"a block has cross {cross.shape} and squares {squares.shape}")
-        if not (np.isfinite(cross).all() and np.isfinite(squares).all()):
-            raise ValueError("cross and squares are finite numbers")
-    if not np.isfinite(given.counts).all():
-        raise ValueError("counts are finite numbers")

@@ -1,11 +1,12 @@
-"""How far one record moves the statistics, and the noise that a budget asks for: the proof.
+"""How far one record moves the statistics, and the noise that a budget requires: the proofs.
 
 **What is released.** A record i has a public row a_i of A with |a_i|^2 <= h <= 1 and a confidential
-u_i with |u_i| <= R, both in whole numbers (of 2^-30, and of a step of the grid; ``design``). The
-sums T = sum_i a_i u_i' and Q = sum_i u_i u_i' are whole numbers too, computed without rounding. A
-discrete Gaussian number of variance s^2 is added to every entry of T, of variance 2 R^2 s^2 to the
-diagonal of Q and of R^2 s^2 to each entry above it, all independent (each in the units of its own
-entry); what is below the diagonal of Q is a copy. All else is a function of these noisy numbers.
+u_i with |u_i| <= R, both in whole numbers (of 2^-30, and of a step of the grid; ``noise_design``).
+The sums T = sum_i a_i u_i' and Q = sum_i u_i u_i' are whole numbers too, computed without rounding.
+A discrete Gaussian number of variance s^2 is added to every entry of T, of variance 2 R^2 s^2 to
+the diagonal of Q and of R^2 s^2 to each entry above it, all independent (each in the units of its
+own entry); what is below the diagonal of Q is a copy. All else is a function of these noisy
+numbers.
 
 **One record.** Neighbours differ in one u: u becomes v, a stays. T changes by a (v - u)', whose
 squared length is |a|^2 |u - v|^2; Q by the symmetric D = vv' - uu'. Independent discrete Gaussian
@@ -26,10 +27,27 @@ d^2 <= R^2 (1 + 2 h' + h'^2) = R^2 (1 + h')^2. It is attained: |u| = |v| = R, u'
 h = 1: d <= 2R, at v = -u: second moments cost nothing beside first moments. (The square is not
 convex in |u| for h < 1, so that an argument by extreme points would not do.)
 
+**Several blocks and counts.** With outcomes of several kinds every record is in one of several
+blocks b (``location_table``), whose T_b and Q_b are of the columns of u that its records have, with
+the noise above. The count n_cd of every row (c, d) is released too, with noise of variance
+s^2 / k^2, k^2 = share R^2. Now d^2 is the sum over blocks, and k^2 times the squared change of the
+counts. The record's x stays; u and d become v and d'.
+
+- d' = d: d^2 <= 4 R^2, as for one block.
+- d' is another combination of the same block, a becomes a', s = a'a: the change of T has the
+  squared length |a|^2 |u|^2 + |a'|^2 |v|^2 - 2 s c, c = u'v, and Q adds (|u|^4 + |v|^4 -
+  2 c^2)/(2 R^2). With |a|, |a'| <= 1 and |u|, |v| <= R the sum is at most 3 R^2 - 2 s c - c^2/R^2,
+  which is largest at c = -s R^2: d^2 <= R^2 (3 + s^2) + 2 k^2.
+- d' lies in another block: T and Q lose |a|^2 |u|^2 + |u|^4/(2 R^2) <= 3 R^2/2 in one and gain as
+  much in the other, whatever columns they have: d^2 <= 3 R^2 + 2 k^2, the line above with s = 0.
+
+Hence d^2 <= R^2 max(4, 3 + s^2 + 2 share) with the largest s^2 <= 1 over pairs of rows of one cell
+and pattern, both public and finite. Without discrete parts no d changes: d^2 <= 4 R^2.
+
 **Units of k records.** If all k records of a unit may change, the triangle inequality for the
-length whose square is |.|^2 on T plus |.|_F^2 / (2 R^2) on Q gives d <= k R (1 + h): in the same
-units of noise, attained by k records of one cell. Unit sizes and who belongs to one are public and
-the same in a neighbour; k is the largest size.
+length whose square is |.|^2 on T plus |.|_F^2 / (2 R^2) on Q, and k^2 |.|^2 on counts, gives k
+times d, in the same units of noise; it is attained by k records of one cell. Unit sizes and who
+belongs to one are public and the same in a neighbour; k is the largest size.
 
 **Rounding.** None is left in the proof: a and u are whole numbers before anything is added up,
 |a| <= 1 and |u| <= R are exact in them, and variances are rounded up to whole numbers. A second
@@ -42,28 +60,37 @@ from fractions import Fraction
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray
+from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import ROW_BITS, Clipping
+
+#: (d/R)^2 of neighbours where no record can change its row.
+ONE_BLOCK = Fraction(4)
+#: Variances of counts are whole multiples of 2^-20.
+COUNT_BITS = 20
+#: Rows whose products with all others of their cell are looked at together.
+AT_ONCE = 512
 
 
 @dataclass(frozen=True)
 class NoiseVariances:
-    """Parameters sigma^2 of the discrete Gaussians, in whole numbers.
+    """Parameters sigma^2 of the discrete Gaussians, in whole numbers but for counts.
 
-    cross: of the entries of A'U, in (2^-30 step)^2; diagonal and off_diagonal: of U'U, in step^4.
+    cross: of the entries of A'U, in (2^-30 step)^2; diagonal and off_diagonal: of U'U, in step^4;
+    count: of the counts, 0 where none are released.
     """
 
     cross: int
     diagonal: int
     off_diagonal: int
+    count: Fraction = Fraction(0)
 
     def cross_sd(self, clipping: Clipping) -> float:
-        """The sd sigma of noise on A'U, u in spreads."""
+        """Return the SD sigma of noise on A'U, u in spreads."""
         return math.sqrt(self.cross) * 2.0**-ROW_BITS * clipping.step
 
     def squares_sd(self, clipping: Clipping) -> FloatArray:
-        """The sd (q, q) of noise on U'U, u in spreads."""
+        """Return the SD (q, q) of noise on U'U, u in spreads."""
         off, diagonal = (
             math.sqrt(each) * clipping.step**2 for each in (self.off_diagonal, self.diagonal)
         )
@@ -73,36 +100,78 @@ class NoiseVariances:
 
 
 def sensitivity(radius: float, *, leverage: float = 1.0, records: int = 1) -> float:
-    """The largest distance d of neighbours, k R (1 + h), in units of the noise on A'U."""
+    """Return the largest distance d of neighbours, k R (1 + h), in units of the noise on A'U."""
     return records * radius * (1.0 + leverage)
 
 
-def noise_variances(clipping: Clipping, rho: float, records: int = 1) -> NoiseVariances:
-    """The noise that makes the statistics rho-zCDP for units of up to ``records`` records.
+def largest_product(rows: IntArray, cell: IntArray) -> Fraction:
+    """Return the largest s^2 of two different rows of one cell of a block, exactly; rows (rows, r)
+    in steps of 2^-30, cell (rows,)."""
+    largest, order = 0, np.argsort(cell, kind="stable")
+    # |a| <= 1 and |a'| <= 1: no product of theirs, nor a part of one, passes 2^60.
+    for own in np.split(rows[order], np.flatnonzero(np.diff(cell[order])) + 1):
+        for start in range(0, len(own), AT_ONCE):
+            products = np.abs(own[start : start + AT_ONCE] @ own.T)
+            products[np.arange(len(products)), start + np.arange(len(products))] = 0
+            largest = max(largest, int(products.max(initial=0)))
+    return Fraction(largest, 4**ROW_BITS) ** 2
 
-    Exact: fractions of the double rho, rounded up. Raises ``InputError`` for a rho that is not
-    above 0 or a unit without records.
+
+def squared_sensitivity(product: Fraction, share: float, *, discrete: bool) -> Fraction:
+    """Return (d/R)^2 of neighbours; ``product``: the largest s^2 over all blocks."""
+    return max(ONE_BLOCK, 3 + product + 2 * _exact(share)) if discrete else ONE_BLOCK
+
+
+def noise_variances(
+    clipping: Clipping,
+    rho: float,
+    records: int = 1,
+    *,
+    distance: Fraction = ONE_BLOCK,
+    share: float | None = None,
+) -> NoiseVariances:
+    """Return the noise that makes the statistics rho-zCDP for units of up to ``records`` records.
+
+    distance: (d/R)^2 of neighbours; share: of counts, where they are released. Exact: fractions of
+    the double rho, rounded up. Raises ``InputError`` for a rho or share that is not above 0 and a
+    unit without records.
     """
     if not (math.isfinite(rho) and rho > 0) or records < 1:
         raise InputError(
-            "Noise needs a finite rho above 0 and units of at least one record, but got "
-            f"{rho} and {records}."
+            f"Noise needs a finite rho above 0 and units of at least one record, got {rho} and "
+            f"{records}."
         )
     squared = Fraction(clipping.steps) ** 2
-    variance = 4 * squared * records**2 / (2 * Fraction(rho))
+    variance = distance * squared * records**2 / (2 * Fraction(rho))
+    count = Fraction(0) if share is None else variance / (_exact(share) * squared)
     return NoiseVariances(
         math.ceil(variance * 4**ROW_BITS),
         math.ceil(2 * squared * variance),
         math.ceil(squared * variance),
+        Fraction(math.ceil(count * 2**COUNT_BITS), 2**COUNT_BITS),
     )
 
 
-def rho_spent(variances: NoiseVariances, clipping: Clipping, records: int = 1) -> Fraction:
-    """The rho that these variances guarantee, as an exact fraction: a check of the above."""
+def rho_spent(
+    variances: NoiseVariances,
+    clipping: Clipping,
+    records: int = 1,
+    *,
+    distance: Fraction = ONE_BLOCK,
+    share: float | None = None,
+) -> Fraction:
+    """Return the rho that these variances guarantee, as an exact fraction: a check of the above."""
     squared = Fraction(clipping.steps) ** 2
     per_step = min(
         Fraction(variances.cross, 4**ROW_BITS),
         Fraction(variances.diagonal) / (2 * squared),
         Fraction(variances.off_diagonal) / squared,
+        *(() if share is None else (variances.count * _exact(share) * squared,)),
     )
-    return 4 * squared * records**2 / (2 * per_step)
+    return distance * squared * records**2 / (2 * per_step)
+
+
+def _exact(share: float) -> Fraction:
+    if not (math.isfinite(share) and share > 0):
+        raise InputError(f"The share of counts must be a finite number above 0, got {share}.")
+    return Fraction(share)

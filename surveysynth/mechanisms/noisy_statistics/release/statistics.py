@@ -7,7 +7,7 @@ they come in can show in them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -20,7 +20,10 @@ from surveysynth.mechanisms.noisy_statistics.release.noise_design import (
     Clipping,
     NoiseDesign,
 )
-from surveysynth.mechanisms.noisy_statistics.release.sensitivity import noise_variances
+from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
+    NoiseVariances,
+    noise_variances,
+)
 
 BLOCK = 2**18
 #: Records whose sums stay inside 64-bit whole numbers.
@@ -30,7 +33,42 @@ LOW_BITS = 16
 
 
 @dataclass(frozen=True)
-class NoisyStatistics:
+class Published:
+    """Released statistics as JSON, which come back to the last bit."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return numbers, words and nested lists."""
+        return {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Return the inverse of ``to_dict``; raise ``InputError`` where entries do not fit
+        together."""
+        names = [item.name for item in fields(cls)]
+        wrong = sorted(set(names) ^ set(given))
+        if wrong:
+            raise InputError(
+                f"Noisy statistics have the entries {', '.join(names)}; missing or unknown here: "
+                f"{', '.join(wrong)}."
+            )
+        try:
+            result = cls._read(given)
+            result._check_shapes()
+        except (TypeError, ValueError) as error:
+            raise InputError(f"Noisy statistics do not fit together: {error}.") from None
+        return result
+
+    @classmethod
+    def _read(cls, given: Mapping[str, Any]) -> Self:
+        """Return the statistics from lists of lists."""
+        return cls(**given)
+
+    def _check_shapes(self) -> None:
+        """Raise ``ValueError`` unless arrays fit together and are finite."""
+
+
+@dataclass(frozen=True)
+class NoisyStatistics(Published):
     """What is released of B databases, with all public constants: any use of it is free.
 
     Attributes
@@ -80,31 +118,24 @@ class NoisyStatistics:
         n_psu = self.cross.shape[1] - self.basis.shape[1]
         return NoiseDesign(clipping, cells, self.basis, n_psu, round(self.psu_weight * 2**ROW_BITS))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Numbers, words and nested lists: as JSON they come back to the last bit."""
-        each = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in each.items()}
-
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> "NoisyStatistics":
-        """The inverse of ``to_dict``; raises ``InputError`` where entries do not fit together."""
-        names = [item.name for item in fields(cls)]
-        wrong = sorted(set(names) ^ set(given))
-        if wrong:
-            raise InputError(
-                f"Noisy statistics have the entries {', '.join(names)}; missing or unknown here: "
-                f"{', '.join(wrong)}."
-            )
+    def _read(cls, given: Mapping[str, Any]) -> Self:
         arrays = ("cross", "squares", "squares_sd", "basis", "centre", "spread")
-        try:
-            values: dict[str, Any] = {
-                k: np.array(v, np.float64) if k in arrays else v for k, v in given.items()
-            }
-            result = cls(**values)
-            _check_shapes(result)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"Noisy statistics do not fit together: {error}.") from None
-        return result
+        values: dict[str, Any] = {
+            k: np.array(v, np.float64) if k in arrays else v for k, v in given.items()
+        }
+        return cls(**values)
+
+    def _check_shapes(self) -> None:
+        b, r, q = self.cross.shape
+        shapes = {"squares": (b, q, q), "squares_sd": (q, q), "centre": (q,), "spread": (q,)}
+        for name, shape in shapes.items():
+            if getattr(self, name).shape != shape:
+                raise ValueError(f"{name} has shape {getattr(self, name).shape}, expected {shape}")
+        if self.basis.ndim != 2 or self.basis.shape[1] > r:
+            raise ValueError(f"basis has shape {self.basis.shape}, cross {self.cross.shape}")
+        if not (np.isfinite(self.cross).all() and np.isfinite(self.squares).all()):
+            raise ValueError("cross and squares are finite numbers")
 
     @classmethod
     def stacked(cls, parts: Sequence["NoisyStatistics"]) -> "NoisyStatistics":
@@ -118,11 +149,6 @@ class NoisyStatistics:
             np.concatenate([getattr(part, name) for part in parts]) for name in ("cross", "squares")
         )
         return replace(parts[0], cross=cross, squares=squares)
-
-    def repeated(self, chains: int) -> "NoisyStatistics":
-        """The same for ``chains`` chains a database: leading axis B * chains."""
-        cross, squares = (np.repeat(each, chains, axis=0) for each in (self.cross, self.squares))
-        return replace(self, cross=cross, squares=squares)
 
 
 class ExactSums:
@@ -144,9 +170,9 @@ class ExactSums:
         for start in range(0, len(codes), BLOCK):
             part = slice(start, start + BLOCK)
             u = self._design.clipping.on_grid(z[part])
-            _add_by_code(self.by_cell, codes[part], u)
+            add_by_code(self.by_cell, codes[part], u)
             if psu is not None and self._design.n_psu:
-                _add_by_code(self.by_psu, psu[part], u)
+                add_by_code(self.by_psu, psu[part], u)
             self.squares += (u.T @ u).astype(object)
             self.n += len(u)
         if self.n > MOST_RECORDS:
@@ -230,22 +256,13 @@ def released(
     source = SystemNoise() if source is None else source
     clipping = design.clipping
     variances = noise_variances(clipping, budget.rho, records)
-    upper = np.triu_indices(clipping.q)
-    is_diagonal = upper[0] == upper[1]
-    cross, squares = [], []
-    for exact in sums:
-        noisy = added(exact.cross(), variances.cross, source)
-        cross.append(noisy.astype(np.float64) * (2.0**-ROW_BITS * clipping.step))
-        entries = exact.squares[upper]
-        entries[is_diagonal] = added(entries[is_diagonal], variances.diagonal, source)
-        entries[~is_diagonal] = added(entries[~is_diagonal], variances.off_diagonal, source)
-        whole = np.zeros((clipping.q, clipping.q))
-        whole[upper] = whole.T[upper] = entries.astype(np.float64)
-        squares.append(whole * clipping.step**2)
+    moments = [
+        noisy_moments(each.cross(), each.squares, variances, clipping, source) for each in sums
+    ]
     return NoisyStatistics(
         n=n,
-        cross=np.array(cross),
-        squares=np.array(squares),
+        cross=np.array([cross for cross, _ in moments]),
+        squares=np.array([squares for _, squares in moments]),
         sigma=variances.cross_sd(clipping),
         squares_sd=variances.squares_sd(clipping),
         basis=design.basis,
@@ -261,7 +278,33 @@ def released(
     )
 
 
-def _add_by_code(sums: IntArray, codes: IntArray, u: IntArray) -> None:
+def noisy_moments(
+    cross: IntArray,
+    squares: IntArray,
+    variances: NoiseVariances,
+    clipping: Clipping,
+    source: NoiseSource,
+) -> tuple[FloatArray, FloatArray]:
+    """Return exact sums (r, q) and squares (q, q) of a block, u in spreads, with noise of its own
+    on every sum and on every entry on and above the diagonal of the squares."""
+    noisy = added(cross, variances.cross, source)
+    upper = np.triu_indices(len(squares))
+    entries, on_diagonal = squares[upper], upper[0] == upper[1]
+    entries[on_diagonal] = added(entries[on_diagonal], variances.diagonal, source)
+    entries[~on_diagonal] = added(entries[~on_diagonal], variances.off_diagonal, source)
+    whole = np.zeros(squares.shape)
+    whole[upper] = whole.T[upper] = entries.astype(np.float64)
+    return noisy.astype(np.float64) * (2.0**-ROW_BITS * clipping.step), whole * clipping.step**2
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+def add_by_code(sums: IntArray, codes: IntArray, u: IntArray) -> None:
+    """Add u (n, q) to the sums (G, q) by code (n,)."""
     # Doubles hold these whole numbers exactly: a block has 2^18 records of at most 2^21 steps.
     for j, column in enumerate(u.T):
         sums[:, j] += np.bincount(codes, weights=column, minlength=len(sums)).astype(np.int64)
@@ -292,16 +335,3 @@ def _check_records(
             )
         if given.size and not (given.min() >= 0 and given.max() < size):
             raise InputError(f"Codes of {name} must run from 0 to {size - 1}.")
-
-
-def _check_shapes(given: NoisyStatistics) -> None:
-    """Raise ValueError unless arrays fit together and are finite."""
-    b, r, q = given.cross.shape
-    shapes = {"squares": (b, q, q), "squares_sd": (q, q), "centre": (q,), "spread": (q,)}
-    for name, shape in shapes.items():
-        if getattr(given, name).shape != shape:
-            raise ValueError(f"{name} has shape {getattr(given, name).shape}, expected {shape}")
-    if given.basis.ndim != 2 or given.basis.shape[1] > r:
-        raise ValueError(f"basis has shape {given.basis.shape}, cross {given.cross.shape}")
-    if not (np.isfinite(given.cross).all() and np.isfinite(given.squares).all()):
-        raise ValueError("cross and squares are finite numbers")

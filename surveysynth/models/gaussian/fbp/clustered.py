@@ -1,9 +1,10 @@
-"""FBP's Gibbs sweep with effects of PSUs (methods 3, clusters).
+"""FBP's Gibbs sampler with effects of PSUs (methods 3, clusters).
 
     population: y~ ~ N(x beta + a_1, s_y^2);  log pi~ | y~ ~ N(k_y y~ + x k_x + a_2, s_pi^2)
     a ~ N(0, T) in the population, N(T b, T) in the sample, b = (k_y, 1)'
 
-A sampled PSU is tilted by E(pi~ | a), in proportion to exp(b'a). With a' = a - T b the sample is
+Sampling tilts a PSU by E(pi~ | a), which is proportional to exp(b'a). With a' = a - T b the sample
+is
 
     y~ ~ N(x beta + o_1 + a'_1, s_y^2);  log pi~ | y~ ~ N(k_y y~ + x k_x + o_2 + a'_2, s_pi^2)
     o = (D + T) b,  D = diag(s_y^2, s_pi^2),  a' ~ N(0, T)
@@ -29,8 +30,8 @@ from surveysynth.sampling.sweeps import Streams
 
 #: Starting values of T: a share of the residual variances.
 START_SHARE = 0.2
-#: Times a sweep that effects are drawn and rescaled. With a hundred PSUs of ten records with half
-#: their weight, two left the variances fewer than a hundred effective draws in one fit of six.
+#: Draws and rescalings of the effects in a sweep. With 100 PSUs of ten records at half their
+#: weight, two left the variances fewer than 100 effective draws in one fit of six.
 MOVES = 3
 
 
@@ -38,13 +39,14 @@ class ClusteredGibbs(Gibbs):
     """State of a batch of chains whose statistics have sums by PSU.
 
     A sweep draws beta, k_y and k_x at once with the effects integrated out, then the effects, the
-    residual variances and T. While these move, what stays are by turns the coefficients of the
-    sample, beta + o_1 e and k_x + o_2 e with X e = 1, and those of the population. Of the sample:
-    a' and T tell of nothing else then but through the priors of beta and k_x, and chains move
-    freely however large C b'T b is. Of the population: variances move freely however narrow those
-    priors are, which tie s_pi^2 and T to a coefficient of the sample that moves slowly itself.
-    Without such an e (no intercept, no factor in X) the latter stay always: as exact, but it mixes
-    well only while C b'T b is small.
+    residual variances and T. These last draws keep the coefficients of the sample, beta + o_1 e
+    and k_x + o_2 e with X e = 1, in odd sweeps, and those of the population in even ones.
+
+    With the sample's coefficients kept, a' and T enter only through the priors of beta and k_x,
+    and chains move freely however large C b'T b is. With the population's kept, variances move
+    freely however narrow those priors are; the priors tie s_pi^2 and T to a coefficient of the
+    sample that itself moves slowly. Without such an e (no intercept, no factor in X) every sweep
+    keeps the population's: also exact, but mixing is good only while C b'T b is small.
     """
 
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
@@ -57,7 +59,7 @@ class ClusteredGibbs(Gibbs):
         self.effects = self.psu.effects
 
     def observe(self, stats: GaussianStats) -> None:
-        """Other values z on the same X, for statistics that change between sweeps."""
+        """Take other values z on the same X, for statistics that change between sweeps."""
         super().observe(stats)
         self._read_sums(stats)
 
@@ -71,7 +73,7 @@ class ClusteredGibbs(Gibbs):
         self.prior_form = self._prior_form()
 
     def _products(self, stats: GaussianStats) -> FloatArray:
-        """Weighted cross products (B, K + 3, K + 3) of those columns."""
+        """Return weighted cross products (B, K + 3, K + 3) of those columns."""
         k = self.k
         result = np.zeros((self.batch, k + 3, k + 3))
         result[:, :k, :k] = stats.gram
@@ -82,8 +84,10 @@ class ClusteredGibbs(Gibbs):
         return result
 
     def _prior_form(self) -> FloatArray:
-        """The quadratic form (B, 2 K + 2, 2 K + 2) of the priors in the vector of
-        ``_coefficients``."""
+        """Return the quadratic form (B, 2 K + 2, 2 K + 2) of the priors.
+
+        Its vector is that of ``_coefficients``.
+        """
         k, fit, column = self.k, self.stats.fit, np.arange(self.k)
         root = np.zeros((self.batch, 2 * k + 1, 2 * k + 2))
         root[:, column, column] = root[:, k + 1 + column, k + 1 + column] = 1.0
@@ -96,18 +100,18 @@ class ClusteredGibbs(Gibbs):
         return form
 
     def state(self) -> Theta:
-        """The parameters of the population, and the effects of the sampled PSUs."""
+        """Return the parameters of the population, and the effects of the sampled PSUs."""
         psu = {PSU_COVARIANCE: self.psu.covariance, PSU_EFFECT: self.effects}
         return {**super().state(), **psu}
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps."""
+        """Draw the random numbers of the next c sweeps."""
         super().draw_random_numbers(c)
         self.n_coefficients = np.concatenate([self.n_beta, self.n_selection], axis=2)
         self.psu.draw_random_numbers(c)
 
     def sweep(self, i: int) -> None:
-        """One sweep; i counts the sweeps since the numbers were drawn."""
+        """Run one sweep; i counts the sweeps since the random numbers were drawn."""
         coordinates = JointCoordinates.of(_diagonal(self.variance), self.psu.covariance)
         self._coefficients(i, coordinates)
         if self.shift is None or i % 2 == 0:
@@ -116,7 +120,7 @@ class ClusteredGibbs(Gibbs):
             self._keep_the_sample(i, coordinates, self.shift)
 
     def _coefficients(self, i: int, coordinates: JointCoordinates) -> None:
-        """(beta, k_y, k_x) | s_y^2, s_pi^2, T, the effects integrated out.
+        """Draw (beta, k_y, k_x) given s_y^2, s_pi^2 and T, the effects integrated out.
 
         In joint coordinates the log-likelihood is -1/2 of a sum of quadratic forms in residuals
         r, r'Ar - sum_c (sum of r)^2 t / (1 + A_c t). The residuals are linear in the vector
@@ -146,13 +150,15 @@ class ClusteredGibbs(Gibbs):
         self.selection = np.concatenate([k_y, k_x], axis=1)
 
     def _tilt(self) -> FloatArray:
-        """b = (k_y, 1), (B, 2)."""
+        """Return b = (k_y, 1), (B, 2)."""
         k_y = self.selection[:, 0]
         return np.stack([k_y, np.ones_like(k_y)], axis=1)
 
     def _residuals(self, beta: FloatArray, k_x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Weighted sums of squares (B, 2, 2) of y~ - x beta and log pi~ - k_y y~ - x k_x, and
-        their weighted sums by PSU (B, C, 2)."""
+        """Return weighted sums of squares (B, 2, 2) and sums by PSU (B, C, 2) of residuals.
+
+        The residuals are y~ - x beta and log pi~ - k_y y~ - x k_x.
+        """
         k_y = self.selection[:, 0]
         turn = np.zeros((self.batch, 2, 2))
         turn[:, 0, 0] = turn[:, 1, 1] = 1.0
@@ -163,14 +169,14 @@ class ClusteredGibbs(Gibbs):
         return turn.swapaxes(-1, -2) @ squares @ turn, sums @ turn
 
     def _keep_the_sample(self, i: int, coordinates: JointCoordinates, e: FloatArray) -> None:
-        """T, a', s_y^2 and s_pi^2 given the coefficients of the sample."""
+        """Draw T, a', s_y^2 and s_pi^2 given the coefficients of the sample."""
         s, psu, tilt = self.stats, self.psu, self._tilt()
         tau = np.array([self.coefficient_precision, self.selection_precision])
         offset = _offset(self.variance, psu.covariance, tilt)
         coefficients = np.stack([self.beta, self.selection[:, 1:]], axis=1)
         coefficients = coefficients + offset[:, :, None] * e[:, None, :]
         squares, sums = self._residuals(coefficients[:, 0], coefficients[:, 1])
-        # Of the priors of beta and k_x, normals about o e as seen from here, what o takes part in.
+        # The part of the priors of beta and k_x, normal about o e in these coordinates, that has o.
         norm = np.einsum("bk,bk->b", e, e)[:, None]
         along = np.einsum("bjk,bk->bj", coefficients, e)
 
@@ -199,7 +205,7 @@ class ClusteredGibbs(Gibbs):
         self.effects = psu.effects + _mean_effect(psu.covariance, tilt)[:, None]
 
     def _keep_the_population(self, i: int, coordinates: JointCoordinates) -> None:
-        """a, s_y^2, s_pi^2 and T given the coefficients of the population."""
+        """Draw a, s_y^2, s_pi^2 and T given the coefficients of the population."""
         s, psu, tilt = self.stats, self.psu, self._tilt()
         squares, sums = self._residuals(self.beta, self.selection[:, 1:])
         total = psu.psu.total[:, :, None]
@@ -228,16 +234,16 @@ class ClusteredGibbs(Gibbs):
 
 
 def _diagonal(variance: FloatArray) -> FloatArray:
-    """D (B, 2, 2)."""
+    """Return D (B, 2, 2)."""
     return np.asarray(variance[:, :, None] * np.eye(2), dtype=np.float64)
 
 
 def _mean_effect(psu_covariance: FloatArray, tilt: FloatArray) -> FloatArray:
-    """T b, (..., B, 2): the mean effect of a sampled PSU."""
+    """Return T b, (..., B, 2): the mean effect of a sampled PSU."""
     mean: FloatArray = (psu_covariance @ tilt[:, :, None])[..., 0]
     return mean
 
 
 def _offset(variance: FloatArray, psu_covariance: FloatArray, tilt: FloatArray) -> FloatArray:
-    """o = (D + T) b, (..., B, 2): by how much selection moves the means of the sample."""
+    """Return o = (D + T) b, (..., B, 2): the shift of the sample's means by selection."""
     return np.asarray(variance * tilt + _mean_effect(psu_covariance, tilt), dtype=np.float64)

@@ -2,9 +2,9 @@
 
     population: y~ ~ N(x beta, s_y^2);  log pi~ | y~ ~ N(k_y y~ + x k_x, s_pi^2),  pi~ = N / (n w)
 
-The sample is the population tilted by pi~; its likelihood is exact and stays Gaussian in form, so
-that weighted sufficient statistics and X'alpha are all that a draw needs (methods 4). With PSUs
-both means have an effect of each besides, a_c ~ N(0, T) in the population.
+The sample is the population tilted by pi~. Its likelihood is exact and Gaussian in form, so a draw
+needs weighted sufficient statistics and X'alpha alone (methods 4). With PSUs both means also have
+an effect of the PSU, a_c ~ N(0, T) in the population.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class FBP(GaussianModel):
     """The population synthesizer.
 
     smoothing: "default" weights a cell of X by 1/E(pi | x); "outcome" is the paper's form, which
-    leaves out x k_x and biases strata that differ in outcome. covariance_by: as of FBS.
+    leaves out x k_x and biases strata that differ in outcome. covariance_by: as in FBS.
     """
 
     smoothing: str = "default"
@@ -87,7 +87,7 @@ class FBP(GaussianModel):
         return general or self
 
     def records(self, design: PublicDesign, confidential: Confidential) -> GaussianRecords:
-        """z (n, 2): the transformed outcome and log pi~ = log(N / (n w))."""
+        """Return the records z (n, 2): the transformed outcome and log pi~ = log(N / (n w))."""
         require(self, design)
         assert confidential.sampling_weight is not None  # require() has checked the design
         assert design.population_size is not None
@@ -101,15 +101,17 @@ class FBP(GaussianModel):
         plan: SamplingPlan,
         rng: np.random.Generator | Sequence[np.random.Generator],
     ) -> Theta:
-        """Gibbs draws: beta (..., K), selection (..., 1 + K) = (k_y, k_x), variance (..., 2) =
-        (s_y^2, s_pi^2), leading axes (databases, chains, draws); with PSUs psu_covariance
-        (..., 2, 2) and the effects (..., C, 2), which stay in the mechanism."""
+        """Draw by Gibbs: beta (..., K), selection (..., 1 + K) = (k_y, k_x), variance (..., 2).
+
+        variance is (s_y^2, s_pi^2); leading axes (databases, chains, draws). With PSUs also
+        psu_covariance (..., 2, 2) and the effects (..., C, 2), which stay in the mechanism.
+        """
         streams = Streams.of(rng, stats.total.shape[0], plan.chains)
         sampler = Gibbs if stats.psu is None else ClusteredGibbs
         return run_sweeps(sampler(stats.repeated(plan.chains), self.priors, streams), plan)
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
-        """Coefficients of both parts, log residual SDs, log PSU SDs."""
+        """Return coefficients of both parts, log residual SDs, log PSU SDs."""
         monitored = {
             "beta": theta["beta"],
             "selection": theta["selection"],
@@ -122,8 +124,10 @@ class FBP(GaussianModel):
     def quadratic_form(
         self, theta: Theta, x_cells: FloatArray, centre: FloatArray, psu: IntArray | None = None
     ) -> QuadraticForm:
-        """Coefficients of the sample density of (y~, pi~) about ``centre`` (no Jacobian:
-        it is the density in pi~, methods 3)."""
+        """Return the coefficients of the sample density of (y~, pi~) about ``centre``.
+
+        There is no Jacobian: the density is that of pi~ (methods 3).
+        """
         beta, selection, variance = theta["beta"], theta["selection"], theta["variance"]
         effect = psu_effects.effects_of(theta, psu)
         form = log_lik.conditional_form(beta, selection, variance, x_cells, centre, effect)
@@ -142,10 +146,11 @@ class FBP(GaussianModel):
         rng: np.random.Generator,
         kind: SimulationKind = "release",
     ) -> Simulated:
-        """(y~*, log pi~*): from the population model ("release") or the implied sample
-        ("sample"), where selection shifts the means by k_y s_y^2 and s_pi^2 (methods 3).
+        """Draw (y~*, log pi~*) from the population model ("release") or the implied sample.
 
-        PSUs have fresh effects, whose mean selection shifts by T (k_y, 1)'."""
+        In the "sample" selection shifts the means by k_y s_y^2 and s_pi^2 (methods 3). PSUs have
+        fresh effects, whose mean it shifts by T (k_y, 1)'.
+        """
         cell, x_cells = design.matrix.cell, design.matrix.x_cells
         k_y, k_x = theta["selection"][0], theta["selection"][1:]
         tilt = np.array([k_y, 1.0]) if kind == "sample" else np.zeros(2)
@@ -160,8 +165,11 @@ class FBP(GaussianModel):
     def smooth_weight(
         self, theta: Theta, design: PublicDesign, simulated: Simulated
     ) -> FloatArray:
-        """1/E(pi | x), constant in a cell of X, over PSUs too; with smoothing "outcome" the
-        paper's exp(-k_y y~*) (methods 3). Both in units of N/n, to be scaled to N."""
+        """Return 1/E(pi | x), constant in a cell of X, also over PSUs.
+
+        smoothing "outcome": the paper's exp(-k_y y~*) (methods 3). Both are in units of N/n, to be
+        scaled to N.
+        """
         assert design.population_size is not None  # require() has checked the design
         k_y, k_x = theta["selection"][0], theta["selection"][1:]
         if self.smoothing == "outcome":
@@ -178,24 +186,24 @@ class FBP(GaussianModel):
         return weight
 
     def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
-        """N / (n pi~*), pi~* as it was drawn."""
+        """Return N / (n pi~*), with pi~* as drawn."""
         assert design.population_size is not None  # require() has checked the design
         return np.asarray(np.exp(-simulated.z[:, -1]) * (design.population_size / design.n))
 
     def log_scales(self, theta: Theta) -> FloatArray:
-        """(log s_y, log s_pi), (..., 2)."""
+        """Return (log s_y, log s_pi), (..., 2)."""
         return np.asarray(0.5 * np.log(theta["variance"]))
 
     def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """Other residual SDs, and SDs of PSU effects in the same ratio; coefficients stay."""
+        """Replace residual SDs, and SDs of PSU effects in the same ratio; coefficients stay."""
         factor = np.exp(log_scales - self.log_scales(theta))
         theta = psu_effects.rescaled_psus(theta, factor)
         return {**theta, "variance": np.exp(2.0 * log_scales)}
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
-        """Residual SD ``spread`` of the outcome, 0.5 of log pi~; the same correlation as in FBS.
+        """Guess residual SD ``spread`` of the outcome, 0.5 of log pi~; correlation as in FBS.
 
-        A stand-in for data not yet looked at: location plays no part in the bound.
+        Location does not affect the bound.
         """
         k = design.matrix.x_cells.shape[1]
         selection = np.zeros(k + 1)

@@ -10,12 +10,12 @@ from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.sampling import primitives
 from surveysynth.sampling.sweeps import Streams
 
-#: Effective records up to which chains stay with the parameters of the population.
+#: With at most so many effective records, chains keep the population's parameters.
 FEW_RECORDS = 2.0
 
 
 class Gibbs:
-    """State of a batch of chains, B = databases x chains; one method a block of the sweep."""
+    """State of a batch of chains, B = databases x chains."""
 
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
         self.rng = rng
@@ -33,13 +33,13 @@ class Gibbs:
         self.cross_y = self.design_gram[:, 0, 1:]
 
     def observe(self, stats: GaussianStats) -> None:
-        """Other values z on the same X, for statistics that change between sweeps."""
+        """Take other values z on the same X, for statistics that change between sweeps."""
         self._read(stats)
 
     def _constant_coefficients(self) -> FloatArray | None:
-        """e (B, K) with X e = 1 on all records with weight, or None.
+        """Return e (B, K) with X e = 1 on all records with weight, or None.
 
-        None as well where hardly any record has weight: the shift would only be a burden.
+        Also None where hardly any record has weight: there the shift does not help.
         """
         s = self.stats
         if np.any(s.total <= FEW_RECORDS):
@@ -55,7 +55,7 @@ class Gibbs:
         return np.asarray(constant, dtype=np.float64)
 
     def _start(self) -> None:
-        """Overdispersed starts about the least-squares fits."""
+        """Set overdispersed starts about the least-squares fits."""
         b, s = self.batch, self.stats
         guess = s.start_covariance()
         slope = guess[:, 0, 1] / guess[:, 0, 0]
@@ -69,11 +69,11 @@ class Gibbs:
         self.selection = np.concatenate([k_y[:, None], k_x], axis=1)
 
     def state(self) -> Theta:
-        """The parameters of the population."""
+        """Return the parameters of the population."""
         return {"beta": self.beta, "selection": self.selection, "variance": self.variance}
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps."""
+        """Draw the random numbers of the next c sweeps."""
         b, k, tries = self.batch, self.k, primitives.MAX_SHRINKS
         self.n_beta = self.rng.standard_normal((c, b, k), 1)
         self.n_selection = self.rng.standard_normal((c, b, k + 1), 1)
@@ -81,20 +81,21 @@ class Gibbs:
         self.u_variance = self.rng.random((c, 2, tries, b), 3)
 
     def sweep(self, i: int) -> None:
-        """One sweep; i counts the sweeps since the numbers were drawn."""
+        """Run one sweep; i counts the sweeps since the random numbers were drawn."""
         if self.shift is not None and i % 2 == 1:
             self._sweep_of_sample(i, self.shift)
         else:
             self._sweep_of_population(i)
 
     def _sweep_of_sample(self, i: int, e: FloatArray) -> None:
-        """One sweep over (b, k_y, c, s_y^2, s_pi^2) with b = beta + k_y s_y^2 e and
-        c = k_x + s_pi^2 e, where X e = 1: the coefficients of the implied sample distribution
-        (methods 3), y~ ~ N(x b, s_y^2) and log pi~ | y~ ~ N(k_y y~ + x c, s_pi^2).
+        """Run a sweep in the coefficients of the implied sample distribution (methods 3).
 
-        The likelihood keeps its parts apart there and only the priors of beta and k_x tie them.
-        In (beta, k_x) the tilt ties them, the closer the wider log pi~ and the stronger the
-        selection: a chain that alternates moves as freely as the better of the two allows.
+        These are b = beta + k_y s_y^2 e and c = k_x + s_pi^2 e, where X e = 1, with y~ ~ N(x b,
+        s_y^2) and log pi~ | y~ ~ N(k_y y~ + x c, s_pi^2). Drawn are (b, k_y, c, s_y^2, s_pi^2).
+
+        In these coordinates the likelihood separates and only the priors of beta and k_x tie the
+        parts. In (beta, k_x) the tilt ties them, more closely the wider log pi~ and the stronger
+        the selection. A chain that alternates moves as freely as the better of the two allows.
         """
         s, norm = self.stats, np.einsum("bk,bk->b", e, e)
         tau, tau_pi = self.coefficient_precision, self.selection_precision

@@ -1,4 +1,4 @@
-"""FBP as the Stan program ``fbp.stan``: its data and parameters."""
+"""Data and parameters of FBP's Stan program, ``fbp.stan``."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -2,9 +2,9 @@
 
     (y~_i, w~_i) ~ N(x_i [beta_y beta_w], Sigma),  y~ = transform(y), w~ = log w
 
-for any number of outcomes: q = p + 1 columns, the log weight last. With PSUs the mean has an effect
-a_c ~ N(0, T) of each besides. Blocked Gibbs on weighted sufficient statistics (methods 4), batched
-over databases and chains.
+for any number of outcomes: q = p + 1 columns, the log weight last. With PSUs the mean also has an
+effect of the PSU, a_c ~ N(0, T). The sampler is blocked Gibbs on weighted sufficient statistics
+(methods 4), batched over databases and chains.
 """
 
 from collections.abc import Sequence
@@ -32,12 +32,13 @@ from surveysynth.survey.survey import PublicDesign
 
 @dataclass(frozen=True)
 class FBS(GaussianModel):
-    """The sample synthesizer: z (n, p + 1), transformed outcomes, then the log weight; (n, p) where
-    the weights are public, which leaves the same model of the outcomes alone.
+    """The sample synthesizer: z (n, p + 1), transformed outcomes, then the log weight.
 
-    covariance_by: public columns by whose groups the residual spread differs, None for the finest
-    groups of the by columns; with any, or outcomes with a discrete part or bounds, it takes the
-    form of a general location model (``of``).
+    Where weights are public, z is (n, p): the same model of the outcomes alone.
+
+    covariance_by: public columns whose groups differ in residual spread; None for the finest groups
+    of the by columns. With any, or with outcomes that have a discrete part or bounds, the model
+    takes the form of a general location model (``of``).
     """
 
     covariance_by: tuple[str, ...] | None = ()
@@ -73,15 +74,18 @@ class FBS(GaussianModel):
         plan: SamplingPlan,
         rng: np.random.Generator | Sequence[np.random.Generator],
     ) -> Theta:
-        """Gibbs draws: beta (..., K, q), covariance (..., q, q), coefficient_scale (..., q, K),
-        coefficient_correlation (..., K, K), leading axes (databases, chains, draws); with PSUs
-        psu_covariance (..., q, q) and the effects (..., C, q), which stay in the mechanism."""
+        """Draw by Gibbs: beta (..., K, q), covariance (..., q, q) and the coefficients' prior.
+
+        That is coefficient_scale (..., q, K) and coefficient_correlation (..., K, K). Leading axes
+        are (databases, chains, draws). With PSUs also psu_covariance (..., q, q) and the effects
+        (..., C, q), which stay in the mechanism.
+        """
         streams = Streams.of(rng, stats.total.shape[0], plan.chains)
         sampler = Gibbs if stats.psu is None else ClusteredGibbs
         return run_sweeps(sampler(stats.repeated(plan.chains), self.priors, streams), plan)
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
-        """Coefficients, log residual SDs, residual correlations (Fisher's z), log PSU SDs."""
+        """Return coefficients, log SDs (residuals, PSUs) and residual correlations (Fisher's z)."""
         covariance = theta["covariance"]
         log_sd = self.log_scales(theta)
         sd = np.exp(log_sd)
@@ -98,8 +102,10 @@ class FBS(GaussianModel):
     def quadratic_form(
         self, theta: Theta, x_cells: FloatArray, centre: FloatArray, psu: IntArray | None = None
     ) -> QuadraticForm:
-        """Coefficients of log N(z | x beta + a_c, Sigma) about ``centre``: S draws, the blocks
-        given, conditional on the effects of their PSUs."""
+        """Return the coefficients of log N(z | x beta + a_c, Sigma) about ``centre``.
+
+        They are for S draws and the blocks given, conditional on the effects of their PSUs.
+        """
         effect = psu_effects.effects_of(theta, psu)
         return log_lik.normal_form(theta["beta"], theta["covariance"], x_cells, centre, effect)
 
@@ -110,8 +116,7 @@ class FBS(GaussianModel):
         rng: np.random.Generator,
         kind: SimulationKind = "release",
     ) -> Simulated:
-        """Draws (y~*, w~*), with fresh effects of all PSUs; the sample's own model, so both kinds
-        are the same."""
+        """Draw (y~*, w~*) with fresh effects of all PSUs; both kinds are the same."""
         mean = (design.matrix.x_cells @ theta["beta"])[design.matrix.cell]
         mean = mean + psu_effects.fresh_effects(theta, design.psu, rng)
         root = np.linalg.cholesky(theta["covariance"])
@@ -120,8 +125,10 @@ class FBS(GaussianModel):
     def smooth_weight(
         self, theta: Theta, design: PublicDesign, simulated: Simulated
     ) -> FloatArray:
-        """E(w | y~*), methods 3: the conditional mean, for any number of outcomes, record by record
-        (with PSUs under the covariance of residuals and effects together)."""
+        """Return E(w | y~*) (methods 3), for any number of outcomes.
+
+        With PSUs the covariance is that of residuals and effects together.
+        """
         if design.weight_name is None:
             return self.drawn_weight(design, simulated)
         beta, covariance = theta["beta"], theta["covariance"]
@@ -135,22 +142,24 @@ class FBS(GaussianModel):
         return smoothed
 
     def log_scales(self, theta: Theta) -> FloatArray:
-        """Log residual SDs (..., q)."""
+        """Return log residual SDs (..., q)."""
         return np.asarray(0.5 * np.log(np.einsum("...kk->...k", theta["covariance"])))
 
     def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """Other residual SDs, and SDs of PSU effects in the same ratio; coefficients and
-        correlations stay."""
+        """Replace residual SDs, and SDs of PSU effects in the same ratio.
+
+        Coefficients and correlations stay.
+        """
         factor = np.exp(log_scales - self.log_scales(theta))
         theta = psu_effects.rescaled_psus(theta, factor)
         covariance = theta["covariance"] * factor[..., :, None] * factor[..., None, :]
         return {**theta, "covariance": covariance}
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
-        """Residual SD ``spread`` of each outcome and 0.5 of a log weight, correlated by -0.5.
+        """Guess residual SD ``spread`` of each outcome, 0.5 of a log weight, correlation -0.5.
 
-        A stand-in for data not yet looked at: location plays no part in the bound. With PSUs, their
-        effects hold a twentieth of the variance, as in many household surveys.
+        Location does not affect the bound. With PSUs, their effects hold a twentieth of the
+        variance, as in many household surveys.
         """
         p = len(design.outcome_names)
         q = p if design.weight_name is None else p + 1

@@ -20,7 +20,7 @@ from surveysynth.sampling.sweeps import Streams
 
 
 class Gibbs:
-    """State of a batch of chains, B = databases x chains; one method a block of the sweep."""
+    """State of a batch of chains, B = databases x chains."""
 
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
         self.stats = stats
@@ -34,7 +34,7 @@ class Gibbs:
         self.coefficients = CoefficientBlocks(stats.gram, stats.fit, spread, priors, rng)
 
     def state(self) -> Theta:
-        """The parameters of both blocks."""
+        """Return the parameters of both blocks."""
         return {
             "beta": self.coefficients.beta,
             "covariance": self.residual.covariance,
@@ -43,17 +43,17 @@ class Gibbs:
         }
 
     def observe(self, stats: GaussianStats) -> None:
-        """Other values z on the same X, for statistics that change between sweeps."""
+        """Take other values z on the same X, for statistics that change between sweeps."""
         self.stats = stats
         self.coefficients.observe(stats.fit)
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps of both blocks."""
+        """Draw the random numbers of the next c sweeps of both blocks."""
         self.coefficients.draw_random_numbers(c)
         self.residual.draw_random_numbers(c)
 
     def sweep(self, i: int) -> None:
-        """One sweep; i counts the sweeps since the numbers were drawn."""
+        """Run one sweep; i counts the sweeps since the random numbers were drawn."""
         squares = self.stats.sum_of_squares(self.coefficients.beta)
         self.residual.update(i, squares)
         inverse = np.asarray(np.linalg.inv(self.residual.covariance), dtype=np.float64)
@@ -61,9 +61,12 @@ class Gibbs:
 
 
 class ClusteredGibbs(Gibbs):
-    """The same with effects of PSUs: coefficients with the effects integrated out, effects, then
-    both covariances. PSUs lie within strata, whose coefficients and mean effects compete: drawn in
-    turn, they would creep."""
+    """The same with effects of PSUs.
+
+    A sweep draws coefficients with the effects integrated out, then effects, then both covariances.
+    PSUs lie within strata, whose coefficients compete with mean effects: drawn in turn, both would
+    move slowly.
+    """
 
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
         super().__init__(stats, priors, rng)
@@ -74,7 +77,7 @@ class ClusteredGibbs(Gibbs):
         self.psu = PsuBlock(stats.psu, start, priors, rng)
 
     def state(self) -> Theta:
-        """The parameters of all blocks, and the effects of the sampled PSUs."""
+        """Return the parameters of all blocks, and the effects of the sampled PSUs."""
         return {
             **super().state(),
             PSU_COVARIANCE: self.psu.covariance,
@@ -82,18 +85,18 @@ class ClusteredGibbs(Gibbs):
         }
 
     def observe(self, stats: GaussianStats) -> None:
-        """Other values z on the same X, for statistics that change between sweeps."""
+        """Take other values z on the same X, for statistics that change between sweeps."""
         super().observe(stats)
         assert stats.psu is not None  # they were there at the start
         self.psu_stats = self.psu.psu = stats.psu
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps of all blocks."""
+        """Draw the random numbers of the next c sweeps of all blocks."""
         super().draw_random_numbers(c)
         self.psu.draw_random_numbers(c)
 
     def sweep(self, i: int) -> None:
-        """One sweep; i counts the sweeps since the numbers were drawn."""
+        """Run one sweep; i counts the sweeps since the random numbers were drawn."""
         stats, psu = self.stats, self.psu
         coordinates = JointCoordinates.of(self.residual.covariance, psu.covariance)
         likelihood = marginal_likelihood(self.psu_stats, stats.gram, stats.fit, coordinates)

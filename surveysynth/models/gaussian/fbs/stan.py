@@ -1,4 +1,4 @@
-"""FBS as the Stan program ``fbs.stan``: its data and parameters."""
+"""Data and parameters of FBS's Stan program, ``fbs.stan``."""
 
 from collections.abc import Mapping
 from typing import Any

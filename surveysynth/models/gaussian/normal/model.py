@@ -3,8 +3,7 @@
     y~ = transform(y) ~ N(x beta, sigma^2)
     beta ~ N(0, D Omega D), Omega ~ LKJ(6), D = diag(sigma_k), sigma_k and sigma ~ half-t3(0, 1)
 
-and, where the design has a survey weight, log w | y, x ~ N(x gamma + delta y~, s^2) as one more
-component (``survey_weight``). Without one it is the model of the outcome alone.
+A design with a survey weight adds log w | y, x ~ N(x gamma + delta y~, s^2) (``survey_weight``).
 """
 
 from collections.abc import Sequence
@@ -28,8 +27,7 @@ from surveysynth.survey.survey import PublicDesign
 
 @dataclass(frozen=True)
 class Normal(GaussianModel):
-    """The regression synthesizer: z (n, 1 or 2), the transformed outcome and, if there is a weight,
-    its logarithm."""
+    """The regression synthesizer: z (n, 1 or 2), the transformed outcome and any log weight."""
 
     name = "normal"
     title = "a normal regression of the transformed outcome"
@@ -45,14 +43,17 @@ class Normal(GaussianModel):
         plan: SamplingPlan,
         rng: np.random.Generator | Sequence[np.random.Generator],
     ) -> Theta:
-        """Gibbs draws, leading axes (databases, chains, draws): beta (..., K), variance (..., q) =
-        (sigma^2, s^2), coefficient_scale (..., K), coefficient_correlation (..., K, K) and, with a
-        weight (q = 2), weight_coefficients (..., 1 + K) = (delta, gamma)."""
+        """Draw by Gibbs: beta (..., K), variance (..., q) = (sigma^2, s^2).
+
+        Also coefficient_scale (..., K), coefficient_correlation (..., K, K) and, with a weight (q =
+        2), weight_coefficients (..., 1 + K) = (delta, gamma). Leading axes are (databases, chains,
+        draws).
+        """
         streams = Streams.of(rng, stats.total.shape[0], plan.chains)
         return run_sweeps(Gibbs(stats.repeated(plan.chains), self.priors, streams), plan)
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
-        """Coefficients of both parts and log residual SDs."""
+        """Return coefficients of both parts and log residual SDs."""
         monitored = {
             "beta": theta["beta"],
             "log_residual_sd": self.log_scales(theta),
@@ -64,7 +65,10 @@ class Normal(GaussianModel):
     def quadratic_form(
         self, theta: Theta, x_cells: FloatArray, centre: FloatArray, psu: IntArray | None = None
     ) -> QuadraticForm:
-        """Coefficients of log p(y~, log w | x) about ``centre``: S draws, the cells given."""
+        """Return the coefficients of log p(y~, log w | x) about ``centre``.
+
+        They are for S draws and the cells given.
+        """
         beta, variance = theta["beta"], theta["variance"]
         if "weight_coefficients" in theta:
             weight = theta["weight_coefficients"]
@@ -78,7 +82,7 @@ class Normal(GaussianModel):
         rng: np.random.Generator,
         kind: SimulationKind = "release",
     ) -> Simulated:
-        """Draws y~* and log w*; the sample's own model, so both kinds are the same."""
+        """Draw y~* and log w*; both kinds are the same."""
         x = design.matrix.x_cells[design.matrix.cell]
         variance = theta["variance"]
         outcome = x @ theta["beta"] + np.sqrt(variance[0]) * rng.standard_normal(design.n)
@@ -91,22 +95,22 @@ class Normal(GaussianModel):
     def smooth_weight(
         self, theta: Theta, design: PublicDesign, simulated: Simulated
     ) -> FloatArray:
-        """E(w | y~*) (methods 3); a survey without weights counts every record once."""
+        """Return E(w | y~*) (methods 3); a survey without weights counts every record once."""
         coefficients, variance = theta.get("weight_coefficients"), theta["variance"][-1:]
         return survey_weight.smoothed(coefficients, variance, simulated.z[:, 0], design)
 
     def log_scales(self, theta: Theta) -> FloatArray:
-        """Log residual SDs of the outcome and, with a weight, the log weight: (..., q)."""
+        """Return log residual SDs (..., q) of the outcome and, with a weight, the log weight."""
         return np.asarray(0.5 * np.log(theta["variance"]))
 
     def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """Other residual SDs; coefficients stay."""
+        """Replace residual SDs; coefficients stay."""
         return {**theta, "variance": np.exp(2.0 * log_scales)}
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
-        """Residual SD ``spread`` of the outcome, 0.5 of the log weight; correlated as in FBS.
+        """Guess residual SD ``spread`` of the outcome, 0.5 of the log weight; correlated as in FBS.
 
-        A stand-in for data not yet looked at: location plays no part in the bound.
+        Location does not affect the bound.
         """
         k = design.matrix.x_cells.shape[1]
         theta = {"beta": np.zeros(k), "variance": np.array([spread * spread])}

@@ -26,7 +26,7 @@ class Gibbs:
         self.weight = survey_weight.WeightBlocks(stats, priors, rng) if has_weight else None
 
     def state(self) -> Theta:
-        """The parameters of the outcome and, if there is one, of the weight."""
+        """Return the parameters of the outcome and of any weight."""
         blocks, variance = self.coefficients, self.variance[:, None]
         state = {
             "beta": blocks.beta[:, :, 0],
@@ -40,14 +40,14 @@ class Gibbs:
         return state
 
     def observe(self, stats: GaussianStats) -> None:
-        """Other values z on the same X, for statistics that change between sweeps."""
+        """Take other values z on the same X, for statistics that change between sweeps."""
         self.stats = stats
         self.coefficients.observe(stats.fit[:, :, :1])
         if self.weight is not None:
             self.weight.observe(stats)
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps."""
+        """Draw the random numbers of the next c sweeps."""
         self.coefficients.draw_random_numbers(c)
         self.levels = self.rng.random((c, self.batch), 1)
         self.uniforms = self.rng.random((c, primitives.MAX_SHRINKS, self.batch), 2)
@@ -55,7 +55,7 @@ class Gibbs:
             self.weight.draw_random_numbers(c)
 
     def sweep(self, i: int) -> None:
-        """One sweep; i counts the sweeps since the numbers were drawn."""
+        """Run one sweep; i counts the sweeps since the random numbers were drawn."""
         self.coefficients.update(i, 1.0 / self.variance[:, None, None])
         squares = self.stats.outcome_squares(self.coefficients.beta[:, :, 0])
         total = self.stats.total

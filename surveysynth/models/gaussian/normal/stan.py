@@ -1,4 +1,4 @@
-"""The normal regression as the Stan program ``normal.stan``: its data and parameters."""
+"""Data and parameters of the normal regression's Stan program, ``normal.stan``."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,7 +32,7 @@ def _theta(draws: Mapping[str, FloatArray]) -> Theta:
         "coefficient_scale": draws["coefficient_scale"],
         "coefficient_correlation": root @ root.swapaxes(-1, -2),
     }
-    # Without a weight these have no elements, and some interfaces then leave them out.
+    # Without a weight these have no elements, and some interfaces then omit them.
     weight_sd = draws.get("weight_sd")
     if weight_sd is not None and weight_sd.size:
         theta["weight_coefficients"] = draws["weight_coefficients"]
