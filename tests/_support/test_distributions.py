@@ -5,13 +5,13 @@ import pytest
 from scipy import stats
 
 from surveysynth._support.distributions import (
-    average_ranks,
     beta_quantile,
     chi_square_quantile,
     chi_square_tail,
     normal_density,
     t_quantile,
 )
+from surveysynth.sampling.convergence import _ranks
 
 RNG = np.random.default_rng(7)
 SHARES = (0.005, 0.025, 0.5, 0.84, 0.975, 0.9999)
@@ -46,6 +46,6 @@ def test_ranks_are_those_of_scipy(n: int) -> None:
     values[0, 3] = np.inf
     values[-1, 4] = np.nan
     values[:, 5] = np.where(RNG.random(n) < 0.5, 0.0, -0.0)
-    np.testing.assert_array_equal(average_ranks(values), stats.rankdata(values, axis=0))
+    np.testing.assert_array_equal(_ranks(values), stats.rankdata(values, axis=0))
     if n > 2:  # ranks without averaged ties are others
-        assert (stats.rankdata(values, axis=0, method="ordinal") != average_ranks(values)).any()
+        assert (stats.rankdata(values, axis=0, method="ordinal") != _ranks(values)).any()

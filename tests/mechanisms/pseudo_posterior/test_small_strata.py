@@ -190,7 +190,7 @@ def replace_privacy(spec, **changes):
 
 def test_a_pooled_design_keeps_its_records_where_they_are(survey) -> None:
     pooled = MechanismSettings(epsilon=10.8).prepared(survey.design)
-    with pytest.raises(InputError, match="stay in their order"):
+    with pytest.raises(InputError, match="cannot be reordered"):
         replace(survey, design=pooled).in_order(np.arange(303)[::-1])
 
 
