@@ -1,4 +1,4 @@
-"""Quantiles of distributions, equal to those of ``scipy.stats`` to the bit, without its start-up time.
+"""Quantiles of distributions, equal to those of ``scipy.stats`` to the bit.
 
 ``scipy.stats`` takes half a second to import; ``scipy.special`` has the functions behind it.
 """
