@@ -33,7 +33,8 @@ def empty_stats(q: int, databases: int) -> GaussianStats:
 def prior_draws(name: str, q: int, **priors: float) -> Theta:
     model = get_model(name, priors=priors)
     plan = SamplingPlan(chains=1, warmup=100, draws=4)
-    theta = model.sample(empty_stats(q, FEWER if q > 2 else DATABASES), plan, np.random.default_rng(31))
+    stats_ = empty_stats(q, FEWER if q > 2 else DATABASES)
+    theta = model.sample(stats_, plan, np.random.default_rng(31))
     return {key: values[:, 0, -1] for key, values in theta.items()}
 
 
