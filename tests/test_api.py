@@ -235,7 +235,7 @@ def test_tables_by_other_columns_of_the_model(
         ({"by": "gendre"}, r"'gendre' is not among the public columns .*Did you mean 'gender'"),
         ({"by": "salary"}, "of this survey: tables.by: 'salary' is an amount"),
         ({"by": "weight"}, "by: 'weight' is confidential"),
-        ({"by": "note"}, r"'note' is not in the model \(.*\).* Make the survey again with 'note'"),
+        ({"by": "note"}, r"'note' is not in the model \(.*\).* Create the survey again"),
         ({"by": "age"}, "'age' is a number in the model, not a classification"),
         ({"by": ["gender", "gender"]}, "repeated"),
         ({"epsilon": -1.0}, r"privacy.epsilon: expected a number greater than 0, got -1.0"),

@@ -93,11 +93,11 @@ def _transform(
             constants["transform"], constants["scale"], constants["shift"], constants["power"]
         )
     except InputError as error:
-        word, _, rest = str(error).partition(" ")
+        word, _, rest = str(error).partition(": ")
         key = word.removeprefix("transform_")
         own = getattr(section, key, None) is not None
-        where = f"outcomes.{name}.{key}" if own else f"synthesizer: {word}"
-        raise InputError(f"{where} {rest}") from None
+        where = f"outcomes.{name}.{key}" if own else f"synthesizer.{word}"
+        raise InputError(f"{where}: {rest}") from None
 
 
 def outcome_problems(

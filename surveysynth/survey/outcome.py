@@ -1,19 +1,19 @@
-"""What is publicly known of an outcome: its kind, its transform, and the values it can take.
+"""Public declarations about an outcome: its kind, its transform, and the values it can take.
 
     continuous      a transform
-    semicontinuous  the same, and spikes: public points where values pile up, or a split: a public
-                    point above and below which amounts are of two kinds
+    semicontinuous  a transform, and spikes (public points where values pile up) or a split (a
+                    public point above and below which amounts are of two kinds)
     binary          values 0 and 1, or two levels
     categorical     levels, in order, public
 
-Values of an outcome are floats (n,): the number itself, or of binary and categorical outcomes the
-position of the level, from 0 on. The discrete part of a value is its category: the level, or for a
-semicontinuous outcome 0 where it lies at no spike, else 1 + the position of the spike. With a split
-amounts above it have category 0, those below 1, and spikes come after.
+Values of an outcome are floats (n,): the number itself, or for binary and categorical outcomes the
+position of the level, starting at 0. The discrete part of a value is its category: the level, or
+for a semicontinuous outcome 0 if the value is no spike, otherwise 1 + the position of the spike.
+With a split, amounts above it have category 0, those below have category 1, and spikes follow.
 
-Amounts y at no spike are modelled as z = T(y). With a split s the transform takes the distance
-from it, z = T(y - s) above and z = T(s - y) below, so that it bends both sides alike. A value at
-the split that is no spike belongs above.
+Amounts y that are no spikes are modeled as z = T(y). With a split s the transform takes the
+distance from it: z = T(y - s) above and z = T(s - y) below, so it is symmetric. A value at the
+split that is no spike belongs above.
 """
 
 from collections.abc import Sequence
@@ -30,11 +30,11 @@ from surveysynth.survey.transforms import Transform
 
 OutcomeKind = Literal["continuous", "semicontinuous", "binary", "categorical"]
 
-#: What a binary outcome without levels is called.
+#: Levels of a binary outcome that declares none.
 BINARY_LEVELS = ("0", "1")
-#: Category of an amount at no spike.
+#: Name of the category of amounts that are no spikes.
 OTHER_VALUES = "other"
-#: Sides of a split, as positions of categories.
+#: Categories of the sides of a split.
 ABOVE, BELOW = 0, 1
 
 
@@ -49,20 +49,21 @@ class Outcome:
     kind
         "continuous", "semicontinuous", "binary" or "categorical".
     transform
-        Of the values that are amounts; binary and categorical outcomes have none (the identity).
+        The transform of amounts; binary and categorical outcomes have the identity.
     spikes
         Points where values of a semicontinuous outcome pile up.
     lower, upper
-        Between which every amount lies, or None.
+        Bounds of every amount, or None.
     levels
-        Of a categorical or binary outcome, in order.
+        Levels of a categorical or binary outcome, in order.
     split
-        Of a semicontinuous outcome, or None: amounts above and below it have a regression each.
+        Split of a semicontinuous outcome, or None: amounts above and below it have separate
+        regressions.
 
     Raises
     ------
     InputError
-        For parts that do not belong together; it names outcomes.NAME and the part.
+        For parts that contradict each other; it names outcomes.NAME and the part.
 
     Examples
     --------
@@ -83,7 +84,7 @@ class Outcome:
     split: float | None = None
 
     def __post_init__(self) -> None:
-        # The dataclass is frozen. Lists are as good as tuples, and zero has one sign.
+        # The dataclass is frozen. Lists become tuples, and zero has one sign.
         settled: dict[str, Any] = {"spikes": tuple(each + 0.0 for each in self.spikes)}
         settled["levels"] = tuple(self.levels)
         if self.split is not None:
@@ -98,7 +99,7 @@ class Outcome:
             raise InputError(f"outcomes.{self.name}.{part}: {text}")
 
     def _problems(self) -> list[tuple[str, str]]:
-        """Parts that do not belong together, and why."""
+        """Return parts that contradict each other, and why."""
         if self.kind not in get_args(OutcomeKind):
             known = get_args(OutcomeKind)
             hint = nearest(str(self.kind), known)
@@ -111,83 +112,81 @@ class Outcome:
         wanted = {"binary": 2, "categorical": max(2, len(self.levels))}.get(self.kind, 0)
         checks = [
             ("spikes", several or self.kind != "semicontinuous",
-             "points where values pile up, such as [0], belong to kind 'semicontinuous', "
-             f"which needs them or a split; got kind {self.kind!r} with "
-             f"{len(self.spikes) or 'none'}."),
+             "kind 'semicontinuous' needs spikes (points where values pile up, such as [0]) or "
+             f"a split; got {len(self.spikes) or 'none'}."),
             ("spikes", not self.spikes or self.kind == "semicontinuous",
-             "points where values pile up, such as [0], belong to kind 'semicontinuous'; "
+             "points where values pile up, such as [0], require kind = 'semicontinuous'; "
              f"got kind {self.kind!r} with {len(self.spikes)}."),
             ("split", self.split is None or self.kind == "semicontinuous",
-             "a point above and below which amounts are of two kinds belongs to kind "
-             f"'semicontinuous', got kind {self.kind!r}."),
+             "a point above and below which amounts are of two kinds requires "
+             f"kind = 'semicontinuous', got kind {self.kind!r}."),
             ("split", self.split is None or bool(np.isfinite(self.split)),
              "expected a finite number."),
             ("spikes", bool(np.isfinite(self.spikes).all()), "expected finite numbers."),
-            ("spikes", len(set(self.spikes)) == len(self.spikes), "every spike may occur once."),
+            ("spikes", len(set(self.spikes)) == len(self.spikes), "list each spike once."),
             ("levels", len(self.levels) == wanted,
-             "they belong to kinds 'binary' (two) and 'categorical' (two or more); got kind "
+             "kind 'binary' has two levels, 'categorical' two or more, and others none; got kind "
              f"{self.kind!r} with {len(self.levels) or 'none'}."),
             ("levels", all(isinstance(level, str) and level.strip() for level in self.levels),
              "expected texts that are not empty."),
-            ("levels", len(set(self.levels)) == len(self.levels), "every level may occur once."),
-            *((key, self.is_amount, f"this is for amounts, got kind {self.kind!r}.")
+            ("levels", len(set(self.levels)) == len(self.levels), "list each level once."),
+            *((key, self.is_amount, f"only amounts have bounds, got kind {self.kind!r}.")
               for key, end in bounds.items() if end is not None),
             *((key, bool(np.isfinite(end)), "expected a finite number.")
               for key, end in bounds.items() if end is not None),
             ("lower", self.lower is None or self.upper is None or self.lower < self.upper,
-             f"it must be below upper, got {self.lower!r} and {self.upper!r}."),
+             f"expected a number below upper, got {self.lower!r} and {self.upper!r}."),
             ("split", all(one < other for one, other in pairwise(ends)),
-             f"it must lie between lower and upper, got {self.split!r} with {self.lower!r} and "
-             f"{self.upper!r}."),
+             f"expected a number between lower and upper, got {self.split!r} with "
+             f"{self.lower!r} and {self.upper!r}."),
         ]  # fmt: skip
         found = [(part, text) for part, holds, text in checks if not holds]
         return found or [
-            (key, f"{self.formula(side)} is not defined at {end!r}; declare a bound where it is, "
-             "or none.")
+            (key, f"{self.formula(side)} is not defined at {end!r}; declare a bound where it is "
+             "defined, or remove the bound.")
             for (key, end), side in zip(bounds.items(), (last, ABOVE), strict=True)
             if end is not None and self.violations(np.array([end]), side)
         ]  # fmt: skip
 
     @property
     def is_amount(self) -> bool:
-        """Whether it has values on a continuous scale."""
+        """True for a continuous or semicontinuous outcome."""
         return self.kind in ("continuous", "semicontinuous")
 
     @property
     def is_discrete(self) -> bool:
-        """Whether it has a discrete part."""
+        """True for an outcome with a discrete part."""
         return self.kind != "continuous"
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is continuous without bounds, as every outcome of the papers."""
+        """True for a continuous outcome without bounds, as all those of the papers."""
         return not self.is_discrete and self.lower is None and self.upper is None
 
     @property
     def is_labelled(self) -> bool:
-        """Whether its values have names, which files show in their place."""
+        """True if values have names, which files show instead."""
         return not self.is_amount and self.levels != BINARY_LEVELS
 
     @property
     def categories(self) -> int:
-        """Of its discrete part; 1 for a continuous outcome, which has none."""
+        """Number of categories of the discrete part; 1 for a continuous outcome."""
         return len(self.category_names)
 
     @property
     def category_names(self) -> tuple[str, ...]:
-        """Of the categories: the levels, or the spikes after all other values."""
+        """Names of the categories: levels, or all other values and then the spikes."""
         spikes = (f"{spike:.15g}" for spike in self.spikes)
         return self.levels or (*(self.side_name(side) or OTHER_VALUES for side in self.sides),
                                *spikes)  # fmt: skip
 
     @property
     def sides(self) -> range:
-        """Categories that are amounts, each with a column of its own in the model: (0,), with a
-        split (0, 1), none of levels."""
+        """Categories of amounts, each with a column in the model: 0, with a split 0 and 1."""
         return range(0 if not self.is_amount else 1 if self.split is None else 2)
 
     def side_name(self, side: int) -> str:
-        """A side of the split in words, "above 0"; empty without one."""
+        """Return a side of the split in words, "above 0"; empty without a split."""
         if self.split is None:
             return ""
         point = f"{self.split:.15g}"
@@ -196,7 +195,7 @@ class Outcome:
         return f"above {point}" if self.split in self.spikes else f"{point} or above"
 
     def category(self, values: FloatArray) -> IntArray:
-        """The discrete part (n,) of values (n,)."""
+        """Return the discrete part (n,) of values (n,)."""
         if not self.is_amount:
             return np.asarray(values, dtype=np.int64)
         result = np.zeros(values.shape, dtype=np.int64)
@@ -207,8 +206,10 @@ class Outcome:
         return result
 
     def values(self, category: IntArray, transformed: FloatArray) -> FloatArray:
-        """Values (n,) from categories (n,) and, where they are amounts at no spike, transformed
-        values (n,), which are not looked at elsewhere."""
+        """Return values (n,) from categories (n,) and transformed values (n,).
+
+        Transformed values only matter for amounts that are no spikes.
+        """
         if not self.is_amount:
             return category.astype(np.float64)
         result = np.empty(transformed.shape)
@@ -220,18 +221,17 @@ class Outcome:
         return result
 
     def distance(self, values: FloatArray, side: int = ABOVE) -> FloatArray:
-        """What the transform takes of values (n,) of a side: their distance from the split, or
-        themselves where there is none."""
+        """Return the distance of values (n,) from the split, or the values if there is none."""
         if self.split is None:
             return values
         return self.split - values if side == BELOW else values - self.split
 
     def forward(self, values: FloatArray, side: int = ABOVE) -> FloatArray:
-        """Values (n,) of a side on the model's scale."""
+        """Return values (n,) of a side on the model's scale."""
         return self.transform.forward(self.distance(values, side))
 
     def inverse(self, transformed: FloatArray, side: int = ABOVE) -> FloatArray:
-        """The way back; rounding leads nowhere but to values of the side."""
+        """Invert ``forward``; rounding never leads to the other side."""
         amount = self.transform.inverse(transformed)
         if self.split is None:
             return amount
@@ -241,11 +241,11 @@ class Outcome:
         return np.maximum(self.split + amount, least)
 
     def violations(self, values: FloatArray, side: int = ABOVE) -> int:
-        """Number of values of a side outside the transform's domain."""
+        """Return the number of values of a side outside the transform's domain."""
         return self.transform.violations(self.distance(values, side))
 
     def formula(self, side: int = ABOVE) -> str:
-        """The transform of a side: "log(salary)", "log(100 - salary)"."""
+        """Return the transform of a side: "log(salary)", "log(100 - salary)"."""
         taken = self.name if side == ABOVE else f"-{self.name}"
         if self.split:
             sign = "-" if self.split > 0 else "+"
@@ -256,23 +256,22 @@ class Outcome:
 
     @property
     def formulas(self) -> str:
-        """Of all its sides, "log(salary)" or "log(tax) above 0 and log(-tax) below 0"; of levels
-        the name."""
+        """Transforms of all sides: "log(tax) above 0 and log(-tax) below 0"; a name for levels."""
         parts = [f"{self.formula(side)} {self.side_name(side)}".strip() for side in self.sides]
         return " and ".join(parts) or self.name
 
     def labels(self, values: FloatArray) -> "np.ndarray[tuple[int], np.dtype[np.object_]]":
-        """Names of the levels (n,) of values (n,) of a categorical or binary outcome."""
+        """Return names (n,) of the levels of values (n,)."""
         return np.array(self.levels, dtype=object)[values.astype(np.int64)]
 
     def regular(self, values: FloatArray) -> BoolArray:
-        """Which values (n,) are amounts at no spike, on which the transform acts."""
+        """Return which values (n,) are amounts that are no spikes."""
         if not self.is_amount:
             return np.zeros(values.shape, dtype=bool)
         return np.asarray(self.category(values) < len(self.sides), dtype=bool)
 
     def outside(self, values: FloatArray) -> BoolArray:
-        """Which amounts (n,) lie at no spike and outside lower and upper."""
+        """Return which amounts (n,) are no spikes and outside lower and upper."""
         result = np.zeros(values.shape, dtype=bool)
         if self.lower is not None:
             result |= values < self.lower
@@ -282,13 +281,13 @@ class Outcome:
 
     @property
     def model_words(self) -> str:
-        """Its values on the model's scale: "salary, as log(salary)"."""
+        """Name and transform: "salary, as log(salary)"."""
         formula = self.formulas
         return self.name if formula == self.name else f"{self.name}, as {formula}"
 
     @property
     def public_words(self) -> str:
-        """What is declared of it besides its transform; empty for a plain continuous outcome."""
+        """Declarations besides the transform; empty for a continuous outcome without bounds."""
         if self.is_plain:
             return ""
         if not self.is_amount:
@@ -305,13 +304,13 @@ class Outcome:
 
     @property
     def words(self) -> str:
-        """All that is publicly known of it in a line: "benefit, as log(benefit) (..)"."""
+        """All declarations in a line: "benefit, as log(benefit) (..)"."""
         return f"{self.model_words} ({self.public_words})" if self.public_words else (
             self.model_words
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready: what a release says of it; bounds and transform of amounts alone."""
+        """Return the declarations as JSON; only amounts have bounds and a transform."""
         facts: dict[str, Any] = {"kind": self.kind}
         if not self.is_amount:
             return {**facts, "levels": list(self.levels)}
@@ -327,19 +326,21 @@ class Outcome:
 def outcomes_of(
     names: Sequence[str], transforms: Sequence[Transform]
 ) -> tuple[Outcome, ...]:
-    """Continuous outcomes, one a transform."""
+    """Return a continuous outcome for each name and transform."""
     pairs = zip(names, transforms, strict=True)
     return tuple(Outcome(name, transform=transform) for name, transform in pairs)
 
 
 def needs_general_form(outcomes: Sequence[Outcome]) -> bool:
-    """Whether some outcome has a discrete part or bounds, which the papers' models do not know."""
+    """Return True if some outcome has a discrete part or bounds, unlike in the papers."""
     return not all(outcome.is_plain for outcome in outcomes)
 
 
 def zero_one(outcomes: Sequence[Outcome]) -> tuple[int, ...]:
-    """Positions of the outcomes that are 0 and 1: the binary ones, or where there is none, the
-    continuous ones without a transform, which may be."""
+    """Return the positions of outcomes that are 0 and 1.
+
+    These are the binary ones, or if there are none the continuous ones without a transform.
+    """
     binary = tuple(j for j, each in enumerate(outcomes) if each.kind == "binary")
     return binary or tuple(
         j

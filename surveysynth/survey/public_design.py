@@ -1,4 +1,4 @@
-"""The public half of a survey: who is in the sample and how it was drawn, never what they said."""
+"""The public half of a survey: who is in the sample and how it was drawn, but no answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,10 +27,9 @@ from surveysynth.survey.transforms import Transform
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PublicDesign:
-    """All that is public about a sample of n records: never an outcome or a confidential weight.
+    """All that is public about a sample of n records: no outcome and no confidential weight.
 
-    Made by ``Survey.from_frame``. Its text says how large the sample is and which column plays
-    which part.
+    ``Survey.from_frame`` makes it. Its ``repr`` shows the sample size and the role of each column.
 
     Attributes
     ----------
@@ -38,29 +37,29 @@ class PublicDesign:
         n rows in file order, public columns only; by, strata and psu columns as text, numeric
         predictors as numbers, everything else as text.
     by
-        Columns that tables are made by.
+        Columns by which tables are made.
     levels
         Levels of each by column in table order (a labelled level may have no record).
     matrix
         The model matrix X (n, k) and its formula.
     strata
-        Codes (n,) from 0 to H - 1; None where there are no strata.
+        Codes (n,) from 0 to H - 1; None if there are no strata.
     psu
-        Codes (n,) unique across strata (a label in two strata is two PSUs, as R's
-        ``nest = TRUE``); None where records were drawn directly.
+        Codes (n,) unique across strata (a label in two strata is two PSUs, as with R's
+        ``nest = TRUE``); None if records were drawn directly.
     fpc
-        Sampling fractions (H,), n_h / N_h of PSUs, or of records where there are none; or None.
+        Sampling fractions (H,), n_h / N_h of PSUs, or of records if there are no PSUs; or None.
     lonely_psu
-        What is done about a stratum with one PSU.
+        The rule for a stratum with one PSU.
     population_size
         The public N, or None.
     outcomes
-        What is publicly known of each outcome: name, kind, transform, spikes, bounds, levels.
+        Declarations about each outcome: name, kind, transform, spikes, bounds, levels.
     weight_name
-        Column of the confidential sampling weight, whose name is public; None where the weight is
+        Column of the confidential sampling weight, whose name is public; None if the weight is
         public or there is none.
     public_columns
-        Shipped with the microdata besides those that have a part.
+        Columns in the microdata besides those with a role.
     predictors
         Raw columns used by the formula.
     dropped
@@ -70,12 +69,11 @@ class PublicDesign:
     design_effect
         The declared factor by which clustering raises variances, or None.
     public_weight, public_weight_name
-        Sampling weights (n,) that are public, used and published as they are, and their column;
-        or None.
+        Public sampling weights (n,), published unchanged, and their column; or None.
     stratum_sizes
-        Population counts by level of the strata, where these made the public weight; or None.
+        Population counts by level of the strata, if the public weight comes from them; or None.
     pooling
-        What was pooled in ``matrix`` because few records tell of it; None for nothing.
+        The parts that ``matrix`` pools because they have few records; None for nothing.
 
     Examples
     --------
@@ -128,7 +126,7 @@ class PublicDesign:
 
     @property
     def transforms(self) -> tuple[Transform, ...]:
-        """Of each outcome."""
+        """Transform of each outcome."""
         return tuple(outcome.transform for outcome in self.outcomes)
 
     def __repr__(self) -> str:
@@ -141,7 +139,7 @@ class PublicDesign:
         return f"{self.n:,} records{dropped}{population}"
 
     def lines(self) -> list[str]:
-        """Which column plays which part, a line a part that there is; for the text of surveys."""
+        """Return one line per role, for ``repr``."""
         by = [
             f"{name} ({len(self.levels[name])}{' levels' if first else ''})"
             for first, name in zip([True, *[False] * len(self.by)], self.by, strict=False)
@@ -169,22 +167,22 @@ class PublicDesign:
         orders: Mapping[str, Sequence[str]] | None = None,
         margins: Mapping[str, str] | None = None,
     ) -> "PublicDesign":
-        """The same design for tables by other columns that the model knows of.
+        """Return the same design for tables by other columns that the model has.
 
         Parameters
         ----------
         by
-            Columns of the frame: among those of the survey's own tables, or in the formula.
+            Columns of the frame that are by columns of the survey or are in the formula.
         orders
-            Levels in table order (all that occur) of those columns that have another order.
+            Levels in table order (all that occur), of columns with an order of their own.
         margins
-            Names of margins, "All" unless given.
+            Names of margins, "All" by default.
 
         Raises
         ------
         InputError
-            For a column that is not public, that X does not know or takes as a number, and for
-            levels that cannot make a table.
+            For a column that is not public, that X lacks or treats as a number, and for levels that
+            cannot make a table.
         """
         source, orders = "tables of this survey", orders or {}
         raise_problems(source, [text for name in by if (text := self._problem_of(name))])
@@ -195,10 +193,10 @@ class PublicDesign:
         return replace(self, by=tuple(by), levels=levels)
 
     def _problem_of(self, name: str) -> str:
-        """Why tables cannot be made by a column; empty where they can."""
-        again = f"Make the survey again with {name!r} in by."
+        """Return why tables cannot be made by a column; empty if they can."""
+        again = f"Create the survey again with {name!r} in by."
         if name in (*self.outcome_names, self.weight_name):
-            return f"by: {name!r} is confidential; tables are by public columns."
+            return f"by: {name!r} is confidential; name a public column."
         if name not in self.frame:
             known = tuple(map(str, self.frame))
             return (
@@ -209,26 +207,29 @@ class PublicDesign:
             return ""
         if name not in self.predictors:
             return (
-                f"by: {name!r} is not in the model ({self.matrix.formula}), so that synthetic "
-                f"records would not differ by it. {again} A formula of your own has to name it."
+                f"by: {name!r} is not in the model ({self.matrix.formula}), so synthetic records "
+                f"would not differ by it. {again} A formula of your own must contain it."
             )
         if pd.api.types.is_numeric_dtype(self.frame[name]):
             return f"by: {name!r} is a number in the model, not a classification. {again}"
         return ""
 
     def pooled(self, least: float) -> "PublicDesign":
-        """The same design with as little of its model matrix pooled as makes every row rest on
-        ``least`` records (``survey/pooling.py``); itself where they all do.
+        """Return the design with a model matrix of which every row rests on ``least`` records.
 
-        Raises ``RefusedError`` where no pooling gives enough."""
+        As little as possible is pooled (``survey/pooling.py``). Raises ``RefusedError`` if no
+        pooling is enough.
+        """
         columns = dict.fromkeys([*filter(None, [self.strata_name]), *self.by])
         matrix, pooling = pool(self.frame, self.matrix, tuple(columns), least)
         return self if pooling is None else replace(self, matrix=matrix, pooling=pooling)
 
     def in_order(self, order: IntArray) -> "PublicDesign":
-        """The same design with its records in another order (n,), cells of X numbered anew."""
+        """Return the design with its records in another order (n,), and cells of X renumbered."""
         if self.pooling is not None:
-            raise InputError("the records of a pooled design stay in their order: pool afterwards.")
+            raise InputError(
+                "the records of a pooled design cannot be reordered; reorder them before pooling."
+            )
         frame = self.frame.iloc[order].reset_index(drop=True)
         matrix = build_design_matrix(
             frame, self.matrix.formula, by=self.by, strata=self.strata_name
@@ -305,7 +306,7 @@ def build_public_design(
 
 
 def _count(codes: IntArray | None) -> str:
-    """How many strata or PSUs there are."""
+    """Return the number of strata or PSUs."""
     return "0" if codes is None else f"{int(codes.max()) + 1:,}"
 
 

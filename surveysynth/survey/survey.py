@@ -1,7 +1,7 @@
-"""A survey as two objects that never mix: what is public, and what is confidential.
+"""A survey as two separate objects: its public and its confidential half.
 
-Everything is validated once, here. ``PublicDesign`` holds no outcome and no weight, so whatever
-takes only a ``PublicDesign`` cannot publish one (methods 1).
+Everything is validated once, here. ``PublicDesign`` has no outcome and no confidential weight, so
+code that takes only a ``PublicDesign`` cannot publish one (methods 1).
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,15 +39,15 @@ __all__ = ["Confidential", "PublicDesign", "Survey", "public_design"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Confidential(Unpickled):
-    """What no release may show: outcomes and, unless they are public, sampling weights.
+    """The values that no release may show: outcomes and, unless public, sampling weights.
 
-    Its text shows sizes only, and it refuses to be pickled, so that it lands in no log and no file
-    by accident. The arrays are read-only.
+    To keep them out of logs and files, ``repr`` shows only sizes and pickling raises an error. The
+    arrays are read-only.
 
     Parameters
     ----------
     outcome
-        (n, p) in original units; of binary and categorical outcomes the position of the level.
+        (n, p) in original units; for binary and categorical outcomes the position of the level.
     sampling_weight
         (n,), or None for a survey without confidential weights.
 
@@ -76,18 +76,18 @@ class Confidential(Unpickled):
 class Survey:
     """A validated survey: its public design and its confidential values, row by row the same.
 
-    ``Survey.from_frame`` makes one of a data frame, ``read_survey`` of a file. Its text shows what
-    is public.
+    ``Survey.from_frame`` makes one from a data frame, ``read_survey`` from a file. ``repr`` shows
+    only public facts.
 
     Parameters
     ----------
     design
         The public half.
     confidential
-        The other, which only a mechanism may see.
+        The confidential half, which only a mechanism may see.
     refused_degenerate
-        Whether values that do not vary would have been refused: that there is a survey then tells
-        of its values, and noisy statistics refuse it.
+        True if values that do not vary would have been refused. The survey's existence then
+        depends on its values, and noisy statistics refuse it.
 
     Examples
     --------
@@ -115,16 +115,18 @@ class Survey:
         return self.confidential.sampling_weight if public is None else public
 
     def population_warning(self) -> str:
-        """Confidential: that the weights add up to less than half or more than twice of the
-        population size, one of which then is in other units; empty where they do not."""
+        """Return a confidential warning if weights and population size differ by a factor of two.
+
+        One of them is then probably in other units. Empty if they agree.
+        """
         weight, size = self.confidential.sampling_weight, self.design.population_size
         if weight is None or size is None or 0.5 * size <= weight.sum() <= 2.0 * size:
             return ""
         return (
             f"CONFIDENTIAL: the weights add up to {'less' if weight.sum() < size else 'more'} than "
-            f"{'half' if weight.sum() < size else 'twice'} of population_size, to which tables are "
-            "scaled. Is it the number of units that the weights are of? Public weights would be "
-            "named as such (weights = 'public')."
+            f"{'half' if weight.sum() < size else 'twice'} population_size, to which tables are "
+            "scaled. Check that both count the same units. If the weights are public, set "
+            "weights = 'public'."
         )
 
     @classmethod
@@ -160,68 +162,68 @@ class Survey:
         Parameters
         ----------
         frame
-            One row a record. Codes may be text, numbers or categories, and are read as text.
+            One row per record. Codes may be text, numbers, or categories, and are read as text.
         outcome
             Confidential column of numbers, or several: continuous outcomes, with ``transforms``.
         outcomes
-            In its place, what is publicly known of each: kind, transform, spikes, bounds, levels.
+            Instead of ``outcome``, declarations: kind, transform, spikes, bounds, levels.
         weight
             Confidential column of sampling weights; tables need one, or public weights.
         by
             Public columns to make tables by.
         strata, psu
-            Public columns of strata and primary sampling units; a label of a PSU that occurs in
+            Public columns of strata and primary sampling units (PSUs); a PSU label that occurs in
             two strata is two PSUs.
         fpc
-            Column of the number of PSUs (or records) in the population of each stratum, or of the
-            fraction that was drawn.
+            Public column of the number of PSUs (or records) in the population of each stratum, or
+            of the sampling fraction.
         lonely_psu
             For a stratum with one PSU: "fail", "remove", "certainty", "adjust" or "average".
         design_effect
-            Public factor by which the PSUs raise variances, for models without effects of PSUs.
+            Public factor by which PSUs raise variances, for models without effects of PSUs.
         population_size
             The public N, from a frame or a published source.
         predictors
             Formula over public columns; None for the default of methods 3: strata, by columns,
-            and their interactions where cells have 20 records, but for cells that together
-            hold a hundredth of the records at most.
+            and their interactions if cells have 20 records, except for cells that together have
+            at most 1% of the records.
         transforms
-            What is modelled of each outcome; one stands for all, the log if none is given.
+            Transform of each outcome, or one for all; the log by default.
         public_columns
-            Further columns to ship with synthetic data.
+            More columns to publish with the synthetic data.
         missing
-            "fail", or "drop" for records with blank cells, whose number is then public.
+            "fail", or "drop" to leave out records with blank cells, whose number is then public.
         level_order
             Levels of by columns in table order (all that occur).
         margin_labels
-            Name of the margin of a by column, "All" unless given.
+            Name of the margin of a by column, "All" by default.
         statistics
-            Tables to be made, which need a weight.
+            Statistics of the tables, which need a weight.
         refuse_degenerate
-            False takes outcomes and weights that do not vary or that X determines as well, for a
-            mechanism that may refuse nothing by what the values are (strict 1).
+            False also accepts outcomes and weights that do not vary or that X determines, for a
+            mechanism that may refuse nothing because of its values (strict 1).
         binary_for
-            Those of the statistics that need an outcome of 0 and 1 as it is ("proportion").
+            Statistics that need an untransformed outcome of 0 and 1 ("proportion").
         weights
-            "confidential", or "public" for weights that are constants of the sample design: they
-            are used and published as they are, and counts have no error but the design's.
+            "confidential", or "public" for weights that are constants of the sample design: these
+            are published unchanged, and counts have only the error of the design.
         stratum_sizes
-            For simple random samples within strata, in the place of public weights: numbers of
-            units in the population by level of strata. The weight is N_h/n_h, and n_h/N_h is the
-            sampling fraction (no fpc then).
+            Instead of public weights, for simple random samples within strata: numbers of units in
+            the population by level of strata. The weight is N_h/n_h, and n_h/N_h is the sampling
+            fraction (omit fpc then).
         source
-            What messages call the data.
+            Name of the data in messages.
 
         Returns
         -------
         Survey
-            Both halves, records with blank cells left out or refused.
+            Both halves, without records with blank cells.
 
         Raises
         ------
         InputError
-            For anything that the methods cannot take; the message counts confidential cells and
-            never shows one.
+            For data and settings that the methods cannot use, all listed together; the message
+            counts confidential cells and never shows one.
 
         Examples
         --------
@@ -269,7 +271,7 @@ class Survey:
         return survey_of(frame, declaration)
 
     def in_order(self, order: IntArray) -> "Survey":
-        """The same records in another order (n,)."""
+        """Return the survey with its records in another order (n,)."""
         weight = self.confidential.sampling_weight
         outcome = self.confidential.outcome[order]
         taken = Confidential(outcome, None if weight is None else weight[order])
@@ -295,8 +297,8 @@ def require_survey(given: object, function: str) -> None:
     """Raise ``InputError`` for anything but a ``Survey``, such as the data frame of one."""
     if not isinstance(given, Survey):
         raise InputError(
-            f"{function}: expected a Survey, got {type(given).__name__}. Make one: of a data frame "
-            "by Survey.from_frame(frame, outcome=.., weight=.., by=..), of a file by "
+            f"{function}: expected a Survey, got {type(given).__name__}. Make one from a data "
+            "frame by Survey.from_frame(frame, outcome=.., weight=.., by=..), or from a file by "
             "read_survey(load_spec('spec.toml'))."
         )
 

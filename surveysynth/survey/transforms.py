@@ -1,7 +1,7 @@
 """Transforms of an outcome, with public constants only.
 
-The bound of the mechanism depends on units, so an outcome enters the model after its transform
-(methods 2). Scale and shift are declared by the caller; they are never estimated from the data.
+The bound of the mechanism depends on units, so models use outcomes after their transform
+(methods 2). The caller declares scale and shift; they are never estimated from the data.
 """
 
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from surveysynth.errors import InputError
 
 TransformKind = Literal["log", "identity", "asinh", "yeo_johnson"]
 
-#: Powers under which a Yeo-Johnson transform takes every number to every number.
+#: Range of powers for which a Yeo-Johnson transform maps the real line onto itself.
 POWERS = (0.0, 2.0)
 
 
 @dataclass(frozen=True)
 class Transform:
-    """``log(y + shift)``, ``asinh(y / scale)``, ``y / scale`` (methods 2), or a power of the last.
+    """``log(y + shift)``, ``asinh(y / scale)``, ``y / scale``, or a power of that (methods 2).
 
-    The power is Yeo and Johnson's (2000): for amounts between the log (0) and the identity (1).
+    The power is that of Yeo and Johnson (2000): 0 is like the log, 1 is the identity.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Transform:
     scale, shift
         In the units of the outcome.
     power
-        Of "yeo_johnson", from 0 to 2; 0.5 unless given.
+        Power of "yeo_johnson", from 0 to 2; 0.5 by default.
 
     Raises
     ------
@@ -56,30 +56,32 @@ class Transform:
     def __post_init__(self) -> None:
         if self.kind not in get_args(TransformKind):
             raise InputError(
-                "transform must be 'log', 'identity', 'asinh' or 'yeo_johnson', got "
+                "transform: expected 'log', 'identity', 'asinh' or 'yeo_johnson', got "
                 f"{self.kind!r}."
             )
         if not (np.isfinite(self.scale) and self.scale > 0):
-            raise InputError(f"transform_scale must be a positive number, got {self.scale!r}.")
+            raise InputError(f"transform_scale: expected a positive number, got {self.scale!r}.")
         if not np.isfinite(self.shift):
-            raise InputError(f"transform_shift must be a finite number, got {self.shift!r}.")
+            raise InputError(f"transform_shift: expected a finite number, got {self.shift!r}.")
         if self.kind == "log" and self.scale != 1.0:
-            raise InputError("transform_scale is for 'asinh' and the others; 'log' takes a shift.")
+            raise InputError("transform_scale: 'log' has no scale; set a shift, or use 'asinh'.")
         if not POWERS[0] <= self.power <= POWERS[1]:
-            raise InputError(f"transform_power must lie between 0 and 2, got {self.power!r}.")
+            raise InputError(
+                f"transform_power: expected a number between 0 and 2, got {self.power!r}."
+            )
         if self.kind != "yeo_johnson" and self.power != 0.5:
-            raise InputError(f"transform_power is for 'yeo_johnson', not for {self.kind!r}.")
+            raise InputError(f"transform_power: only 'yeo_johnson' has a power, not {self.kind!r}.")
         if self.kind != "log" and self.shift != 0.0:
-            raise InputError(f"transform_shift is for 'log'; {self.kind!r} takes transform_scale.")
+            raise InputError(f"transform_shift: only 'log' has a shift, not {self.kind!r}.")
 
     def violations(self, outcome: FloatArray) -> int:
-        """Number of values outside the transform's domain (log: ``y + shift <= 0``)."""
+        """Return the number of values outside the transform's domain (log: ``y + shift <= 0``)."""
         if self.kind != "log":
             return 0
         return int(np.count_nonzero(~(outcome + self.shift > 0)))
 
     def forward(self, outcome: FloatArray) -> FloatArray:
-        """Original units to model scale, elementwise; the caller has checked ``violations``."""
+        """Transform original units to model scale; the caller has checked ``violations``."""
         if self.kind == "log":
             return np.log(outcome + self.shift)
         scaled = outcome / self.scale
@@ -88,7 +90,7 @@ class Transform:
         return np.arcsinh(scaled) if self.kind == "asinh" else scaled
 
     def inverse(self, transformed: FloatArray) -> FloatArray:
-        """Model scale to original units, elementwise."""
+        """Transform model scale to original units."""
         if self.kind == "log":
             return np.exp(transformed) - self.shift
         if self.kind == "yeo_johnson":
@@ -97,8 +99,10 @@ class Transform:
         return unscaled * self.scale
 
     def log_slope(self, outcome: FloatArray) -> FloatArray:
-        """Log of the derivative of ``forward``, elementwise: what densities of the outcome and of
-        its transform differ by."""
+        """Return the log of the derivative of ``forward``, elementwise.
+
+        Log densities of the outcome and of its transform differ by this.
+        """
         if self.kind == "log":
             return -np.log(outcome + self.shift)
         scaled = outcome / self.scale
@@ -109,7 +113,7 @@ class Transform:
         return np.asarray(bent - np.log(self.scale), dtype=np.float64)
 
     def describe(self, name: str) -> str:
-        """The transform as a formula, for statements and codebooks."""
+        """Return the transform as a formula, for statements and codebooks."""
         if self.kind == "log":
             return f"log({name} + {self.shift:g})" if self.shift else f"log({name})"
         inner = name if self.scale == 1.0 else f"{name}/{self.scale:g}"
@@ -119,8 +123,10 @@ class Transform:
 
 
 def _yeo_johnson(values: FloatArray, power: float) -> FloatArray:
-    """((1 + y)^p - 1)/p from zero on, -((1 - y)^(2 - p) - 1)/(2 - p) below: every number to every
-    number, and near zero the identity."""
+    """Return ((1 + y)^p - 1)/p for y >= 0, otherwise -((1 - y)^(2 - p) - 1)/(2 - p).
+
+    This maps the real line onto itself, and is the identity near zero.
+    """
     result = np.where(values < 0, -_box_cox(-values, 2.0 - power), _box_cox(values, power))
     return np.asarray(result, dtype=np.float64)
 
@@ -131,7 +137,7 @@ def _inverse_yeo_johnson(values: FloatArray, power: float) -> FloatArray:
 
 
 def _box_cox(values: FloatArray, power: float) -> FloatArray:
-    """((1 + y)^p - 1)/p of y >= 0, log(1 + y) for p = 0; whatever of others."""
+    """Return ((1 + y)^p - 1)/p for y >= 0, or log(1 + y) if p = 0; other values are arbitrary."""
     log = np.log1p(np.maximum(values, 0.0))
     return np.asarray(log if power == 0.0 else np.expm1(power * log) / power, dtype=np.float64)
 

@@ -39,7 +39,7 @@ def test_debiased_is_the_default_and_every_file_says_so(
     assert len(debiasing["log_shift"]) == 2
     assert all(0.02 < shift < 0.3 for shift in debiasing["log_shift"])
     assert "debiased draws" in readme
-    assert "draws after debiasing them" in readme
+    assert "were released, and then debiased" in readme
     assert any("debiased draws" in paragraph for paragraph in record["statement"])
     drawn = np.log(microdata["weight_for_variance"])
     assert drawn.std() > 1.1 * np.log(microdata["weight"]).std()

@@ -317,9 +317,10 @@ def test_a_declared_design_effect_is_in_every_file(make_spec: MakeSpec, tmp_path
     assert "of single records, not of primary sampling units (psu)" in told
     assert "share an effect" not in told
     readme = (folder / "README.md").read_text()
-    for words in ("multiplied by 1.6", "over all n_h records", "at most the design's 87 (primary"):
+    for words in ("a design effect of 1.6:", "V is multiplied by it", "over all n_h records",
+                  "at most the design's 87 (primary"):
         assert words in readme
-    assert "summed within each primary sampling unit" not in readme
+    assert "within each primary sampling unit" not in readme
     assert "declared design effect of 1.6" in (folder / "tables" / "means.html").read_text()
     table = pd.read_csv(folder / "tables" / "means.csv")
     assert (table["df_design"] == 87).all()

@@ -149,7 +149,7 @@ def test_a_key_in_both_places_must_agree(key: str, here: str, there: str) -> Non
 @pytest.mark.parametrize(
     ("keys", "parts"),
     [
-        ("kind = 'semicontinuous'", ["outcomes.y.spikes", "needs them"]),
+        ("kind = 'semicontinuous'", ["outcomes.y.spikes", "needs spikes"]),
         ("spikes = [0]", ["outcomes.y.spikes", "semicontinuous"]),
         ("kind = 'binry'", ["outcomes.y.kind", "Did you mean 'binary'"]),
         ("kind = 'categorical'", ["outcomes.y.levels"]),
@@ -157,7 +157,7 @@ def test_a_key_in_both_places_must_agree(key: str, here: str, there: str) -> Non
         ("kind = 'categorical'\nlevels = ['a', ' ']", ["outcomes.y.levels", "not empty"]),
         ("kind = 'categorical'\nlevels = ['a', 2.5]", ["outcomes.y.levels[2]", "a text"]),
         ("kind = 'categorical'\nlevels = ['1', 1]", ["outcomes.y.levels", "once"]),
-        ("kind = 'binary'\nlevels = ['a']", ["outcomes.y.levels", "(two)"]),
+        ("kind = 'binary'\nlevels = ['a']", ["outcomes.y.levels", "'binary' has two levels"]),
         ("kind = 'binary'\ntransform = 'log'", ["outcomes.y.transform", "amounts"]),
         ("kind = 'binary'\nupper = 1", ["outcomes.y.upper", "amounts"]),
         ("kind = 'binary'\ncentre = 0.5", ["outcomes.y.centre", "amounts"]),
@@ -168,7 +168,7 @@ def test_a_key_in_both_places_must_agree(key: str, here: str, there: str) -> Non
         ("upper = inf", ["outcomes.y.upper", "finite"]),
         ("kind = 'semicontinuous'\nspikes = [nan]", ["outcomes.y.spikes[1]", "finite"]),
         ("kind = 'semicontinuous'\nspikes = 0", ["outcomes.y.spikes", "a list"]),
-        ("transform = 'log'\nscale = 2", ["outcomes.y.scale", "'log' takes a shift"]),
+        ("transform = 'log'\nscale = 2", ["outcomes.y.scale", "'log' has no scale"]),
         ("transform = 'log'\npower = 1", ["outcomes.y.power", "yeo_johnson"]),
         ("power = 3", ["outcomes.y.power", "between 0 and 2"]),
         ("scale = 0", ["outcomes.y.scale", "positive"]),

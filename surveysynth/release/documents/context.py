@@ -23,7 +23,7 @@ def shared_context(facts: ReleaseFacts) -> dict[str, Any]:
         "warnings": facts.warnings,
         "test": facts.test,
         "private": settings.private,
-        "strict": noisy is not None,
+        "proved": noisy is not None,
         "epsilon": settings.epsilon,
         "rho": None if noisy is None else noisy.cost.rho,
         "delta": None if noisy is None else noisy.delta,

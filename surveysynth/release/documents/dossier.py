@@ -79,7 +79,7 @@ def dossier_context(facts: ReleaseFacts) -> dict[str, Any]:
 def _budget(shared: dict[str, Any]) -> str:
     """Return the guarantee as a clause."""
     epsilon, outside = shared["epsilon"], shared["outside"]
-    if shared["strict"]:
+    if shared["proved"]:
         return (
             f"zero-concentrated differential privacy with rho = {shared['rho']:.4g}, and hence "
             f"differential privacy with epsilon = {epsilon:.4g} at delta = {shared['delta']:.3g}"

@@ -74,8 +74,11 @@ def guarantee_context(facts: ReleaseFacts) -> dict[str, Any]:
         "values_words": "its outcomes"
         if facts.spec.survey.public_weights
         else "its outcomes and its weight",
-        # Names of columns in it cannot open an HTML tag.
-        "statement": [each.replace("<", "\\<") for each in facts.statement.paragraphs],
+        **{
+            # Names of columns in them cannot open an HTML tag.
+            name: [text.replace("<", "\\<") for text in getattr(facts.statement, name)]
+            for name in ("guarantee", "assumptions", "not_covered")
+        },
     }
 
 

@@ -161,7 +161,7 @@ def test_readme_and_privacy_file_of_a_release_tell_it(released) -> None:
     assert record["least_records_per_coefficient"] == 20.0
     assert record["records_per_coefficient"] >= 20
     readme = (folder / "README.md").read_text(encoding="utf-8")
-    assert "The flag `pooled` marks rows" in readme
+    assert "- `pooled`: at least half of the row's sample records" in readme
     assert "the model pools 05 (3 records) of field" in readme
 
 
@@ -190,7 +190,7 @@ def replace_privacy(spec, **changes):
 
 def test_a_pooled_design_keeps_its_records_where_they_are(survey) -> None:
     pooled = MechanismSettings(epsilon=10.8).prepared(survey.design)
-    with pytest.raises(InputError, match="stay in their order"):
+    with pytest.raises(InputError, match="cannot be reordered"):
         replace(survey, design=pooled).in_order(np.arange(303)[::-1])
 
 

@@ -97,9 +97,9 @@ def test_examples_of_noisy_statistics_are_bayes_rule(strict: Callable[..., Relea
             after = prior * factor / (prior * factor + 1.0 - prior)
             assert after <= number(cell) + 1e-9
             assert number(cell) == pytest.approx(after, rel=0.06)
-    assert "87% (but for a chance of 1e-06)" in text
+    assert "87% (except with a chance of 1e-06)" in text
     more = (rho + 2.0 * (rho * 13.815510558) ** 0.5) / 3.6 - 1.0
-    assert f"That is {more:.0%} more than epsilon = 3.6" in text
+    assert f"That rise is {more:.0%} more than epsilon = 3.6" in text
     several = rows_of(text, "Several records of one person")
     assert [float(row[1]) for row in several] == pytest.approx(
         [rho, 4 * rho, 9 * rho, 25 * rho], rel=1e-3
@@ -112,7 +112,7 @@ def test_examples_of_the_pseudo_posterior_are_bayes_rule(make_spec: MakeSpec) ->
         after = prior * 7.389056099 / (prior * 7.389056099 + 1.0 - prior)
         assert after <= number(row[1]) + 1e-9
         assert number(row[1]) == pytest.approx(after, rel=0.06)
-    assert "The table says, as far as the guarantee holds, which is asymptotic, how" in text
+    assert "As far as the guarantee holds, which is asymptotic, the table shows how" in text
     assert "if the guarantee held at this number of records, which is not proved" in text
     assert "all surveys" not in text
     for caption in ("come to believe", "can be tested", "records of one person"):
@@ -258,7 +258,7 @@ def test_no_headline_claims_what_settings_gave_up(
                for word in ("DOES NOT KEEP", "FALLS SHORT"))  # fmt: skip
     assert outside in made.privacy_note
     readme = render_markdown("readme_guarantee.md.j2", guarantee_context(made))
-    assert outside in readme.split("Exactly:")[0].replace("\\", "")
+    assert outside in readme.split("### The exact statement")[0].replace("\\", "")
     entry = registry_entry(made)
     assert entry["tier"] == 1
     assert outside in entry["deployment"]["privacy_loss"]["privacy_parameters_details"]
