@@ -164,7 +164,7 @@ def test_every_valid_survey_is_answered(make_spec: MakeSpec, tmp_path: Path, kin
     assert least <= realised["clipped_records"] < least + 20
 
 
-@pytest.mark.usefixtures("stand_in_posterior")
+@pytest.mark.usefixtures("stand_in_posterior", "stand_in_mechanism")
 def test_the_ledger_keeps_two_currencies(make_spec: MakeSpec, tmp_path: Path) -> None:
     confidential = tmp_path / "confidential"
     strict = strict_spec(make_spec)
@@ -209,7 +209,7 @@ def edited(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     path.write_text(json.dumps(content))
 
 
-@pytest.mark.usefixtures("stand_in_posterior")
+@pytest.mark.usefixtures("stand_in_posterior", "stand_in_mechanism")
 def test_rebuilding_tells_what_differs_and_refuses_what_it_cannot(
     make_spec: MakeSpec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
