@@ -50,7 +50,7 @@ class CorrelationRoot:
 def unconstrained_correlation(root: FloatArray) -> FloatArray:
     """Invert ``CorrelationRoot``: root (..., d, d) to (..., d (d - 1) / 2)."""
     row, column = np.tril_indices(root.shape[-1], -1)
-    # The rest of a row summed from its right end: no difference of nearly equal numbers.
+    # The rest of a row is summed from its right end to avoid cancellation.
     rest = np.cumsum((root**2)[..., ::-1], axis=-1)[..., ::-1][..., row, column + 1]
     result: FloatArray = np.arcsinh(root[..., row, column] / np.sqrt(rest))
     return result

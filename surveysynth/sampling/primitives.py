@@ -13,8 +13,8 @@ from scipy.special import chdtri
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 
-#: Shrink steps of a slice before the current point is kept; a bracket shrinks on average by a
-#: third a step, so 48 steps bring it to the rounding error of the current point.
+#: Shrink steps of a slice before the current point is kept. A bracket shrinks on average by a third
+#: in each step, so 48 steps reach the rounding error of the current point.
 MAX_SHRINKS = 48
 #: Points of the grid of ``grid_independence_step``.
 GRID = 64
@@ -95,7 +95,7 @@ def update_scales(
         inverse = np.exp(-t)
         result: FloatArray = (linear - 0.5 * quadratic * inverse) * inverse
         result += (1.0 - power) * t
-        # Not log1p, which is many times slower: an absolute error of 1e-16 is none.
+        # log1p would be many times slower; an absolute error of 1e-16 does not matter.
         inverse *= inverse
         result -= 0.5 * (df + 1.0) * np.log(1.0 + unit / inverse)
         return result
@@ -103,7 +103,7 @@ def update_scales(
     return np.exp(grid_independence_step(log_density, current, lower, upper, uniforms))
 
 
-#: Below it the end of the exponential is the end of the density.
+#: Powers up to this leave the end of the exponential as the end of the density.
 LARGE_POWER = 20.0
 
 
@@ -205,7 +205,7 @@ def slice_variances(
     rate = 0.5 * (total + 1.0)
     width = np.where(total >= 1.0, np.maximum(np.sqrt(160.0 / rate), 80.0 / rate + 1.0), 200.0)
     current = np.log(variance)
-    # A start value outside the bracket (it can only be one) must not be shut out.
+    # Only a start value can lie outside the bracket, and it must be included.
     lower, upper = np.minimum(mode - width, current - 1.0), np.maximum(mode + width, current + 1.0)
     return np.exp(slice_sample(log_density, current, lower, upper, level, uniforms))
 
@@ -242,7 +242,7 @@ def slice_shifted_variances(
     farthest = (np.maximum(linear, 0.0) / np.sqrt(quadratic) + 9.0) / np.sqrt(quadratic)
     current = np.log(variance)
     lower = np.minimum(np.minimum(mode - width, np.log(lowest) - 1.0), current - 1.0)
-    # Beyond ``farthest`` nothing is left of the normal factor, before the mode it cannot say so.
+    # Beyond ``farthest`` the normal factor is negligible, but not to the left of the mode.
     upper = np.where(linear > 0, np.maximum(mode + width, np.log(farthest)), mode + width)
     upper = np.maximum(upper, current + 1.0)
     return np.exp(slice_sample(log_density, current, lower, upper, level, uniforms))

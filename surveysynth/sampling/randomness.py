@@ -19,9 +19,9 @@ from randomgen import ChaCha
 from surveysynth._support.types import IntArray
 
 KEY_BYTES = 32
-#: All of ChaCha's rounds: fewer are quicker and have a smaller margin.
+#: All of ChaCha's rounds; fewer would be faster and have a smaller margin.
 ROUNDS = 20
-#: Of the seeds that a sampler which is not ours takes, in bits.
+#: Size of Stan's seeds in bits.
 STAN_SEED_BITS = 31
 
 
@@ -54,7 +54,7 @@ class SecretKey(ISpawnableSeedSequence):
         return [SecretKey(self._derived(b"child %d" % number, KEY_BYTES)) for number in numbers]
 
     def _derived(self, purpose: bytes, size: int) -> bytes:
-        # The key has a fixed length, so that no two pairs of key and purpose read the same.
+        # The key has a fixed length, so that pairs of key and purpose are unambiguous.
         return hashlib.shake_256(self._key + purpose).digest(size)
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.sampling.plan import SamplingPlan
 
-#: Sweeps whose random numbers are drawn together, a multiple of 4: fewer, larger calls. Fixed,
-#: since the order of the numbers depends on it.
+#: Sweeps whose random numbers are drawn in one call, a multiple of 4. It is fixed, since the order
+#: of the numbers depends on it.
 SWEEPS_AT_ONCE = 16
 
 

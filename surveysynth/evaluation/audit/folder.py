@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from surveysynth._support.fragment import fragment
+from surveysynth._support.progress import shows_parts
 from surveysynth.errors import InputError
 from surveysynth.evaluation.audit.cases import EXAMPLES, specified_case
 from surveysynth.evaluation.audit.lines import Case, Line, frame_of, head_of, worst
@@ -109,11 +110,12 @@ class AuditResult:
         return int((self.table["verdict"] == "passed").sum())
 
 
-def write_audit(
-    spec: str | Path | None,
-    out: str | Path,
+@shows_parts
+def audit(
+    spec: str | Path | None = None,
     *,
-    cases: tuple[str, ...] = (),
+    out: str | Path,
+    cases: Sequence[str] = (),
     n: int | None = None,
     full: bool = False,
     seed: int = 0,
@@ -121,13 +123,60 @@ def write_audit(
     progress: Progress | None = None,
     tell: Callable[[Line], None] | None = None,
 ) -> AuditResult:
-    """Runs the tests and writes the folder; see ``surveysynth.api.audit``. ``tell``: called with
-    the worst line of each kind of record, as soon as its case is done."""
+    """Replace one record of a simulated survey, run the mechanism on both, and compare.
+
+    The ratio is what the replacement moves over what is stated: at most 1 where the mechanism
+    holds what it states. Of a specification only what is public is read: its public columns and
+    what it declares; outcomes and weights are simulated.
+
+    Parameters
+    ----------
+    spec
+        The specification file; None for the package's own examples of every model and mechanism.
+    out
+        The folder to write: audit.csv, audit.html and audit.json, all public.
+    cases
+        Names of examples, in place of all.
+    n
+        Records of the examples; 1,000 unless given.
+    full
+        Every replacement, and fresh random numbers beside common ones, in place of the worst few.
+    seed
+        Makes another survey and other random numbers.
+    overwrite
+        Replaces ``out`` if an audit wrote it.
+    progress
+        Called with the name of a case, and how many of how many are done; without it a notebook
+        shows a bar.
+    tell
+        Called with the worst line of each kind of record of a case that is done.
+
+    Returns
+    -------
+    AuditResult
+        The table, the folder, and how many replacements ``passed`` what is stated.
+
+    Raises
+    ------
+    InputError
+        For unusable input, a folder that exists, and names of no example.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import surveysynth as ss
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = ss.audit(out=Path(folder) / "audit", cases=["normal, noisy statistics"], n=200)
+    >>> found.passed
+    0
+    """
     target = plan_folder(
         Path(out), overwrite=overwrite, own=_FILES, marker=FACTS_NAME, what="an audit"
     )
     say = progress or (lambda line, done, total: None)
-    given = _specified(spec, seed, cases, n) if spec is not None else _own(cases, n, seed)
+    chosen = tuple(cases)
+    given = _specified(spec, seed, chosen, n) if spec is not None else _own(chosen, n, seed)
     lines: list[Line] = []
     for done, (name, case) in enumerate(given):
         say(name, done, len(given))

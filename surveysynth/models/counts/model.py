@@ -50,16 +50,17 @@ class CountModel(Model):
         require(self, design)
         if design.transforms[0] != Transform("identity"):
             raise InputError(
-                f"The model {self.name!r} takes a count as it is: set transform = 'identity' and "
-                f"leave out transform_scale, got {design.transforms[0].describe('y')}."
+                f"The model {self.name!r} takes a count without a transform, got "
+                f"{design.transforms[0].describe('y')}: set transform = 'identity' and leave out "
+                "transform_scale."
             )
         y = confidential.outcome[:, 0]
         wrong = int(np.count_nonzero(~((y >= 0) & (y == np.rint(y)) & np.isfinite(y))))
         if wrong:
             raise InputError(
                 f"The model {self.name!r} takes an outcome of whole numbers, zero or above; "
-                f"{design.outcome_names[0]!r} is none in {wrong:,} of {design.n:,} records. Use "
-                "the model 'normal' or 'fbs' for an outcome that is measured, or correct it."
+                f"{design.outcome_names[0]!r} has other values in {wrong:,} of {design.n:,} "
+                "records. Correct them, or use the model 'normal' or 'fbs' for a measured outcome."
             )
         records: PairRecords = super().records(design, confidential)
         return records

@@ -14,6 +14,7 @@ from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.models.base import stacked
 from surveysynth.models.parts.gaussian import GaussianStats
+from surveysynth.models.parts.logit import filled_up
 from surveysynth.models.parts.pairs import PairRecords, sum_by
 
 
@@ -45,11 +46,11 @@ class CountSums(Unpickled):
         """Join several databases, filled up with cells and counts without weight."""
         shared = all(np.array_equal(part.x, parts[0].x) for part in parts)
         return cls(
-            parts[0].x if shared else _padded([part.x for part in parts]),
-            _padded([part.mass for part in parts]),
-            _padded([part.sums for part in parts]),
-            _padded([part.values for part in parts]),
-            _padded([part.value_mass for part in parts]),
+            parts[0].x if shared else filled_up([part.x for part in parts]),
+            filled_up([part.mass for part in parts]),
+            filled_up([part.sums for part in parts]),
+            filled_up([part.values for part in parts]),
+            filled_up([part.value_mass for part in parts]),
             np.concatenate([part.log_factorials for part in parts]),
         )
 
@@ -61,17 +62,6 @@ class CountSums(Unpickled):
         """Return X' diag(by_cell) X (B, S, K, K) for by_cell (B, S, G)."""
         columns = self.x.swapaxes(-1, -2)[:, None]
         return np.asarray((columns * by_cell[:, :, None, :]) @ self.x[:, None], dtype=np.float64)
-
-
-def _padded(parts: Sequence[FloatArray]) -> FloatArray:
-    """Arrays (B_i, n_i, ...) joined along the first axis, zeros behind the second."""
-    longest = max(part.shape[1] for part in parts)
-    result = np.zeros((sum(part.shape[0] for part in parts), longest, *parts[0].shape[2:]))
-    first = 0
-    for part in parts:
-        result[first : first + part.shape[0], : part.shape[1]] = part
-        first += part.shape[0]
-    return result
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,14 +10,14 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray
 
-#: Bounds so many SDs off change no digit of a double.
+#: Bounds so many SDs away change no digit of a double.
 FAR = 9.0
-#: Parents have at most so many times the SD s. The larger, the nearer is the law beside a bound to
-#: an exponential one, whose tail is longer than any normal's.
+#: Largest SD of a parent in units of s. The larger it is, the closer is the law near a bound to an
+#: exponential one, whose tail is longer than any normal's.
 WIDEST = 3.0
-#: Means stay so many SDs inside the bounds (and this share of the interval).
+#: Distance of means from the bounds, in SDs (and as a share of the interval).
 MARGIN = 0.02
-#: Gauss-Legendre over what holds the mass.
+#: Gauss-Legendre nodes over the interval that holds the mass.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _STEPS, _HALVINGS = 50, 40
 _TOLERANCE = 1e-10
@@ -81,7 +81,7 @@ def _standard(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray
             size = np.where(worse, 0.5 * size, size)
         a[active], b[active] = new_a, new_b
         value, slope, hessian = found
-        # What is left of the slopes in SDs of t and t^2; of b at its least only what would lift it.
+        # Remaining slopes in SDs of t and t^2; for b at its least, only one that would raise it.
         of_b = np.where((new_b > bound) | (slope[1] < 0.0), slope[1] / np.sqrt(hessian[2]), 0.0)
         going = np.maximum(np.abs(slope[0]) / np.sqrt(hessian[0]), np.abs(of_b)) > _TOLERANCE
         if not going.any():
@@ -127,7 +127,7 @@ def _step(
     step_a = (ab * slope[1] - bb * slope[0]) / determinant
     step_b = (ab * slope[0] - aa * slope[1]) / determinant
     held = (b <= least) & (step_b <= 0.0)
-    # A step that would leave the range ends at its edge, a chosen for the b that it reaches.
+    # A step that would leave the range ends at its edge; a is chosen for the b reached.
     step_b = np.where(held, 0.0, np.maximum(step_b, least - b))
     edge = held | (b + step_b <= least)
     step_a = np.where(edge, -(slope[0] + ab * step_b) / aa, step_a)

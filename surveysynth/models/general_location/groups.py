@@ -16,7 +16,7 @@ from surveysynth.errors import InputError
 from surveysynth.survey.pooling import NEAR
 from surveysynth.survey.survey import PublicDesign
 
-#: A group of its own has at least so many records.
+#: Least number of records in a group.
 LEAST_RECORDS = 50
 
 
@@ -118,6 +118,6 @@ def _of_cells(design: PublicDesign, name: str) -> "pd.Series[str]":
     if not np.array_equal(of_cell[cell], column):
         raise InputError(
             f"covariance_by: records with equal predictors ({design.matrix.formula}) differ in "
-            f"{name!r}; name columns that the predictors tell apart, such as those of by."
+            f"{name!r}; name columns that the predictors determine, such as those of by."
         )
     return pd.Series(of_cell, dtype="str")

@@ -16,7 +16,7 @@ from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.survey.outcome import ABOVE, BELOW, Outcome
 from surveysynth.survey.survey import PublicDesign
 
-#: The part of the log weight, whatever its column is called.
+#: Name of the log weight's part, whatever the column's name.
 WEIGHT = "weight"
 _BELOW = "_below"
 
@@ -150,7 +150,7 @@ class Layout:
         everything = np.arange(self.width)
         for position, (j, side) in enumerate(self.amounts):
             columns = np.setdiff1d(everything, self.indicators(j))
-            # Nothing lies on both sides of a split.
+            # No record lies on both sides of a split.
             earlier = np.arange(position - side)
             name = part_name(j, side)
             parts.append(RegressionPart(name, position, columns, earlier, j, side))

@@ -40,9 +40,9 @@ from surveysynth.survey.survey import Confidential, PublicDesign
 if TYPE_CHECKING:
     from surveysynth.models.stan_engine import StanEngine
 
-#: Constants of its priors that the papers' models have no use for.
+#: Constants of priors that the papers' models do not have.
 OWN_PRIORS = MappingProxyType({"logit_sd": 2.5, "slope_scale": 1.0, "pooling_df": 20.0})
-#: A guess of theta has residual SDs of the log weight as other models' guesses do.
+#: Guessed SD of the log weight, as in the other models.
 _WEIGHT_SD = 0.5
 
 
@@ -65,7 +65,7 @@ class GeneralLocation(Model):
     takes_discrete = True
     stan = STAN
 
-    #: What the form describes, for its title.
+    #: Name of the form in words, for its title.
     words: ClassVar[str] = ""
 
     @property

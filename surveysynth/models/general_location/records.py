@@ -67,7 +67,7 @@ class GeneralRecords(Unpickled):
 
     def __post_init__(self) -> None:
         layout = self.layout
-        # The group first, so that the rows of a group stand together.
+        # The group first, so that the rows of a group are adjacent.
         codes = [self.group_of_cell[self.cell], self.cell, *self.category.T]
         first, row = distinct(codes)
         category = self.category[first]
@@ -154,7 +154,7 @@ class Chain:
             if f"slopes_{part.name}" in theta:
                 slopes = slopes + theta[f"slopes_{part.name}"][:, group]
             coefficients[:, i, part.columns] = core[:, : part.columns.size]
-            # Slopes on what is not there (the other side of a split has none) are passed over.
+            # Slopes on absent columns (the other side of a split has none) are skipped.
             lower[:, i, :i] = slopes[:, np.searchsorted(part.earlier, present[:i])]
             variance[:, i] = theta[f"variance_{part.name}"][:, group]
         return cls(coefficients, lower, variance)

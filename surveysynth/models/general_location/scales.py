@@ -15,13 +15,13 @@ from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.sampling import primitives
 from surveysynth.sampling.sweeps import Streams
 
-#: Half of the bracket of slices on the logs of scales, about their prior's. Farther out a half-t
-#: on a log scale has fallen below exp(-40).
+#: Half width of slice brackets on log scales, about that of the prior: farther out a half-t on a
+#: log scale has fallen below exp(-40).
 BRACKET = 42.0
-#: Bracket of log nu: little more than 1e-8 of the half-Cauchy lies outside, where a single
-#: variance has no bounds that mean anything, or all variances are one.
+#: Bracket of log nu. Little more than 1e-8 of the half-Cauchy lies outside, where a single variance
+#: has no meaningful bounds, or all variances are equal.
 LOG_NU = (-15.0, 20.0)
-#: Variances are kept within these: of a group without records they can be anything.
+#: Limits of variances, which can be anything in a group without records.
 VARIANCES = (1e-200, 1e200)
 #: Slices of a sweep: tau, t, s_0, nu.
 _TAU, _T, _POOLED, _NU = range(4)
@@ -48,7 +48,7 @@ class Scales:
         """
         self.priors, self.rng, self.grouped = priors, rng, grouped
         self.j, self.batch = spread.shape
-        #: Variances are kept within these.
+        #: Limits of variances.
         self.limits = VARIANCES
         jitter = rng.standard_normal((4, self.j, self.batch), 2)
         inflation = rng.standard_normal((self.j, self.batch, groups), 1)

@@ -195,7 +195,7 @@ def cut_normal(
     if ends == (-np.inf, np.inf):
         return np.asarray(mean + sd * rng.standard_normal(mean.shape), dtype=np.float64)
     low, high = ((end - mean) / sd for end in ends)
-    # From the tail where the interval lies: there no digits are lost.
+    # Computed from the tail where the interval lies, which loses no digits.
     flip = low > 0
     low, high = np.where(flip, -high, low), np.where(flip, -low, high)
     log_low, log_high = log_ndtr(low), log_ndtr(high)

@@ -25,7 +25,7 @@ def _data(stats: GeneralStats, priors: Mapping[str, float]) -> dict[str, Any]:
 
     sums = stats.regressions
     return {
-        # Zero is the log weight, a negative number what lies below a split.
+        # Zero is the log weight, negative numbers are sides below a split.
         "logit_outcome": [part.outcome + 1 for part in layout.logits],
         "regression_outcome": [
             0 if part.outcome is None else (1 - 2 * part.side) * (part.outcome + 1)

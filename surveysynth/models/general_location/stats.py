@@ -19,8 +19,8 @@ from surveysynth.models.parts.gaussian import GaussianRecords
 from surveysynth.models.parts.logit import LogitSums
 from surveysynth.models.parts.pairs import sum_by
 
-#: Directions that hold less than this of the length of the scaled columns are left out of a fit:
-#: it is but the point that squares are taken about.
+#: A fit leaves out directions with less than this share of the length of the scaled columns: it is
+#: only the point about which squares are computed.
 _NEGLIGIBLE = 1e-10
 
 
@@ -164,7 +164,7 @@ def regression_from_moments(
     full[..., :w, w:] = cross[..., x[:, None], earlier]
     full[..., w:, :w] = full[..., :w, w:].swapaxes(-1, -2)
     full[..., w:, w:] = scatter[..., earlier[:, None], earlier]
-    # Moments that were put together may fall short of a Gram matrix by rounding.
+    # Assembled moments may not quite form a Gram matrix, by rounding.
     size = np.einsum("...ii->...", full) / max(c, 1)
     full += 1e-12 * size[..., None, None] * np.eye(c)
     products = np.concatenate([cross[..., x, own], scatter[..., earlier, own]], axis=-1)
@@ -176,7 +176,7 @@ def regression_from_moments(
 
 def _solution(gram: FloatArray, products: FloatArray) -> FloatArray:
     """Solve gram b = products (..., C) approximately, zero along directions without length."""
-    # What has no record may come out a little below zero.
+    # Lengths without records may be slightly negative.
     length = np.sqrt(np.maximum(np.einsum("...ii->...i", gram), 0.0))
     inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
     scaled = gram * inverse[..., :, None] * inverse[..., None, :]
@@ -244,14 +244,14 @@ def _regression(
     starts = np.searchsorted(records.row_group, np.arange(records.groups + 1))
     ranges = [slice(first, last) for first, last in pairwise(starts)]
     gram = np.stack([(u[rows] * weight[rows, None]).T @ u[rows] for rows in ranges])
-    # Of each group, the scatter within rows of (earlier z, z).
+    # The scatter of (earlier z, z) within rows, by group.
     inner = np.zeros((records.groups, own + 1, own + 1))
     for block, scatter in zip(records.blocks, within, strict=True):
         if own in block.columns:
             kept = block.columns <= own
             columns = block.columns[kept]
             inner[block.group][np.ix_(columns, columns)] += scatter[np.ix_(kept, kept)]
-    # Of these the columns that the regression has: no other side of a split.
+    # Only columns of the regression: not those of the other side of a split.
     taken = np.append(part.earlier, own)
     inner = inner[np.ix_(np.arange(records.groups), taken, taken)]
     gram[:, w:, w:] += inner[:, :-1, :-1]

@@ -91,7 +91,7 @@ def _column_data(kind: str, column: str, design: PublicDesign) -> Any:
             return np.asarray(values, dtype=np.float64)
         except ValueError:
             raise InputError(
-                f"data: the column {column!r} is not one of numbers; use 'codes'."
+                f"data: the column {column!r} does not hold numbers; use 'codes'."
             ) from None
     codes, levels = encode(values.astype("str"))
     return len(levels) if kind == "levels" else codes + 1

@@ -22,7 +22,7 @@ from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
 from surveysynth.sampling.stan.source import StanSource, declared_names
 
-#: What a data variable of the program can be: shape, and where it comes from.
+#: Sources of the program's data variables, with shapes.
 SOURCES: Mapping[str, str] = {
     "records": "n, the number of records",
     "columns": "K, the number of columns of X",
@@ -35,7 +35,7 @@ SOURCES: Mapping[str, str] = {
     "risk_weights": "(n), the risk weights alpha in [0, 1]",
     "population_size": "the public number of units",
 }
-#: The same for one public column, written ``"column age"``.
+#: Sources that name one public column, written ``"column age"``.
 COLUMN_SOURCES: Mapping[str, str] = {
     "column": "(n), a public column of numbers",
     "codes": "(n), levels of a public column as 1, 2, ..",
@@ -126,7 +126,7 @@ class OutputSection(_Section):
                 )
         elif self.outcome is not None or self.log_weight is not None:
             raise ValueError(
-                "simulate takes the place of outcome and log_weight; give one or the other."
+                "give either simulate, or outcome and log_weight, not both."
             )
         for name in self.scales:
             if name not in self.parameters:

@@ -47,8 +47,8 @@ class LogitSums(Unpickled):
     def stacked(cls, parts: Sequence["LogitSums"]) -> "LogitSums":
         """Join several databases, with empty rows where one has fewer."""
         shared = all(np.array_equal(part.x, parts[0].x) for part in parts)
-        x = parts[0].x if shared else _filled_up([part.x for part in parts])
-        return cls(x, _filled_up([part.counts for part in parts]))
+        x = parts[0].x if shared else filled_up([part.x for part in parts])
+        return cls(x, filled_up([part.counts for part in parts]))
 
     def eta(self, b: FloatArray) -> FloatArray:
         """Return linear predictors (B, S, T, C - 1) at b (B, S, P (C - 1))."""
@@ -139,7 +139,7 @@ def find_mode(sums: LogitSums, sd: float) -> tuple[FloatArray, FloatArray]:
     return b, sums.information(b) + precision * np.eye(d)
 
 
-def _filled_up(parts: Sequence[FloatArray]) -> FloatArray:
+def filled_up(parts: Sequence[FloatArray]) -> FloatArray:
     """Join arrays (B_i, T_i, ...) along the first axis, zeros behind the second."""
     longest = max(part.shape[1] for part in parts)
     return np.concatenate(

@@ -24,7 +24,7 @@ from surveysynth.sampling.stan.cache import compiled_program, program_version, s
 from surveysynth.sampling.stan.processes import run_commands
 from surveysynth.sampling.stan.source import StanSource
 
-#: Chooses the backend of ``default_backend``: "cmdstan" (default) or, for development, "pystan".
+#: Variable that chooses ``default_backend``: "cmdstan" (default) or, for development, "pystan".
 BACKEND_VARIABLE = "SURVEYSYNTH_STAN_BACKEND"
 #: Stan's adaptation needs some iterations; below this it warns and does not adapt.
 MIN_WARMUP = 20

@@ -25,7 +25,7 @@ INSTALL_COMMAND = "python -m cmdstanpy.install_cmdstan"
 EXECUTABLE_SUFFIX = ".exe" if sys.platform == "win32" else ""
 #: Lines of the compiler's message that are shown.
 MESSAGE_LINES = 20
-#: A program that has not told its version by then does not start.
+#: Time limit for a program to report its version.
 START_SECONDS = 60
 
 
@@ -148,7 +148,7 @@ def _asked_version(executable: Path, size: int, modified: int) -> str:
     if done.returncode:
         code = done.returncode
         ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-        # Of the system's loader, before any data are read.
+        # The system's loader wrote this, before any data were read.
         said = done.stderr.decode(errors="replace").strip().splitlines()[:1]
         raise _does_not_start(executable, ": ".join([ended, *said]))
     told = dict(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from surveysynth.sampling.stan import supervisor
 
-#: Shown where the supervisor itself was killed before it could tell of a command.
+#: Code of a failure where the supervisor itself was killed before it reported a command.
 UNKNOWN = -int(signal.SIGTERM)
 
 
@@ -41,7 +41,7 @@ def run_commands(
     file = folder / "commands.json"
     file.touch(mode=0o600)
     file.write_text(json.dumps(task), encoding="utf-8")
-    # A session of its own: Ctrl-C of a terminal reaches this process alone, which ends the others.
+    # A separate session: Ctrl-C of a terminal reaches this process alone, which ends the others.
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", str(Path(supervisor.__file__).resolve()), str(folder)],
         stdin=subprocess.PIPE,

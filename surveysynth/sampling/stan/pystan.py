@@ -25,15 +25,15 @@ from typing import Any
 
 from surveysynth.sampling.stan.cache import cache_directory, digest_of
 
-#: PyStan gives the translation to C++ one second.
+#: Attempts at the translation to C++, to which PyStan gives one second.
 TRANSLATIONS = 20
-#: httpstan's own flags, and no debug information, which many Pythons ask for: without it a program
-#: compiles in two thirds of the time and of the memory.
+#: httpstan's own flags without debug information, which many Pythons request: it takes a third of
+#: compilation time and memory.
 COMPILER_FLAGS = ("-O3", "-std=c++14", "-Wno-sign-compare", "-g0")
-#: What else changes what setuptools compiles.
+#: Environment variables that change what setuptools compiles.
 VARIABLES = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "LDSHARED")
 PROGRAM, HASH = "program.so", "sha256"
-#: Of stanc and the compiler: PyStan reads both for a program that it finds, and knows none without.
+#: Logs of stanc and the compiler, without which PyStan does not recognize a program.
 LOGS = ("stanc.log", "stderr.log")
 
 
@@ -49,7 +49,7 @@ def compile_program(code: str, kept: Path | None = None) -> None:
     name = models.calculate_model_name(code)
     folder = (kept or cache_directory() / "pystan") / program_key(code, httpstan.__version__)
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # The library that programs load comes from this environment, not from the one that compiled.
+    # Programs load this library from this environment, not from the one that compiled them.
     for library in sorted((models.PACKAGE_DIR / "lib").glob("libtbb.so.*")):
         ctypes.CDLL(str(library))
     with folder.with_suffix(".lock").open("w") as lock:

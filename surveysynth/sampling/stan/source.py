@@ -32,7 +32,7 @@ class StanSource:
     def read(cls, path: Path, include_dirs: Sequence[Path] = ()) -> "StanSource":
         """Read the program in a file; raise ``InputError`` as ``flattened_source`` does."""
         name = re.sub(r"\W", "_", path.stem)
-        # A model name that starts with a digit is not one for the C++ compiler.
+        # The C++ compiler refuses a model name that starts with a digit.
         name = name if name[:1].isalpha() else f"program_{name}"
         return cls(name, flattened_source(path, include_dirs))
 

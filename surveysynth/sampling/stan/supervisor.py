@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 POLL_SECONDS = 0.02
-#: Of ``prctl`` on Linux: a signal for the child when its parent dies.
+#: Option of Linux's ``prctl`` that signals a child when its parent dies.
 PR_SET_PDEATHSIG = 1
 
 

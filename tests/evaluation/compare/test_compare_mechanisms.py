@@ -14,7 +14,8 @@ from surveysynth import cli
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.evaluation.compare import figures as plots
 from surveysynth.evaluation.compare.comparison import Comparison, compare
-from surveysynth.evaluation.compare.folder import make_pictures, write_comparison
+from surveysynth.evaluation.compare.folder import compare as write_comparison
+from surveysynth.evaluation.compare.folder import make_pictures
 from surveysynth.evaluation.compare.report import facts_record, render_report
 from surveysynth.evaluation.compare.tables import run_synthesizer
 from surveysynth.evaluation.methods import color_of, synthesizers, two_currencies

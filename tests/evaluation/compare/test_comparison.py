@@ -20,7 +20,8 @@ from surveysynth.estimation.statistics import REPORT_COLUMNS, TABLE_COLUMNS
 from surveysynth.estimation.taylor import SampleDesign, estimate_domains
 from surveysynth.evaluation.compare import figures as plots
 from surveysynth.evaluation.compare.comparison import Comparison, compare
-from surveysynth.evaluation.compare.folder import sensitivity_of, write_comparison
+from surveysynth.evaluation.compare.folder import compare as write_comparison
+from surveysynth.evaluation.compare.folder import sensitivity_of
 from surveysynth.evaluation.compare.report import facts_record, render_report
 from surveysynth.evaluation.methods import color_of
 from surveysynth.evaluation.studies.example import write_example
