@@ -15,9 +15,7 @@ import typer
 from surveysynth._support import exits
 from surveysynth._support.confidential import sweep
 from surveysynth._support.doctor import THREAD_VARIABLES, version_of
-from surveysynth.api.audit_command import audit_command
-from surveysynth.api.init_command import init_command
-from surveysynth.api.reference_commands import docs_command, keys_command
+from surveysynth.api.shell_commands import audit_command, docs_command, init_command, keys_command
 from surveysynth.errors import InputError, RefusedError, SurveySynthError
 
 app = typer.Typer(
@@ -71,7 +69,7 @@ def example(
     ] = False,
 ) -> None:
     """Write a simulated survey.csv and a spec.toml that works."""
-    from surveysynth.api.example import example as write
+    from surveysynth.api.start import example as write
     from surveysynth.evaluation.studies.example import DEFAULT_SEED
 
     seed = DEFAULT_SEED if seed is None else seed
@@ -233,12 +231,12 @@ def compare(
 ) -> None:
     """Compare sample, noise and synthesis at one epsilon: a CONFIDENTIAL report, no release."""
     from surveysynth._support.progress import COMPARISON_STAGES, StageReporter
-    from surveysynth.api import commands
     from surveysynth.evaluation.compare.folder import REPORT_NAME
+    from surveysynth.evaluation.compare.folder import compare as run
     from surveysynth.evaluation.methods import by_reason
 
     with StageReporter(COMPARISON_STAGES) as progress:
-        result = commands.compare(
+        result = run(
             spec,
             out,
             ledger=ledger,

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ PACKAGE = Path(surveysynth.__file__).parent
 #: and those before it, so that no two packages import each other.
 RANKS = (
     "errors", "_support", "survey", "sampling", "models", "mechanisms", "inference", "estimation",
-    "spec", "release", "evaluation", "api", "cli", "__main__",
+    "spec", "release", "evaluation", "api", "datasets", "cli", "__main__",
 )  # fmt: skip
 #: Allowed to see confidential data: no release may rest on them.
 BESIDE_RELEASE = ("evaluation",)
@@ -286,14 +287,14 @@ assert state() == before
     assert list(tmp_path.iterdir()) == []
 
 
-def _loaded_by(program: str) -> set[str]:
+def _loaded_by(program: str, *, whole: bool = False) -> set[str]:
     done = subprocess.run(
         [sys.executable, "-c", f"import sys\n{program}\nprint(*sys.modules)"],
         capture_output=True,
         text=True,
         check=True,
     )
-    return {name.partition(".")[0] for name in done.stdout.split()}
+    return {name if whole else name.partition(".")[0] for name in done.stdout.split()}
 
 
 def test_import_surveysynth_is_light() -> None:
@@ -302,31 +303,40 @@ def test_import_surveysynth_is_light() -> None:
     assert not loaded & {"numpy", "pandas", "scipy", "pydantic", "typer", "rich"}
 
 
-def test_the_interface_leaves_stan_and_cross_checks_alone() -> None:
-    # samplics warns when it is imported; CmdStanPy and nutpie are for engines not asked for.
-    loaded = _loaded_by("from surveysynth import *")
+#: Each takes a tenth of a second or more to import, and tables need none of them.
+HEAVY = {
+    "scipy.stats", "formulaic", "matplotlib", "statsmodels", "great_tables", "xlsxwriter", "odf",
+    "pyreadstat", "jinja2", "rich", "typer", "pyarrow.parquet", "samplics", "cmdstanpy", "nutpie",
+}  # fmt: skip
+
+
+def test_tables_are_imported_without_heavy_modules() -> None:
+    loaded = _loaded_by("import surveysynth; surveysynth.tables", whole=True)
     assert "pandas" in loaded
-    assert not loaded & {"samplics", "cmdstanpy", "nutpie", "matplotlib"}
+    assert not loaded & HEAVY
 
 
-def test_public_names_are_the_same_for_type_checkers_and_at_run_time() -> None:
-    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
-    (for_checkers,) = [node for node in tree.body if isinstance(node, ast.If)]
-    named = {}
-    for node in for_checkers.body:
-        if isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                named[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-    assert sorted(named) == surveysynth.__all__
-    assert set(surveysynth.__all__) < set(dir(surveysynth))
-    sources = {
-        name: f"surveysynth.{module}.{attribute}"
-        for name, (module, attribute) in surveysynth._SOURCES.items()
+def test_public_names_are_imported_without_what_few_of_them_need() -> None:
+    # samplics warns when it is imported; CmdStanPy is for engines not asked for.
+    loaded = _loaded_by("from surveysynth import *", whole=True)
+    assert not loaded & (HEAVY - {"pyarrow.parquet"})
+
+
+def test_public_names_are_what_the_stub_names() -> None:
+    tree = ast.parse((PACKAGE / "__init__.pyi").read_text(encoding="utf-8"))
+    named = {
+        alias.name: f"surveysynth.{node.module}" if node.module else "surveysynth"
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
     }
-    modules = {name: f"surveysynth.{place}" for name, place in surveysynth._MODULES.items()}
-    assert named == {**sources, **modules}
-    for name in surveysynth.__all__:
-        assert getattr(surveysynth, name) is not None
+    assert sorted(named) == sorted(surveysynth.__all__)
+    assert set(surveysynth.__all__) < set(dir(surveysynth))
+    for name, module in named.items():
+        public = getattr(surveysynth, name)
+        assert public is not None
+        # The function or class itself, under its own name.
+        assert public is getattr(import_module(module), name)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -12,8 +12,8 @@ import pytest
 import typer
 
 import surveysynth as ss
-from surveysynth import cli
-from surveysynth.api import datasets, reference_commands
+from surveysynth import cli, datasets
+from surveysynth.api import shell_commands
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "vignettes"
@@ -32,7 +32,7 @@ def test_every_public_name_is_in_the_interface() -> None:
     modules = {name for name in ss.__all__ if inspect.ismodule(getattr(ss, name))}
     assert modules == {"datasets", "errors"}
     assert sorted(listed["surveysynth"]) == sorted({*ss.__all__} - modules)
-    assert sorted(listed["surveysynth.api.datasets"]) == sorted(datasets.__all__)
+    assert sorted(listed["surveysynth.datasets"]) == sorted(datasets.__all__)
     assert "automodule:: surveysynth.errors" in _text("api.rst")
 
 
@@ -94,7 +94,7 @@ def test_every_page_is_in_the_contents() -> None:
 def test_without_a_checkout_it_is_said_where_the_pages_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(reference_commands, "_PAGES", tmp_path / "vignettes")
+    monkeypatch.setattr(shell_commands, "_PAGES", tmp_path / "vignettes")
     monkeypatch.chdir(tmp_path)
     assert cli.main(["docs", "--no-open"]) == 2
     assert "checkout" in capsys.readouterr().err
@@ -103,7 +103,7 @@ def test_without_a_checkout_it_is_said_where_the_pages_are(
 def test_a_missing_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(reference_commands, "find_spec", lambda name: None)
+    monkeypatch.setattr(shell_commands, "find_spec", lambda name: None)
     assert cli.main(["docs", "--no-open"]) == 2
     told = capsys.readouterr().err
     assert "sphinx" in told
@@ -114,8 +114,8 @@ def test_a_checkout_is_found_where_the_command_is_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As after an installation that is not editable."""
-    monkeypatch.setattr(reference_commands, "_PAGES", tmp_path / "vignettes")
-    monkeypatch.setattr(reference_commands, "find_spec", lambda name: None)
+    monkeypatch.setattr(shell_commands, "_PAGES", tmp_path / "vignettes")
+    monkeypatch.setattr(shell_commands, "find_spec", lambda name: None)
     monkeypatch.chdir(ROOT)
     assert cli.main(["docs", "--no-open"]) == 2
     assert f"in {ROOT}" in capsys.readouterr().err

@@ -6,15 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from surveysynth._support.fragment import fragment
-from surveysynth._support.progress import COMPARISON_STAGES, shows_parts, shows_stages
+from surveysynth._support.progress import shows_parts, shows_stages
 from surveysynth.errors import InputError
-from surveysynth.release.pipeline import release as run_release
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run as run_mechanism
+from surveysynth.release.folder.ledger_file import Ledger
+from surveysynth.release.folder.ledger_totals import LedgerSummary
+from surveysynth.release.pipeline import release as release_alone
 from surveysynth.release.result import ReleaseResult
 
 if TYPE_CHECKING:
-    from surveysynth.evaluation.compare.folder import ComparisonResult
     from surveysynth.evaluation.studies.work import StudyResult
     from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
+
+__all__ = ["CheckResult", "check", "ledger", "release", "run_mechanism", "run_release", "study"]
 
 Progress = Callable[[str], None]
 Count = Callable[[str, int, int], None]
@@ -230,86 +234,14 @@ def release(
     """
     from surveysynth.evaluation.compare.adequacy_report import AdequacyReport
 
-    return run_release(
+    return release_alone(
         spec, out, confidential=confidential, ledger=ledger, overwrite=overwrite, seed=seed,
         progress=progress, observer=AdequacyReport(),
     )  # fmt: skip
 
 
-@shows_stages(COMPARISON_STAGES)
-def compare(
-    spec: str | Path,
-    out: str | Path,
-    *,
-    ledger: str | Path | None = None,
-    overwrite: bool = False,
-    seed: int | None = None,
-    models: Sequence[str] = (),
-    methods: Sequence[str] = (),
-    sensitivity: str = "paper",
-    progress: Progress | None = None,
-) -> "ComparisonResult":
-    """Compare sample, noise and synthesis at one epsilon: confidential, no release.
-
-    Parameters
-    ----------
-    spec
-        The specification file.
-    out
-        The folder to write; it must not exist, unless ``overwrite`` is set.
-    ledger
-        The file of the ledger, which records the run and does not count it; as in ``release``.
-    overwrite
-        Replaces ``out`` if a comparison wrote it.
-    seed
-        Makes the run repeatable.
-    models
-        Synthesizers besides fbs, fbp and the specification's own.
-    methods
-        The methods to compare, in place of all that can be: "laplace", "fbs_noisy" ...
-    sensitivity
-        Of the Laplace noise of means: "paper" or "honest".
-    progress
-        Called with the name of each stage; without it a notebook shows a bar.
-
-    Returns
-    -------
-    ComparisonResult
-        Where report and figures are, and the tables by method (``comparison.frame()``).
-
-    Raises
-    ------
-    InputError
-        For unusable input and existing targets.
-    RefusedError
-        When no synthesizer could be compared.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> import surveysynth as ss
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _, spec = ss.example(Path(folder) / "ex", n=200)
-    ...     text = spec.read_text().replace("m = 3", "m = 1")  # quicker, for an example
-    ...     _ = spec.write_text(text.replace("[privacy]", 'inference = "paper"\\n[privacy]'))
-    ...     compared = ss.compare(spec, Path(folder) / "compared", seed=1)
-    >>> compared.comparison.methods
-    ('sample', 'laplace', 'laplace_consistent', 'fbs', 'fbp')
-    """
-    from surveysynth.evaluation.compare.folder import sensitivity_of, write_comparison
-
-    return write_comparison(
-        spec,
-        out,
-        ledger=ledger,
-        overwrite=overwrite,
-        seed=seed,
-        models=models,
-        methods=methods,
-        sensitivity=sensitivity_of(sensitivity),
-        progress=progress,
-    )
+#: The former name of ``release``.
+run_release = release
 
 
 @shows_parts
@@ -398,3 +330,34 @@ def study(
         progress=progress,
         report=True,
     )
+
+
+def ledger(survey_id: str, path: str | Path | None = None) -> LedgerSummary:
+    """What all releases of a survey add up to, by mechanism: confidential.
+
+    Parameters
+    ----------
+    survey_id
+        The id in [survey] of specifications; without one, releases are recorded under "file:" and
+        the place of the data file.
+    path
+        The file of the ledger; by default that of the id in the user's state folder.
+
+    Returns
+    -------
+    LedgerSummary
+        ``epsilon`` and ``runs`` of the pseudo-posterior, ``rho``, ``strict_epsilon`` and
+        ``strict_runs`` of noisy statistics; printed, its sentences.
+
+    Raises
+    ------
+    InputError
+        Where the ledger cannot be read, or is damaged.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> print(ss.ledger("next year's survey"))
+    Ledger: total epsilon spent on survey "next year's survey" so far: 0 in 0 runs.
+    """
+    return Ledger.of(survey_id, path).summary()

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
+from surveysynth._support.distributions import beta_quantile, t_quantile
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.sample_design import SampleDesign
@@ -297,7 +298,7 @@ def _half_width(combined: Combined, level: float) -> FloatArray:
     """Of the t interval, (D,); raises ``InputError`` for a level that is none."""
     if not 0.0 < level < 1.0:
         raise InputError(f"The level of an interval must lie between 0 and 1, but got {level}.")
-    quantile = np.asarray(stats.t.ppf(0.5 * (1.0 + level), combined.df), dtype=np.float64)
+    quantile = t_quantile(0.5 * (1.0 + level), combined.df)
     return np.asarray(quantile * combined.standard_error)
 
 
@@ -312,11 +313,11 @@ def korn_graubard(
     """
     tail = 0.5 + level / 2
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = (stats.t.ppf(tail, n - 1) / stats.t.ppf(tail, df)) ** 2
+        ratio = (t_quantile(tail, n - 1) / t_quantile(tail, df)) ** 2
         size = np.minimum(effective * ratio, n)
         x = size * p
-        lower = np.where(p == 0, 0.0, stats.beta.ppf(1 - tail, x, size - x + 1))
-        upper = np.where(p == 1, 1.0, stats.beta.ppf(tail, x + 1, size - x))
+        lower = np.where(p == 0, 0.0, beta_quantile(1 - tail, x, size - x + 1))
+        upper = np.where(p == 1, 1.0, beta_quantile(tail, x + 1, size - x))
     return lower, upper
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
+from surveysynth._support.distributions import t_quantile
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.linearised import Linearise, Linearised
@@ -155,7 +155,7 @@ def woodruff(
     and degrees of freedom (D,). NaN where an end of the interval share ± t SE is outside 0 to 1,
     because there are too few records.
     """
-    half = stats.t.ppf(0.5 * (1.0 + level), df) * se
+    half = t_quantile(0.5 * (1.0 + level), df) * se
     lower, upper = rows.inverse(np.stack([share - half, share + half]))
     return lower, upper
 
@@ -172,7 +172,7 @@ def woodruff_se(
     They are the width of the 95% interval over 2 t, or one side over t where the other has no end.
     """
     lower, upper = woodruff(rows, share, se, df, LEVEL_OF_SE)
-    t = stats.t.ppf(0.5 * (1.0 + LEVEL_OF_SE), df)
+    t = t_quantile(0.5 * (1.0 + LEVEL_OF_SE), df)
     with np.errstate(invalid="ignore"):
         sides = np.stack([at - lower, upper - at])
         known = np.isfinite(sides)

@@ -20,7 +20,6 @@ from typing import Any, Protocol
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet
 
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import nearest_file, records
@@ -247,8 +246,10 @@ class _Parquet(Unpickled):
 
     def read(self, columns: Sequence[str]) -> pd.DataFrame:
         """Return the named columns in their own types."""
+        from pyarrow import parquet  # slow: only where there is such a file
+
         try:
-            source = pa.parquet.ParquetFile(pa.BufferReader(self.content))
+            source = parquet.ParquetFile(pa.BufferReader(self.content))
             table = source.read(columns=list(columns), use_threads=False)
             table.validate(full=True)  # finds bytes that are not UTF-8
             frame = table.select(list(columns)).to_pandas(ignore_metadata=True)
@@ -258,8 +259,10 @@ class _Parquet(Unpickled):
 
 
 def _open_parquet(content: bytes, name: str) -> _Parquet:
+    from pyarrow import parquet  # slow: only where there is such a file
+
     try:
-        schema = pa.parquet.read_schema(pa.BufferReader(content))
+        schema = parquet.read_schema(pa.BufferReader(content))
         columns = tuple(str(column) for column in schema.names)
     except (pa.ArrowException, OSError, ValueError):
         raise InputError(f"{name} is not a parquet file, or it is damaged.") from None

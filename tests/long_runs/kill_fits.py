@@ -24,7 +24,7 @@ import cmdstanpy
 
 from surveysynth import cli
 from surveysynth._support.confidential import PREFIX
-from surveysynth.api.example import example
+from surveysynth.api.start import example
 from surveysynth.spec.build import engine_of, model_of
 from surveysynth.spec.spec import load_spec
 from tests.stan.test_processes import chains_in, supervisors_in, wait_until

@@ -18,7 +18,7 @@ from surveysynth._support.progress import (
     RISK_WEIGHTS,
     StageReporter,
 )
-from surveysynth.evaluation.compare.folder import write_comparison
+from surveysynth.evaluation.compare.folder import compare as write_comparison
 from surveysynth.release.pipeline import release
 
 MakeSpec = Callable[..., Path]

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth.api.example import example
 from surveysynth.api.stan_data import export_stan
+from surveysynth.api.start import example
 from surveysynth.cli import main
 from surveysynth.errors import InputError
 from surveysynth.sampling.stan.source import StanSource, declared_names

@@ -1,4 +1,8 @@
-"""One test for either mechanism, of the package's own examples or of a specification."""
+"""``surveysynth audit``: tests of a mechanism's guarantee, written to a folder.
+
+All surveys are simulated: the package's own examples, or surveys from the public inputs of a
+specification. Nothing confidential is read, and everything written may be published.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -8,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from surveysynth._support.fragment import fragment
+from surveysynth._support.progress import shows_parts
 from surveysynth.errors import InputError
 from surveysynth.evaluation.audit.cases import EXAMPLES, specified_case
 from surveysynth.evaluation.audit.lines import Case, Line, frame_of, head_of, worst
@@ -24,8 +29,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 def lines_of(case: Case, seed: int, *, full: bool = False) -> Iterator[Line]:
-    """The lines of a case. ``full``: every change, and fresh random numbers beside common ones;
-    noisy statistics, which need no fit, are always tested so."""
+    """Test a case and yield its lines.
+
+    ``full``: every change, and fresh random numbers beside common ones; noisy statistics, which
+    need no fit, are always tested so.
+    """
     settings, design = case.mechanism.settings, case.survey.design
     if isinstance(settings, NoisySettings):
         yield from noise_lines(case, changes_for(design), seed)
@@ -40,11 +48,11 @@ def lines_of(case: Case, seed: int, *, full: bool = False) -> Iterator[Line]:
 def examples(
     n: int, seed: int, names: Sequence[str] = ()
 ) -> Iterator[tuple[str, Case | InputError]]:
-    """The package's own cases with n records by name, or why there is none of that size."""
+    """Yield the package's own cases with n records by name, or the error for that size."""
     unknown = sorted(set(names) - {each.name for each in EXAMPLES})
     if unknown:
         known = "; ".join(each.name for each in EXAMPLES)
-        raise InputError(f"There is no audit of {unknown[0]!r}; the cases are: {known}.")
+        raise InputError(f"There is no audit case {unknown[0]!r}; the cases are: {known}.")
     for example in EXAMPLES:
         if names and example.name not in names:
             continue
@@ -64,7 +72,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What an audit found.
+    """Results of an audit.
 
     Attributes
     ----------
@@ -89,7 +97,7 @@ class AuditResult:
     table: "pd.DataFrame"
 
     def _repr_html_(self) -> str:
-        """The largest ratio of each case, for notebooks."""
+        """Show the largest ratio of each case in notebooks."""
         largest = self.table.groupby("case", sort=False, as_index=False).agg(
             n=("n", "first"), epsilon=("epsilon", "first"), ratio=("ratio", "max"),
             replacements=("ratio", "size"),
@@ -97,23 +105,24 @@ class AuditResult:
         return fragment(
             "Audit of simulated surveys",
             lines=[
-                f"Replacements that moved more than is stated: {self.passed:,}.",
+                f"Replacements that moved more than stated: {self.passed:,}.",
                 f"Report: {self.out / REPORT_NAME}.",
             ],
-            frames=[("What a replaced record moves, over what is stated", largest)],
+            frames=[("What a replaced record moves, relative to the stated bound", largest)],
         )
 
     @property
     def passed(self) -> int:
-        """Replacements that moved more than is stated, in settings that were not refused."""
+        """Replacements that moved more than stated, in settings that were not refused."""
         return int((self.table["verdict"] == "passed").sum())
 
 
-def write_audit(
-    spec: str | Path | None,
-    out: str | Path,
+@shows_parts
+def audit(
+    spec: str | Path | None = None,
     *,
-    cases: tuple[str, ...] = (),
+    out: str | Path,
+    cases: Sequence[str] = (),
     n: int | None = None,
     full: bool = False,
     seed: int = 0,
@@ -121,13 +130,60 @@ def write_audit(
     progress: Progress | None = None,
     tell: Callable[[Line], None] | None = None,
 ) -> AuditResult:
-    """Runs the tests and writes the folder; see ``surveysynth.api.audit``. ``tell``: called with
-    the worst line of each kind of record, as soon as its case is done."""
+    """Replace one record of a simulated survey, run the mechanism on both, and compare.
+
+    The ratio is what the replacement moves over the stated bound: at most 1 if the mechanism keeps
+    it. Of a specification only public inputs are read: its public columns and its declarations;
+    outcomes and weights are simulated.
+
+    Parameters
+    ----------
+    spec
+        The specification file; None for the package's own examples of every model and mechanism.
+    out
+        The folder to write: audit.csv, audit.html and audit.json, all public.
+    cases
+        Names of examples to test; all unless given.
+    n
+        Records of the examples; 1,000 unless given.
+    full
+        Test every replacement, and fresh random numbers beside common ones, not the worst few.
+    seed
+        Makes another survey and other random numbers.
+    overwrite
+        Replaces ``out`` if an audit wrote it.
+    progress
+        Called with the name of a case, and how many of how many are done; otherwise a notebook
+        shows a bar.
+    tell
+        Called with the worst line of each kind of record of a case that is done.
+
+    Returns
+    -------
+    AuditResult
+        The table, the folder, and how many replacements ``passed`` the stated bound.
+
+    Raises
+    ------
+    InputError
+        For unusable input, an existing folder, and unknown examples.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import surveysynth as ss
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = ss.audit(out=Path(folder) / "audit", cases=["normal, noisy statistics"], n=200)
+    >>> found.passed
+    0
+    """
     target = plan_folder(
         Path(out), overwrite=overwrite, own=_FILES, marker=FACTS_NAME, what="an audit"
     )
     say = progress or (lambda line, done, total: None)
-    given = _specified(spec, seed, cases, n) if spec is not None else _own(cases, n, seed)
+    chosen = tuple(cases)
+    given = _specified(spec, seed, chosen, n) if spec is not None else _own(chosen, n, seed)
     lines: list[Line] = []
     for done, (name, case) in enumerate(given):
         say(name, done, len(given))
@@ -159,12 +215,12 @@ Given = list[tuple[str, Case | InputError]]
 def _specified(
     spec: str | Path, seed: int, cases: tuple[str, ...], n: int | None
 ) -> Given:
-    """The one case of a specification."""
+    """Return the one case of a specification."""
     from surveysynth.spec.spec import load_spec
 
     if cases or n is not None:
         raise InputError(
-            "--case and --n choose among the package's own examples: a specification has its own "
+            "--case and --n select among the package's own examples; a specification has its own "
             "records and model. Leave them out, or the specification."
         )
     case = specified_case(load_spec(spec), seed)

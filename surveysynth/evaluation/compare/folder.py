@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from surveysynth._support import progress as stages
 from surveysynth._support.fragment import fragment
+from surveysynth._support.progress import shows_stages
 from surveysynth.errors import InputError
 from surveysynth.evaluation.baselines.laplace import Rule
 from surveysynth.release.folder.bundle import plan_folder, publish_folder, staged_folder
@@ -29,14 +30,14 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, repr=False)
 class ComparisonResult:
-    """Where the files are, what was compared, and what the ledger adds up to."""
+    """Where the files are, what was compared, and the totals of the ledger."""
 
     out: Path
     comparison: "Comparison"
     ledger: LedgerSummary
 
     def _repr_html_(self) -> str:
-        """Medians over the rows of each table, for notebooks: CONFIDENTIAL, and it says so."""
+        """Show medians over the rows of each table in notebooks, marked CONFIDENTIAL."""
         return fragment(
             "Comparison",
             mark="CONFIDENTIAL: computed from the sample. Clear this output before the notebook "
@@ -46,8 +47,9 @@ class ComparisonResult:
         )
 
 
-def write_comparison(
-    spec_path: str | Path,
+@shows_stages(stages.COMPARISON_STAGES)
+def compare(
+    spec: str | Path,
     out: str | Path,
     *,
     ledger: str | Path | None = None,
@@ -55,57 +57,77 @@ def write_comparison(
     seed: int | None = None,
     models: Sequence[str] = (),
     methods: Sequence[str] = (),
-    sensitivity: Rule = "paper",
+    sensitivity: str = "paper",
     progress: Progress | None = None,
 ) -> ComparisonResult:
-    """Compare the confidential sample with noise and synthesis, and write tables and a report.
+    """Compare sample, noise and synthesis at one epsilon. Confidential: nothing is released.
 
-    The mechanism runs on the confidential data as for a release, but nothing is released: the
-    folder, of mode 0700, shows confidential estimates, and the ledger of the survey records the
-    runs as such, not counted.
+    The mechanism runs on the confidential data as for a release. The folder, of mode 0700, shows
+    confidential estimates; the ledger of the survey records the runs as not counted.
 
     Parameters
     ----------
-    spec_path
+    spec
         The specification file.
     out
-        The folder to write; it must not exist, unless ``overwrite`` is set and a comparison wrote
-        it.
+        The folder to write; it must not exist, unless ``overwrite`` is set.
     ledger
-        A file to keep the ledger in; by default that of the survey's id in the user's state folder.
+        The file of the ledger, which records the run and does not count it; as in ``release``.
+    overwrite
+        Replaces ``out`` if a comparison wrote it.
     seed
         Makes the run repeatable.
     models
-        Synthesizers to compare besides fbs, fbp and the specification's own.
+        Synthesizers besides fbs, fbp and the specification's own.
     methods
-        What to compare, the sample always: any of ``methods.method_names``; all noise and the
-        default synthesizers if empty.
+        The methods to compare, such as "laplace" or "fbs_noisy"; all unless given.
     sensitivity
-        Of noisy means: "paper" or "honest" (``baselines.sensitivity``).
+        Rule for the Laplace noise of means: "paper" or "honest".
     progress
-        Called with the name of each stage.
+        Called with the name of each stage; otherwise a notebook shows a bar.
 
-    Raises ``InputError`` for unusable input and existing targets, ``RefusedError`` when no
-    synthesizer could be compared. In either case, and on any other exception, nothing is written.
+    Returns
+    -------
+    ComparisonResult
+        Where report and figures are, and the tables by method (``comparison.frame()``).
+
+    Raises
+    ------
+    InputError
+        For unusable input and existing targets.
+    RefusedError
+        When no synthesizer could be compared.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import surveysynth as ss
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _, spec = ss.example(Path(folder) / "ex", n=200)
+    ...     text = spec.read_text().replace("m = 3", "m = 1")  # quicker, for an example
+    ...     _ = spec.write_text(text.replace("[privacy]", 'inference = "paper"\n[privacy]'))
+    ...     compared = ss.compare(spec, Path(folder) / "compared", seed=1)
+    >>> compared.comparison.methods
+    ('sample', 'laplace', 'laplace_consistent', 'fbs', 'fbp')
     """
-    from surveysynth.evaluation.compare.comparison import compare
+    from surveysynth.evaluation.compare.comparison import compare as compare_methods
     from surveysynth.release.run_record import entry_of, ledger_of, with_unit_size
     from surveysynth.spec.build import read_survey
     from surveysynth.spec.file_labels import with_file_labels
     from surveysynth.spec.spec import load_spec
 
-    say = progress or (lambda stage: None)
+    say, rule = progress or (lambda stage: None), sensitivity_of(sensitivity)
     target = plan_folder(
         Path(out), overwrite=overwrite, own=_OWN, marker=COMPARISON_NAME, what="a comparison"
     )
-    spec = with_file_labels(load_spec(spec_path))
-    kept = ledger_of(spec, ledger)
+    whole = with_file_labels(load_spec(spec))
+    kept = ledger_of(whole, ledger)
     kept.entries()  # a ledger that cannot be read is told before hours of work
     say(stages.READING)
-    survey = read_survey(spec)
-    comparison = compare(
-        spec, survey, models=models, methods=methods, sensitivity=sensitivity, seed=seed,
-        progress=say,
+    survey = read_survey(whole)
+    comparison = compare_methods(
+        whole, survey, models=models, methods=methods, sensitivity=rule, seed=seed, progress=say,
     )  # fmt: skip
     test = seed is not None
     with staged_folder(target, "the comparison") as folder:
@@ -121,7 +143,7 @@ def write_comparison(
 
 
 def sensitivity_of(word: str) -> Rule:
-    """The rule that a word names; raises ``InputError`` for another word."""
+    """Return the rule that a word names; raise ``InputError`` for another word."""
     if word not in get_args(Rule):
         raise InputError(f"sensitivity must be one of {', '.join(get_args(Rule))}, got {word!r}.")
     return cast(Rule, word)
@@ -147,7 +169,7 @@ def _write(comparison: "Comparison", folder: Path, *, test: bool) -> None:
 
 
 def make_pictures(comparison: "Comparison") -> "list[Picture]":
-    """All figures of a report, drawn."""
+    """Draw all figures of a report."""
     from surveysynth._support.page import Picture
     from surveysynth.evaluation.compare import figures as plots
     from surveysynth.release.figure_style import draw, png_bytes
@@ -172,8 +194,8 @@ def make_pictures(comparison: "Comparison") -> "list[Picture]":
     made = [
         picture(
             "rmse", "Root mean squared error by method",
-            "Farther left is nearer to the confidential sample. The bar and its number are the "
-            "median over cells and margins.", plots.rmse_violins,
+            "Values farther left are nearer to the confidential sample. The bar and its number "
+            "are the median over cells and margins.", plots.rmse_violins,
         ),
         *bounds,
     ]  # fmt: skip

@@ -35,8 +35,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
+from surveysynth._support.distributions import chi_square_quantile, chi_square_tail, normal_density
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, NoiseDesign
@@ -263,17 +263,17 @@ class ClippedNormal:
 
 def share_outside(radius: float, q: int) -> float:
     """The probability that a normal record of q columns at the centre lies outside the ball."""
-    return float(stats.chi2.sf(radius**2, q))
+    return float(chi_square_tail(radius**2, q))
 
 
 def clipped_normal(radius: float, q: int, offset: float = 0.0) -> ClippedNormal:
     """Moments of the first column of u min(1, radius/|u|), u ~ N(offset e_1, I_q)."""
     z = np.linspace(-_FAR, _FAR, _ALONG)
-    chance = stats.norm.pdf(z)
+    chance = normal_density(z)
     along = (z + offset)[:, None]
     aside = np.zeros((1, 1))
     if q > 1:
-        aside = stats.chi2.ppf((np.arange(_ASIDE) + 0.5) / _ASIDE, q - 1)[None]  # squared
+        aside = chi_square_quantile((np.arange(_ASIDE) + 0.5) / _ASIDE, q - 1)[None]  # squared
     shrunk = along * np.minimum(1.0, radius / np.maximum(np.sqrt(along**2 + aside), 1e-300))
     weight = chance / chance.sum() / aside.shape[1]
     mean = float(weight @ shrunk.sum(axis=1))

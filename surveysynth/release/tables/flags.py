@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from surveysynth._support.distributions import t_quantile
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.estimation.combining import korn_graubard
 from surveysynth.estimation.statistics import statistic_of
@@ -288,10 +289,8 @@ def _nchs_proportion(table: Published) -> tuple[BoolArray, BoolArray, BoolArray]
 
 def _nchs_count(table: Published) -> tuple[BoolArray, BoolArray, BoolArray]:
     """Return unreliable, caution, review (D,); the interval is exp(log estimate ± t · RSE)."""
-    from scipy.stats import t as student
-
     with np.errstate(invalid="ignore", over="ignore"):
-        width = 2 * np.sinh(student.ppf(0.975, table.df) * table.rse)
+        width = 2 * np.sinh(t_quantile(0.975, table.df) * table.rse)
     none = np.zeros(table.n.size, dtype=bool)
     reliable = (table.estimate > 0) & (table.n >= 10) & (width <= 1.60)
     # A count that is known (calibrated to the public size) has no error, whatever its df.

@@ -20,7 +20,8 @@ from surveysynth.estimation.statistics import REPORT_COLUMNS, TABLE_COLUMNS
 from surveysynth.estimation.taylor import SampleDesign, estimate_domains
 from surveysynth.evaluation.compare import figures as plots
 from surveysynth.evaluation.compare.comparison import Comparison, compare
-from surveysynth.evaluation.compare.folder import sensitivity_of, write_comparison
+from surveysynth.evaluation.compare.folder import compare as write_comparison
+from surveysynth.evaluation.compare.folder import sensitivity_of
 from surveysynth.evaluation.compare.report import facts_record, render_report
 from surveysynth.evaluation.methods import color_of
 from surveysynth.evaluation.studies.example import write_example
@@ -257,8 +258,8 @@ def test_every_figure_is_marked_and_its_axes_have_units(spec: Path) -> None:
     assert "units of the population" in labels[0]
     assert "US dollars" in labels[3]
     assert "US dollars" in labels[4]
-    colours = {color_of(method, comparison.methods) for method in comparison.methods}
-    assert len(colours) == len(comparison.methods) == 6
+    colors = {color_of(method, comparison.methods) for method in comparison.methods}
+    assert len(colors) == len(comparison.methods) == 6
     # The dots of a violin are the rows of the table; the public total has no error to show.
     (line,) = [each for each in figures[0].axes[0].get_lines() if each.get_color() == "#0072B2"
                and each.get_marker() == "."]  # fmt: skip

@@ -100,7 +100,7 @@ def test_the_statement_says_what_rests_on_how_many_records(survey) -> None:
     pooled = settings.prepared(design)
     text = said(settings, pooled)
     smallest = round(float(records_per_coefficient(pooled.matrix).min()), 1)
-    assert f"{smallest:g} for the row that has fewest, and at least 20 are asked for" in text
+    assert f"{smallest:g} for the row that has fewest, and at least 20 are required" in text
     assert "the model pools 05 (3 records) of field" in text
     assert "square root of the number of records per coefficient" in text
     assert "SHORT" not in text

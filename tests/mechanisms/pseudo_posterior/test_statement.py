@@ -40,10 +40,10 @@ def text(test=False, **settings):
         "their epsilons add up",
         "log(salary)",
         "chosen without a look at the outcomes and weights",
-        "what floating-point numbers (53 binary digits) show beyond these is not looked at",
+        "what floating-point numbers (53 binary digits) reveal beyond these is not examined",
         "the key stream of ChaCha20 under a key of 256 bits",
         "4 chains of finite length (100 iterations of warm-up and 200 kept)",
-        "the 3 released ones independent of each other",
+        "the 3 released draws are independent of each other",
     ],
 )
 def test_every_statement_says(words):
@@ -53,7 +53,7 @@ def test_every_statement_says(words):
 def test_statements_of_special_settings():
     assert "can move the smallest or largest risk" in text(weights="linear")
     assert "can move the smallest or largest risk" not in text()
-    assert "which draws that leaves out depends on the confidential data" in text(truncate=0.9)
+    assert "Which draws are left out depends on the confidential data" in text(truncate=0.9)
     assert "on any of 720 posterior draws" in text(truncate=0.9)
     assert text(test=True).startswith("THIS IS A TEST AND NOT PRIVATE")
     assert text(risk="none").startswith("NOT PRIVATE")

@@ -173,7 +173,7 @@ def test_every_column_is_public_or_confidential(strict: Callable[..., ReleaseFac
     assert "log(salary)" in rows["salary"][3]
     assert "30,000" in rows["weight"][3]
     assert (
-        "but of the log weight the centre, which is log(N/n) with the public population size N and "
+        "but of the log weight the center, which is log(N/n) with the public population size N and "
         "the spread, which is a default of the package, and the radius"
     ) in text
     declared = strict(labels=f"{SALARY}\n[outcomes.weight]\ncentre = 4.8\nspread = 0.5")

@@ -9,8 +9,9 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import linalg, stats
+from scipy import linalg
 
+from surveysynth._support.distributions import chi_square_quantile
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 
@@ -95,7 +96,7 @@ class Clipping:
 
 def inside(columns: int) -> float:
     """The radius of the ball that holds the share ``INSIDE`` of normal records."""
-    return math.sqrt(stats.chi2.ppf(INSIDE, columns))
+    return math.sqrt(chi_square_quantile(INSIDE, columns))
 
 
 @dataclass(frozen=True)

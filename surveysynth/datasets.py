@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from surveysynth._support.fragment import fragment
-from surveysynth.api.example import survey_of
+from surveysynth.api.start import survey_of
 from surveysynth.errors import InputError
 from surveysynth.evaluation.studies.designs import SamplingDesign, stratified_pps_sample
 from surveysynth.evaluation.studies.example import DEFAULT_N, DEFAULT_SEED, simulate_survey

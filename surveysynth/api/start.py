@@ -1,13 +1,112 @@
-"""The first specification of a survey: what ``surveysynth init`` does, as a function."""
+"""Functions to start with: a simulated survey, and the first specification of a survey."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from surveysynth.errors import InputError
-from surveysynth.spec.draft.choices import Choices, OutcomeChoice
-from surveysynth.spec.draft.columns import open_data
-from surveysynth.spec.draft.write import SPEC_NAME, Drafted, write_draft
+from surveysynth.evaluation.studies.example import (
+    DEFAULT_N,
+    DEFAULT_SEED,
+    simulate_survey,
+    write_example,
+)
+from surveysynth.evaluation.studies.population import published_cells
+from surveysynth.survey.survey import Survey
+from surveysynth.survey.transforms import Transform
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from surveysynth.spec.draft.choices import OutcomeChoice
+    from surveysynth.spec.draft.write import Drafted
+
+
+def example(
+    folder: str | Path, n: int = DEFAULT_N, seed: int = DEFAULT_SEED, *, study: bool = False
+) -> tuple[Path, Path]:
+    """Write a simulated survey.csv and a spec.toml that works: ``surveysynth example``.
+
+    Parameters
+    ----------
+    folder
+        A new or empty one.
+    n
+        Number of records.
+    seed
+        Makes another survey of the same kind.
+    study
+        Also population.csv, from which the survey was drawn, and study.toml.
+
+    Returns
+    -------
+    tuple of Path
+        The survey and its specification.
+
+    Raises
+    ------
+    InputError
+        For a folder that is not empty or cannot be written, and too few records.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import surveysynth as ss
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     survey, spec = ss.example(folder, n=100)
+    ...     spec.name, len(survey.read_text().splitlines())
+    ('spec.toml', 101)
+    """
+    return write_example(Path(folder), n, seed, study=study)
+
+
+def example_survey(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Survey:
+    """A simulated survey to try things on, that of ``surveysynth example``.
+
+    Parameters
+    ----------
+    n
+        Number of records.
+    seed
+        Makes another survey of the same kind.
+
+    Returns
+    -------
+    Survey
+        Salaries by field and gender, with weights, stratified by field.
+
+    Raises
+    ------
+    InputError
+        For fewer than 16 records.
+
+    References
+    ----------
+    Methods 7.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> ss.example_survey(n=200).design.n
+    200
+    """
+    return survey_of(simulate_survey(n, np.random.default_rng(seed)))
+
+
+def survey_of(frame: "pd.DataFrame") -> Survey:
+    """A simulated frame with what is public of its design."""
+    return Survey.from_frame(
+        frame,
+        outcome="salary",
+        weight="weight",
+        strata="field",
+        by=("field", "gender"),
+        population_size=published_cells().size,
+        transforms=Transform("log"),
+        refuse_degenerate=False,  # for either mechanism
+    )
 
 
 def init(
@@ -25,7 +124,7 @@ def init(
     by: str | Sequence[str] = (),
     population_size: float | None = None,
     overwrite: bool = False,
-) -> Drafted:
+) -> "Drafted":
     """Write a specification for a data file, with every choice explained in comments.
 
     Of the data, the names of all columns and the values of the by columns are looked at, and no
@@ -88,6 +187,10 @@ def init(
     ...     made.open, ss.load_spec(made.path).outcomes["salary"].scale
     ((), 9000.0)
     """
+    from surveysynth.spec.draft.choices import Choices
+    from surveysynth.spec.draft.columns import open_data
+    from surveysynth.spec.draft.write import SPEC_NAME, write_draft
+
     path = Path(data)
     choices = Choices(
         outcomes=tuple(_outcome(name, said) for name, said in outcomes.items()),
@@ -107,6 +210,8 @@ def init(
     return write_draft(open_data(path), choices, target, overwrite=overwrite)
 
 
-def _outcome(name: str, said: Mapping[str, Any] | None) -> OutcomeChoice:
+def _outcome(name: str, said: Mapping[str, Any] | None) -> "OutcomeChoice":
+    from surveysynth.spec.draft.choices import OutcomeChoice
+
     constants = dict(said or {})
     return OutcomeChoice(name, constants.pop("kind", None), constants)

@@ -1,0 +1,134 @@
+"""Public names, each in one place: the module that defines it."""
+
+from . import datasets as datasets
+from . import errors as errors
+from .api.commands import (
+    CheckResult as CheckResult,
+)
+from .api.commands import (
+    check as check,
+)
+from .api.commands import (
+    ledger as ledger,
+)
+from .api.commands import (
+    release as release,
+)
+from .api.commands import (
+    run_mechanism as run_mechanism,
+)
+from .api.commands import (
+    run_release as run_release,
+)
+from .api.commands import (
+    study as study,
+)
+from .api.private_tables import tables as tables
+from .api.stan_data import export_stan as export_stan
+from .api.start import example as example
+from .api.start import example_survey as example_survey
+from .api.start import init as init
+from .estimation.combining import (
+    combine as combine,
+)
+from .estimation.combining import (
+    logit_interval as logit_interval,
+)
+from .estimation.combining import (
+    t_interval as t_interval,
+)
+from .estimation.domains import build_domains as build_domains
+from .estimation.replicate_weights import (
+    balanced_half_samples as balanced_half_samples,
+)
+from .estimation.replicate_weights import (
+    jackknife as jackknife,
+)
+from .estimation.replicate_weights import (
+    preston_bootstrap as preston_bootstrap,
+)
+from .estimation.replicate_weights import (
+    rao_wu_yue_bootstrap as rao_wu_yue_bootstrap,
+)
+from .estimation.replication import (
+    ReplicateWeights as ReplicateWeights,
+)
+from .estimation.replication import (
+    agency_replicates as agency_replicates,
+)
+from .estimation.replication import (
+    estimate_domains_replicated as estimate_domains_replicated,
+)
+from .estimation.sample_design import SampleDesign as SampleDesign
+from .estimation.taylor import estimate_domains as estimate_domains
+from .evaluation.audit.folder import audit as audit
+from .evaluation.baselines.noisy_release import (
+    DeclaredBounds as DeclaredBounds,
+)
+from .evaluation.baselines.noisy_release import (
+    noisy_release as noisy_release,
+)
+from .evaluation.baselines.topcoding import topcode as topcode
+from .evaluation.compare.folder import compare as compare
+from .evaluation.microdata.identification import identification_risk as identification_risk
+from .evaluation.microdata.regression import (
+    coefficient_utility as coefficient_utility,
+)
+from .evaluation.microdata.regression import (
+    propensity_score as propensity_score,
+)
+from .evaluation.microdata.risk_utility import risk_utility_map as risk_utility_map
+from .evaluation.microdata.utility import distribution_utility as distribution_utility
+from .inference.debias import (
+    Debiased as Debiased,
+)
+from .inference.debias import (
+    DebiasRecord as DebiasRecord,
+)
+from .inference.debias import (
+    debias_draws as debias_draws,
+)
+from .inference.synthesis import SyntheticDataset as SyntheticDataset
+from .inference.synthesis import synthesise as synthesise
+from .mechanisms.base import PrivateDraws as PrivateDraws
+from .mechanisms.pseudo_posterior.fit import ConfidentialFit as ConfidentialFit
+from .mechanisms.pseudo_posterior.risk import (
+    CountBased as CountBased,
+)
+from .mechanisms.pseudo_posterior.risk import (
+    Lipschitz as Lipschitz,
+)
+from .mechanisms.pseudo_posterior.risk import (
+    NoRisk as NoRisk,
+)
+from .mechanisms.pseudo_posterior.risk import (
+    OwnRisk as OwnRisk,
+)
+from .mechanisms.pseudo_posterior.risk import (
+    Pairwise as Pairwise,
+)
+from .mechanisms.pseudo_posterior.risk import (
+    Scalar as Scalar,
+)
+from .mechanisms.pseudo_posterior.settings import MechanismSettings as MechanismSettings
+from .mechanisms.pseudo_posterior.statement import privacy_statement as privacy_statement
+from .models import get_model as get_model
+from .release.folder.reader import Release as Release
+from .release.folder.reader import read_release as read_release
+from .release.private_tables import PrivateTables as PrivateTables
+from .sampling.plan import SamplingPlan as SamplingPlan
+from .spec.build import read_survey as read_survey
+from .spec.spec import load_spec as load_spec
+from .survey.outcome import Outcome as Outcome
+from .survey.survey import (
+    Confidential as Confidential,
+)
+from .survey.survey import (
+    PublicDesign as PublicDesign,
+)
+from .survey.survey import (
+    Survey as Survey,
+)
+from .survey.transforms import Transform as Transform
+
+__version__: str
