@@ -6,6 +6,7 @@ ball are a stretch of neighbours, and two balls overlap in a stretch. Everything
 """
 
 import numpy as np
+import pandas as pd
 
 from surveysynth._support.types import FloatArray, IntArray
 
@@ -121,3 +122,13 @@ def _sums_by_group(counts: IntArray, group: IntArray) -> IntArray:
     ends = np.concatenate([[0], np.cumsum(np.bincount(group))])
     prefix = np.concatenate([[0], np.cumsum(counts)])
     return np.asarray((prefix[ends[1:]] - prefix[ends[:-1]])[group])
+
+
+def pattern_codes(frame: pd.DataFrame, pattern: tuple[str, ...], n: int) -> IntArray:
+    """Return codes (n,) from 0 of the combinations of the columns; all 0 without columns."""
+    codes = np.zeros(n, dtype=np.int64)
+    for name in pattern:
+        level, levels = pd.factorize(frame[name], use_na_sentinel=False)
+        combined = codes * len(levels) + level
+        codes = np.unique(combined, return_inverse=True)[1].astype(np.int64)
+    return codes

@@ -14,7 +14,7 @@ import pandas as pd
 
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import listing, nearest, records
-from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior import ball_counts
 from surveysynth.mechanisms.pseudo_posterior.weights import relative
@@ -162,7 +162,7 @@ class CountBased:
             raise InputError(
                 f"risk {self.name!r} looks at outcomes, and the database was given without them."
             )
-        codes = pattern_codes(data.frame, self.pattern, len(data.outcome))
+        codes = ball_counts.pattern_codes(data.frame, self.pattern, len(data.outcome))
         columns = (np.ascontiguousarray(column) for column in data.outcome.T)
         risks = [function(y, self.radius, codes, absolute=self.absolute) for y in columns]
         return np.asarray(np.max(risks, axis=0))
@@ -375,16 +375,6 @@ def require_pattern(measure: RiskMeasure, frame: pd.DataFrame) -> None:
                 f"{nearest(name, columns)} Public are {listing(columns)}; others become public by "
                 "public_columns."
             )
-
-
-def pattern_codes(frame: pd.DataFrame, pattern: tuple[str, ...], n: int) -> IntArray:
-    """Return codes (n,) from 0 of the combinations of the columns; all 0 without columns."""
-    codes = np.zeros(n, dtype=np.int64)
-    for name in pattern:
-        level, levels = pd.factorize(frame[name], use_na_sentinel=False)
-        combined = codes * len(levels) + level
-        codes = np.unique(combined, return_inverse=True)[1].astype(np.int64)
-    return codes
 
 
 def checked_risks(answer: Any, n: int, name: str) -> FloatArray:

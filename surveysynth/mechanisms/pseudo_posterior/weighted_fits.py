@@ -49,23 +49,22 @@ from surveysynth.sampling.randomness import Start, secret_generator, starts
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 MAX_FITS = 60
-#: A search whose weights add up to fewer records than this has run away: with all weights next to
-#: zero any target is reached, by draws from the prior that tell nothing of the survey.
-#: In its first fits a far outlier may bring that about in passing.
+#: A search fails if its weights add up to fewer records than this: with all weights near zero any
+#: target is reached, by draws from the prior that say nothing of the survey. In the first fits a
+#: far outlier may cause that in passing.
 MIN_EFFECTIVE_RECORDS = 30.0
 PASSING_FITS = 15
 #: A sampler without common random numbers (NUTS) moves risks by a tenth and more from fit to fit,
-#: whatever the weights: closeness to the fixed point says less then, the cap begins to fall sooner,
-#: and linear weights take a bound somewhat below the window, the safe side, after as many fits.
-#: Where it has not ended after the second number, weights run away, and how far the cap has fallen
-#: by then is what one record can decide.
+#: whatever the weights. After the first number of fits the cap therefore begins to fall, and linear
+#: weights accept a bound somewhat below the window, the safe side. After the second number the
+#: search stops: weights run away, and one record could decide how far the cap has fallen.
 NOISY_FITS, NOISY_MOST_FITS = 10, 24
 NOISY_TOLERANCE = 0.3
 NOISY_LEAST_SHARE = 0.8
 #: Simulated databases protect nobody: weights need not be close to the fixed point, nor all bounds
-#: below the target. Each full step leaves about half of the distance to the fixed
-#: point, in the same direction, since wider posteriors raise the risks: longer steps leave a
-#: quarter. They amplify noise in single records, which counts where a database is to be protected.
+#: below the target. A full step leaves about half of the distance to the fixed point, in the same
+#: direction, since wider posteriors raise the risks; longer steps leave a quarter. They amplify
+#: noise in single records, which matters where a database is to be protected.
 SIMULATED_TOLERANCE = 0.05
 SIMULATED_WINDOW = (0.9, 1.1)
 SIMULATED_STRIDE = 1.5
@@ -151,8 +150,7 @@ class _Run(Unpickled):
     def _fit(self, theta: Theta) -> _Fit:
         flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in theta.items()}
         kept = self._truncate(flat)
-        if not kept.all():
-            flat = {name: values[kept] for name, values in flat.items()}
+        flat = flat if kept.all() else {name: values[kept] for name, values in flat.items()}
         blocks = self.model.log_lik_blocks(flat, self.database.records)
         extremes, from_peak = likelihood_extremes(blocks, self.database.n), {}
         if self.settings.origin == "peak":
