@@ -395,7 +395,6 @@ def _target_not_reached() -> RefusedError:
 
 def _broke_down() -> RefusedError:
     return RefusedError(
-        "The fit broke down: some values are far too large for numbers on the scale of "
-        "the transform. Choose another transform (log, or asinh with a public scale), or "
-        "check the outcome for values that cannot be right."
+        "The fit broke down: some values are far too large on the scale of the transform. Choose "
+        "another one (log, or asinh with a public scale), or check the outcome for wrong values."
     )
