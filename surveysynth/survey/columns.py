@@ -72,12 +72,6 @@ class NumberColumn(Unpickled):
     wrong: int
     kinds: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def missing(self) -> BoolArray:
-        """(n,) True where the cell is blank."""
-        missing: BoolArray = np.isnan(self.values)
-        return missing
-
 
 def text_column(series: "pd.Series[Any]", name: str) -> TextColumn:
     """Read a column as text; whole numbers lose a decimal point (the float 1.0 becomes "1").

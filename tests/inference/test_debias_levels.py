@@ -216,6 +216,6 @@ def test_words_tell_scales_from_odds():
     record = odds_left(WithOdds)[2][0]
     words = inference_words(record)
     scale, odds = (f"{factor:.3f}" for factor in np.exp(record.log_shift))
-    assert f"The scales of every draw were multiplied by {scale}." in words
-    assert f"against the first of their outcome of every draw were multiplied by {odds}." in words
+    assert f"In every draw the scales were multiplied by {scale}." in words
+    assert f"against the first of their outcome were multiplied by {odds}." in words
     assert MAX_FACTOR["odds"] > np.exp(record.log_shift[1]) > 1.5

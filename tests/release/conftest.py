@@ -1,5 +1,7 @@
 """Small surveys and a mechanism that costs nothing, for tests of what is written."""
 
+import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,9 @@ import pandas as pd
 import pytest
 
 from surveysynth.mechanisms.base import PrivateDraws
+from surveysynth.mechanisms.noisy_statistics.posterior import draws as posterior
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
+from surveysynth.release import rebuild
 from tests.surveys import small_survey, spec_text, write_survey
 
 
@@ -56,3 +60,27 @@ def stand_in_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
         return PrivateDraws(model.name, theta, settings), fit
 
     monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.weighted_fits.run", run)
+
+
+@pytest.fixture
+def stand_in_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws around a guess in place of those given noisy statistics, for tests of files.
+
+    As those they are a function of the statistics and of the generator, whatever these are.
+    """
+
+    def posterior_draws(
+        model: Any, design: Any, statistics: Any, settings: Any, rng: Any
+    ) -> tuple[PrivateDraws, posterior.PosteriorRecord]:
+        digest = hashlib.sha256(json.dumps(statistics.to_dict(), sort_keys=True).encode()).digest()
+        of_statistics = np.random.default_rng(list(digest))
+        theta = {}
+        for name, value in model.prior_guess(design, 0.5).items():
+            theta[name] = np.repeat(np.asarray(value)[None], settings.m, axis=0)
+        first = next(iter(theta))  # coefficients of whatever model
+        for source in (rng, of_statistics):
+            theta[first] = theta[first] + 0.1 * source.standard_normal(theta[first].shape)
+        return PrivateDraws(model.name, theta, settings), posterior.PosteriorRecord({}, {}, 1)
+
+    monkeypatch.setattr(posterior, "posterior_draws", posterior_draws)
+    monkeypatch.setattr(rebuild, "posterior_draws", posterior_draws)

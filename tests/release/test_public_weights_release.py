@@ -214,7 +214,7 @@ def test_check_tells_the_expected_errors(
          "'ratio' is for weights that are scaled"),
         ({"survey": SIZES, "labels": "[outcomes.weight]\ncentre = 3.0"}, "leave it out"),
         ({"survey": "weights = 'open'"}, "'confidential' or 'public'"),
-        ({"survey": STRATA}, "give one of the two"),
+        ({"survey": STRATA}, "remove one of the two"),
         ({"survey": "stratum_sizes = { a = 10 }"}, "set weights = 'public'"),
         ({"survey": "weights = 'public'\nstratum_sizes = { a = 0 }"}, "greater than 0"),
         ({"survey": "weights = 'public'\nstratum_sizes = { a = 'x' }"}, "stratum_sizes.a"),

@@ -321,6 +321,7 @@ def test_noise_of_several_tables_shares_one_budget(tmp_path: Path) -> None:
     np.testing.assert_allclose(2 * sizes[0], sizes[1], rtol=1e-9)
 
 
+@pytest.mark.usefixtures("stand_in_posterior")
 def test_noisy_statistics_are_rebuilt_with_every_table(tmp_path: Path) -> None:
     tables = (
         "[all_tables]\nformats = ['csv']\n[[tables]]\nname = 'a'\nby = ['field']\n"

@@ -60,8 +60,14 @@ def files_of(folder: Path) -> dict[str, bytes]:
     ids=["fbs", "fpc", "fbp", "normal", "lonely", "clusters", "design effect"],
 )  # fmt: skip
 def test_programs_and_rebuilding_give_what_is_published(
-    make_spec: MakeSpec, tmp_path: Path, lines: dict[str, str], frame: pd.DataFrame
+    make_spec: MakeSpec,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    lines: dict[str, str],
+    frame: pd.DataFrame,
 ) -> None:
+    if lines:  # chains are run for the first case; the others are about files
+        request.getfixturevalue("stand_in_posterior")
     spec = strict_spec(make_spec, frame, **lines)
     out = release(spec, tmp_path / "out", seed=2).out / "release"
     expected = published(out)
@@ -94,6 +100,7 @@ def test_the_programs_recompute_a_count_closely(make_spec: MakeSpec, tmp_path: P
     assert np.std(counts, ddof=1) / np.sqrt(len(counts)) < 0.7 * expected[1]
 
 
+@pytest.mark.usefixtures("stand_in_posterior")
 def test_the_order_of_the_records_leaves_no_trace(make_spec: MakeSpec, tmp_path: Path) -> None:
     frame = small_survey()
     shuffled = frame.sample(frac=1.0, random_state=4)
@@ -106,6 +113,7 @@ def test_the_order_of_the_records_leaves_no_trace(make_spec: MakeSpec, tmp_path:
     assert other["statistics.json"] != made[0]["statistics.json"]
 
 
+@pytest.mark.usefixtures("stand_in_posterior")
 def test_fresh_noise_every_time_and_a_seed_is_a_test(make_spec: MakeSpec, tmp_path: Path) -> None:
     spec = strict_spec(make_spec)
     records = []
@@ -156,6 +164,7 @@ def test_every_valid_survey_is_answered(make_spec: MakeSpec, tmp_path: Path, kin
     assert least <= realised["clipped_records"] < least + 20
 
 
+@pytest.mark.usefixtures("stand_in_posterior", "stand_in_mechanism")
 def test_the_ledger_keeps_two_currencies(make_spec: MakeSpec, tmp_path: Path) -> None:
     confidential = tmp_path / "confidential"
     strict = strict_spec(make_spec)
@@ -173,6 +182,7 @@ def test_the_ledger_keeps_two_currencies(make_spec: MakeSpec, tmp_path: Path) ->
     assert any("two currencies" in sentence for sentence in ledger.sentences())
 
 
+@pytest.mark.usefixtures("stand_in_posterior")
 def test_a_budget_in_rho(make_spec: MakeSpec, tmp_path: Path) -> None:
     privacy = STRICT.replace("epsilon = 10.8", "rho = 0.5\ndelta = 1e-8")
     out = release(strict_spec(make_spec, privacy=privacy), tmp_path / "out", seed=2).out
@@ -199,6 +209,7 @@ def edited(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     path.write_text(json.dumps(content))
 
 
+@pytest.mark.usefixtures("stand_in_posterior", "stand_in_mechanism")
 def test_rebuilding_tells_what_differs_and_refuses_what_it_cannot(
     make_spec: MakeSpec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

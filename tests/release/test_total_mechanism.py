@@ -8,6 +8,7 @@ import json
 import tempfile
 import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 import surveysynth as ss
 from surveysynth.cli import main
 from surveysynth.errors import InputError, RefusedError
+from surveysynth.mechanisms.noisy_statistics.posterior import draws as posterior
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics as mechanism
 from tests.surveys import small_survey, spec_text, write_survey
 
@@ -69,7 +71,7 @@ def run_in_memory(frame: pd.DataFrame, kind: str) -> dict[str, Any]:
         found["public"] = statistics
         raise Cut
 
-    with warnings.catch_warnings(), mock.patch.object(mechanism, "posterior_draws", cut):
+    with warnings.catch_warnings(), mock.patch.object(posterior, "posterior_draws", cut):
         warnings.simplefilter("error")
         survey = ss.Survey.from_frame(
             frame, outcome="salary", weight="weight", by=["field", "gender"], strata="field",
@@ -100,7 +102,7 @@ def run_command(frame: pd.DataFrame, kind: str) -> tuple[int, str, list[str]]:
     with (
         tempfile.TemporaryDirectory() as name,
         warnings.catch_warnings(),
-        mock.patch.object(mechanism, "posterior_draws", side_effect=planted),
+        mock.patch.object(posterior, "posterior_draws", side_effect=planted),
         mock.patch("sys.stdout") as out, mock.patch("sys.stderr") as err,
     ):  # fmt: skip
         warnings.simplefilter("error")
@@ -171,6 +173,15 @@ INVALID = {
 }
 
 
+@cache
+def message_of_one_wrong_value(column: str, value: float, kind: str) -> str:
+    plain = FRAME.copy()
+    plain.loc[0, column] = value
+    with pytest.raises(InputError) as usual:
+        run_in_memory(plain, kind)
+    return str(usual.value)
+
+
 @pytest.mark.parametrize(("column", "value", "kind", "words"), INVALID.values(), ids=list(INVALID))
 @settings(max_examples=15, deadline=None, suppress_health_check=QUIET)
 @given(data=st.data())
@@ -190,11 +201,7 @@ def test_an_invalid_value_is_bad_input_among_any_others(
     assert f"'{column}'" in told
     assert "71.625" not in told
     # One message, whatever the other values are.
-    plain = FRAME.copy()
-    plain.loc[0, column] = value
-    with pytest.raises(InputError) as usual:
-        run_in_memory(plain, kind)
-    assert told == str(usual.value)
+    assert told == message_of_one_wrong_value(column, value, kind)
 
 
 def test_a_survey_that_tells_of_its_values_by_being_there_is_refused() -> None:

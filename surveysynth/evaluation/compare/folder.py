@@ -30,14 +30,14 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, repr=False)
 class ComparisonResult:
-    """Where the files are, what was compared, and what the ledger adds up to."""
+    """Where the files are, what was compared, and the totals of the ledger."""
 
     out: Path
     comparison: "Comparison"
     ledger: LedgerSummary
 
     def _repr_html_(self) -> str:
-        """Medians over the rows of each table, for notebooks: CONFIDENTIAL, and it says so."""
+        """Show medians over the rows of each table in notebooks, marked CONFIDENTIAL."""
         return fragment(
             "Comparison",
             mark="CONFIDENTIAL: computed from the sample. Clear this output before the notebook "
@@ -60,7 +60,10 @@ def compare(
     sensitivity: str = "paper",
     progress: Progress | None = None,
 ) -> ComparisonResult:
-    """Compare sample, noise and synthesis at one epsilon: confidential, no release.
+    """Compare sample, noise and synthesis at one epsilon. Confidential: nothing is released.
+
+    The mechanism runs on the confidential data as for a release. The folder, of mode 0700, shows
+    confidential estimates; the ledger of the survey records the runs as not counted.
 
     Parameters
     ----------
@@ -77,11 +80,11 @@ def compare(
     models
         Synthesizers besides fbs, fbp and the specification's own.
     methods
-        The methods to compare, in place of all that can be: "laplace", "fbs_noisy" ...
+        The methods to compare, such as "laplace" or "fbs_noisy"; all unless given.
     sensitivity
-        Of the Laplace noise of means: "paper" or "honest".
+        Rule for the Laplace noise of means: "paper" or "honest".
     progress
-        Called with the name of each stage; without it a notebook shows a bar.
+        Called with the name of each stage; otherwise a notebook shows a bar.
 
     Returns
     -------
@@ -103,7 +106,7 @@ def compare(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _, spec = ss.example(Path(folder) / "ex", n=200)
     ...     text = spec.read_text().replace("m = 3", "m = 1")  # quicker, for an example
-    ...     _ = spec.write_text(text.replace("[privacy]", 'inference = "paper"\\n[privacy]'))
+    ...     _ = spec.write_text(text.replace("[privacy]", 'inference = "paper"\n[privacy]'))
     ...     compared = ss.compare(spec, Path(folder) / "compared", seed=1)
     >>> compared.comparison.methods
     ('sample', 'laplace', 'laplace_consistent', 'fbs', 'fbp')
@@ -140,7 +143,7 @@ def compare(
 
 
 def sensitivity_of(word: str) -> Rule:
-    """The rule that a word names; raises ``InputError`` for another word."""
+    """Return the rule that a word names; raise ``InputError`` for another word."""
     if word not in get_args(Rule):
         raise InputError(f"sensitivity must be one of {', '.join(get_args(Rule))}, got {word!r}.")
     return cast(Rule, word)
@@ -166,7 +169,7 @@ def _write(comparison: "Comparison", folder: Path, *, test: bool) -> None:
 
 
 def make_pictures(comparison: "Comparison") -> "list[Picture]":
-    """All figures of a report, drawn."""
+    """Draw all figures of a report."""
     from surveysynth._support.page import Picture
     from surveysynth.evaluation.compare import figures as plots
     from surveysynth.release.figure_style import draw, png_bytes
@@ -191,8 +194,8 @@ def make_pictures(comparison: "Comparison") -> "list[Picture]":
     made = [
         picture(
             "rmse", "Root mean squared error by method",
-            "Farther left is nearer to the confidential sample. The bar and its number are the "
-            "median over cells and margins.", plots.rmse_violins,
+            "Values farther left are nearer to the confidential sample. The bar and its number "
+            "are the median over cells and margins.", plots.rmse_violins,
         ),
         *bounds,
     ]  # fmt: skip

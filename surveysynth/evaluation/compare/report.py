@@ -61,7 +61,7 @@ _BOUNDS = {
 def render_report(comparison: Comparison, pictures: Sequence[Picture], *, test: bool) -> str:
     """Return the page of a comparison."""
     spec, budget = comparison.spec, comparison.strict_budget
-    title = spec.table.title or "Tables of a survey"
+    title = spec.all_tables.title or "Tables of a survey"
     noisy = [r.spec.privacy for r in comparison.runs.values() if not r.spec.privacy.down_weights]
     return page(
         f"CONFIDENTIAL: what privacy costs, {title}",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def make_codebook(facts: ReleaseFacts, *, replicates: int, separate_pair: bool) -> dict[str, Any]:
-    """The codebook as JSON-ready values; ``replicates`` is the number of datasets a draw."""
+    """Return the codebook, JSON-ready; ``replicates`` is the number of datasets of each draw."""
     design = facts.design
     synthetic = synthetic_column_names(design, separate_pair=separate_pair)
     columns = [
@@ -52,7 +52,7 @@ def make_codebook(facts: ReleaseFacts, *, replicates: int, separate_pair: bool) 
 
 
 def _numbered(column: dict[str, Any], written: LabelledColumn) -> dict[str, Any]:
-    """The entry of a column of codes, with the number that stands for each level in the files."""
+    """Return the entry of a column of codes with the number of each level in the files."""
     if not written.values:
         return column
     column = {**column, "type_in_files": "number"}
@@ -63,7 +63,7 @@ def _numbered(column: dict[str, Any], written: LabelledColumn) -> dict[str, Any]
 
 
 def public_roles(design: "PublicDesign", name: str) -> dict[str, str]:
-    """What a public column is for: a word for programs, and its meaning."""
+    """Return the roles of a public column: a word for programs, and its meaning."""
     roles = {
         "table": name in design.by,
         "stratum": name == design.strata_name,
@@ -77,7 +77,7 @@ def public_roles(design: "PublicDesign", name: str) -> dict[str, str]:
         "table": "classifies the tables",
         "stratum": "stratum of the sample design",
         "psu": "primary sampling unit",
-        "weight": "sampling weight, as it is: population units that the record stands for",
+        "weight": "sampling weight, unchanged: population units that the record represents",
         "fpc": "sampling fraction of the stratum (finite population correction)",
         "predictor": "predictor of the synthesizer",
         "public": "public column",
@@ -87,13 +87,13 @@ def public_roles(design: "PublicDesign", name: str) -> dict[str, str]:
 
 def _public_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
     design, labels = facts.design, facts.labels
-    held = public_roles(design, name)
+    roles = public_roles(design, name)
     column: dict[str, Any] = {
         "name": name,
         "title": labels.title(name),
-        "meaning": "; ".join(held.values()),
+        "meaning": "; ".join(roles.values()),
         "source": "public",
-        "roles": list(held),
+        "roles": list(roles),
         "type": _type_of(design, name),
         "unit": labels.of(name).unit,
     }
@@ -117,9 +117,9 @@ def _synthetic_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
     base = name.removesuffix(VARIANCE_SUFFIX)
     is_weight = base == weight_column(design)
     if name != base:
-        meaning = f"stands in for {base} when variances are estimated"
+        meaning = f"replaces {base} when variances are estimated"
     elif is_weight:
-        meaning = "smoothed synthetic weight: population units that the record stands for"
+        meaning = "smoothed synthetic weight: population units that the record represents"
         if design.population_size is not None:
             meaning += "; sums to the public population size"
     else:
@@ -140,12 +140,12 @@ def _synthetic_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
 
 
 def _classifying(facts: ReleaseFacts, column: dict[str, Any]) -> dict[str, Any]:
-    """The entry of an outcome that rows of the tables are made by."""
+    """Return the entry of an outcome that classifies the tables."""
     return {
         **column,
-        "meaning": f"{column['meaning']}; classifies the tables, whose rows by it hold other "
-        "synthetic records in every dataset: how many sample records lie there is confidential and "
-        "is not published",
+        "meaning": f"{column['meaning']}; classifies the tables, whose rows by it hold different "
+        "synthetic records in every dataset; the number of sample records in such a row is "
+        "confidential and not published",
         "roles": [*column["roles"], "table"],
         "margin_in_tables": facts.labels.of(column["name"]).margin,
     }
@@ -162,7 +162,7 @@ def _meaning(outcome: Outcome) -> str:
 
 
 def _of_kind(facts: ReleaseFacts, name: str) -> dict[str, Any]:
-    """Type of a synthetic outcome, its levels, and all that is declared of it."""
+    """Return type and levels of a synthetic outcome, and all that is declared about it."""
     outcome = facts.design.outcomes[facts.design.outcome_names.index(name)]
     found: dict[str, Any] = {"declared": outcome.as_dict()}
     if outcome.is_amount:

@@ -1,7 +1,7 @@
-"""codebook.xml: the microdata as DDI-Codebook 2.5, which data archives take into their catalogues.
+"""codebook.xml: the microdata as DDI-Codebook 2.5, which data archives add to their catalogues.
 
-The same facts as ``codebook.json``, from which it is made: study, files, and every variable with
-its label, its categories and what it is for. Elements are those of the field-level documentation,
+It is made from ``codebook.json``: study, files, and every variable with its label, its categories
+and its roles. Elements follow the field-level documentation,
 https://ddialliance.org/Specification/DDI-Codebook/2.5.
 """
 
@@ -27,7 +27,7 @@ _FILE_TYPES = {
 
 
 def make_ddi(facts: ReleaseFacts, codebook: Mapping[str, Any]) -> bytes:
-    """The file; ``codebook``: of ``make_codebook``, the microdata in one table a file."""
+    """Return the file; ``codebook``: the result of ``make_codebook``."""
     root = ET.Element(
         "codeBook",
         {
@@ -81,8 +81,8 @@ def _study(parent: ET.Element, facts: ReleaseFacts, codebook: Mapping[str, Any])
         information, "abstract",
         f"{datasets:,} synthetic datasets of {codebook['records_per_file']:,} records each. "
         f"Synthetic are {synthetic}: drawn from a model that was fitted under a privacy mechanism. "
-        "The other variables are public and as in the survey. README.md says how estimates of the "
-        "datasets are combined and what their standard errors are.",
+        "The other variables are public and as in the survey. README.md explains how to combine "
+        "estimates from the datasets, and how to compute their standard errors.",
     )  # fmt: skip
     summary = _add(information, "sumDscr")
     size = codebook["population_size"]
@@ -106,7 +106,7 @@ def _study(parent: ET.Element, facts: ReleaseFacts, codebook: Mapping[str, Any])
 
 
 def _sampling(facts: ReleaseFacts) -> str:
-    """Strata and units of the sample, which are public."""
+    """Return a sentence on strata and units of the sample, which are public."""
     design = facts.design
     parts = [f"A sample of {design.n:,} records"]
     if design.strata_name is not None:
@@ -117,7 +117,7 @@ def _sampling(facts: ReleaseFacts) -> str:
 
 
 def _weight_name(codebook: Mapping[str, Any]) -> str:
-    """The weight of estimates: the first, its stand-in for variances comes later."""
+    """Return the weight for estimates: the first; the one for variances comes later."""
     return next(str(each["name"]) for each in codebook["columns"] if "weight" in each["roles"])
 
 
@@ -170,6 +170,6 @@ def _variable(
 
 
 def _weight_of(codebook: Mapping[str, Any], name: str) -> str:
-    """The weight that goes with an outcome: with one for variances that for variances."""
+    """Return the weight of an outcome, which for a column for variances is that for variances."""
     pair = codebook["variance_pair"]
     return str(pair["weight"]) if name in pair["outcomes"] else _weight_name(codebook)

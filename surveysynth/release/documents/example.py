@@ -1,4 +1,4 @@
-"""The worked example of a release's README: which published number is recomputed, and from what."""
+"""The worked example of a release's README: the published number that its programs recompute."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -32,8 +32,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Example:
-    """The setting, the program in Python, and the row of the published table it recomputes;
-    ``table``: its name among several."""
+    """The setting of the programs, and the row of the published table that they recompute.
+
+    row: its place in the table, from 0; published: False if its numbers are withheld; table: the
+    name of the table, if there are several.
+    """
 
     setting: ExampleSetting
     outcome: str | None
@@ -43,17 +46,17 @@ class Example:
 
     @property
     def statistic(self) -> str:
-        """The table's statistic."""
+        """Name of the statistic."""
         return self.setting.statistic
 
 
 def make_example(
     facts: ReleaseFacts, tables: Mapping[str, Tables], *, separate_pair: bool
 ) -> Example:
-    """Choose a published number (a mean of an interior cell where there is one, of all records
-    where it can be) and write it; ``tables``: by name.
+    """Return a published number to recompute; ``tables``: by name.
 
-    Only where every number is withheld does it choose one of those.
+    It is a mean of an interior cell, of all records, where there is one. A withheld number is
+    chosen only if all are.
     """
     found = [
         (name, of_table, table)
@@ -97,8 +100,7 @@ def _with_codes(
 
 
 def _of_rows(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
-    """Columns of all tables that tell who is in a row or a subpopulation, with those of the pair
-    for variances."""
+    """Return the columns that define rows and subpopulations, with those for variances."""
     of_pair = pair_columns(facts) if separate_pair else {}
     sections = facts.spec.tables
     names = [name for each in sections for name in (*each.by, *where_columns(each.where))]
@@ -106,7 +108,7 @@ def _of_rows(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
 
 
 def _hardness(statistic: str) -> tuple[bool, ...]:
-    """What is first in order is the easiest to follow: no sums, and in the outcome's own units."""
+    """Return a sort key: first the easiest to follow, without sums and in the outcome's units."""
     kind = statistic_of(statistic)
     return (
         kind.additive, kind.is_count, kind.percent, kind.share_below is not None,
@@ -115,7 +117,7 @@ def _hardness(statistic: str) -> tuple[bool, ...]:
 
 
 def _units_by_stratum(design: "PublicDesign") -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Numbers of records of each stratum, or of PSUs where variances are by PSU."""
+    """Return the number of records of each stratum, or of PSUs if variances are by PSU."""
     strata = np.zeros(design.n, dtype=np.int64) if design.strata is None else design.strata
     if design.psu is not None and design.design_effect is None:
         strata = np.unique(np.stack([strata, design.psu]), axis=1)[0]
@@ -123,7 +125,7 @@ def _units_by_stratum(design: "PublicDesign") -> np.ndarray[Any, np.dtype[np.int
 
 
 def has_lonely_stratum(design: "PublicDesign") -> bool:
-    """Whether some stratum has a single record (or primary sampling unit)."""
+    """Return True if some stratum has a single record (or primary sampling unit)."""
     return bool(np.any(_units_by_stratum(design) == 1))
 
 
@@ -244,9 +246,12 @@ def _setting(
 def _level_of(
     table: ReleaseTable, row: int, design: "PublicDesign"
 ) -> tuple[str | float | None, str]:
-    """Of a statistic by level that of the row, of numbers of a binary outcome with names the last;
-    None for an outcome that is a number itself. With it how values compare: a side of a split
-    without spikes is all that lies from the split on, or below it."""
+    """Return the level whose indicator replaces the outcome, and how values compare with it.
+
+    It is the level of the row for a statistic by level, the last one for a binary outcome with
+    named levels, and None for an outcome that is a number. A side of a split without spikes is
+    everything from the split on, or everything below it.
+    """
     if table.outcome is None:
         return None, "=="
     outcome = design.outcomes[design.outcome_names.index(table.outcome)]

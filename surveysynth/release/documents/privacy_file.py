@@ -1,4 +1,4 @@
-"""privacy.json: the guarantee and everything it depends on, for programs. Nothing realised."""
+"""privacy.json: the guarantee and everything it depends on, for programs; nothing realized."""
 
 import platform
 from pathlib import Path
@@ -16,13 +16,13 @@ _LIBRARIES = ("surveysynth", "numpy", "scipy", "pandas")
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that compute the published numbers."""
+    """Return versions of Python and of the libraries that compute the published numbers."""
     versions = {"python": platform.python_version()}
     return {**versions, **{name: version_of(name) for name in _LIBRARIES}}
 
 
 def make_privacy_record(facts: ReleaseFacts, model_title: str) -> dict[str, Any]:
-    """JSON-ready values; epsilon and lipschitz_bound are targets, hence upper bounds."""
+    """Return JSON-ready values; epsilon and lipschitz_bound are targets, hence upper bounds."""
     settings, private = facts.settings, facts.settings.private and not facts.test
     return {
         "warnings": list(facts.warnings),
@@ -76,7 +76,7 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
 
 
 def _of_tables(spec: "Spec") -> dict[str, Any]:
-    """What each table says of itself, where there are several under its name."""
+    """Return the settings of the table, or of each of several tables."""
     if not spec.named_tables:
         return _of_table(spec.table)
     return {

@@ -1,4 +1,4 @@
-"""The condition of a subpopulation as an expression of the README's programs, in both languages."""
+"""The condition of a subpopulation as an expression in the README's programs, in both languages."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,12 @@ if TYPE_CHECKING:
     from surveysynth.release.facts import ReleaseFacts
 
 Renamed = Mapping[str, str]
-"""Columns that are called otherwise in a pair for variances."""
+"""Columns with another name in a pair for variances."""
 
 
 @dataclass(frozen=True)
 class _Syntax:
-    """How a language writes a literal, a column as numbers or as text, what is among values, and
-    not."""
+    """A language's literals, columns (as numbers or as text), membership, and negation."""
 
     literal: Callable[[Any], str]
     column: Callable[[str, bool], str]
@@ -30,7 +29,7 @@ class _Syntax:
 def where_code(
     facts: "ReleaseFacts", where: str, language: Language, renamed: Renamed | None = None
 ) -> str:
-    """An expression of true and false: of pandas a Series, of R a vector."""
+    """Return an expression that selects records: a Series in pandas, a vector in R."""
     syntax = _SYNTAX[language]
     # Levels "0" and "1" are numbers in the files, which may read as 1.0 where they are not csv.
     binary = [
@@ -55,12 +54,12 @@ def where_code(
 
 
 def where_columns(where: str | None) -> tuple[str, ...]:
-    """The columns of a condition, if there is one."""
+    """Return the columns of a condition, if there is one."""
     return () if where is None else columns_of(parse_where(where))
 
 
 def pair_columns(facts: "ReleaseFacts") -> Renamed:
-    """Synthetic columns of outcomes, and those of their pair for variances, as files have them."""
+    """Return synthetic columns of outcomes and the columns for their variances, as in the files."""
     written = _written(facts)
     return {written(n): written(n + VARIANCE_SUFFIX) for n in facts.design.outcome_names}
 
@@ -68,8 +67,11 @@ def pair_columns(facts: "ReleaseFacts") -> Renamed:
 def subset_of(
     facts: "ReleaseFacts", where: str | None, of_pair: Renamed, numbers: Sequence[str]
 ) -> Subset | None:
-    """The subpopulation of a table in the programs; ``of_pair``: synthetic columns and those of
-    their pair for variances; ``numbers``: outcomes that the programs read as numbers."""
+    """Return the subpopulation of a table in the programs.
+
+    of_pair: synthetic columns and the columns for their variances; numbers: outcomes that the
+    programs read as numbers.
+    """
     if where is None:
         return None
     written, columns = _written(facts), where_columns(where)
@@ -95,13 +97,13 @@ def _column(facts: "ReleaseFacts", relation: Relation, renamed: Renamed | None) 
 
 
 def _values(facts: "ReleaseFacts", relation: Relation) -> list[Value]:
-    """Literals as the files have them."""
+    """Return literals as the files have them."""
     written = _written(facts)
     return [written(each) if isinstance(each, str) else each for each in relation.values]
 
 
 def _written(facts: "ReleaseFacts") -> Callable[[str], str]:
-    """Texts and headings in the files: csv files have no formulas."""
+    """Return the function for texts and headings in the files: csv files have no formulas."""
     return safe_text if facts.microdata_format == "csv" else str
 
 

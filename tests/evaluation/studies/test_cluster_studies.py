@@ -140,7 +140,7 @@ def test_batches_are_of_one_number_of_units(monkeypatch, design_effect):
         ({"design": {"kind": "two_stage"}}, "equal weights under the design 'two_stage'"),
         ({"design": {"kind": "srs"}}, "equal weights under the design 'srs'"),
         ({"design": {**TWO_STAGE, "within": "srs"}}, "records of a cluster have equal weights"),
-        ({"design": {"kind": "pps"}, "design_effect": 2.0}, "is of a two-stage design"),
+        ({"design": {"kind": "pps"}, "design_effect": 2.0}, "needs a two-stage design"),
         ({"methods": ("poisson",)}, "'poisson' has no effects of clusters"),
     ],
 )
