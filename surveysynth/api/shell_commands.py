@@ -194,8 +194,8 @@ def audit_command(
     if found.passed:
         raise RefusedError(
             f"{found.passed:,} of {len(found.table):,} replacements moved more than is stated; see "
-            "the lines above. Use mechanism = 'noisy_statistics', a higher epsilon, or fewer columns "
-            "of X and larger strata."
+            "the lines above. Use mechanism = 'noisy_statistics', a higher epsilon, or fewer "
+            "columns of X and larger strata."
         )
 
 
