@@ -24,6 +24,22 @@ _HERE = Path("vignettes")
 _NEEDED = {"sphinx": "sphinx", "numpydoc": "numpydoc", "myst_parser": "myst-parser",
            "sphinx_gallery": "sphinx-gallery", "furo": "furo",
            "latex2mathml": "latex2mathml"}  # fmt: skip
+OutcomeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME[:KIND]",
+        help="A confidential column and its kind: continuous, semicontinuous, binary, "
+        "categorical or count. May be repeated.",
+    ),
+]
+ConstantOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME.KEY=VALUE",
+        help="A constant of an outcome, from a public source. KEY is centre, range, spread, "
+        "transform, scale, power, shift, spikes, lower, upper or levels. May be repeated.",
+    ),
+]
 ColumnOption = Annotated[str | None, typer.Option(metavar="COLUMN", help="A public column.")]
 
 
@@ -37,22 +53,8 @@ def init_command(
             metavar="SPEC", help="The file to write. Default: spec.toml in the folder of DATA."
         ),
     ] = None,
-    outcome: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME[:KIND]",
-            help="A confidential column and its kind: continuous, semicontinuous, binary, "
-            "categorical or count. May be repeated.",
-        ),
-    ] = None,
-    constant: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME.KEY=VALUE",
-            help="A constant of an outcome, from a public source. KEY is centre, range, spread, "
-            "transform, scale, power, shift, spikes, lower, upper or levels. May be repeated.",
-        ),
-    ] = None,
+    outcome: OutcomeOption = None,
+    constant: ConstantOption = None,
     weight: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="The column of sampling weights.")
     ] = None,
