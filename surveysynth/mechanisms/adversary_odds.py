@@ -29,7 +29,7 @@ _EXCESS = np.geomspace(1e-3, 1e3, 400)
 
 
 def posterior(prior: float, log_factor: float) -> float:
-    """The belief that a prior in (0, 1) becomes where its odds are multiplied by exp(log_factor).
+    """Return the posterior probability after the odds of a prior are multiplied by exp(log_factor).
 
     Raises ``InputError`` for a prior that is none.
 
@@ -44,27 +44,31 @@ def posterior(prior: float, log_factor: float) -> float:
 
 
 def zcdp_log_factor(rho: float, delta: float) -> float:
-    """What log L of a true suspicion passes with probability delta at most, under rho-zCDP."""
+    """Return the bound that log L of a true suspicion exceeds with probability delta at most.
+
+    Under rho-zCDP."""
     return rho + 2.0 * math.sqrt(-rho * math.log(_probability("delta", delta)))
 
 
 def pure_power(epsilon: float, false_alarms: float) -> float:
-    """The most power that a test with this rate of false alarms has under epsilon-DP
-    (Wasserman & Zhou 2010): the rate times exp(epsilon), or where it is less,
-    1 - (1 - rate) exp(-epsilon)."""
+    """Return the most power of a test with this rate of false alarms under epsilon-DP.
+
+    The rate times exp(epsilon) or, where it is less, 1 - (1 - rate) exp(-epsilon) (Wasserman &
+    Zhou 2010)."""
     rate = _probability("the rate of false alarms", false_alarms)
     return min(rate * math.exp(min(epsilon, 700.0)), 1.0 - (1.0 - rate) * math.exp(-epsilon))
 
 
 def gaussian_power(rho: float, false_alarms: float) -> float:
-    """Power of the best test against normal noise of this rho: Phi(Phi^-1(rate) + sqrt(2 rho))
-    (Dong, Roth & Su 2022)."""
+    """Return the power of the best test against normal noise of this rho.
+
+    Phi(Phi^-1(rate) + sqrt(2 rho)) (Dong, Roth & Su 2022)."""
     rate = _probability("the rate of false alarms", false_alarms)
     return float(ndtr(ndtri(rate) + math.sqrt(2.0 * rho)))
 
 
 def zcdp_power(rho: float, false_alarms: float) -> float:
-    """The most power that a test with this rate of false alarms has under rho-zCDP.
+    """Return the most power of a test with this rate of false alarms under rho-zCDP.
 
     What a test answers is post-processing, so that the Renyi divergences of its two answers, either
     way round, are at most rho times their order. Found by bisection, and told at the safe end.
@@ -83,7 +87,7 @@ def zcdp_power(rho: float, false_alarms: float) -> float:
 
 
 def _possible(power: float, rate: float, rho: float) -> bool:
-    """Whether rho-zCDP allows for a test of this power."""
+    """Return whether rho-zCDP allows a test of this power."""
     if power >= 1.0:
         return False
     ways = ((power, rate), (rate, power))
@@ -91,7 +95,7 @@ def _possible(power: float, rate: float, rho: float) -> bool:
 
 
 def _divergences(p: float, q: float) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """Renyi divergences of a coin with probability p from one with q, by order."""
+    """Return Renyi divergences of a coin with probability p from one with q, by order."""
     order = 1.0 + _EXCESS
     heads = order * math.log(p) - _EXCESS * math.log(q)
     tails = order * math.log1p(-p) - _EXCESS * math.log1p(-q)

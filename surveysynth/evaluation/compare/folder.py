@@ -60,7 +60,7 @@ def compare(
     sensitivity: str = "paper",
     progress: Progress | None = None,
 ) -> ComparisonResult:
-    """Compare sample, noise and synthesis at one epsilon. Confidential: nothing is released.
+    r"""Compare sample, noise and synthesis at one epsilon. Confidential: nothing is released.
 
     The mechanism runs on the confidential data as for a release. The folder, of mode 0700, shows
     confidential estimates; the ledger of the survey records the runs as not counted.
@@ -123,7 +123,7 @@ def compare(
     )
     whole = with_file_labels(load_spec(spec))
     kept = ledger_of(whole, ledger)
-    kept.entries()  # a ledger that cannot be read is told before hours of work
+    kept.entries()  # an unreadable ledger is an error before hours of work
     say(stages.READING)
     survey = read_survey(whole)
     comparison = compare_methods(

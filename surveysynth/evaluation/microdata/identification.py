@@ -12,7 +12,7 @@ import pandas as pd
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior import ball_counts
-from surveysynth.mechanisms.pseudo_posterior.risk import check_radius, pattern_codes
+from surveysynth.mechanisms.pseudo_posterior.risk import check_radius
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -129,4 +129,4 @@ def _codes(frame: pd.DataFrame | None, pattern: Sequence[str], n: int) -> IntArr
         raise InputError(f"pattern: there is no public column {missing[0]!r} in frame.")
     if len(frame) != n:
         raise InputError(f"frame: expected {n} rows, one a record, got {len(frame)}.")
-    return pattern_codes(frame, tuple(pattern), n)
+    return ball_counts.pattern_codes(frame, tuple(pattern), n)

@@ -44,9 +44,11 @@ class _OutOfTimeError(Exception):
 
 @dataclass(frozen=True)
 class Trial:
-    """One simulated run: the multiple of the declared spreads that was guessed, whether the target
-    was reached (None: time was over before), why no release came of it, what remained, and whether
-    chains of the release's length converged."""
+    """One simulated run.
+
+    The multiple of the declared spreads that was guessed, whether the target was reached (None:
+    no time was left), the reason of a refusal, the likelihood that remained, and whether chains
+    of the release's length converged."""
 
     multiple: float
     reached: bool | None
@@ -56,7 +58,7 @@ class Trial:
 
     @property
     def refused(self) -> bool:
-        """Whether a release from this database would have been."""
+        """True if a release from this database would have been refused."""
         return self.reached is False or not self.converged
 
 
@@ -80,7 +82,7 @@ class FeasibilityReport:
         return not self.trials or not all(trial.refused for trial in self.trials)
 
     def lines(self) -> list[str]:
-        """The report for a reader; all of it comes from simulated data."""
+        """Return the report for a reader; all of it comes from simulated data."""
         if not self.simulated:
             return [
                 "Feasibility: not simulated, since the model gives no guess of its "
@@ -135,12 +137,14 @@ class FeasibilityReport:
         ]
 
     def _reasons(self, *, converged: bool) -> list[str]:
-        """Of refusals, in the words of a release, which would say the same."""
+        """Return reasons of refusals, in the words of a release."""
         of = [trial.reason for trial in self.trials if trial.converged is converged]
         return list(dict.fromkeys(filter(None, of)))
 
     def _of_convergence(self) -> list[str]:
-        """Chains that had not converged are no matter of the target, nor of the spread."""
+        """Return what to say of chains that had not converged.
+
+        Convergence depends neither on the target nor on the spread."""
         failed, n = sum(not trial.converged for trial in self.trials), len(self.trials)
         if not failed:
             return []
@@ -161,7 +165,7 @@ def check(
     time_limit: float = TIME_LIMIT,
     progress: Said | None = None,
 ) -> FeasibilityReport:
-    """Runs the mechanism on one simulated database a guess of the spread (public inputs only).
+    """Run the mechanism on one simulated database per guess of the spread (public inputs only).
 
     ``rng``: None for numbers that are the same in every check; ``spreads``: declared SDs of
     transformed outcomes by name; ``time_limit``: seconds for all guesses, looked at between fits;
@@ -191,7 +195,7 @@ def check(
 
 
 def _short(settings: MechanismSettings) -> MechanismSettings:
-    """The same with shorter chains, where these keep enough draws."""
+    """Return the settings with shorter chains, where these keep enough draws."""
     plan = settings.plan
     if plan.draws > SHORT:
         plan = replace(plan, draws=SHORT, warmup=min(plan.warmup, SHORT))
@@ -227,8 +231,9 @@ def _trial(
     rng: np.random.Generator,
     watch: _Watch,
 ) -> Trial:
-    """Short chains first. That those have not converged tells nothing of a release, whose own
-    length is tried then."""
+    """Try short chains first.
+
+    If they have not converged, a release still may: its own length is tried then."""
     short = _short(settings)
     try:
         (result,) = run_batch(model, [database], short, rng, each_fit=watch)
@@ -250,8 +255,10 @@ def guessed_dataset(
     spreads: Mapping[str, float],
     rng: np.random.Generator,
 ) -> Simulated:
-    """A dataset of the guess; amounts with a declared spread are stretched to it. Location plays no
-    part in the bound, but for outcomes with bounds, whose values stay where they are."""
+    """Simulate a dataset of the guess; amounts with a declared spread are stretched to it.
+
+    Location plays no part in the bound, except for outcomes with bounds, whose values stay
+    where they are."""
     theta: Theta | None = model.prior_guess(design, UNDECLARED * multiple)
     assert theta is not None  # the caller has seen that there is one
     simulated = model.simulate(theta, design, rng, "sample")

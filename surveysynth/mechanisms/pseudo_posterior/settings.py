@@ -34,12 +34,12 @@ DEFAULT_RADIUS = 0.2
 
 
 def epsilon_of(bound: float, m: int) -> float:
-    """epsilon = 2 m times the bound on max(Delta, max osc) of one draw."""
+    """Return epsilon = 2 m times the bound on max(Delta, max osc) of one draw."""
     return 2.0 * m * bound
 
 
 def own_settings(settings: Settings) -> "MechanismSettings":
-    """The settings, where they are this mechanism's; raises ``InputError`` for another's."""
+    """Return the settings if they are this mechanism's; raise ``InputError`` for another's."""
     if not isinstance(settings, MechanismSettings):
         raise InputError(
             "expected draws of the pseudo-posterior mechanism, got some of another: nothing was "
@@ -214,24 +214,28 @@ class MechanismSettings:
 
     @property
     def shares_weights(self) -> bool:
-        """Whether one record can set the weights of all others: replacing it was measured to move
-        a log posterior ratio by more than ten times what is stated (methods 2.5)."""
+        """True if one record can set the weights of all others.
+
+        Replacing it was measured to move a log posterior ratio by more than ten times what
+        is stated (methods 2.5)."""
         return self.private and self.weights == "linear"
 
     def shares_weights_of(self, model: Model) -> bool:
-        """The same of the weights for this model: one whose posterior has many modes shares them,
-        whatever the map (methods 2.6)."""
+        """Return whether one record can set the weights of all others for this model.
+
+        A model whose posterior has many modes shares them, whatever the map (methods 2.6)."""
         return self.shares_weights or (self.private and not model.identified)
 
     @property
     def least_records(self) -> float:
-        """On how many records every row of X has to rest (methods 2.10): 20 at a bound of 1.8, 89
-        at one of 2/3, by public settings alone."""
+        """The records that every row of X must rest on (methods 2.10).
+
+        20 at a bound of 1.8, 89 at one of 2/3, by public settings alone."""
         ratio = AT_BOUND / self.target_bound
         return float(RECORDS * max(ratio, ratio**1.5))
 
     def prepared(self, design: PublicDesign) -> PublicDesign:
-        """The design whose model matrix the mechanism takes: with small strata pooled.
+        """Return the design whose model matrix the mechanism takes: with small strata pooled.
 
         Parameters
         ----------
@@ -278,12 +282,13 @@ class MechanismSettings:
 
     @property
     def _as_they_are(self) -> bool:
-        """Whether small strata stay: it is asked for, or nothing is claimed."""
+        """True if small strata stay: it is requested, or nothing is claimed."""
         return self.small_strata == "allow" or not self.private
 
     def require_identified(self, model: Model) -> None:
-        """Raises ``RefusedError`` for weights that one record sets for all because the model is not
-        identified, unless it is allowed; of linear ones ``prepared`` tells."""
+        """Raise ``RefusedError`` for weights that one record sets in an unidentified model.
+
+        Unless it is allowed. ``prepared`` refuses linear weights."""
         if self.private and not model.identified and self.shared_weights == "refuse":
             raise RefusedError(
                 f"one record can move the fit of {model.name!r} to another mode, and with it the "
@@ -303,8 +308,9 @@ class MechanismSettings:
             )
 
     def require_prepared(self, design: PublicDesign) -> None:
-        """Raises ``RefusedError`` for a design with a row that too few records tell of, and for
-        weights that one record sets for all, unless each is allowed."""
+        """Raise ``RefusedError`` for a row that too few records support, and for shared weights.
+
+        Unless each is allowed. Shared weights are those that one record sets for all."""
         self._require_own_weights()
         least, smallest = self.least_records, float(records_per_coefficient(design.matrix).min())
         if not self._as_they_are and smallest < least * (1.0 - ROUNDING):
