@@ -149,7 +149,7 @@ def test_any_end_after_the_noise_is_recorded(
 
 @pytest.mark.parametrize(
     ("broken", "told"),
-    [("replace", "could not be kept in .*: No space left on device.* all the same"),
+    [("replace", "could not be kept in .*: No space left on device.* nevertheless"),
      ("write", "could not be recorded in the ledger .*: No space left on device")],
 )  # fmt: skip
 def test_noise_that_cannot_be_recorded_is_not_used(
