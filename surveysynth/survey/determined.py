@@ -34,8 +34,8 @@ def determined_problems(
     log_weight = None if weight is None else np.log(weight)
     if any(each.is_discrete for each in design.outcomes):
         return list(dict.fromkeys(_chain_problems(design, outcome, log_weight)))
-    pairs = zip(design.transforms, outcome.T, strict=True)
-    parts = [transform.forward(values) for transform, values in pairs]
+    pairs = zip(design.outcomes, outcome.T, strict=True)
+    parts = [each.transform.forward(values) for each, values in pairs]
     values = np.stack([*parts, *([] if log_weight is None else [log_weight])], axis=1)
     problems = _problems_given_x(design, values)
     # With a design effect the model has no effects of PSUs.
