@@ -403,7 +403,7 @@ def test_whole_or_not_at_all(
         raise error
 
     monkeypatch.setattr(f"{COMPARE}.folder.make_pictures", lambda comparison: [])
-    monkeypatch.setattr(f"{COMPARE}.report.render_report", fail)  # after the tables
+    monkeypatch.setattr(f"{COMPARE}.folder.render_report", fail)  # after the tables
     expected = InputError if isinstance(error, OSError) else type(error)
     with pytest.raises(expected):
         write_comparison(spec, tmp_path / "new" / "out")
