@@ -29,18 +29,16 @@ app = typer.Typer(
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="The specification file.")]
 MethodsOption = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="A,B,..", help="The methods, the sample always; may be given several times."
-    ),
+    typer.Option(metavar="A,B,..", help="Methods to compare with the sample. May be repeated."),
 ]
 LedgerOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Where the ledger of the survey is kept, instead of the user's state folder.",
+        help="The file of the survey's ledger. Default: in the user's state folder.",
     ),
 ]
-SeedOption = Annotated[int | None, typer.Option(help="Makes the run repeatable.", min=0)]
+SeedOption = Annotated[int | None, typer.Option(help="Make the run repeatable.", min=0)]
 
 
 def _print_version(wanted: bool) -> None:
@@ -65,7 +63,7 @@ def example(
     n: Annotated[int, typer.Option("--n", help="Number of records.")] = 1000,
     seed: SeedOption = None,
     study: Annotated[
-        bool, typer.Option("--study", help="Also a population.csv and a study.toml.")
+        bool, typer.Option("--study", help="Also write population.csv and study.toml.")
     ] = False,
 ) -> None:
     """Write a simulated survey.csv and a spec.toml that works."""
@@ -90,18 +88,18 @@ def check(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="For noisy statistics: expected standard errors of every row, table and figure.",
+            help="For noisy statistics: the folder for expected standard errors of every row.",
         ),
     ] = None,
     ledger: LedgerOption = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace DIR if such errors are in it.")
+        bool, typer.Option("--overwrite", help="Replace DIR if it holds such errors.")
     ] = False,
     time_limit: Annotated[
-        float, typer.Option(metavar="SECONDS", help="For simulating the mechanism.", min=1)
+        float, typer.Option(metavar="SECONDS", help="Time for simulating the mechanism.", min=1)
     ] = 300.0,
 ) -> None:
-    """Dry run: validate, tell cell sizes, feasibility or expected errors, and what is published."""
+    """Preview a release: validity, cell sizes, feasibility or expected errors, published files."""
     from surveysynth._support.progress import StageReporter
     from surveysynth.api import commands
 
@@ -111,7 +109,7 @@ def check(
             tell=lambda part: print(part, flush=True), time_limit=time_limit, progress=progress,
         )  # fmt: skip
     if not checked.feasible:
-        raise RefusedError("a release with these settings would be refused, as told above.")
+        raise RefusedError("a release with these settings would be refused; see the report above.")
 
 
 @app.command()
@@ -122,7 +120,7 @@ def release(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Where diagnostics and a copy of the ledger go, instead of OUT/confidential.",
+            help="The folder for diagnostics and a copy of the ledger. Default: OUT/confidential.",
         ),
     ] = None,
     ledger: LedgerOption = None,
@@ -131,7 +129,9 @@ def release(
     ] = False,
     seed: Annotated[
         int | None,
-        typer.Option(help="For tests: repeatable, hence NOT private; every file says so.", min=0),
+        typer.Option(
+            help="For tests only: repeatable, therefore NOT private; every file says so.", min=0
+        ),
     ] = None,
 ) -> None:
     """Run the mechanism and write private tables, microdata and a privacy statement."""
@@ -153,11 +153,11 @@ def release(
     if result.confidential_warning:
         print(result.confidential_warning)
     print(f"Release:      {result.out / 'release'}")
-    print(f"Confidential: {result.confidential} (keep it from what is published)")
+    print(f"Confidential: {result.confidential} (do not publish)")
     if result.adequacy is not None:
         print(result.adequacy.sentence())
     print("\n".join([*result.ledger.sentences(), *result.ledger_hints]))
-    print(f"Ledger: {result.ledger_path}; runs recorded elsewhere add up as well.")
+    print(f"Ledger: {result.ledger_path}. Add the runs that other ledgers record.")
 
 
 @app.command()
@@ -222,11 +222,14 @@ def compare(
     seed: SeedOption = None,
     model: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A further synthesizer; may be given several times."),
+        typer.Option(metavar="NAME", help="A further synthesizer. May be repeated."),
     ] = None,
     methods: MethodsOption = None,
     sensitivity: Annotated[
-        str, typer.Option(metavar="RULE", help="Of the Laplace noise of means: paper or honest.")
+        str,
+        typer.Option(
+            metavar="RULE", help="Sensitivity of means for Laplace noise: paper or honest."
+        ),
     ] = "paper",
 ) -> None:
     """Compare sample, noise and synthesis at one epsilon: a CONFIDENTIAL report, no release."""
@@ -250,7 +253,7 @@ def compare(
     for why, names in by_reason(result.comparison.left_out).items():
         print(f"Left out: {', '.join(names)}: {why}")
     print(f"CONFIDENTIAL: {result.out / REPORT_NAME} shows confidential estimates.")
-    print("Nothing was released, and nothing of this folder may be published.")
+    print("Nothing was released. Do not publish any file of this folder.")
     print("\n".join(result.ledger.sentences()))
 
 
@@ -259,37 +262,40 @@ def study(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")],
     spec: Annotated[
         Path | None,
-        typer.Argument(metavar="[SPEC]", help="A specification with [study]; its data are a "
-                       "population. Without it, the published simulation."),
+        typer.Argument(
+            metavar="[SPEC]",
+            help="A specification with [study]; its data are a "
+            "population. Without it, the published simulation.",
+        ),
     ] = None,
     replicates: Annotated[
-        int | None, typer.Option(help="Number of samples; without SPEC 100.", min=1)
+        int | None, typer.Option(help="Number of samples. Default without SPEC: 100.", min=1)
     ] = None,
-    seed: Annotated[int, typer.Option(help="Makes another study of the same kind.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of the study.", min=0)] = 0,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the batches that DIR lacks.")
+        bool, typer.Option("--resume", help="Run the batches that are missing in DIR.")
     ] = False,
     scheduler: Annotated[
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="Of a Dask scheduler; without it, one process a processor of this machine.",
+            help="The address of a Dask scheduler. Default: one process per processor here.",
         ),
     ] = None,
     two_stage: Annotated[
-        bool, typer.Option("--two-stage", help="A simulation of clusters, in the place of SPEC.")
+        bool, typer.Option("--two-stage", help="Run a simulation of clusters instead of SPEC.")
     ] = False,
     methods: MethodsOption = None,
     epsilon: Annotated[
         list[str] | None,
-        typer.Option(metavar="E,..", help="Of every method; may be given several times."),
+        typer.Option(metavar="E,..", help="Epsilons for every method. May be repeated."),
     ] = None,
 ) -> None:
-    """Coverage and error of every method over repeated samples of a population.
+    """Measure coverage and error of every method over repeated samples of a population.
 
-    Without SPEC: the published simulation at epsilon 10.8, m = 3; --two-stage: a simulated
-    population in clusters, of which 50 are drawn, then 20 units of each. Exit code 4: batches
-    failed twice, and the measures are of the others.
+    Without SPEC: the published simulation at epsilon 10.8, m = 3. With --two-stage: a simulated
+    population of clusters, from which 50 clusters and then 20 units of each are drawn. Exit code 4:
+    batches failed twice; the measures are those of the other batches.
     """
     from surveysynth._support.progress import report_count
     from surveysynth.api import commands
@@ -322,13 +328,13 @@ docs = app.command("docs")(docs_command)
 
 
 def _words(given: Sequence[str] | None) -> tuple[str, ...]:
-    """The words of options that hold lists with commas, each once."""
+    """Return the words of options with comma-separated lists, each once."""
     words = (word.strip() for each in given or () for word in each.split(","))
     return tuple(dict.fromkeys(word for word in words if word))
 
 
 def _numbers(option: str, given: Sequence[str] | None) -> tuple[float, ...]:
-    """The numbers of an option that holds lists with commas, each once."""
+    """Return the numbers of an option with comma-separated lists, each once."""
     try:
         return tuple(float(word) for word in _words(given))
     except ValueError:

@@ -70,7 +70,7 @@ class Dataset:
     survey: Survey
 
     def _repr_html_(self) -> str:
-        """Columns and the first records, which are simulated, for notebooks."""
+        """Return columns and the first records, which are simulated, for notebooks."""
         columns = pd.DataFrame(self.columns.items(), columns=["column", "what it is"])
         return fragment(
             self.name,
@@ -85,7 +85,7 @@ class Dataset:
 
 
 def example(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Dataset:
-    """The survey of ``surveysynth example``: salaries by field and gender, stratified by field.
+    """Simulate the survey of ``surveysynth example``: salaries by field (strata) and gender.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def example(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Dataset:
 
 
 def clustered(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Dataset:
-    """A two-stage sample: teachers of schools, 20 of each, within five regions.
+    """Simulate a two-stage sample: teachers of schools, 20 of each, within five regions.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def clustered(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Dataset:
 
 
 def several_outcomes(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Dataset:
-    """Households with outcomes of three kinds: an income that may be zero, a yes or no, a category.
+    """Simulate households with three kinds of outcomes: income or zero, yes or no, a category.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""The errors that surveysynth raises on purpose.
+"""Errors that surveysynth raises on purpose.
 
-Every message is one complete sentence or more: what was expected, what was got, where, and the
-remedy. Confidential records are mentioned by count, never by value.
+Every message states what is wrong, where, and what to do. It counts confidential records and never
+shows their values.
 """
 
 

@@ -1,4 +1,4 @@
-"""The documentation is whole: every public name, command and formula is where readers look."""
+"""Tests of the reference pages and the site: every public name, command, and formula is listed."""
 
 import inspect
 import re
@@ -43,7 +43,7 @@ def test_every_command_is_in_the_list() -> None:
 
 
 def _resolved(name: str) -> Any:
-    """A dotted name below the package: a module, or what is in one."""
+    """Import a dotted name below the package: a module, or an object in one."""
     parts = name.split(".")
     for end in range(len(parts), 0, -1):
         try:
@@ -129,7 +129,7 @@ def test_keys_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def _built(folder: Path, link: str) -> subprocess.CompletedProcess[str]:
-    """A page with one link, built with the extensions of the site."""
+    """Build a page with one link, with the extensions of the site."""
     pages = folder / "pages"
     pages.mkdir()
     (folder / "code").mkdir()

@@ -1,4 +1,4 @@
-"""The documentation does what it says: its code runs, its links lead somewhere."""
+"""Tests of the documentation: its code runs, its links lead to files."""
 
 import os
 import re
@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-# A vignette in a folder of its own needs Stan, and is run by the tests of Stan.
+# A vignette in its own folder needs Stan; the tests of Stan run it.
 VIGNETTES = sorted((ROOT / "vignettes").glob("*.md"))
 DOCUMENTS = [
     *sorted(ROOT.glob("*.md")),
@@ -20,7 +20,7 @@ DOCUMENTS = [
     *sorted((ROOT / "vignettes").rglob("*.md")),
 ]
 
-#: Pages to look things up in, with the languages of their blocks; the others have shell blocks too.
+#: Reference pages with the languages of their blocks; the other pages have shell blocks too.
 REFERENCE: dict[str, set[str]] = {
     "methods": {"python"}, "strict": {"python"}, "glossary": set(), "index": set(),
     "limits": set(), "comparing": set(), "release_folder": {"python"}, "clusters": {"python"},
@@ -117,7 +117,7 @@ def test_there_is_a_vignette() -> None:
 
 
 def test_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first command but for the installation, then the Python program on its files."""
+    """Run the first command except the installation, then the Python program on its files."""
     monkeypatch.chdir(tmp_path)
     blocks = blocks_of(README)
     command = next(block.text for block in blocks if block.language == "sh")
@@ -131,7 +131,7 @@ def test_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_readme_specification_is_the_example_s(tmp_path: Path) -> None:
-    """What the README shows as a specification is one, with the example's settings."""
+    """The specification in the README is valid, with the example's settings."""
     from surveysynth.evaluation.studies.example import write_example
     from surveysynth.spec.spec import load_spec
 
@@ -167,7 +167,7 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 
 def anchors_of(text: str) -> set[str]:
-    """The anchors that GitHub gives to the headings of a document."""
+    """Return the anchors that GitHub gives to the headings of a document."""
     plain = BLOCK.sub("", text)
     titles = (re.sub(r"[^\w\- ]", "", title.lower()) for title in HEADING.findall(plain))
     return {title.strip().replace(" ", "-") for title in titles}
@@ -183,7 +183,7 @@ def test_anchors_are_headings(document: Path) -> None:
 
 
 def unknown_sections(text: str, page: str, word: str = "methods") -> list[str]:
-    """What ``text`` cites by this word and a number that is no section of the text ``page``."""
+    """Return the numbers that ``text`` cites by ``word`` and that are no section of ``page``."""
     sections = dict(NUMBERED.findall(page))
     unknown = []
     for numbers, clusters in CITED[word].findall(text):
@@ -231,7 +231,7 @@ def test_citations_of_the_methods_are_found_and_judged() -> None:
 
 @pytest.mark.parametrize(("page", "least"), [(METHODS, 20), (STRICT, 9)])
 def test_formulas_survive_markdown(page: Path, least: int) -> None:
-    """GitHub takes a backslash before punctuation for its own, and dollars only between blanks."""
+    """GitHub removes a backslash before punctuation, and takes dollars only between blanks."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     displayed = re.findall(r"^\$\$\n(.*?)^\$\$$", text, re.MULTILINE | re.DOTALL)
     assert len(displayed) > least

@@ -1,1 +1,1 @@
-"""What has nothing to do with surveys: types, messages, progress, resources."""
+"""Tools that know nothing about surveys: types, messages, progress, resources."""

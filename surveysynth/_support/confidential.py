@@ -38,9 +38,9 @@ class Unpickled:
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """A temporary folder that only this user can enter, deleted on every way out.
+    """Make a temporary folder that only this user can enter, and delete it at the end.
 
-    Those that killed processes left are deleted first, with a warning that names them. Raises
+    Folders that killed processes left are deleted first, with a warning that names them. Raises
     ``RefusedError`` if the folder cannot be deleted.
     """
     for told in sweep():
@@ -60,7 +60,7 @@ def private_folder() -> Iterator[Path]:
 
 
 def _made() -> tuple[Path, int | None]:
-    """A new folder of mode 0700, locked where the system has locks."""
+    """Make a new folder of mode 0700, locked if the system has locks."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         lock = lock_of(folder)
@@ -72,8 +72,11 @@ def _made() -> tuple[Path, int | None]:
 
 
 def sweep(place: Path | None = None) -> list[str]:
-    """Delete what killed processes of this user left in ``place`` (default: the folder for
-    temporary files); a sentence for each folder, that it is gone or has to be deleted by hand."""
+    """Delete the folders that killed processes of this user left in ``place``.
+
+    ``place`` is by default the folder for temporary files. Returns a sentence for each folder: it
+    was deleted, or must be deleted by hand.
+    """
     told = []
     for folder in sorted((place or Path(tempfile.gettempdir())).glob(f"{PREFIX}*")):
         if folder.is_symlink() or not folder.is_dir():
@@ -85,15 +88,18 @@ def sweep(place: Path | None = None) -> list[str]:
         os.close(lock)
         done = "could not be deleted: delete it by hand" if folder.exists() else "was deleted"
         told.append(
-            f"The temporary folder {folder} of a fit that was killed held confidential data; "
+            f"The temporary folder {folder} of a killed fit held confidential data; "
             f"it {done}."
         )
     return told
 
 
 def lock_of(folder: Path) -> int | None:
-    """The lock on a folder; None where another process has it, where it is gone or another's, and
-    on Windows, which has no such lock: nothing is known to be abandoned there."""
+    """Return the lock on a folder, or None if it cannot be locked.
+
+    None means that another process has the lock, that the folder is gone or another user's, or
+    that this is Windows, which has no such lock: no folder there is known to be abandoned.
+    """
     try:
         import fcntl
 

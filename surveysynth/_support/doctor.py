@@ -1,4 +1,4 @@
-"""``surveysynth doctor``: what this installation has, for a report of a problem."""
+"""``surveysynth doctor``: describe this installation, for a bug report."""
 
 import os
 import platform
@@ -33,7 +33,7 @@ _LIBRARIES = (
 
 
 def report_lines() -> list[str]:
-    """Versions, processors, threads and compilers; a missing part is a line, not a failure."""
+    """Return versions, processors, threads and compilers; a missing part is not a failure."""
     lines = [
         f"python        {platform.python_version()} ({platform.machine()}, {platform.system()})"
     ]
@@ -42,15 +42,15 @@ def report_lines() -> list[str]:
     lines += [f"{name}={os.environ.get(name, 'not set')}" for name in THREAD_VARIABLES]
     lines.append(f"CmdStan       {_cmdstan()}")
     compiler = shutil.which("g++") or shutil.which("clang++")
-    lines.append(f"C++ compiler  {compiler or 'none (needed for Stan only)'}")
-    lines.append(f"make          {shutil.which('make') or 'none (needed for Stan only)'}")
+    lines.append(f"C++ compiler  {compiler or 'none (needed only for Stan)'}")
+    lines.append(f"make          {shutil.which('make') or 'none (needed only for Stan)'}")
     lines.append(f"Stan programs {_programs()}")
     lines.append(f"tables        {_tables()}")
     return lines
 
 
 def version_of(name: str) -> str:
-    """The installed version of a distribution, or that there is none."""
+    """Return the installed version of a distribution, or "not installed"."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -58,7 +58,7 @@ def version_of(name: str) -> str:
 
 
 def _cores() -> int:
-    """Processors that this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -73,7 +73,7 @@ def _cmdstan() -> str:
         return str(folder) if built else f"{folder} (its bin folder is missing: rebuild it)"
     except Exception:  # whatever is wrong with it, the other lines still help
         return (
-            "none (needed for engine = 'cmdstan' and for a Stan program of your own only: "
+            "none (needed only for engine = 'cmdstan' and for your own Stan program: "
             "python -m cmdstanpy.install_cmdstan)"
         )
 

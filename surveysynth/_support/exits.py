@@ -1,4 +1,4 @@
-"""How a command ends: its exit code and message, and never a confidential value.
+"""End a command with an exit code and a message, never with a confidential value.
 
 0 done; 2 bad input; 3 refused; 4 failed batches; 130 interrupted; 1 a defect. A message goes to
 stderr; no traceback, since values of confidential records can be part of one.
@@ -44,7 +44,7 @@ def code_of(command: Callable[[], Any]) -> int:
 
 
 def _other(error: Exception, *, debug: bool) -> int:
-    """Usage errors of the parser, its own form of Ctrl-C, and defects."""
+    """Handle usage errors of the parser, its own form of Ctrl-C, and defects."""
     # The parser's exceptions live in click or in typer, depending on its version.
     if type(error).__name__ == "Abort":
         return _interrupted()
@@ -56,14 +56,14 @@ def _other(error: Exception, *, debug: bool) -> int:
         traceback.print_exception(error)
     say(
         f"this is a defect in surveysynth: {type(error).__name__} at {place_of(error)}. Nothing "
-        f"was published. The message is not shown, since it may hold confidential values; "
+        f"was published. The message is not shown because it may contain confidential values; "
         f"{DEBUG_VARIABLE}=1 shows it."
     )
     return DEFECT
 
 
 def place_of(error: Exception) -> str:
-    """File and line of the innermost frame of the package, relative to it."""
+    """Return file and line of the innermost frame of the package, relative to it."""
     package = Path(__file__).resolve().parents[1]
     frames = [
         f"{path.relative_to(package.parent)}:{line}"
@@ -74,7 +74,7 @@ def place_of(error: Exception) -> str:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Termination cleans up as Ctrl-C does."""
+    """Handle termination like Ctrl-C, so that it cleans up."""
     raise KeyboardInterrupt
 
 
@@ -84,5 +84,5 @@ def _interrupted() -> int:
 
 
 def say(message: str) -> None:
-    """One message to whoever runs the command."""
+    """Print a message for the user on stderr."""
     print(f"surveysynth: {message}", file=sys.stderr)

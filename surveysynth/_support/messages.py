@@ -1,4 +1,4 @@
-"""Wording shared by the validators: nearest names, counts, and several problems in one message."""
+"""Parts of messages: nearest names, counts, and several problems in one error."""
 
 import contextlib
 import difflib
@@ -9,7 +9,7 @@ from surveysynth.errors import InputError
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`` Did you mean 'x'?`` (with a leading blank) for the closest known name, else ``""``."""
+    """Return `` Did you mean 'x'?`` (with a leading blank) for the closest name, else ``""``."""
     candidates = list(known)
     found = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
     if not found:
@@ -20,7 +20,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def nearest_file(path: Path, suffixes: Sequence[str]) -> str:
-    """`` Did you mean 'x'?`` for the closest file beside one that is not there, else ``""``."""
+    """Return `` Did you mean 'x'?`` for the closest file in the folder, else ``""``."""
     with contextlib.suppress(OSError, ValueError):
         beside = [each.name for each in path.parent.iterdir() if each.suffix.lower() in suffixes]
         return nearest(path.name, sorted(beside))
@@ -28,18 +28,18 @@ def nearest_file(path: Path, suffixes: Sequence[str]) -> str:
 
 
 def listing(names: Sequence[str], limit: int = 12) -> str:
-    """Names in quotes, separated by commas; the tail of a long list becomes a count."""
+    """Return names in quotes, separated by commas; the tail of a long list becomes a count."""
     shown = ", ".join(repr(str(name)) for name in names[:limit])
     return f"{shown} and {len(names) - limit} more" if len(names) > limit else shown
 
 
 def capitalised(text: str) -> str:
-    """With a capital first letter; the others stay, as names among them need."""
+    """Return the text with a capital first letter and the others unchanged."""
     return text[:1].upper() + text[1:]
 
 
 def records(count: int) -> str:
-    """``1 record`` or ``7 records``."""
+    """Return ``1 record`` or ``7 records``."""
     return f"{count:,} record" + ("" if count == 1 else "s")
 
 
@@ -59,7 +59,7 @@ def raise_problems(heading: str, problems: Sequence[str]) -> None:
 
 
 def no_fixed_point(risk: str) -> str:
-    """Why a risk measure cannot have fixed-point weights, and the remedy."""
+    """Return the reason why a risk measure cannot have fixed-point weights, and the remedy."""
     return (
         f"weights = 'fixed_point' is for risk = 'lipschitz', whose risks are the bounds of the "
         f"weighted fit itself; for risk = {risk!r} use weights = 'linear', with reweight = true "
@@ -68,7 +68,7 @@ def no_fixed_point(risk: str) -> str:
 
 
 def no_peak() -> str:
-    """Where origin = 'peak' has no meaning, and the remedy."""
+    """Return the reason why origin = 'peak' does not apply, and the remedy."""
     return (
         "origin = 'peak' is for fixed-point weights without truncation; linear weights and "
         "truncation are the papers', whose |log-likelihood| is that of the density. Leave out "

@@ -1,4 +1,4 @@
-"""What a long command shows while it works: stages by name, never anything computed from data."""
+"""Progress of a long command: stages by name, never anything computed from data."""
 
 import sys
 from collections.abc import Callable
@@ -31,7 +31,7 @@ WRITING = "writing"
 
 
 def synthesizer_stage(model: str) -> str:
-    """The stage of a comparison in which one synthesizer runs."""
+    """Return the stage of a comparison in which one synthesizer runs."""
     return f"synthesizer {model}"
 
 
@@ -63,7 +63,7 @@ COMPARISON_STAGES = (
 
 
 def in_notebook() -> bool:
-    """Whether this is the kernel of a notebook: IPython runs and is no terminal."""
+    """Return True in the kernel of a notebook, where IPython runs without a terminal."""
     get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", None)
     shell = get_ipython() if callable(get_ipython) else None
     return getattr(shell, "kernel", None) is not None
@@ -77,17 +77,19 @@ class NotebookBar:
         self._handle = self._display.display(self._display.HTML(""), display_id=True)
 
     def show(self, words: str, done: int, total: int) -> None:
-        """``done`` of ``total`` parts are finished, and ``words`` says what begins; no part is
-        counted where ``total`` is zero."""
+        """Show that ``done`` of ``total`` parts are finished and that ``words`` begins.
+
+        No part is counted if ``total`` is zero.
+        """
         self._handle.update(self._display.HTML(bar_html(words, done, total)))
 
     def close(self) -> None:
-        """Nothing is left of the bar."""
+        """Remove the bar."""
         self._handle.update(self._display.HTML(""))
 
 
 def bar_html(words: str, done: int, total: int) -> str:
-    """The bar with its words, which a screen reader has as its name."""
+    """Return the bar with its words, which are its name for a screen reader."""
     shown = escape(words)
     if not total:
         return f'<div role="status">surveysynth: {shown}</div>'
@@ -98,8 +100,7 @@ def bar_html(words: str, done: int, total: int) -> str:
 
 
 class StageReporter:
-    """A bar over the known stages on a terminal or in a notebook, one plain line a stage elsewhere
-    (stderr).
+    """A progress bar on a terminal or in a notebook; elsewhere one line per stage on stderr.
 
     The bar counts stages alone: how often the mechanism refits depends on confidential records.
     """
@@ -154,8 +155,10 @@ class StageReporter:
 def shows_stages(
     stages: tuple[str, ...] = RELEASE_STAGES,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """For a function with an argument ``progress`` that is called with each stage: in a notebook it
-    shows its bar where no other is given."""
+    """Decorate a function with an argument ``progress``, which is called with each stage.
+
+    In a notebook the function shows a bar unless ``progress`` is given.
+    """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
@@ -172,8 +175,10 @@ def shows_stages(
 
 
 def shows_parts(function: Callable[P, R]) -> Callable[P, R]:
-    """The same where ``progress`` is called with a line, and how many of how many parts are
-    done."""
+    """Decorate a function whose ``progress`` is called with a line, parts done and all parts.
+
+    In a notebook the function shows a bar unless ``progress`` is given.
+    """
 
     @wraps(function)
     def showing(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -190,5 +195,5 @@ def shows_parts(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def report_count(line: str, done: int, total: int) -> None:
-    """One plain line a finished part of long work, on stderr."""
+    """Print one line on stderr for each finished part of long work."""
     print(f"surveysynth: {done}/{total} {line}", file=sys.stderr, flush=True)

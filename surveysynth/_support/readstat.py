@@ -1,4 +1,4 @@
-"""Calling pyreadstat, whose C library ends the whole program on some damaged files.
+"""Call pyreadstat safely: its C library ends the whole program on some damaged files.
 
 The same call runs in a process of its own first: where that process dies, the file is damaged, and
 the caller hears of it as of any other damage.
@@ -26,7 +26,7 @@ print("alive")
 
 
 class DamagedFileError(Exception):
-    """The process that tried to read a file did not live to its end."""
+    """The process that tried to read a file died."""
 
 
 def read_with(function: str, content: bytes, **options: Any) -> Any:
@@ -42,7 +42,7 @@ def read_with(function: str, content: bytes, **options: Any) -> Any:
 
 
 def _survives(function: str, content: bytes, options: dict[str, Any]) -> bool:
-    """Whether the call comes to an end, be it an error."""
+    """Return True if the call ends, with or without an error."""
     if not sys.executable:  # Python within another program: there is nothing to start
         return True
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Where the data files that travel with the package are.
+"""Find the data files that come with the package.
 
 A checkout (and an editable install, which points at one) has `tables/` and `stan/` beside the
 package; an installed wheel carries them inside. The folder beside the package wins, since building
@@ -11,7 +11,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def tables_directory(package: Path = _PACKAGE) -> Path:
-    """The folder with the catalogue of tables and the published figures.
+    """Return the folder with the catalogue of tables and the published figures.
 
     Raises ``FileNotFoundError`` when the installation lacks it, which is a defect of the build.
     """
@@ -19,7 +19,7 @@ def tables_directory(package: Path = _PACKAGE) -> Path:
 
 
 def stan_directory(package: Path = _PACKAGE) -> Path:
-    """The folder with the Stan programs; their shared functions are in its ``functions/``.
+    """Return the folder with the Stan programs; their shared functions are in ``functions/``.
 
     Raises ``FileNotFoundError`` when the installation lacks it, which is a defect of the build.
     """
@@ -27,7 +27,7 @@ def stan_directory(package: Path = _PACKAGE) -> Path:
 
 
 def _data_folder(package: Path, name: str, inner: str) -> Path:
-    """``name``, which holds a folder ``inner``: beside the package in a checkout, else inside."""
+    """Return ``name``, with its folder ``inner``: beside the package in a checkout, else inside."""
     checkout = package.parent
     # Any project may put a folder of that name beside its packages; ours has a pyproject.toml.
     if (checkout / "pyproject.toml").is_file() and (checkout / name / inner).is_dir():
@@ -41,10 +41,10 @@ def _data_folder(package: Path, name: str, inner: str) -> Path:
 
 
 def is_checkout(package: Path = _PACKAGE) -> bool:
-    """Whether the data files are those of a checkout, which may be changed."""
+    """Return True if the data files are those of a checkout, which may be changed."""
     return tables_directory(package) == package.parent / "tables"
 
 
 def literature_table(name: str, package: Path = _PACKAGE) -> Path:
-    """Path of one published table, for example ``simulation_counts_table4.csv``."""
+    """Return the path of a published table, for example ``simulation_counts_table4.csv``."""
     return tables_directory(package) / "literature" / name

@@ -1,1 +1,1 @@
-"""The Python interface: what the commands do, and private tables of a survey in one call."""
+"""The Python interface: the commands as functions, and private tables in one call."""

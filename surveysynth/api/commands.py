@@ -1,4 +1,4 @@
-"""What the commands do, as functions."""
+"""The commands as functions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ Count = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What a release of a specification would be, from public inputs alone; made by ``check``.
+    """A preview of a release from public inputs alone, made by ``check``.
 
     Attributes
     ----------
@@ -35,12 +35,12 @@ class CheckResult:
     feasibility
         Whether epsilon can be reached, by simulation; None for noisy statistics, which reach any.
     confidential
-        For whoever ran it alone: that the weights add up to something far from the population
-        size. Empty otherwise; it is no part of the text.
+        A warning for the user only, if the sum of the weights is far from the population size.
+        Empty otherwise; the text does not include it.
     spent
-        What the ledger of the survey adds up to, and whether a budget has room for a release.
+        The total of the survey's ledger, and whether the budget has room for a release.
     no_room
-        Why it has none; empty where it has.
+        The reason why it has none; empty if it has.
 
     Examples
     --------
@@ -59,12 +59,11 @@ class CheckResult:
 
     @property
     def feasible(self) -> bool:
-        """Whether a release would go through: the budget has room, and the target can be reached on
-        some simulated survey, or always."""
+        """True if a release would be made: the budget has room and the target can be reached."""
         return not self.no_room and (self.feasibility is None or self.feasibility.feasible)
 
     def _repr_html_(self) -> str:
-        """The report, for notebooks; without what is confidential."""
+        """Return the report for notebooks, without confidential parts."""
         verdict = "A release can be made." if self.feasible else "A release would be refused."
         return fragment("Check of a specification", lines=[verdict], text=str(self))
 
@@ -84,9 +83,9 @@ def check(
     time_limit: float | None = None,
     progress: Progress | None = None,
 ) -> CheckResult:
-    """Dry run: what would be published, and whether epsilon can be reached.
+    """Preview a release: what would be published, and whether epsilon can be reached.
 
-    Of noisy statistics: what standard errors can be expected, without a look at outcomes or
+    For noisy statistics, report the standard errors to expect, without looking at outcomes or
     weights.
 
     Parameters
@@ -102,10 +101,10 @@ def check(
     tell
         Called with each part of the report as soon as it is known.
     time_limit
-        Seconds for the question whether epsilon can be reached; None for 300. What is not decided
-        by then is told as such.
+        Seconds for deciding whether epsilon can be reached; None for 300. Undecided cases are
+        reported as undecided.
     progress
-        Called with every simulated fit that begins; without it a notebook shows them.
+        Called with every simulated fit that begins; otherwise notebooks show a progress bar.
 
     Returns
     -------
@@ -118,8 +117,8 @@ def check(
         For unusable input, an engine that is not installed, a folder that exists, and ``out`` for
         another mechanism.
     RefusedError
-        For a clustered survey whose standard errors would be far too small, and where few records
-        tell of a row of the model matrix and pooling is not asked for or cannot help.
+        For a clustered survey whose standard errors would be far too small, and if too few records
+        inform a row of the model matrix and pooling is off or cannot help.
 
     Examples
     --------
@@ -181,7 +180,7 @@ def release(
 ) -> ReleaseResult:
     """Run the mechanism on a survey and write its private tables and microdata.
 
-    The confidential folder also has ``adequacy.html``: the published rows beside the sample's.
+    The confidential folder also has ``adequacy.html``: published rows next to those of the sample.
 
     Parameters
     ----------
@@ -201,7 +200,7 @@ def release(
         Makes the run repeatable, which undoes its protection: every file then says that it is a
         test and not private. Without it, random numbers come from the operating system.
     progress
-        Called with the name of each stage; without it a notebook shows a bar.
+        Called with the name of each stage; otherwise notebooks show a progress bar.
 
     Returns
     -------
@@ -259,7 +258,7 @@ def study(
     workers: int | None = None,
     progress: Count | None = None,
 ) -> "StudyResult":
-    """Coverage and error of every method over repeated samples of a population.
+    """Measure coverage and error of every method over repeated samples of a population.
 
     Parameters
     ----------
@@ -285,7 +284,8 @@ def study(
     workers
         Number of processes; None for one a processor.
     progress
-        Called with a line, and how many of how many batches are done; a notebook has a bar else.
+        Called with a line, the number of finished batches and the number of all batches; otherwise
+        notebooks show a progress bar.
 
     Returns
     -------
@@ -333,7 +333,7 @@ def study(
 
 
 def ledger(survey_id: str, path: str | Path | None = None) -> LedgerSummary:
-    """What all releases of a survey add up to, by mechanism: confidential.
+    """Return the total of all releases of a survey, by mechanism: confidential.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ def tables(
     seed: int | np.random.Generator | None = None,
     progress: Progress | None = None,
 ) -> PrivateTables:
-    """Private tables of a survey: mechanism, debiasing, synthesis, estimates, in one call.
+    """Make private tables of a survey: mechanism, debiasing, synthesis and estimates in one call.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def _recorder(
     *,
     test: bool,
 ) -> Recorder | None:
-    """The run in the ledger of its survey; None without an id.
+    """Return the run for the ledger of its survey; None without an id.
 
     Raises ``RefusedError`` above the budget, ``InputError`` for a ledger or a budget of no survey.
     """
@@ -208,8 +208,10 @@ def _specification(
     arguments: Mapping[str, Mapping[str, Any] | None],
     several: Sequence[Mapping[str, Any]] | None,
 ) -> "Spec":
-    """The specification that the arguments of ``tables`` amount to; those that are None are left
-    to the defaults of a file."""
+    """Return the specification of the arguments of ``tables``.
+
+    Arguments that are None have the defaults of a file.
+    """
     from surveysynth.spec.in_memory import spec_of_survey
     from surveysynth.spec.tables_in_file import ALL_TABLES
 
@@ -229,7 +231,7 @@ def _specification(
 
 
 def _each_own(several: Any) -> list[dict[str, Any]]:
-    """What each of several tables has of its own, as a file writes it."""
+    """Return the own keys of each of several tables, as in a file."""
     from surveysynth.spec.wording import shown
 
     listed = isinstance(several, list | tuple)
@@ -254,7 +256,7 @@ def _each_own(several: Any) -> list[dict[str, Any]]:
 
 
 def _survey_for(survey: Survey, spec: "Spec") -> Survey:
-    """The survey with the by columns and the order of records of a specification.
+    """Return the survey with the by columns and the order of records of a specification.
 
     Raises ``InputError`` for what ``read_survey`` refuses in a file.
     """
@@ -292,8 +294,10 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
 def _streams(
     seed: int | np.random.Generator | None, *, published: bool
 ) -> tuple[np.random.Generator, np.random.Generator]:
-    """Generators of the mechanism and of what follows it: those of a release with this seed, or
-    the one that is given."""
+    """Return the generators of the mechanism and of the steps after it.
+
+    They are those of a release with this seed, or the generator that is given.
+    """
     if isinstance(seed, np.random.Generator):
         return seed, seed
     streams = Streams(None if seed is None else int(seed), published=published)

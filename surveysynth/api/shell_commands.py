@@ -24,58 +24,70 @@ _HERE = Path("vignettes")
 _NEEDED = {"sphinx": "sphinx", "numpydoc": "numpydoc", "myst_parser": "myst-parser",
            "sphinx_gallery": "sphinx-gallery", "furo": "furo",
            "latex2mathml": "latex2mathml"}  # fmt: skip
+OutcomeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME[:KIND]",
+        help="A confidential column and its kind: continuous, semicontinuous, binary, "
+        "categorical or count. May be repeated.",
+    ),
+]
+ConstantOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME.KEY=VALUE",
+        help="A constant of an outcome, from a public source. KEY is centre, range, spread, "
+        "transform, scale, power, shift, spikes, lower, upper or levels. May be repeated.",
+    ),
+]
 ColumnOption = Annotated[str | None, typer.Option(metavar="COLUMN", help="A public column.")]
 
 
 def init_command(
     data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="A data file: csv, parquet, dta, sav, xpt.")
+        Path, typer.Argument(metavar="DATA", help="A data file: csv, parquet, dta, sav or xpt.")
     ],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="SPEC", help="The file to write; spec.toml beside DATA unless given."),
-    ] = None,
-    outcome: Annotated[
-        list[str] | None,
         typer.Option(
-            metavar="NAME[:KIND]",
-            help="A confidential column: continuous, semicontinuous, binary, categorical or "
-            "count; may be given several times.",
+            metavar="SPEC", help="The file to write. Default: spec.toml in the folder of DATA."
         ),
     ] = None,
-    constant: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME.KEY=VALUE",
-            help="Of an outcome, from a public source: centre, range, spread, transform, scale, "
-            "power, shift, spikes, lower, upper, levels; may be given several times.",
-        ),
+    outcome: OutcomeOption = None,
+    constant: ConstantOption = None,
+    weight: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column of sampling weights.")
     ] = None,
-    weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="Sampling weights.")] = None,
     public_weights: Annotated[
-        bool | None, typer.Option("--public-weights", help="They are constants of the design.")
+        bool | None,
+        typer.Option("--public-weights", help="The weights are constants of the design."),
     ] = None,
     strata: ColumnOption = None,
     psu: ColumnOption = None,
     design_effect: Annotated[
-        float | None, typer.Option(help="Of the units, where models have no effects of them.")
+        float | None, typer.Option(help="For models without effects of PSUs.")
     ] = None,
     by: Annotated[
-        list[str] | None, typer.Option(metavar="A,B,..", help="Tables by these public columns.")
+        list[str] | None,
+        typer.Option(metavar="A,B,..", help="Public columns that define the rows of tables."),
     ] = None,
-    population_size: Annotated[float | None, typer.Option(help="From a public source.")] = None,
+    population_size: Annotated[
+        float | None, typer.Option(help="The population size, from a public source.")
+    ] = None,
     mechanism: Annotated[
         str | None, typer.Option(help="pseudo_posterior or noisy_statistics.")
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Of the whole release.")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="The privacy cost of the whole release.")
+    ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace SPEC if it is there.")
+        bool, typer.Option("--overwrite", help="Replace SPEC if it exists.")
     ] = False,
 ) -> None:
-    """Write a specification for DATA, every choice explained; asks on a terminal.
+    """Write a specification for DATA, with every choice explained; ask questions on a terminal.
 
-    Of the data, the names of all columns and the values of the --by columns are looked at, and no
-    others.
+    The command reads the names of all columns and the values of the --by columns, and nothing else
+    of the data.
     """
     _write(
         data, data.with_name("spec.toml") if out is None else out, outcome or (), constant or (),
@@ -95,7 +107,7 @@ def _write(
     overwrite: bool,
     **said: Any,
 ) -> None:
-    """Choices from flags and, on a terminal, from answers; ``said``: parts of ``Choices``."""
+    """Write the choices of flags and, on a terminal, answers; ``said``: parts of ``Choices``."""
     from surveysynth.spec.draft.choices import Choices, check_choices
     from surveysynth.spec.draft.columns import open_data
     from surveysynth.spec.draft.flags import check_said, read_outcomes, split_columns
@@ -117,26 +129,26 @@ def _write(
 
 
 class Prompt:
-    """Questions on the terminal that the command runs in."""
+    """Questions on the terminal of the command."""
 
     def tell(self, text: str) -> None:
-        """Shows lines."""
+        """Show lines."""
         print(text, flush=True)
 
     def ask(self, question: str) -> str:
-        """The answer without its outer blanks."""
+        """Return the answer without outer blanks."""
         return str(typer.prompt(question, default="", show_default=False)).strip()
 
 
 def _told(made: "Drafted") -> list[str]:
-    """What was written, looked at, and left open."""
+    """Return lines on what was written, read, and left open."""
     looked = f" and the values of {', '.join(made.read)}" if made.read else ""
     lines = [
         f"Wrote {made.path}, with every choice explained.",
-        f"Looked at: the names of the columns{looked}; at no other value.",
+        f"Read: the names of the columns{looked}; no other value.",
     ]
     if made.open:
-        lines += ["Still to be filled in, where it says \"?\":", *(f"  {key}" for key in made.open)]
+        lines += ['Still to be filled in, marked "?":', *(f"  {key}" for key in made.open)]
     return [*lines, f"Next: surveysynth check {made.path}"]
 
 
@@ -144,28 +156,32 @@ def audit_command(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")],
     spec: Annotated[
         Path | None,
-        typer.Argument(metavar="[SPEC]", help="A specification, of which public inputs are read. "
-                       "Without it, the package's examples of every model and mechanism."),
+        typer.Argument(
+            metavar="[SPEC]",
+            help="A specification; only its public inputs are read. "
+            "Without it, the package's examples of every model and mechanism.",
+        ),
     ] = None,
     case: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="One of the examples; may be given several times."),
+        typer.Option(metavar="NAME", help="The name of an example. May be repeated."),
     ] = None,
     n: Annotated[
-        int | None, typer.Option("--n", help="Records of the examples; 1,000.", min=100)
+        int | None,
+        typer.Option("--n", help="Number of records of the examples. Default: 1,000.", min=100),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Every replacement, and fresh random numbers too.")
+        bool, typer.Option("--full", help="Try every replacement, also with fresh random numbers.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Makes other simulated surveys.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of the simulated surveys.", min=0)] = 0,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace DIR if an audit wrote it.")
     ] = False,
 ) -> None:
-    """Replace a record of a simulated survey: does a release tell more than is stated?
+    """Replace a record of a simulated survey: does a release reveal more than it states?
 
-    Nothing confidential is read. Exit code 3: some replacement moved more than is stated, in a
-    setting that the mechanism does not refuse; the folder says which.
+    Nothing confidential is read. Exit code 3: a replacement moved the result by more than is
+    stated, in a setting that the mechanism accepts; the report names it.
     """
     from surveysynth._support.progress import report_count
     from surveysynth.evaluation.audit.folder import REPORT_NAME
@@ -179,9 +195,9 @@ def audit_command(
     print(f"Report: {found.out / REPORT_NAME}")
     if found.passed:
         raise RefusedError(
-            f"{found.passed:,} of {len(found.table):,} replacements moved more than is stated, as "
-            "told above. Use mechanism = 'noisy_statistics', a higher epsilon, or fewer columns of "
-            "X and larger strata."
+            f"{found.passed:,} of {len(found.table):,} replacements moved more than is stated; see "
+            "the lines above. Use mechanism = 'noisy_statistics', a higher epsilon, or fewer "
+            "columns of X and larger strata."
         )
 
 
@@ -189,14 +205,14 @@ def keys_command(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME]", help="A section, as privacy, or a key, as privacy.m. Without it, all."
+            metavar="[NAME]", help="A section (privacy) or key (privacy.m). Without it, all."
         ),
     ] = None,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="The whole reference, as a page of Markdown.")
+        bool, typer.Option("--markdown", help="Print the whole reference as a page of Markdown.")
     ] = False,
 ) -> None:
-    """Look up a key of a specification: type, default, what it changes, what is public by it."""
+    """Look up a key of a specification: type, default, what it does and makes public."""
     from surveysynth.spec import reference
 
     text = reference.markdown() if markdown else "\n".join(reference.terminal(name)).rstrip() + "\n"
@@ -206,14 +222,16 @@ def keys_command(
 def docs_command(
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where to build; build/site of the checkout otherwise."),
+        typer.Option(
+            metavar="DIR", help="The folder to build in. Default: build/site of the checkout."
+        ),
     ] = None,
-    no_open: Annotated[bool, typer.Option("--no-open", help="Build, and open nothing.")] = False,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
 ) -> None:
     """Build the documentation, without a network, and open it in a browser.
 
-    Needs a checkout and the extra docs. What has not changed since the last time is not built
-    again. A warning is an error.
+    The command needs a checkout and the extra docs. Unchanged pages are not built again. A warning
+    is an error.
     """
     found = [each.resolve() for each in (_PAGES, _HERE) if (each / "_site" / "links.py").is_file()]
     if not found:
@@ -236,7 +254,7 @@ def docs_command(
         check=False,
     )  # fmt: skip
     if done.returncode:
-        raise SurveySynthError("the documentation was not built; Sphinx says above why.")
+        raise SurveySynthError("the documentation was not built; see the messages of Sphinx above.")
     first = target / "index.html"
     print(f"Documentation: {first}")
     if not no_open:

@@ -1,4 +1,4 @@
-"""The data of a specification's Stan program as a file, for whoever runs it in R: confidential."""
+"""Write the data of a specification's Stan program, for use in R: confidential."""
 
 from pathlib import Path
 from typing import Any
@@ -60,12 +60,12 @@ def export_stan(spec: str | Path, out: str | Path) -> Path:
 
 
 def _target(out: Path) -> Path:
-    """The file to write; raises ``InputError`` for one that exists or would be published."""
+    """Return the file to write; raises ``InputError`` if it exists or would be published."""
     target = out.expanduser().resolve()
     if target.exists():
         raise InputError(f"the file {target} exists; name another.")
     if not target.parent.is_dir():
-        raise InputError(f"the folder {target.parent} is not there; make it, or name another file.")
+        raise InputError(f"the folder {target.parent} does not exist; make it or name another.")
     for folder in target.parents:
         if any((folder / name).is_file() for name in ("privacy.json", "release/privacy.json")):
             raise InputError(
@@ -76,7 +76,7 @@ def _target(out: Path) -> Path:
 
 
 def _program_and_data(model: Any, stats: Any) -> tuple[Path, dict[str, Any]]:
-    """The Stan program of a model, and its data for statistics of whole records."""
+    """Return the Stan program of a model, and its data for statistics of whole records."""
     from surveysynth._support.resources import stan_directory
     from surveysynth.models.own_stan.model import StanProgram
 

@@ -63,7 +63,7 @@ def example(
 
 
 def example_survey(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Survey:
-    """A simulated survey to try things on, that of ``surveysynth example``.
+    """Return the simulated survey of ``surveysynth example``.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def example_survey(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Survey:
 
 
 def survey_of(frame: "pd.DataFrame") -> Survey:
-    """A simulated frame with what is public of its design."""
+    """Return the survey of a simulated frame, with its public design."""
     return Survey.from_frame(
         frame,
         outcome="salary",
@@ -127,9 +127,9 @@ def init(
 ) -> "Drafted":
     """Write a specification for a data file, with every choice explained in comments.
 
-    Of the data, the names of all columns and the values of the by columns are looked at, and no
-    others; a parquet file, or one of Stata, SPSS or SAS, also tells the types of its columns, and
-    these their labels.
+    The function reads the names of all columns and the values of the by columns, and no other
+    values. It also reads the types of columns of a parquet file, and types and labels of a file of
+    Stata, SPSS or SAS.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def init(
     Returns
     -------
     Drafted
-        The path, and the keys that are still to be filled in.
+        The path, and the keys that are still open.
 
     Raises
     ------

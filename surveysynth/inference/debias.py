@@ -1,16 +1,16 @@
-"""Debiased draws: what down-weighting did to residual scales and to the odds of levels, found by
-simulation and undone.
+"""Debiasing of draws: find what down-weighting did to scales and odds by simulation, and undo it.
 
-Down-weighted tails shrink residual scales, and every log-normal mean with them, and rare levels of
-an outcome become rarer (methods 8); SDs of PSU effects, where a model has them, shrink about as
-much as residual scales and follow (``with_log_scales``).
-Indirect inference on the released draws: databases are simulated from them as the sample would have
-been, the whole mechanism is run on each at the same target, and the shift of its posterior mean
-against that of the unweighted fit to the same database is the bias. It is taken off every released
-draw, before synthesis.
+Down-weighted tails shrink residual scales, and with them every log-normal mean; rare levels of an
+outcome become rarer (methods 8). SDs of PSU effects, where a model has them, shrink about as much
+as residual scales and are corrected with them (``with_log_scales``).
 
-This is post-processing: only PrivateDraws, PublicDesign and fresh random numbers come in, so it
-costs no epsilon, and all that comes out may be published.
+The method is indirect inference on the released draws. Databases are simulated from them as the
+sample would have been, and the whole mechanism is run on each at the same target. The bias is the
+shift of its posterior mean against that of the unweighted fit to the same database. It is
+subtracted from every released draw, before synthesis.
+
+This is post-processing: it uses PrivateDraws, PublicDesign and fresh random numbers only. So it
+costs no epsilon, and all of its results may be published.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -56,7 +56,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class DebiasRecord:
-    """What debiasing did, from public inputs alone.
+    """The record of what debiasing did, from public inputs alone.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class DebiasRecord:
 
     @property
     def debiased(self) -> bool:
-        """Whether the draws were shifted."""
+        """True if the draws were shifted."""
         return self.status == "debiased"
 
 
@@ -131,7 +131,7 @@ def debias_draws(
     rounds: int = ROUNDS,
     progress: Progress | None = None,
 ) -> Debiased:
-    """Debiased draws of one release (methods 8.3).
+    """Return the debiased draws of one release (methods 8.3).
 
     Where the simulated mechanism does not reach its target or the shift does not settle, the draws
     come back as they are, and the record says so. It is post-processing, and costs no epsilon.
@@ -188,7 +188,9 @@ def debias_many(
     rounds: int = ROUNDS,
     plan: SamplingPlan | None = None,
 ) -> list[Debiased]:
-    """``debias_draws`` for many releases with the same settings, their simulated runs in one batch.
+    """Return ``debias_draws`` for many releases with the same settings.
+
+    Their simulated runs are in one batch.
 
     ``plan``: of the simulated fits, as many kept draws as in the release; None: the release's own
     with a shorter warm-up.
@@ -255,12 +257,12 @@ class _Work:
             )
 
     def shifted(self) -> PrivateDraws:
-        """The released draws less the bias found so far."""
+        """Return the released draws less the bias found so far."""
         theta = self.model.with_debiased(self.draws.theta, self.logs - self.bias, self.design)
         return replace(self.draws, theta=theta)
 
     def simulate(self) -> list[Database]:
-        """Databases as the sample would have been, the same number from each draw."""
+        """Simulate databases as the sample would have been, the same number from each draw."""
         shifted = self.shifted()
         result = []
         for index, start in enumerate(self.starts):
@@ -294,8 +296,10 @@ class _Work:
             self._give_up(f"{_WHAT[kind]} would change by more than a factor {MAX_FACTOR[kind]:g}")
 
     def _bias(self) -> FloatArray:
-        """The bias (d,) of the last round, and of odds where the line through the last two rounds
-        meets what was taken off.
+        """Return the bias (d,) of the last round, extrapolated for odds.
+
+        The bias of odds is where the line through the last two rounds meets what was taken
+        off.
 
         The rarer a level, the more weight it loses: a round leaves a third of the error of odds.
         It leaves next to nothing of that of scales.
@@ -305,10 +309,10 @@ class _Work:
         if len(self.rounds) == 1 or not odds.any():
             return found
         step, change = taken - self.rounds[-2][0], found - self.rounds[-2][1]
-        told = odds & (np.abs(step) > 4.0 * self.error + 0.02)
-        slope = np.divide(change, step, out=np.zeros_like(found), where=told)
+        known = odds & (np.abs(step) > 4.0 * self.error + 0.02)
+        slope = np.divide(change, step, out=np.zeros_like(found), where=known)
         slope = np.clip(slope, -self.changes, self.changes)
-        return np.where(told, (found - slope * taken) / (1.0 - slope), found)
+        return np.where(known, (found - slope * taken) / (1.0 - slope), found)
 
     def _give_up(self, reason: str) -> None:
         self.record = self._described("not converged", np.zeros_like(self.bias), reason)
@@ -326,7 +330,7 @@ class _Work:
         )
 
     def finish(self, rounds: int) -> Debiased:
-        """The draws to go on with."""
+        """Return the draws to continue with."""
         if self.record is not None:
             return Debiased(self.draws, replace(self.record, rounds=rounds))
         record = replace(self._described("debiased", -self.bias), rounds=rounds)
@@ -334,14 +338,17 @@ class _Work:
 
 
 def _shorter_warmup(plan: SamplingPlan) -> SamplingPlan:
-    """As many kept draws, since the bound grows with their number; chains on simulated data need
-    no longer to forget their start."""
+    """Return a plan with as many kept draws and a shorter warm-up.
+
+    The bound grows with the number of kept draws; chains on simulated data need less warm-up."""
     return replace(plan, warmup=min(plan.warmup, MAX_WARMUP))
 
 
 def thinned(design: PublicDesign, most: int) -> PublicDesign:
-    """The design cut down to about ``most`` records, every so-many-th of each cell of X in turn,
-    so that all cells keep their shares; the design itself where it is no larger."""
+    """Return the design cut down to about ``most`` records, or itself where it is no larger.
+
+    Every so-many-th record of each cell of X is kept in turn, so that all cells keep their
+    shares."""
     if design.n <= most:
         return design
     order = np.argsort(design.matrix.cell, kind="stable")
@@ -356,7 +363,9 @@ def thinned(design: PublicDesign, most: int) -> PublicDesign:
 
 
 def _in_use(codes: IntArray) -> IntArray:
-    """Codes of PSUs without gaps: one without records is no PSU of the smaller design."""
+    """Return codes of PSUs without gaps.
+
+    A PSU without records is no PSU of the smaller design."""
     return np.asarray(np.unique(codes, return_inverse=True)[1], dtype=np.int64)
 
 

@@ -59,7 +59,7 @@ class SyntheticDataset:
 
     @property
     def separate_pair(self) -> bool:
-        """Whether variances are taken from other values than estimates."""
+        """True if variances are computed from other values than estimates."""
         return not (
             self.variance_outcome is self.outcome and self.variance_weight is self.weight
         )
@@ -75,7 +75,7 @@ def synthesise(
     scale_to: float | None,
     variance: VariancePair = "sample",
 ) -> Iterator[SyntheticDataset]:
-    """Streams m x replicates_per_draw datasets, one at a time (methods 3, 5 and 8).
+    """Stream m x replicates_per_draw datasets, one at a time (methods 3, 5 and 8).
 
     Smoothed weights vary less than the survey's own did, and their Taylor variance is too small;
     with variance "sample" it comes from a dataset as the sample would have been: the drawn
@@ -131,7 +131,7 @@ def synthesise(
 
 
 def check_replicates(model: Model, replicates_per_draw: int) -> None:
-    """Raises ``InputError`` for fewer than one dataset a draw, or more than the model can make."""
+    """Raise ``InputError`` for fewer than one dataset a draw, or more than the model can make."""
     if replicates_per_draw < 1:
         raise InputError(f"replicates_per_draw must be at least 1, got {replicates_per_draw}.")
     limit = model.datasets_per_draw
@@ -151,8 +151,9 @@ def _dataset(
     scale_to: float | None,
     variance: VariancePair,
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Outcomes (n, p) in original units and smoothed weights (n,) of one dataset, and the same
-    for its variance."""
+    """Return outcomes (n, p) in original units and smoothed weights (n,), twice.
+
+    The second pair is what the variance is computed from."""
     with np.errstate(over="ignore", invalid="ignore"):
         simulated = model.simulate(theta, design, rng, "release")
         outcome = simulated.outcomes(design)
@@ -178,7 +179,7 @@ def _dataset(
 
 
 def _scaled(weight: FloatArray, scale_to: float | None) -> FloatArray:
-    """Weights that sum to ``scale_to``; NaN where they have no positive finite sum."""
+    """Return weights that sum to ``scale_to``; NaN where they have no positive finite sum."""
     total = float(weight.sum())
     if not (np.isfinite(total) and total > 0):
         return np.full_like(weight, np.nan)
@@ -194,7 +195,7 @@ def published_draws(
     inference: Inference,
     progress: Callable[[str], None] | None = None,
 ) -> Debiased:
-    """The draws that synthetic data come from: debiased where that is asked for."""
+    """Return the draws that synthetic data come from: debiased if requested."""
     if inference == "paper":
         return Debiased(private, DebiasRecord("not asked for"))
     return debias_draws(model, design, private, rng, progress=progress)
@@ -209,7 +210,7 @@ def datasets_of(
     inference: Inference,
     replicates_per_draw: int,
 ) -> Iterator[SyntheticDataset]:
-    """The synthetic datasets that a release of ``published_draws`` is made of, one at a time.
+    """Return the synthetic datasets of a release of ``published_draws``, one at a time.
 
     Raises as ``synthesise`` does.
     """

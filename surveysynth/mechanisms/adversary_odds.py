@@ -1,20 +1,20 @@
-"""What a guarantee lets an adversary come to believe, and how well one can test a suspicion.
+"""Limits on what an adversary can conclude, and on the power of a test of a suspicion.
 
 An adversary who knows every other record suspects, with probability ``prior``, that the record of
-a person holds certain values and not others. What is released moves the odds of the suspicion by
-the likelihood ratio L of both cases (Bayes), so that any limit on L limits the posterior:
+a person holds certain values and not others. The release multiplies the odds of the suspicion
+by the likelihood ratio L of both cases (Bayes), so any limit on L limits the posterior:
 
     posterior odds = L · prior odds
 
 - epsilon-differential privacy: L <= exp(epsilon), always (Kasiviswanathan & Smith 2014).
-- rho-zCDP: where the suspicion is true, the mean of log L is at most rho, and it passes
+- rho-zCDP: where the suspicion is true, the mean of log L is at most rho, and it exceeds
   rho + 2 sqrt(rho log(1/delta)) with probability delta at most (Bun & Steinke 2016, lemma 3.5).
 
 Both hold for suspicions that are sets of values as well: divergences of mixtures are no larger than
-the largest of their parts. Doubts about other records that depend on this one (a household) are
-not in these limits.
+the largest of their parts. The limits do not cover records that
+depend on this one (a household).
 
-The same in terms of a test of the suspicion with a false-alarm rate: the most power it can have.
+The same limits bound the power of a test of the suspicion at a given false-alarm rate.
 """
 
 import math
@@ -24,14 +24,14 @@ from scipy.special import ndtr, ndtri
 
 from surveysynth.errors import InputError
 
-#: Orders of Renyi divergences less 1 that a test is held to; any set of them gives a valid limit.
+#: Orders of Renyi divergences, less 1, that limit a test; any set of them gives a valid limit.
 _EXCESS = np.geomspace(1e-3, 1e3, 400)
 
 
 def posterior(prior: float, log_factor: float) -> float:
-    """The belief that a prior in (0, 1) becomes where its odds are multiplied by exp(log_factor).
+    """Return the posterior probability after the odds of a prior are multiplied by exp(log_factor).
 
-    Raises ``InputError`` for a prior that is none.
+    Raises ``InputError`` for a prior outside (0, 1).
 
     Examples
     --------
@@ -44,30 +44,34 @@ def posterior(prior: float, log_factor: float) -> float:
 
 
 def zcdp_log_factor(rho: float, delta: float) -> float:
-    """What log L of a true suspicion passes with probability delta at most, under rho-zCDP."""
+    """Return the bound that log L of a true suspicion exceeds with probability delta at most.
+
+    Under rho-zCDP."""
     return rho + 2.0 * math.sqrt(-rho * math.log(_probability("delta", delta)))
 
 
 def pure_power(epsilon: float, false_alarms: float) -> float:
-    """The most power that a test with this rate of false alarms has under epsilon-DP
-    (Wasserman & Zhou 2010): the rate times exp(epsilon), or where it is less,
-    1 - (1 - rate) exp(-epsilon)."""
+    """Return the most power of a test with this rate of false alarms under epsilon-DP.
+
+    The rate times exp(epsilon) or, where it is less, 1 - (1 - rate) exp(-epsilon) (Wasserman &
+    Zhou 2010)."""
     rate = _probability("the rate of false alarms", false_alarms)
     return min(rate * math.exp(min(epsilon, 700.0)), 1.0 - (1.0 - rate) * math.exp(-epsilon))
 
 
 def gaussian_power(rho: float, false_alarms: float) -> float:
-    """Power of the best test against normal noise of this rho: Phi(Phi^-1(rate) + sqrt(2 rho))
-    (Dong, Roth & Su 2022)."""
+    """Return the power of the best test against normal noise of this rho.
+
+    Phi(Phi^-1(rate) + sqrt(2 rho)) (Dong, Roth & Su 2022)."""
     rate = _probability("the rate of false alarms", false_alarms)
     return float(ndtr(ndtri(rate) + math.sqrt(2.0 * rho)))
 
 
 def zcdp_power(rho: float, false_alarms: float) -> float:
-    """The most power that a test with this rate of false alarms has under rho-zCDP.
+    """Return the most power of a test with this rate of false alarms under rho-zCDP.
 
-    What a test answers is post-processing, so that the Renyi divergences of its two answers, either
-    way round, are at most rho times their order. Found by bisection, and told at the safe end.
+    The answer of a test is post-processing, so the Renyi divergences of its two answers, in either
+    order, are at most rho times their order. Found by bisection and reported at the safe end.
     """
     rate = _probability("the rate of false alarms", false_alarms)
     low, high = rate, 1.0
@@ -83,7 +87,7 @@ def zcdp_power(rho: float, false_alarms: float) -> float:
 
 
 def _possible(power: float, rate: float, rho: float) -> bool:
-    """Whether rho-zCDP allows for a test of this power."""
+    """Return whether rho-zCDP allows a test of this power."""
     if power >= 1.0:
         return False
     ways = ((power, rate), (rate, power))
@@ -91,7 +95,7 @@ def _possible(power: float, rate: float, rho: float) -> bool:
 
 
 def _divergences(p: float, q: float) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """Renyi divergences of a coin with probability p from one with q, by order."""
+    """Return Renyi divergences of a coin with probability p from one with q, by order."""
     order = 1.0 + _EXCESS
     heads = order * math.log(p) - _EXCESS * math.log(q)
     tails = order * math.log1p(-p) - _EXCESS * math.log1p(-q)

@@ -1,7 +1,7 @@
-"""What a mechanism is: from a confidential survey to draws that may be published.
+"""Members of a mechanism, which turns a confidential survey into draws that may be published.
 
-Each owns its settings, its guarantee in words, what it publishes beside the draws and how estimates
-from them combine. Nothing outside this package knows risk weights, bounds or noise.
+A mechanism owns its settings, its guarantee in words, what it publishes beside the draws, and how
+estimates from them combine. Nothing outside this package knows risk weights, bounds or noise.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ Progress = Callable[[str], None]
 
 
 class Settings(Protocol):
-    """What the settings of every mechanism tell: fixed before the data are seen, hence public."""
+    """The settings that every mechanism has: fixed before the data are seen, hence public."""
 
     @property
     def epsilon(self) -> float:
@@ -38,7 +38,7 @@ class Settings(Protocol):
 
     @property
     def private(self) -> bool:
-        """Whether anything is protected at all."""
+        """True if anything is protected."""
 
     @property
     def lipschitz_bound(self) -> float:
@@ -47,7 +47,7 @@ class Settings(Protocol):
 
 @dataclass(frozen=True)
 class PrivateDraws:
-    """What the mechanism releases: nothing confidential.
+    """The draws that a mechanism releases: nothing confidential.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class PrivateDraws:
         return self.settings.lipschitz_bound
 
     def draw(self, index: int) -> Theta:
-        """Parameters of released draw ``index`` (from 0), without a leading axis."""
+        """Return the parameters of released draw ``index`` (from 0), without a leading axis."""
         return {name: values[index] for name, values in self.theta.items()}
 
 
@@ -96,7 +96,7 @@ COMBINING_RULES: Mapping[Combining, str] = {
 
 @dataclass(frozen=True, repr=False)
 class Released(Unpickled):
-    """What a run of a mechanism leaves: draws and files to publish, and what may not be.
+    """The result of a run: draws and files to publish, and what must stay confidential.
 
     published: contents of further published files, JSON-ready, by name; realised: scalars for the
     confidential folder, JSON-ready; by_record: columns (n,) for it, or none.
@@ -109,13 +109,13 @@ class Released(Unpickled):
 
 
 class NoiseKeeper(Protocol):
-    """Who is told of noise as soon as it is drawn, before anything follows from it."""
+    """Records noise as soon as it is drawn, before anything follows from it."""
 
     def earlier(self) -> Mapping[str, Any] | None:
-        """Noisy numbers of an earlier run that was not released, to go on from; None: draw."""
+        """Return noisy numbers of an earlier, unreleased run to continue from; None: draw."""
 
     def keep(self, statistics: Mapping[str, Any]) -> None:
-        """Records noisy numbers that were drawn, JSON-ready."""
+        """Record noisy numbers that were drawn, JSON-ready."""
 
 
 class Mechanism(Protocol):
@@ -135,7 +135,7 @@ class Mechanism(Protocol):
 
     @property
     def down_weights(self) -> bool:
-        """Whether draws are of a down-weighted posterior, which debiasing undoes."""
+        """True if draws are from a down-weighted posterior, which debiasing undoes."""
 
     @property
     def risk(self) -> str | None:
@@ -146,9 +146,10 @@ class Mechanism(Protocol):
         """One sentence below every table."""
 
     def prepared(self, design: PublicDesign) -> PublicDesign:
-        """The design that models are fitted to, by public columns alone: what follows takes it.
+        """Return the design that models are fitted to, from public columns alone.
 
-        Raises ``RefusedError`` for one that it cannot protect."""
+        Raises ``RefusedError`` for one that it cannot protect.
+        """
 
     def run(
         self,
@@ -161,14 +162,16 @@ class Mechanism(Protocol):
         seeded: bool = False,
         keeper: NoiseKeeper | None = None,
     ) -> Released:
-        """What may be published, and what stays. ``seeded``: a test, which rng makes again;
-        ``keeper``: of noise that a mechanism draws before all else."""
+        """Return what may be published, and what must stay confidential.
+
+        ``seeded``: a test, which rng repeats; ``keeper``: keeps the noise of a mechanism
+        that draws noise before all else."""
 
     def statement(self, model: Model, design: PublicDesign, *, test: bool = False) -> Statement:
-        """The guarantee in words."""
+        """Return the guarantee in words."""
 
     def guarantee(self) -> dict[str, Any]:
-        """The guarantee for programs: the head of privacy.json."""
+        """Return the guarantee for programs: the head of privacy.json."""
 
     def described(self, design: PublicDesign) -> dict[str, Any]:
-        """Its other settings for programs, JSON-ready."""
+        """Return the other settings for programs, JSON-ready."""

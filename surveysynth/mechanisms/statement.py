@@ -102,6 +102,5 @@ def confidential_part(design: PublicDesign, *, several: bool = False) -> str:
 
 
 def not_units(design: PublicDesign) -> str:
-    """Return the survey's own PSUs, by name, as a clause on what protection of records leaves
-    out."""
+    """Return the survey's own PSUs, by name, as a clause on what protection of records omits."""
     return "" if design.psu_name is None else f", not of primary sampling units ({design.psu_name})"

@@ -52,13 +52,13 @@ def png_bytes(figure: "Figure") -> bytes:
 
 
 def new_figure(
-    width: float, height: float, mark: str = MARK, colour: str = WARNING
+    width: float, height: float, mark: str = MARK, color: str = WARNING
 ) -> "Figure":
     """Make an empty figure that needs no display, marked confidential or with another line."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    figure.suptitle(mark, x=0.01, ha="left", color=colour, fontsize=9, fontweight="bold")
+    figure.suptitle(mark, x=0.01, ha="left", color=color, fontsize=9, fontweight="bold")
     return figure
 
 
@@ -104,7 +104,7 @@ def outcome_axis(axis: Any, transform: Transform | Mirrored, low: float, high: f
 def outcome_ticks(transform: Transform | Mirrored, low: float, high: float) -> list[float]:
     """Choose round numbers in the outcome's units, spread over transformed values low..high."""
     sizes = [m * 10.0**k for m in (1, 5, 2) for k in range(12, -7, -1)]
-    # Zero and the rounder numbers have the choice, then whatever fits between.
+    # Zero and rounder numbers come first, then whatever fits between them.
     values = np.array([0.0, *(sign * size for size in sizes for sign in (1.0, -1.0))])
     if isinstance(transform, Transform) and transform.kind == "log":
         values = values[values + transform.shift > 0]
@@ -136,7 +136,7 @@ def violin(
     panel: Any,
     place: int,
     values: FloatArray,
-    colour: str,
+    color: str,
     *,
     points: bool = True,
     log: bool | None = None,
@@ -151,13 +151,13 @@ def violin(
             [values], positions=[place], orientation="horizontal", widths=0.82, showextrema=False
         )
         for body in parts["bodies"]:
-            body.set(facecolor=colour, edgecolor=colour, alpha=0.32, linewidth=1.0)
+            body.set(facecolor=color, edgecolor=color, alpha=0.32, linewidth=1.0)
     if points:
-        jitter = np.random.default_rng(0).uniform(-0.13, 0.13, values.size)  # of the drawing alone
-        panel.plot(values, place + jitter, ".", color=colour, markersize=4, alpha=0.75)
+        jitter = np.random.default_rng(0).uniform(-0.13, 0.13, values.size)  # for the drawing alone
+        panel.plot(values, place + jitter, ".", color=color, markersize=4, alpha=0.75)
     if values.size:
         median = float(np.median(values))
-        panel.plot([median] * 2, [place - 0.3, place + 0.3], color=colour, linewidth=2)
+        panel.plot([median] * 2, [place - 0.3, place + 0.3], color=color, linewidth=2)
         shown = short_number(10**median if (points if log is None else log) else median)
         panel.annotate(
             shown, (median, place - 0.4), xytext=(0, 0), textcoords="offset points",

@@ -36,7 +36,8 @@ def _ranks(values: FloatArray) -> FloatArray:
 
     This is SciPy's ``rankdata``, whose import would take half a second.
     """
-    ranks = np.empty(values.shape)
+    # By column in memory, as sums over draws are rounded in the order of storage.
+    ranks = np.empty(values.shape, order="F")
     for j, column in enumerate(values.T):
         _, place, count = np.unique(column, return_inverse=True, return_counts=True)
         ranks[:, j] = (np.cumsum(count) - 0.5 * (count - 1))[place]

@@ -1,1 +1,1 @@
-"""The specification file: typed settings, and what a run needs, built from them."""
+"""The specification file as typed settings, and the parts of a run that are built from them."""

@@ -1,4 +1,4 @@
-"""From a specification to what a run needs: survey, model with its sampler, settings."""
+"""Build the parts of a run from a specification: survey, model with its sampler, settings."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,7 +112,7 @@ def _open(spec: "Spec") -> "tuple[Table, Declaration]":
 
 
 def model_of(spec: "Spec") -> "Model":
-    """The synthesizer that a specification names, with its options."""
+    """Return the synthesizer of a specification, with its options."""
     from surveysynth.inference.synthesis import check_replicates
     from surveysynth.models import get_model
 
@@ -127,7 +127,7 @@ def model_of(spec: "Spec") -> "Model":
 
 
 def model_options(spec: "Spec") -> dict[str, Any]:
-    """What a specification says of its registered model, besides the name."""
+    """Return the options of a registered model in a specification."""
     synthesizer = spec.synthesizer
     options = {"priors": dict(synthesizer.priors), **synthesizer.options}
     if spec.privacy.needs_declared_scales and "covariance_by" in options:
@@ -159,7 +159,7 @@ def check_engine(spec: "Spec", model: "Model") -> None:
 
 
 def engine_of(spec: "Spec", model: "Model") -> "Model":
-    """The model with the sampler that a specification asks for.
+    """Return the model with the sampler of a specification.
 
     A Stan program of the caller's own is its own sampler.
     """
@@ -171,7 +171,7 @@ def engine_of(spec: "Spec", model: "Model") -> "Model":
 
 
 def mechanism_of(spec: "Spec") -> "Mechanism":
-    """The mechanism that a specification asks for, with its settings."""
+    """Return the mechanism of a specification, with its settings."""
     if spec.privacy.mechanism == "noisy_statistics":
         from surveysynth.mechanisms.noisy_statistics.mechanism import NoisyStatisticsMechanism
 
@@ -182,7 +182,7 @@ def mechanism_of(spec: "Spec") -> "Mechanism":
 
 
 def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
-    """The settings of noisy statistics, all public; ``changes`` of a comparison or study."""
+    """Return the settings of noisy statistics, all public; ``changes``: of a comparison."""
     from surveysynth.mechanisms.noisy_statistics.settings import (
         NOISY_PLAN,
         Declared,
@@ -215,15 +215,17 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
 
 
 def spreads_of(spec: "Spec") -> dict[str, float]:
-    """Declared SDs of outcomes on the scales of their transforms, where there are any; with a split
-    that of the amounts above it."""
+    """Return the declared SDs of outcomes on the scales of their transforms.
+
+    With a split it is the SD of the amounts above it. Outcomes without a declared SD are left out.
+    """
     sections = [(name, spec.outcomes.get(name)) for name in spec.synthesizer.outcome]
     given = {name: each.of_side(0)[1] for name, each in sections if each is not None}
     return {name: spread for name, spread in given.items() if spread is not None}
 
 
 def settings_of(spec: "Spec") -> "MechanismSettings":
-    """The settings of the pseudo-posterior, all public."""
+    """Return the settings of the pseudo-posterior, all public."""
     from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS, MechanismSettings
     from surveysynth.sampling.plan import SamplingPlan
 
@@ -248,7 +250,7 @@ def settings_of(spec: "Spec") -> "MechanismSettings":
 
 
 def method_name(model: str) -> str:
-    """A model's name in ledgers and reports; a Stan program of the caller's own by its file."""
+    """Return a model's name in ledgers and reports; for a user's Stan program, that of its file."""
     return Path(model).stem
 
 

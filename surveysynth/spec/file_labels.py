@@ -1,7 +1,7 @@
-"""What a data file of Stata, SPSS or SAS says of its columns, as labels of the specification.
+"""Take titles and labels from a data file of Stata, SPSS or SAS into a specification.
 
-A specification goes first. Titles of columns and labels of values are the survey's data dictionary,
-and taken for public; of labels of values, those of public columns alone are used.
+The specification has precedence. Titles of columns and labels of values are the survey's data
+dictionary and count as public. Labels of values are used for public columns only.
 """
 
 from typing import TYPE_CHECKING
@@ -46,7 +46,7 @@ def with_file_labels(spec: "Spec") -> "Spec":
 def _section(
     spec: "Spec", table: LabelledTable, name: str, *, public: bool
 ) -> LabelSection | None:
-    """What is to stand in ``[labels.name]``, None for nothing."""
+    """Return the section ``[labels.NAME]``, None for no section."""
     given = spec.labels.get(name)
     found: dict[str, object] = {} if given is None else given.model_dump(exclude_unset=True)
     title = table.described[name].title
@@ -67,7 +67,7 @@ def _section(
 
 
 def _levels(table: LabelledTable, name: str) -> dict[str, str]:
-    """Labels of the levels that occur, in natural order; a level without one keeps its code.
+    """Return the labels of the levels that occur, in natural order; other levels keep their code.
 
     None where such a level is so rare that it may have slipped in: to be listed here would make it
     a declared one, and no warning would tell.

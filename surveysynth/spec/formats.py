@@ -38,18 +38,18 @@ class Format:
     folder: Folder = TABLES_FOLDER
 
     def file_of(self, statistic: str) -> str:
-        """Name of the file of a statistic."""
+        """Return the file name of a statistic."""
         return f"{statistic_of(statistic).stem}.{self.ending}"
 
     def files(self, statistics: Sequence[str]) -> Iterator[str]:
-        """Names of all files."""
+        """Yield the names of all files."""
         if self.file_each:
             yield from map(self.file_of, statistics)
         if self.one_file:
             yield self.one_file
 
     def load_writer(self) -> "Callable[[Any, Any, Format], None]":
-        """The writer itself."""
+        """Import and return the writer."""
         module, _, name = self.writer.partition(":")
         function: Callable[[Any, Any, Format], None] = getattr(import_module(module), name)
         return function
@@ -99,7 +99,7 @@ FORMATS: dict[str, Format] = {
 
 
 def format_names(folder: Folder) -> tuple[str, ...]:
-    """The formats of tables, or those of figures."""
+    """Return the formats of tables, or those of figures."""
     return tuple(name for name, made in FORMATS.items() if made.folder == folder)
 
 
@@ -114,5 +114,5 @@ def table_files(
 
 
 def folder_of(made: Format, table: str = "") -> str:
-    """The folder of a release where a format of a table belongs."""
+    """Return the folder of a release for a format of a table."""
     return f"{made.folder}/{table}" if table else made.folder

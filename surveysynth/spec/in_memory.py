@@ -1,4 +1,4 @@
-"""The specification of a survey that is in memory: what a file would say, without the file."""
+"""The specification of a survey in memory, without a file."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -34,8 +34,9 @@ def spec_of_survey(
     sections: Sections,
     several: Sequence[Mapping[str, Any]] | None = None,
 ) -> Spec:
-    """The specification of ``design`` with further sections, which the design does not settle;
-    ``several``: one of [[tables]] each, which share the section all_tables.
+    """Return the specification of ``design`` with further sections.
+
+    ``several``: the sections [[tables]], which share the section all_tables.
 
     Raises ``InputError`` for what a file would be refused for, and for keys that the survey has
     settled.
@@ -68,13 +69,13 @@ def spec_of_survey(
 
 
 def _as_given(message: str) -> str:
-    """A message with the names of arguments for sections that only a file has."""
+    """Replace the names of sections in a message by the names of arguments."""
     named = re.sub(r"\btables(?=\[\d)", "several", message.replace(f"[[{TABLES}]]", "several"))
     return named.replace(ALL_TABLES, TABLES)
 
 
 def _transforms(transforms: Sequence[Transform]) -> dict[str, Any]:
-    """The keys of [synthesizer], where every outcome is continuous."""
+    """Return the keys of [synthesizer] for continuous outcomes."""
     return {
         "transform": [each.kind for each in transforms],
         "transform_scale": [float(each.scale) for each in transforms],
@@ -84,7 +85,7 @@ def _transforms(transforms: Sequence[Transform]) -> dict[str, Any]:
 
 
 def _section(outcome: Outcome) -> dict[str, Any]:
-    """[outcomes.NAME] but for centre and spread."""
+    """Return [outcomes.NAME] without centre and spread."""
     keys: dict[str, Any] = {"kind": outcome.kind, "levels": list(outcome.levels)}
     if outcome.is_amount:
         transform = outcome.transform
@@ -144,7 +145,7 @@ def _refuse_settled(given: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Python's own numbers and lists in the place of NumPy's, which a file cannot hold."""
+    """Convert NumPy's numbers and arrays to Python's, which a file can hold."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if isinstance(value, Mapping):

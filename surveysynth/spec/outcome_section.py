@@ -13,14 +13,14 @@ from surveysynth.survey.transforms import TransformKind
 
 
 def _as_texts(value: Any) -> Any:
-    """A list as a tuple; codes may be written as whole numbers."""
+    """Return a list as a tuple of texts; codes may be whole numbers."""
     if not isinstance(value, list | tuple):
         return value
     return tuple(str(each) if type(each) is int else each for each in value)
 
 
 def _by_side(*, positive: bool) -> PlainValidator:
-    """A number, or two of an outcome with a split: above it and below."""
+    """Validate a number, or two for an outcome with a split: above it and below."""
 
     def read(value: Any) -> float | tuple[float, float] | None:
         several = isinstance(value, list | tuple)
@@ -109,7 +109,7 @@ class OutcomeSection(Section):
     weight. Public: The number, as for `centre`."""
 
     def of_side(self, side: int) -> tuple[float | None, float | None]:
-        """Centre and spread of a side of the split, or of the amounts where there is none."""
+        """Return centre and spread of a side of the split, or of all amounts without a split."""
         centre, spread = (
             each[side] if isinstance(each, tuple) else each for each in (self.centre, self.spread)
         )

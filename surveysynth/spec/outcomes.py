@@ -1,4 +1,4 @@
-"""``[outcomes.<name>]``: what is publicly known of an outcome, and of the weight."""
+"""Check ``[outcomes.NAME]``: what is publicly known about outcomes and the weight."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -42,7 +42,7 @@ _OF_MOMENTS = ("centre", "spread")
 def declared_outcome(
     name: str, synthesizer: SynthesizerSection, sections: Outcomes
 ) -> Outcome:
-    """The outcome that both places declare; raises ``InputError`` that names section and key."""
+    """Return the outcome that both sections declare; raises ``InputError`` with section and key."""
     section = sections.get(name, OutcomeSection())
     if section.kind in ("binary", "categorical"):
         given = [key for key in (*_OF_TRANSFORM, *_OF_MOMENTS) if key in section.model_fields_set]
@@ -69,7 +69,7 @@ def declared_outcome(
 def _transform(
     name: str, synthesizer: SynthesizerSection, section: OutcomeSection
 ) -> Transform:
-    """Of an amount: each constant from its own section, or else from [synthesizer]."""
+    """Return the transform of an amount, each constant from its section or from [synthesizer]."""
     position = synthesizer.outcome.index(name)
     constants: dict[str, Any] = {}
     for key, elsewhere in _OF_TRANSFORM.items():
@@ -107,8 +107,10 @@ def outcome_problems(
     *,
     known_model: bool = True,
 ) -> list[str]:
-    """What cannot be in sections of outcomes, or not with this model or sample; ``known_model``:
-    whether the name of the model is enough to tell what it takes."""
+    """Return the problems of sections of outcomes by themselves, with the model and the sample.
+
+    ``known_model``: False if the name does not determine what the model takes.
+    """
     problems = _section_problems(synthesizer, sections)
     declared = []
     for name in synthesizer.outcome:
@@ -134,7 +136,7 @@ def outcome_problems(
 
 
 def _moment_problems(outcome: Outcome, section: OutcomeSection) -> list[str]:
-    """Centres and spreads that are not of the outcome's sides, or where no value can be."""
+    """Return the problems of centres and spreads: wrong side of a split, or an impossible value."""
     where = f"outcomes.{outcome.name}"
     if outcome.split is None:
         pairs = [key for key in _OF_MOMENTS if isinstance(getattr(section, key), tuple)]
@@ -160,7 +162,7 @@ def _moment_problems(outcome: Outcome, section: OutcomeSection) -> list[str]:
 
 
 def _section_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> list[str]:
-    """Sections that the file does not name, and what one of them cannot hold by itself."""
+    """Return the problems of single sections, and sections of unknown outcomes."""
     problems = []
     known = (*synthesizer.outcome, WEIGHT)
     for name in sections:
@@ -200,7 +202,7 @@ def _section_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> li
 
 
 def kind_problems(synthesizer: SynthesizerSection, declared: Sequence[Outcome]) -> list[str]:
-    """Kinds of outcomes and bounds that the model does not take."""
+    """Return the kinds of outcomes and bounds that the model does not support."""
     kinds: tuple[str, ...] = ("continuous",)
     if not synthesizer.is_program:
         kinds = get_model(synthesizer.model).kinds
@@ -222,12 +224,12 @@ def kind_problems(synthesizer: SynthesizerSection, declared: Sequence[Outcome]) 
 
 
 def _able(holds: Any) -> str:
-    """The models whose kinds of outcomes satisfy a condition, as a remedy."""
+    """Return a remedy: the models whose kinds of outcomes satisfy a condition."""
     return "use model = " + " or ".join(repr(m.name) for m in registered() if holds(m.kinds))
 
 
 def label_problems(outcomes: Sequence[Outcome], labelled: Mapping[str, Sequence[str]]) -> list[str]:
-    """Labels, by column, of levels that an outcome does not have."""
+    """Return the labels, by column, of levels that an outcome does not have."""
     return [
         f"labels.{outcome.name}.levels: {code!r} is not among the levels of the outcome, "
         f"{listing(outcome.levels)}.{nearest(code, outcome.levels)}"
@@ -239,7 +241,7 @@ def label_problems(outcomes: Sequence[Outcome], labelled: Mapping[str, Sequence[
 
 
 def statistic_problems(tables: TablesSection, declared: Sequence[Outcome]) -> list[str]:
-    """Statistics that none of the outcomes has."""
+    """Return the statistics that no outcome has."""
     kinds = [statistic_of(name) for name in tables.statistics]
     misfits = [each.misfit(declared, tables.by) for each in kinds
                if not each.columns(declared, tables.by)]  # fmt: skip
@@ -261,7 +263,7 @@ def by_problems(
     *,
     study: bool,
 ) -> list[str]:
-    """Columns that rows of a table cannot be made by; ``statistics``: of all tables."""
+    """Return the columns that cannot define rows; ``statistics``: of all tables."""
     problems = []
     for outcome in declared:
         name, margin = outcome.name, labels.get(outcome.name, LabelSection()).margin
@@ -300,7 +302,7 @@ def by_problems(
 
 
 def count_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> list[str]:
-    """Outcomes declared as counts for a model that takes none."""
+    """Return the outcomes declared as counts for a model without counts."""
     if not synthesizer.is_program and get_model(synthesizer.model).takes_count:
         return []
     able = " or ".join(repr(model.name) for model in registered() if model.takes_count)

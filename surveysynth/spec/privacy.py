@@ -91,8 +91,9 @@ class PrivacySection(Section):
     @model_validator(mode="before")
     @classmethod
     def _without_foreign_keys(cls, given: Any) -> Any:
-        """Refuse keys of the other mechanism unless they have their default: the rest would be
-        ignored silently."""
+        """Refuse keys of the other mechanism unless they have their default.
+
+        The rest would be ignored silently."""
         if not isinstance(given, Mapping):
             return given
         foreign = {
@@ -132,7 +133,7 @@ class PrivacySection(Section):
 
     @property
     def private(self) -> bool:
-        """Whether anything is protected."""
+        """True if anything is protected."""
         return True
 
     @property
@@ -151,15 +152,15 @@ class PrivacySection(Section):
         return []
 
     def as_pseudo_posterior(self) -> "PseudoPosteriorSection":
-        """Return the section with the pseudo-posterior at an epsilon of the same number: itself, or
-        the defaults of that mechanism. The promises differ."""
+        """Return the section with the pseudo-posterior: itself, or defaults at that epsilon.
+
+        The promises differ."""
         if isinstance(self, PseudoPosteriorSection):
             return self
         return PseudoPosteriorSection(epsilon=self.stated_epsilon)
 
     def as_noisy_statistics(self) -> "NoisyStatisticsSection":
-        """Return the section with noisy statistics at the same epsilon: itself, or the defaults of
-        that mechanism."""
+        """Return the section with noisy statistics at the same epsilon: itself, or the defaults."""
         if isinstance(self, NoisyStatisticsSection):
             return self
         return NoisyStatisticsSection(epsilon=self.epsilon)
@@ -338,8 +339,9 @@ class NoisyStatisticsSection(PrivacySection):
         return self
 
     def for_records(self, n: int) -> "NoisyStatisticsSection":
-        """Return the section with fewer datasets of each draw where n records are very many,
-        unless their number is given."""
+        """Return the section with fewer datasets of each draw where n records are very many.
+
+        Unless their number is given."""
         if "replicates_per_draw" in self.model_fields_set:
             return self
         replicates = max(1, min(MOST_REPLICATES, MOST_SIMULATED // (self.m * n)))

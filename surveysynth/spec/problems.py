@@ -1,4 +1,4 @@
-"""What a specification cannot ask for across its sections, one function a matter."""
+"""Checks of a specification across its sections."""
 
 from collections.abc import Sequence
 
@@ -70,7 +70,7 @@ def study_problems(
 def pattern_problems(
     pattern: Sequence[str], confidential: Sequence[str], public: Sequence[str]
 ) -> list[str]:
-    """Columns of the pattern that are not public, or not known to be."""
+    """Return the columns of the pattern that are not known to be public."""
     known = tuple(dict.fromkeys(public))
     return [
         f"privacy.pattern: {name!r} is confidential; a pattern is of public columns."
@@ -84,7 +84,7 @@ def pattern_problems(
 
 
 def group_problems(grouping: Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    """Columns that a spread by groups may not be by."""
+    """Return the columns that cannot define groups of spreads."""
     allowed = tuple(dict.fromkeys(known))
     return [
         f"synthesizer.covariance_by: {name!r} is not among the columns of the tables and the "
@@ -100,7 +100,7 @@ def public_weight_problems(
     tables: TablesSection,
     outcomes: Outcomes,
 ) -> list[str]:
-    """Models of confidential weights, and settings of weights that are modelled or scaled."""
+    """Return settings that public weights exclude: those of modelled or scaled weights."""
     if not survey.public_weights:
         return []
     problems = []

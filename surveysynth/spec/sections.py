@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 def known_name(value: Any, names: Sequence[str]) -> Any:
-    """One of the names, refused in the words of a Literal of them."""
+    """Return the value if it is one of the names; else raise the error of a Literal."""
     if isinstance(value, str) and value in names:
         return value
     *others, last = map(repr, names)
@@ -174,7 +174,7 @@ class SurveySection(Section):
 
     @property
     def public_weights(self) -> bool:
-        """Whether the weights are used and published as they are."""
+        """True if the weights are used and published unchanged."""
         return self.weights == "public"
 
 

@@ -24,7 +24,6 @@ from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import nearest
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.survey.formula import natural_order
 from surveysynth.survey.outcome import Outcome
 
 #: Words for a missing number in files of other programs (compared without case).
@@ -72,11 +71,26 @@ class NumberColumn(Unpickled):
     wrong: int
     kinds: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def missing(self) -> BoolArray:
-        """(n,) True where the cell is blank."""
-        missing: BoolArray = np.isnan(self.values)
-        return missing
+
+def natural_order(levels: Iterable[str]) -> tuple[str, ...]:
+    """Sort levels as numbers if all of them look like numbers, otherwise as text."""
+    found = list(levels)
+    try:
+        values = {level: float(level) for level in found}
+    except ValueError:
+        return tuple(sorted(found))
+    if not all(map(math.isfinite, values.values())):
+        return tuple(sorted(found))
+    return tuple(sorted(found, key=lambda level: (values[level], level)))
+
+
+def encode(values: "pd.Series[str]") -> tuple[IntArray, tuple[str, ...]]:
+    """Return codes (n,) of a text column and its levels in natural order."""
+    raw, found = pd.factorize(values)
+    levels = natural_order(str(level) for level in found)
+    position = {level: index for index, level in enumerate(levels)}
+    renumber = np.array([position[str(level)] for level in found], dtype=np.int64)
+    return (renumber[raw] if renumber.size else raw.astype(np.int64)), levels
 
 
 def text_column(series: "pd.Series[Any]", name: str) -> TextColumn:

@@ -4,6 +4,7 @@ import math
 import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 from surveysynth._support.messages import listing
@@ -38,18 +39,18 @@ class Roles:
     public_columns: tuple[str, ...]
     public_weight: str | None = None
 
-    @property
+    @cached_property
     def confidential(self) -> tuple[str, ...]:
         """Outcomes and the confidential weight."""
         return self.outcomes + ((self.weight,) if self.weight is not None else ())
 
-    @property
+    @cached_property
     def text(self) -> tuple[str, ...]:
         """Columns that are read as codes: by, strata, and psu."""
         design = [name for name in (self.strata, self.psu) if name is not None]
         return tuple(dict.fromkeys([*self.by, *design]))
 
-    @property
+    @cached_property
     def needed(self) -> tuple[str, ...]:
         """All columns to read, each once."""
         public = [name for name in (self.fpc, self.public_weight) if name is not None]

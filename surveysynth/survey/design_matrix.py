@@ -16,11 +16,11 @@ import pandas as pd
 from surveysynth._support.messages import listing, raise_problems
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
+from surveysynth.survey.columns import encode
 from surveysynth.survey.formula import (
     ParsedFormula,
     check_variables,
     default_formula,
-    encode,
     parse_formula,
     quote,
 )

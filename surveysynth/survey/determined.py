@@ -34,8 +34,8 @@ def determined_problems(
     log_weight = None if weight is None else np.log(weight)
     if any(each.is_discrete for each in design.outcomes):
         return list(dict.fromkeys(_chain_problems(design, outcome, log_weight)))
-    pairs = zip(design.transforms, outcome.T, strict=True)
-    parts = [transform.forward(values) for transform, values in pairs]
+    pairs = zip(design.outcomes, outcome.T, strict=True)
+    parts = [each.transform.forward(values) for each, values in pairs]
     values = np.stack([*parts, *([] if log_weight is None else [log_weight])], axis=1)
     problems = _problems_given_x(design, values)
     # With a design effect the model has no effects of PSUs.
@@ -47,28 +47,17 @@ def determined_problems(
 def _problems_given_x(design: PublicDesign, values: FloatArray) -> list[str]:
     """``values``: (n, q) outcomes on the model's scale, then the log weight if it has a name."""
     matrix = design.matrix
-    residuals = least_squares_residuals(matrix, values)
-    freedom = max(matrix.n - matrix.n_columns, 0)
-    if freedom == 0:
+    freedom = matrix.n - matrix.n_columns
+    if freedom <= 0:
         return [
             f"the predictors {matrix.formula!r} have as many columns as there are records "
             f"({matrix.n:,}), so nothing is left to model; use fewer predictors."
         ]
-    scale = np.sqrt((residuals**2).sum(axis=0) / freedom)
-    total = values.std(axis=0)
-    problems = []
-    for k, outcome in enumerate(design.outcomes):
-        name, on_log = outcome.name, outcome.transform.kind == "log"
-        if scale[k] < MIN_OUTCOME_SHARE * total[k] or (on_log and scale[k] < MIN_OUTCOME_SHARE):
-            problems.append(
-                f"outcome {name!r} {_function_of(matrix)}. Remove the predictors that determine it."
-            )
-    if design.weight_name is not None and scale[-1] < MIN_WEIGHT_SD:
-        problems.append(
-            f"weight {design.weight_name!r} {_function_of(matrix)}. {_IF_OF_THE_DESIGN} remove the "
-            "predictors that determine it."
-        )
-    return problems or _problems_among(residuals, _confidential(design))
+    residuals = least_squares_residuals(matrix, values)
+    # On a log scale the share of the spread is a share of one, too.
+    floors = [1.0 if outcome.transform.kind == "log" else 0.0 for outcome in design.outcomes]
+    remedy = "Remove the predictors that determine it."
+    return _spread_problems(design, values, residuals, freedom, "", remedy, floors)
 
 
 def _problems_within_units(
@@ -81,7 +70,7 @@ def _problems_within_units(
     """
     matrix, units = design.matrix, int(psu.max()) + 1
     remedy = (
-        "declare design_effect, with which the model has no effects of PSUs, or remove psu if the "
+        "Declare design_effect, with which the model has no effects of PSUs, or remove psu if the "
         "sample is one-stage."
     )
     inside, centred = within_groups(matrix, values, psu)
@@ -89,19 +78,42 @@ def _problems_within_units(
     if freedom <= 0:
         return [
             f"psu {design.psu_name!r} has {units:,} units for {matrix.n:,} records, so nothing is "
-            f"left to model within units. To continue, {remedy}"
+            f"left to model within units. {remedy}"
         ]
     residuals = least_squares_residuals(inside, centred)
-    scale, total = np.sqrt((residuals**2).sum(axis=0) / freedom), values.std(axis=0)
-    problems = []
-    for k, name in enumerate(_confidential(design)):
-        weight = name == design.weight_name
-        if scale[k] < (MIN_WEIGHT_SD if weight else MIN_OUTCOME_SHARE * total[k]):
-            what = f"weight {name!r}" if weight else f"outcome {name!r}"
-            advice = f"{_IF_OF_THE_DESIGN} {remedy}" if weight else f"To continue, {remedy}"
-            units_too = f" and the units of psu {design.psu_name!r}"
-            problems.append(f"{what} {_function_of(matrix, units_too)}. {advice}")
-    return problems or _problems_among(residuals, _confidential(design))
+    others = f" and the units of psu {design.psu_name!r}"
+    floors = [0.0] * len(design.outcomes)
+    return _spread_problems(design, values, residuals, freedom, others, remedy, floors)
+
+
+def _spread_problems(
+    design: PublicDesign,
+    values: FloatArray,
+    residuals: FloatArray,
+    freedom: int,
+    others: str,
+    remedy: str,
+    floors: Sequence[float],
+) -> list[str]:
+    """List columns of ``values`` (n, q) whose residuals (n, q) have a spread near zero.
+
+    ``others``: the predictors besides X, in words; ``floors``: least spread of each outcome whose
+    share is compared. Without such columns, return one that the others determine.
+    """
+    scale = np.sqrt((residuals**2).sum(axis=0) / freedom)
+    what = _function_of(design.matrix, others)
+    problems = [
+        f"outcome {name!r} {what}. {remedy}"
+        for name, own, total, floor in zip(
+            design.outcome_names, scale, values.std(axis=0), floors, strict=False
+        )
+        if own < MIN_OUTCOME_SHARE * max(total, floor)
+    ]
+    if design.weight_name is not None and scale[-1] < MIN_WEIGHT_SD:
+        otherwise = remedy[0].lower() + remedy[1:]
+        problems.append(f"weight {design.weight_name!r} {what}. {_IF_OF_THE_DESIGN} {otherwise}")
+    names = (*design.outcome_names, *([design.weight_name] if design.weight_name else []))
+    return problems or _problems_among(residuals, names)
 
 
 def _chain_problems(
@@ -152,11 +164,6 @@ def _function_of(matrix: DesignMatrix, others: str = "") -> str:
         f"is (nearly) a function of the predictors {matrix.formula!r}{others}, so no finite bound "
         "protects it"
     )
-
-
-def _confidential(design: PublicDesign) -> tuple[str, ...]:
-    weight = () if design.weight_name is None else (design.weight_name,)
-    return (*design.outcome_names, *weight)
 
 
 def _indicators(parts: "dict[str, IntArray]", but: str = "") -> list[FloatArray]:

@@ -6,14 +6,12 @@ evaluated; the caller's Python context cannot be reached.
 
 import ast
 import itertools
-import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth._support.types import IntArray
@@ -229,27 +227,6 @@ def _has_cells(codes: Mapping[str, IntArray], term: Sequence[str]) -> bool:
     cell = np.ravel_multi_index([codes[name] for name in term], shape)
     size = np.bincount(cell, minlength=int(np.prod(shape)))
     return bool(size.min() > 0 and size[size < MIN_CELL].sum() <= SMALL_SHARE * n)
-
-
-def natural_order(levels: Iterable[str]) -> tuple[str, ...]:
-    """Sort levels as numbers if all of them look like numbers, otherwise as text."""
-    found = list(levels)
-    try:
-        numbers = {level: float(level) for level in found}
-    except ValueError:
-        return tuple(sorted(found))
-    if not all(map(math.isfinite, numbers.values())):
-        return tuple(sorted(found))
-    return tuple(sorted(found, key=lambda level: (numbers[level], level)))
-
-
-def encode(values: "pd.Series[str]") -> tuple[IntArray, tuple[str, ...]]:
-    """Return codes (n,) of a text column and its levels in natural order."""
-    raw, found = pd.factorize(values)
-    levels = natural_order(str(level) for level in found)
-    position = {level: index for index, level in enumerate(levels)}
-    renumber = np.array([position[str(level)] for level in found], dtype=np.int64)
-    return (renumber[raw] if renumber.size else raw.astype(np.int64)), levels
 
 
 @dataclass(frozen=True)

@@ -273,13 +273,13 @@ class _Pool:
 
     def _averaged(self) -> tuple[tuple[str, ...], tuple[str, ...], FloatArray]:
         """Return columns, their terms, and rows (B, K) of X for the base rows."""
-        stand_in, at = self.base.copy(), self.base.copy()
+        substitute, at = self.base.copy(), self.base.copy()
         origin, share = np.arange(len(at)), np.ones(len(at))
         codes_at: dict[str, IntArray] = {}
         for name, factor in self.factors.items():
             others = [factor.others(level, self.groups[name]) for level in range(factor.n.size)]
             chosen = np.array([each[int(np.argmax(factor.n[each]))] for each in others])
-            stand_in[name] = factor.column(chosen[factor.code])
+            substitute[name] = factor.column(chosen[factor.code])
             codes = factor.code[origin]
             copies = np.array([others[code].size for code in codes])
             code = np.concatenate([others[code] for code in codes])
@@ -290,7 +290,7 @@ class _Pool:
             codes_at[name] = code
             at = at.iloc[np.repeat(np.arange(len(at)), copies)].reset_index(drop=True)
             at[name] = factor.column(code)
-        columns, terms, rows = evaluate(self.parsed, stand_in, self.plain.n, at)
+        columns, terms, rows = evaluate(self.parsed, substitute, self.plain.n, at)
         pooled = np.any([each.pooled_rows for each in self.factors.values()], axis=0)[origin]
         rows, self.small_cells, small = without_small_cells(
             self.parsed, terms, rows, codes_at, np.where(pooled, 0, self.count[origin]), self.least

@@ -80,15 +80,18 @@ def read_records(frame: pd.DataFrame, declaration: Declaration) -> Records:
         name for name in roles.predictors if name not in roles.text and looks_numeric(frame[name])
     }
     for name in roles.needed:
-        if name in roles.text or name not in numeric:
-            text[name] = text_column(frame[name], name)
-        # fpc is arithmetic even if the same column also labels strata.
-        if name in levelled:
-            columns[name] = level_column(frame[name], levelled[name])
-            if columns[name].wrong:
-                problems.append(_unknown_levels(columns[name], levelled[name]))
-        elif name in numeric:
-            columns[name] = number_column(frame[name], name)
+        try:
+            if name in roles.text or name not in numeric:
+                text[name] = text_column(frame[name], name)
+            # fpc is arithmetic even if the same column also labels strata.
+            if name in levelled:
+                columns[name] = level_column(frame[name], levelled[name])
+                if columns[name].wrong:
+                    problems.append(_unknown_levels(columns[name], levelled[name]))
+            elif name in numeric:
+                columns[name] = number_column(frame[name], name)
+        except InputError as error:
+            problems.append(str(error))
     numbers = {name: column.values for name, column in columns.items()}
     unreadable = {
         name: column for name, column in columns.items() if column.wrong and name not in levelled

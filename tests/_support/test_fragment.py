@@ -121,7 +121,7 @@ RESULTS: dict[str, tuple[Callable[[], Any], list[str], list[str]]] = {
              ["is_margin"]),
     "comparison": (comparison_result, ["CONFIDENTIAL", "report.html", "sample"], ["nan"]),
     "study": (study_result, ["Batches that failed: 1", "fbs <x>", "0.9512"], []),
-    "audit": (audit_result, ["than is stated: 1.", "0.75", "1.5", "audit.html"], ["0.25"]),
+    "audit": (audit_result, ["than stated: 1.", "0.75", "1.5", "audit.html"], ["0.25"]),
     "check": (lambda: ss.CheckResult(("400 records <x>",), FeasibilityReport(
         ss.MechanismSettings(epsilon=10.8), ()), confidential="canary"),
         ["A release can be made.", "400 records <x>"], ["canary"]),

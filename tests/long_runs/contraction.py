@@ -238,7 +238,7 @@ def contraction_figure(deltas: "pd.DataFrame") -> "Figure":
             part = deltas[(deltas["source"] == source) & (deltas["scheme"] == scheme)]
             for place, n in enumerate(sizes):
                 values = part.loc[part["n"] == n, "delta"].to_numpy(dtype=np.float64)
-                violin(panel, place, values, _SCHEME_COLOURS[scheme], log=False)
+                violin(panel, place, values, _SCHEME_COLORS[scheme], log=False)
             panel.set_yticks(range(len(sizes)), [f"n = {n:,}" for n in sizes])
             panel.set_ylim(len(sizes) - 0.4, -0.6)
             panel.set_title(f"{source}\n{scheme}" if scheme == SCHEMES[0] else f"\n{scheme}")
@@ -248,14 +248,14 @@ def contraction_figure(deltas: "pd.DataFrame") -> "Figure":
     return figure
 
 
-_SCHEME_COLOURS = {"unweighted": style.FAINT, "linear": "#D55E00", "capped": "#0072B2"}
+_SCHEME_COLORS = {"unweighted": style.FAINT, "linear": "#D55E00", "capped": "#0072B2"}
 
 
 def _sd_against_n(panel: "Axes", summary: "pd.DataFrame") -> None:
-    for scheme, colour in _SCHEME_COLOURS.items():
+    for scheme, color in _SCHEME_COLORS.items():
         part = summary[summary["scheme"] == scheme]
         n, sd = part["n"].to_numpy(dtype=np.float64), part["sd"].to_numpy(dtype=np.float64)
-        panel.errorbar(n, sd, 2 * part["sd_mcse"], color=colour, marker="o", markersize=4,
+        panel.errorbar(n, sd, 2 * part["sd_mcse"], color=color, marker="o", markersize=4,
                        linewidth=1.6, capsize=2, label=scheme)  # fmt: skip
         if scheme == "capped":
             rate = sd[0] * np.sqrt(n[0] / n)

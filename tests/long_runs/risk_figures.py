@@ -17,7 +17,7 @@ from surveysynth.release.figure_style import new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Okabe and Ito's palette: what the papers call the schemes has the same colour everywhere.
+#: Okabe and Ito's palette: what the papers call the schemes has the same color everywhere.
 _KNOWN = {
     "confidential": "#4d4d4d",
     "unweighted": "#999999",
@@ -75,13 +75,13 @@ def identification_against_before(risks: Mapping[str, FloatArray]) -> "Figure":
     centres = (np.arange(_BINS) + 0.5) / _BINS * 100
     figure = new_figure(7.6, 4.2)
     panel = figure.subplots()
-    colours = _colours(names[1:])
-    for place, (name, colour) in enumerate(zip(names[1:], colours, strict=True)):
+    colors = _colors(names[1:])
+    for place, (name, color) in enumerate(zip(names[1:], colors, strict=True)):
         means = [risks[name][part].mean() for part in bins]
-        # A second scheme of one measure has the measure's colour, dashed.
-        dashes = "--" if colour in colours[:place] else "-"
+        # A second scheme of one measure has the measure's color, dashed.
+        dashes = "--" if color in colors[:place] else "-"
         panel.plot(
-            centres, means, color=colour, linestyle=dashes, linewidth=1.8, marker="o",
+            centres, means, color=color, linestyle=dashes, linewidth=1.8, marker="o",
             markersize=3.5, label=name,
         )  # fmt: skip
     panel.legend(frameon=False)
@@ -103,11 +103,11 @@ def bounds_against_weights(fits: Mapping[str, tuple[FloatArray, FloatArray]]) ->
     """
     figure = new_figure(max(3.6, 2.5 * len(fits) + 0.8), 3.2)
     panels = figure.subplots(1, len(fits), squeeze=False, sharex=True, sharey=True)[0]
-    for panel, (name, (weights, bounds)), colour in zip(
-        panels, fits.items(), _colours(fits), strict=True
+    for panel, (name, (weights, bounds)), color in zip(
+        panels, fits.items(), _colors(fits), strict=True
     ):
         step = -(-weights.size // _MOST_POINTS)
-        panel.plot(weights[::step], bounds[::step], ".", color=colour, markersize=3, alpha=0.4,
+        panel.plot(weights[::step], bounds[::step], ".", color=color, markersize=3, alpha=0.4,
                    markeredgewidth=0)  # fmt: skip
         panel.axhline(bounds.max(), color=style.WARNING, linewidth=1.1, linestyle=(0, (4, 2)))
         panel.set_title(name)
@@ -134,18 +134,18 @@ def risk_utility(frame: pd.DataFrame, confidential: pd.DataFrame, estimand: str)
     panel.axhline(centre, color="#4d4d4d", linewidth=1.2)
     usable = frame[frame["bound"].notna()]
     measures = list(dict.fromkeys(usable["measure"]))
-    for measure, colour in zip(measures, _colours(measures), strict=True):
+    for measure, color in zip(measures, _colors(measures), strict=True):
         rows = usable[usable["measure"] == measure]
         low, high = (rows[estimand] - rows[f"{estimand}_{end}"] for end in ("lower", "upper"))
         panel.errorbar(
-            rows["bound"], rows[estimand], yerr=np.abs([low, high]), fmt="o", color=colour,
+            rows["bound"], rows[estimand], yerr=np.abs([low, high]), fmt="o", color=color,
             markersize=5, capsize=3, linewidth=1.2, label=measure,
         )  # fmt: skip
         for _, row in rows[rows["scale"].notna()].iterrows():
             panel.annotate(
                 f"({row['scale']:g}, {row['shift']:g})", (row["bound"], row[f"{estimand}_lower"]),
                 xytext=(0, -11), textcoords="offset points", ha="center", fontsize=7.5,
-                color=colour,
+                color=color,
             )  # fmt: skip
     panel.legend(title="risk (scale, shift)", frameon=False, fontsize=8.5)
     panel.grid(True, axis="both")
@@ -158,15 +158,15 @@ def risk_utility(frame: pd.DataFrame, confidential: pd.DataFrame, estimand: str)
 def _violins(values: Mapping[str, FloatArray], label: str) -> "Figure":
     figure = new_figure(7.6, 1.0 + 0.62 * len(values))
     panel = figure.subplots()
-    for place, (each, colour) in enumerate(
-        zip(values.values(), _colours(values), strict=True)
+    for place, (each, color) in enumerate(
+        zip(values.values(), _colors(values), strict=True)
     ):
         if np.ptp(each) > 0:
             parts: Any = panel.violinplot(
                 [each], positions=[place], orientation="horizontal", widths=0.85,
                 showextrema=False,
             )["bodies"]  # fmt: skip
-            parts[0].set(facecolor=colour, alpha=0.55, edgecolor=colour)
+            parts[0].set(facecolor=color, alpha=0.55, edgecolor=color)
         low, middle, high = np.quantile(each, [0.25, 0.5, 0.75])
         panel.plot([low, high], [place, place], color=style.INK, linewidth=2.2)
         panel.plot([middle], [place], "o", color="white", markeredgecolor=style.INK, markersize=5)
@@ -178,8 +178,8 @@ def _violins(values: Mapping[str, FloatArray], label: str) -> "Figure":
     return figure
 
 
-def _colours(names: Iterable[str]) -> list[str]:
-    """A colour a name: by the first word of what is known ("CW" of "CW final"), else the others."""
+def _colors(names: Iterable[str]) -> list[str]:
+    """A color a name: by the first word of what is known ("CW" of "CW final"), else the others."""
     found, unknown = [], 0
     for name in names:
         key = name.lower().replace("_", " ").split()[0]

@@ -15,23 +15,26 @@ from surveysynth.sampling.plan import SamplingPlan
 from tests.models.model_designs import group_design, records_of
 
 DATABASES = 1500
+#: Of covariances of three columns, which take longest.
+FEWER = 600
 K = 3
 LEVEL = 1e-4
 
 
-def empty_stats(q: int) -> GaussianStats:
+def empty_stats(q: int, databases: int) -> GaussianStats:
     """Statistics of databases whose records all have weight zero, as compress gives them."""
     design = group_design(40, K)
     z = np.random.default_rng(30).normal(size=(40, q))
     stats_ = get_model("fbs").compress(records_of(design, z), np.zeros(40))
     assert stats_.total == 0.0
-    return stats_.repeated(DATABASES)
+    return stats_.repeated(databases)
 
 
 def prior_draws(name: str, q: int, **priors: float) -> Theta:
     model = get_model(name, priors=priors)
     plan = SamplingPlan(chains=1, warmup=100, draws=4)
-    theta = model.sample(empty_stats(q), plan, np.random.default_rng(31))
+    stats_ = empty_stats(q, FEWER if q > 2 else DATABASES)
+    theta = model.sample(stats_, plan, np.random.default_rng(31))
     return {key: values[:, 0, -1] for key, values in theta.items()}
 
 

@@ -39,7 +39,7 @@ by = ["sex"]
 
 
 def expected() -> pd.DataFrame:
-    """What haven put into the files."""
+    """The contents that haven wrote to the files."""
     return pd.read_csv(GOLDEN / "labelled_files.csv")
 
 
@@ -85,18 +85,18 @@ def test_user_missing_codes_of_spss_are_in_the_file() -> None:
 def test_titles_and_labels_are_those_of_the_file(ending: str) -> None:
     table = open_table(GOLDEN / f"labelled_files.{ending}")
     assert isinstance(table, LabelledTable)
-    told = table.described
-    assert told["region"].title == "Region of residence"
-    assert told["weight"].title == ""
-    assert told["day"].kind == "date or time"
-    assert (told["salary"].kind, told["sex"].kind) == ("number", "text")
+    found = table.described
+    assert found["region"].title == "Region of residence"
+    assert found["weight"].title == ""
+    assert found["day"].kind == "date or time"
+    assert (found["salary"].kind, found["sex"].kind) == ("number", "text")
     if ending == "xpt":  # SAS keeps labels of values in a catalogue of its own
-        assert not any(each.labels for each in told.values())
+        assert not any(each.labels for each in found.values())
         return
-    assert told["region"].labels == {**REGIONS, "4": "Abroad"}
+    assert found["region"].labels == {**REGIONS, "4": "Abroad"}
     # Labels of missing values are no levels.
-    assert told["tenure"].labels == {"1": "Owner", "2": "Tenant"}
-    assert told["salary"].labels == {}
+    assert found["tenure"].labels == {"1": "Owner", "2": "Tenant"}
+    assert found["salary"].labels == {}
 
 
 def test_a_specification_takes_its_labels_from_the_file() -> None:
@@ -148,7 +148,7 @@ def test_a_rare_level_without_a_label_is_not_made_a_declared_one(tmp_path: Path)
     assert "gender" not in with_file_labels(spec).labels
 
 
-def test_labels_that_cannot_be_told_apart_are_told_with_the_remedy(tmp_path: Path) -> None:
+def test_equal_labels_of_two_levels_are_refused_with_the_remedy(tmp_path: Path) -> None:
     frame = good().assign(gender=lambda f: (f["gender"] == "M") + 1.0)
     text = TEXT.format(data="a.dta").replace("sex + region + tenure + size", "gender")
     spec = parse_spec(text.replace('"sex"', '"gender"'), tmp_path / "a.toml")
@@ -156,9 +156,9 @@ def test_labels_that_cannot_be_told_apart_are_told_with_the_remedy(tmp_path: Pat
         ({1: "x", 2: "x"}, "more than one level"), ({1: "All", 2: "y"}, "margin"),
     ):  # fmt: skip
         written(tmp_path / "a.dta", frame, variable_value_labels={"gender": labels})
-        with pytest.raises(InputError, match=words) as told:
+        with pytest.raises(InputError, match=words) as caught:
             with_file_labels(spec)
-        assert "[labels.gender] levels" in str(told.value)
+        assert "[labels.gender] levels" in str(caught.value)
 
 
 def test_labels_are_text_that_every_format_can_hold(tmp_path: Path) -> None:
@@ -174,14 +174,14 @@ def test_labels_are_text_that_every_format_can_hold(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_what_is_no_such_file_is_told_without_a_value(tmp_path: Path, ending: str) -> None:
+def test_damaged_or_other_files_are_refused_without_a_value(tmp_path: Path, ending: str) -> None:
     path = written(tmp_path / f"a.{ending}", good()[["weight", "salary"]])
     content = path.read_bytes()
     for damaged in (b"salary\n987654.321\n", content[: len(content) // 3], content[::-1]):
         path.write_bytes(damaged)
-        with pytest.raises(InputError, match="cannot be read") as told:
+        with pytest.raises(InputError, match="cannot be read") as caught:
             whole(path)
-        assert not any(word in str(told.value) for word in CANARIES)
+        assert not any(word in str(caught.value) for word in CANARIES)
     path.write_bytes(b"")
     with pytest.raises(InputError, match="is empty"):
         open_table(path)
@@ -230,6 +230,6 @@ def test_cells_of_an_outcome_that_are_no_numbers_are_counted_not_shown(tmp_path:
     path = written(tmp_path / "a.sav", frame[["gender", "weight", "salary"]])
     text = TEXT.format(data=path.name).replace("sex + region + tenure + size", "gender")
     spec = parse_spec(text.replace('"sex"', '"gender"'), tmp_path / "a.toml")
-    with pytest.raises(InputError, match="'salary': 1 record with text that is no number") as told:
+    with pytest.raises(InputError, match="'salary': 1 record with text that is no") as caught:
         read_survey(with_file_labels(spec))
-    assert not any(word in str(told.value) for word in (*CANARIES, str(CANARY_OUTCOME)))
+    assert not any(word in str(caught.value) for word in (*CANARIES, str(CANARY_OUTCOME)))

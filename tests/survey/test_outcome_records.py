@@ -1,4 +1,4 @@
-"""Outcomes of several kinds read from frames: cells by hand, and messages that quote none of them.
+"""Outcomes of several kinds read from frames: cells by hand, and messages that quote no cell.
 
 Truth: positions and counts worked out from the cells as they were made."""
 
@@ -199,22 +199,22 @@ def test_what_has_nothing_to_model_is_refused() -> None:
     assert "constant after its transform except at its spikes" in refusal(constant, BENEFIT)
     for other, outcome in (({"works": "yes"}, WORKS), ({"benefit": 0.0}, BENEFIT)):
         survey_of(frame.assign(**other), outcome, refuse_degenerate=False)
-    # A spike without records is no reason, and neither is a level that X tells.
+    # A spike without records is fine, and so is a level that X determines.
     survey_of(frame.assign(benefit=frame["benefit"] + 1.0), BENEFIT)
     survey_of(frame.assign(works=np.where(frame["gender"] == "F", "no", "yes")), WORKS)
 
 
 def test_amounts_that_predictors_or_levels_tell_are_refused() -> None:
     frame = frame_of()
-    told = np.where(frame["works"] == "yes", 1_000.0, 7.0) * np.where(frame["gender"] == "F", 2, 3)
-    by_level = frame.assign(benefit=np.where(frame["benefit"] == 0.0, 0.0, told))
+    known = np.where(frame["works"] == "yes", 1_000.0, 7.0) * np.where(frame["gender"] == "F", 2, 3)
+    by_level = frame.assign(benefit=np.where(frame["benefit"] == 0.0, 0.0, known))
     text = refusal(by_level, WORKS, BENEFIT)
     assert "'benefit' is (nearly) a function" in text
     survey_of(by_level, BENEFIT)  # by itself it is not known from X
     weights = np.where(frame["works"] == "yes", 10.0, 7.0) * np.where(frame["gender"] == "F", 2, 3)
     text = refusal(frame.assign(weight=weights), WORKS)
     assert "weight 'weight' is (nearly)" in text
-    assert "weights = 'public'" in text  # strata, which may be what tells it, have to stay
+    assert "weights = 'public'" in text  # strata, which may determine it, have to stay
     few = frame.assign(benefit=np.where(np.arange(len(frame)) < 6, frame["age"] + 1.0, 0.0))
     assert "6 records at no spike" in refusal(few, BENEFIT)
 

@@ -1,4 +1,4 @@
-"""Which levels and interactions a model pools, and what becomes of the rows of X."""
+"""Levels and interactions that a model pools, and the rows of X that result."""
 
 from itertools import product
 
@@ -27,7 +27,7 @@ def frame_of(sizes, seed=1):
 
 
 def pooled(frame, formula, least, columns=("stratum", "sex")):
-    """The matrix as it was and as it is pooled, and what was pooled."""
+    """Return the matrix before and after pooling, and the pooled parts."""
     plain = build_design_matrix(frame, formula, by=columns, strata=None)
     return plain, *pool(frame, plain, columns, least)
 
@@ -198,7 +198,7 @@ SIZES = st.lists(st.integers(1, 60), min_size=2, max_size=5)
 
 
 def outcome_of(frame, formula, least):
-    """What is pooled, or that nothing could be."""
+    """Return the pooled parts, or the refusal."""
     try:
         _, made, pooling = pooled(frame, formula, least)
     except RefusedError:
@@ -263,7 +263,7 @@ def many_by(n=600, columns=4, seed=3):
 
 @pytest.mark.parametrize("columns", [4, 5])
 def test_interactions_of_the_default_give_way_where_all_together_leave_rows_short(columns) -> None:
-    """Each is admitted by itself; nobody wrote them, so nobody is told to leave them out."""
+    """Each is admitted by itself. The user wrote none, so no message asks to remove any."""
     frame = many_by(columns=columns)
     plain, made, pooling = pooled(frame, None, 20, tuple(frame))
     assert records_per_coefficient(plain).min() < 20 <= records_per_coefficient(made).min()

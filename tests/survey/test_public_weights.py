@@ -1,4 +1,4 @@
-"""Weights that are public, from a column or from stratum sizes: what becomes of them, what is said.
+"""Public weights, from a column or from stratum sizes: their effects and their messages.
 
 Truth: weights and fractions by pandas, least squares on a column of log weights."""
 
@@ -112,7 +112,7 @@ def test_the_log_weight_enters_x_where_x_does_not_tell_it() -> None:
     for formula in ("field + gender + weight", "field * gender + log(weight) + log(weight)**2"):
         assert made(frame, predictors=formula).design.matrix.formula == formula
     assert by_sizes(frame).design.matrix.formula == "field + gender + field:gender"
-    # A formula that leaves out what tells it does not.
+    # A formula without what determines it does not.
     own = made(frame.assign(weight=cell), predictors="field + gender").design.matrix
     assert own.formula == "field + gender"
     quoted = made(frame.rename(columns={"weight": "my weight"}), weight="my weight").design

@@ -1,4 +1,4 @@
-"""What is read: the file itself by the csv module, and canaries searched in what is public."""
+"""Surveys as read: the file itself by the csv module, and canaries searched in public parts."""
 
 import csv
 import io

@@ -231,14 +231,14 @@ def test_weights_and_outcomes_must_vary_within_units() -> None:
     by_unit = dict(zip(units.unique(), np.exp(rng.normal(3, 1, 12)), strict=True))
     female = np.where(frame["gender"] == "F", 1.3, 1.0)
     for name, words in (("weight", "weight 'weight' is"), ("salary", "outcome 'salary' is")):
-        told = frame.assign(**{name: units.map(by_unit) * female})
-        assert make_survey(told).design.n == 240  # the predictors alone do not tell
-        text = message(told, psu="school")
+        known = frame.assign(**{name: units.map(by_unit) * female})
+        assert make_survey(known).design.n == 240  # the predictors alone do not determine it
+        text = message(known, psu="school")
         assert f"{words} (nearly) a function" in text
-        assert "declare design_effect" in text
+        assert "declare design_effect" in text.lower()
         assert ("weights = 'public'" in text) is (name == "weight")
-        assert make_survey(told, psu="school", design_effect=2.0).design.psu is not None
-        noisy = told.assign(**{name: told[name] * np.exp(rng.normal(0, 0.05, 240))})
+        assert make_survey(known, psu="school", design_effect=2.0).design.psu is not None
+        noisy = known.assign(**{name: known[name] * np.exp(rng.normal(0, 0.05, 240))})
         assert make_survey(noisy, psu="school").design.psu is not None
 
 

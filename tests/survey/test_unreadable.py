@@ -1,4 +1,4 @@
-"""Kinds of text that is no number, against cells whose kind a person tells at a glance."""
+"""Kinds of text that is no number, against cells whose kind a person sees at a glance."""
 
 import datetime
 import math
@@ -66,7 +66,7 @@ def test_a_column_counts_what_it_cannot_read_and_reads_the_rest() -> None:
     assert all(math.isnan(value) for value in read[1:6])
 
 
-def test_levels_that_differ_in_letters_or_blanks_are_told() -> None:
+def test_levels_that_differ_in_case_or_blanks_are_counted() -> None:
     outcome = Outcome("insured", "categorical", levels=("no", "yes"))
     column = level_column(pd.Series(["no", "yes", "Yes", " no", "maybe"]), outcome)
     assert column.wrong == 3

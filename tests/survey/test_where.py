@@ -174,7 +174,7 @@ def test_what_a_program_could_do_is_not_in_the_language(text: str) -> None:
         ("", "character 1: expected a column"),
     ],
 )
-def test_mistakes_are_told_with_their_place_and_remedy(text: str, words: str) -> None:
+def test_mistakes_are_reported_with_their_place_and_remedy(text: str, words: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_where(text)
     assert words in str(caught.value)

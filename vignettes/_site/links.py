@@ -1,4 +1,4 @@
-"""Every link within the built site leads to a file, and to an anchor that is there."""
+"""Check that every link within the built site leads to an existing file and anchor."""
 
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Page(HTMLParser):
-    """The anchors of a page, and where it links to."""
+    """The anchors of a page and the targets of its links."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class _Page(HTMLParser):
 
 
 def broken(site: Path) -> list[str]:
-    """``page: link`` for every link to a file or an anchor that is not there."""
+    """Return ``page: link`` for every link to a missing file or anchor."""
     pages = {path: _Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
     found = []
     for path, page in pages.items():
@@ -53,6 +53,6 @@ def _check(app: Any, error: Exception | None) -> None:
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """After everything else is written."""
+    """Check the links after everything else is written."""
     app.connect("build-finished", _check, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -15,12 +15,12 @@ ElementTree.register_namespace("", "http://www.w3.org/1998/Math/MathML")
 
 
 def _upright(formula: str) -> str:
-    """A single letter in roman type, which MathML would slant, as text."""
+    """Write a single letter in roman type, which MathML would slant, as text."""
     return re.sub(r"\\mathrm\{(\w)\}", r"\\text{\1}", formula)
 
 
 def displayed(formula: str) -> str:
-    """A formula on a line of its own, limits above and below."""
+    """Return a displayed formula, with limits above and below."""
     root = ElementTree.fromstring(convert(_upright(formula), display="block"))
     for element in root.iter():
         space, _, name = element.tag.rpartition("}")

@@ -1,7 +1,8 @@
-"""Links from a page to files and folders of the checkout that are no pages of the site.
+"""Links from a page to files and folders of the checkout that are not pages of the site.
 
-On GitHub they lead to the file. Here text files get a page with their content, folders one with
-what is in them, and data files are copied. A link to nothing is a warning, hence an error.
+On GitHub they lead to the file. Here each text file gets a page with its content, each folder a
+page with a list of its files, and data files are copied. A link to nothing is
+a warning, hence an error.
 """
 
 import re

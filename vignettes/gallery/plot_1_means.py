@@ -2,8 +2,8 @@
 A published table as a figure
 =============================
 
-Estimates with their intervals, from a private release of a simulated survey. Nothing but what is
-published is drawn.
+Estimates with their intervals, from a private release of a simulated survey. The figure shows only
+published numbers.
 """
 
 import surveysynth as ss

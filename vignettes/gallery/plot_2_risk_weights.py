@@ -1,10 +1,10 @@
 """
-Who loses weight
-================
+Which records lose weight
+=========================
 
-The pseudo-posterior weighs records down whose log-likelihood gets large: those far out, in outcome
-or in weight. The risk weights are **confidential**; here the survey is simulated, so that they may
-be looked at.
+The pseudo-posterior weighs down records whose log-likelihood gets large: those with an extreme
+outcome or weight. The risk weights are **confidential**; here the survey is simulated, so they can
+be shown.
 """
 
 import matplotlib.pyplot as plt

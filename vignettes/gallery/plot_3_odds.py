@@ -2,8 +2,8 @@
 What an epsilon means
 =====================
 
-The most that someone can believe of one respondent after a release, by what they believed before:
-the odds go up by a factor of at most exp(epsilon).
+The largest probability that someone can assign to a statement about one respondent after a
+release, by the probability before it: the odds rise by a factor of at most exp(epsilon).
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,9 @@
 Do intervals cover?
 ===================
 
-The share of 100 simulated samples whose nominal 95% interval holds the truth, cell by cell: the
-confidential sample, and FBS and FBP with the papers' inference and with the default one. The
-results of the study are in the repository.
+The share of 100 simulated samples whose nominal 95% interval contains the truth, cell by cell: for
+the confidential sample, and for FBS and FBP with the papers' inference and with the default. The
+repository has the results of the study.
 """
 
 from pathlib import Path

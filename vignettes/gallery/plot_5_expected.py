@@ -1,9 +1,9 @@
 """
-What noise costs, before anything is spent
-==========================================
+The cost of noise, before anything is spent
+===========================================
 
-For noisy statistics the standard errors to expect follow from public inputs. ``surveysynth check``
-computes them without an outcome or a weight: here over those of the sample, by epsilon.
+For noisy statistics, expected standard errors follow from public inputs. ``surveysynth check``
+computes them without an outcome or a weight. The figure shows them over those of the sample.
 """
 
 import tempfile

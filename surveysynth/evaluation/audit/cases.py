@@ -1,8 +1,10 @@
-"""Simulated surveys for every model and mechanism of the package.
+"""Simulated surveys to audit: the package's own examples, and the design of a specification.
 
-Records are a sample of the published simulation's population (methods 7): salaries by field and
-gender, drawn with probability in proportion to a size that tells of them. Columns of other kinds
-are made from the salary.
+Records of the examples are a sample of the published simulation's population (methods 7): salaries
+by field and gender, drawn with probability in proportion to a size that depends on them. Columns of
+other kinds are made from the salary. A specification's public columns and number of records are the
+file's own; outcomes and weights are drawn from the declarations. ``read_design`` reads only the
+public columns of the file: nothing confidential is read.
 """
 
 from collections.abc import Mapping
@@ -27,6 +29,7 @@ from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.models.base import Model, require
 from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.spec.build import engine_of, mechanism_of, model_of, read_design, spreads_of
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey
 from surveysynth.survey.transforms import Transform
@@ -37,13 +40,13 @@ if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
 
 EPSILON, DELTA = 10.8, 1e-6
-#: Of fits: many short chains cost less than few long ones of as many draws.
+#: Many short chains cost less than few long ones with as many draws.
 PLAN = SamplingPlan(8, 100, 100)
-#: Of effects of PSUs and of mixtures, which mix more slowly.
+#: For effects of PSUs and mixtures, which mix more slowly.
 LONGER = MappingProxyType({"plan": SamplingPlan(8, 150, 200)})
-#: Of counts and amounts with zeros, where chains stay in a tail for some time: that of a release.
+#: For counts and amounts with zeros, whose chains stay in a tail for some time: as in a release.
 USUAL = MappingProxyType({"plan": SamplingPlan()})
-#: Records of a PSU, about.
+#: Approximate records of a PSU.
 PSU_SIZE = 12
 SALARY = Outcome("salary")
 BONUS = Outcome("bonus", transform=Transform("yeo_johnson", scale=1000.0))
@@ -62,14 +65,17 @@ DECLARED = MappingProxyType({
 
 @lru_cache(maxsize=8)
 def frame_of(n: int, seed: int) -> "pd.DataFrame":
-    """n records: field, gender, salary, weight; bonus, benefit, employed, papers; PSUs within
-    fields whose people earn alike."""
+    """Simulate n records for all examples.
+
+    Columns: field, gender, salary, weight; bonus, benefit, employed, papers; school and
+    local_salary, PSUs within fields whose people earn alike.
+    """
     rng = np.random.default_rng([seed, n])
     frame = simulate_survey(n, rng)
     position = frame.groupby("field").cumcount().to_numpy()
     sizes = frame["field"].map(frame["field"].value_counts()).to_numpy()
     units = np.maximum(2, sizes // PSU_SIZE)
-    # Of one or two records up to half of a stratum's share more than its mean.
+    # From one or two records up to half more than the mean of the stratum.
     within = np.floor(units * (position / sizes) ** 1.3).astype(np.int64)
     frame["school"] = frame["field"] + "-" + np.char.zfill(within.astype(str), 3)
     effects = dict(zip(sorted(set(frame["school"])), rng.normal(0.0, 0.1, n), strict=False))
@@ -86,8 +92,10 @@ def frame_of(n: int, seed: int) -> "pd.DataFrame":
 
 @dataclass(frozen=True)
 class Example:
-    """One way to use the package: a model, the outcomes, what of the design differs, and the
-    mechanism's settings; ``noisy``: by noisy statistics."""
+    """One way to use the package: a model, outcomes, design, and the mechanism's settings.
+
+    survey, settings: what differs from the usual ones; ``noisy``: by noisy statistics.
+    """
 
     name: str
     model: str
@@ -97,7 +105,7 @@ class Example:
     noisy: bool = False
 
     def case(self, n: int, seed: int) -> Case:
-        """With n simulated records."""
+        """Return the case with n simulated records."""
         given = {
             "weight": "weight", "strata": "field", "by": ("field", "gender"),
             "predictors": "field + gender", "population_size": published_cells().size,
@@ -125,11 +133,11 @@ def _local(psu: str = "school") -> dict[str, Any]:
 
 
 PUBLIC = MappingProxyType({"weight": "design_weight", "weights": "public"})
-#: Two columns of X in the place of nine: what counts is records per coefficient.
+#: Two columns of X instead of nine: records per coefficient matter.
 GENDER = MappingProxyType({"strata": None, "by": ("gender",), "predictors": "gender"})
 LOCAL = Outcome("local_salary")
 
-#: Every model and mechanism, with what else changes the arithmetic.
+#: Every model and mechanism, and every option that changes the arithmetic.
 EXAMPLES = (
     Example("fbs", "fbs"),
     Example("fbs, two outcomes", "fbs", (SALARY, BONUS)),
@@ -167,12 +175,10 @@ EXAMPLES = (
 
 
 def specified_case(spec: "Spec", seed: int) -> Case:
-    """The specification's own model and mechanism, on a simulated survey of its design.
+    """Return the specification's own model and mechanism, on a simulated survey of its design.
 
     Raises ``InputError`` for public columns or settings that a release could not take.
     """
-    from surveysynth.spec.build import engine_of, mechanism_of, model_of, read_design, spreads_of
-
     design = read_design(spec)
     model = engine_of(spec, model_of(spec))
     mechanism = mechanism_of(spec)
@@ -187,8 +193,10 @@ def specified_case(spec: "Spec", seed: int) -> Case:
 def _guessed(
     model: Model, design: PublicDesign, spreads: Mapping[str, float], rng: np.random.Generator
 ) -> Confidential:
-    """A dataset from the model's own guess, as ``surveysynth check`` uses it; from that of FBS
-    where it has none, as programs of the caller's own."""
+    """Simulate a dataset from the model's own guess, as ``surveysynth check`` uses it.
+
+    If the model has none, as the caller's own programs, the guess is that of FBS.
+    """
     require(model, design)
     if model.prior_guess(design, UNDECLARED) is None:
         model = get_model("fbs").of(design)
@@ -200,7 +208,7 @@ def _guessed(
 def _declared(
     design: PublicDesign, settings: NoisySettings, rng: np.random.Generator
 ) -> Confidential:
-    """Amounts and log weights about their declared centres; equally many in every category."""
+    """Simulate amounts and log weights about their declared centres, categories equally likely."""
     clipping = settings.clipping(design)
     normal = rng.standard_normal((design.n, clipping.q)) * clipping.spread + clipping.centre
     columns, amounts = [], iter(normal.T)
@@ -213,7 +221,7 @@ def _declared(
 
 
 def _inside(outcome: Outcome, values: FloatArray) -> FloatArray:
-    """Amounts at no spike cut at the declared bounds."""
+    """Cut amounts at no spike at the declared bounds."""
     there = outcome.regular(values)
     cut = np.clip(values, outcome.lower, outcome.upper) if outcome.is_amount else values
     return np.where(there, cut, values)

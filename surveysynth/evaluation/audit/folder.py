@@ -1,4 +1,8 @@
-"""One test for either mechanism, of the package's own examples or of a specification."""
+"""``surveysynth audit``: tests of a mechanism's guarantee, written to a folder.
+
+All surveys are simulated: the package's own examples, or surveys from the public inputs of a
+specification. Nothing confidential is read, and everything written may be published.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -20,13 +24,17 @@ from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.mechanisms.pseudo_posterior.settings import own_settings
 from surveysynth.release.documents.privacy_file import library_versions
 from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
+from surveysynth.spec.spec import load_spec
 
 if TYPE_CHECKING:
     import pandas as pd
 
 def lines_of(case: Case, seed: int, *, full: bool = False) -> Iterator[Line]:
-    """The lines of a case. ``full``: every change, and fresh random numbers beside common ones;
-    noisy statistics, which need no fit, are always tested so."""
+    """Test a case and yield its lines.
+
+    ``full``: every change, and fresh random numbers beside common ones; noisy statistics, which
+    need no fit, are always tested so.
+    """
     settings, design = case.mechanism.settings, case.survey.design
     if isinstance(settings, NoisySettings):
         yield from noise_lines(case, changes_for(design), seed)
@@ -41,11 +49,11 @@ def lines_of(case: Case, seed: int, *, full: bool = False) -> Iterator[Line]:
 def examples(
     n: int, seed: int, names: Sequence[str] = ()
 ) -> Iterator[tuple[str, Case | InputError]]:
-    """The package's own cases with n records by name, or why there is none of that size."""
+    """Yield the package's own cases with n records by name, or the error for that size."""
     unknown = sorted(set(names) - {each.name for each in EXAMPLES})
     if unknown:
         known = "; ".join(each.name for each in EXAMPLES)
-        raise InputError(f"There is no audit of {unknown[0]!r}; the cases are: {known}.")
+        raise InputError(f"There is no audit case {unknown[0]!r}; the cases are: {known}.")
     for example in EXAMPLES:
         if names and example.name not in names:
             continue
@@ -65,7 +73,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What an audit found.
+    """Results of an audit.
 
     Attributes
     ----------
@@ -90,7 +98,7 @@ class AuditResult:
     table: "pd.DataFrame"
 
     def _repr_html_(self) -> str:
-        """The largest ratio of each case, for notebooks."""
+        """Show the largest ratio of each case in notebooks."""
         largest = self.table.groupby("case", sort=False, as_index=False).agg(
             n=("n", "first"), epsilon=("epsilon", "first"), ratio=("ratio", "max"),
             replacements=("ratio", "size"),
@@ -98,15 +106,15 @@ class AuditResult:
         return fragment(
             "Audit of simulated surveys",
             lines=[
-                f"Replacements that moved more than is stated: {self.passed:,}.",
+                f"Replacements that moved more than stated: {self.passed:,}.",
                 f"Report: {self.out / REPORT_NAME}.",
             ],
-            frames=[("What a replaced record moves, over what is stated", largest)],
+            frames=[("What a replaced record moves, relative to the stated bound", largest)],
         )
 
     @property
     def passed(self) -> int:
-        """Replacements that moved more than is stated, in settings that were not refused."""
+        """Replacements that moved more than stated, in settings that were not refused."""
         return int((self.table["verdict"] == "passed").sum())
 
 
@@ -125,9 +133,9 @@ def audit(
 ) -> AuditResult:
     """Replace one record of a simulated survey, run the mechanism on both, and compare.
 
-    The ratio is what the replacement moves over what is stated: at most 1 where the mechanism
-    holds what it states. Of a specification only what is public is read: its public columns and
-    what it declares; outcomes and weights are simulated.
+    The ratio is what the replacement moves over the stated bound: at most 1 if the mechanism keeps
+    it. Of a specification only public inputs are read: its public columns and its declarations;
+    outcomes and weights are simulated.
 
     Parameters
     ----------
@@ -136,17 +144,17 @@ def audit(
     out
         The folder to write: audit.csv, audit.html and audit.json, all public.
     cases
-        Names of examples, in place of all.
+        Names of examples to test; all unless given.
     n
         Records of the examples; 1,000 unless given.
     full
-        Every replacement, and fresh random numbers beside common ones, in place of the worst few.
+        Test every replacement, and fresh random numbers beside common ones, not the worst few.
     seed
         Makes another survey and other random numbers.
     overwrite
         Replaces ``out`` if an audit wrote it.
     progress
-        Called with the name of a case, and how many of how many are done; without it a notebook
+        Called with the name of a case, and how many of how many are done; otherwise a notebook
         shows a bar.
     tell
         Called with the worst line of each kind of record of a case that is done.
@@ -154,12 +162,12 @@ def audit(
     Returns
     -------
     AuditResult
-        The table, the folder, and how many replacements ``passed`` what is stated.
+        The table, the folder, and how many replacements ``passed`` the stated bound.
 
     Raises
     ------
     InputError
-        For unusable input, a folder that exists, and names of no example.
+        For unusable input, an existing folder, and unknown examples.
 
     Examples
     --------
@@ -208,12 +216,10 @@ Given = list[tuple[str, Case | InputError]]
 def _specified(
     spec: str | Path, seed: int, cases: tuple[str, ...], n: int | None
 ) -> Given:
-    """The one case of a specification."""
-    from surveysynth.spec.spec import load_spec
-
+    """Return the one case of a specification."""
     if cases or n is not None:
         raise InputError(
-            "--case and --n choose among the package's own examples: a specification has its own "
+            "--case and --n select among the package's own examples; a specification has its own "
             "records and model. Leave them out, or the specification."
         )
     case = specified_case(load_spec(spec), seed)

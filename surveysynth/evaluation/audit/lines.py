@@ -1,8 +1,10 @@
-"""What a test is of, and what it found: one line a replacement."""
+"""Cases to test and the lines of results: one line a replacement."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal
+
+import pandas as pd
 
 from surveysynth.models.base import Model
 from surveysynth.survey.survey import Survey
@@ -12,15 +14,17 @@ if TYPE_CHECKING:
 
     from surveysynth.mechanisms.base import Mechanism
 
-#: holds: at most what is stated; passed: more; refused: the mechanism would not release;
+#: holds: at most the stated bound; passed: more; refused: the mechanism would not release;
 #: skipped: there is nothing to test, or no means to.
 Verdict = Literal["holds", "passed", "refused", "skipped"]
 
 
 @dataclass(frozen=True, repr=False)
 class Case:
-    """A simulated survey, and the model and mechanism that would release it; ``name``: what is
-    special about them."""
+    """A simulated survey, and the model and mechanism that would release it.
+
+    ``name``: what distinguishes the case.
+    """
 
     name: str
     model: Model
@@ -35,20 +39,20 @@ class Line:
     Attributes
     ----------
     case, mechanism, model, n, epsilon
-        What is tested, epsilon as stated.
+        The tested case, with the stated epsilon.
     record, change
-        Which record is replaced, and what becomes of it.
+        The replaced record, and its change.
     random_numbers
-        Of the two fits: "common", or "fresh" as in releases; empty where there are none.
+        Of the two fits: "common", or "fresh" as in releases; empty without fits.
     ratio
-        What the replacement moves, over what is stated: of the log posterior of a draw, or the
-        distance of the exact statistics. None where the verdict is "refused" or "skipped".
+        What the replacement moves, over the stated bound: the log posterior of a draw, or the
+        distance of the exact statistics. None if the verdict is "refused" or "skipped".
     jointly
-        The same of parameters and effects of PSUs together, which are not released.
+        The same for parameters and effects of PSUs together, which are not released.
     beyond
         Probability that the log ratios of m draws add up to more than epsilon.
     verdict, reason
-        And in words why nothing was measured.
+        The verdict, and why nothing was measured, in words.
     """
 
     case: str
@@ -67,27 +71,27 @@ class Line:
 
 
 def head_of(case: Case) -> Line:
-    """What all lines of a case have in common."""
+    """Return the fields that all lines of a case share."""
     settings, n = case.mechanism.settings, case.survey.design.n
     return Line(case.name, case.mechanism.name, case.model.name, n, settings.epsilon, "", "")
 
 
 def measured(ratio: float) -> Verdict:
-    """The verdict on a ratio."""
+    """Return the verdict on a ratio."""
     return "holds" if ratio <= 1.0 else "passed"
 
 
 def frame_of(lines: Iterable[Line]) -> "pd.DataFrame":
-    """The lines as a table, a column an attribute."""
-    import pandas as pd
-
+    """Return the lines as a table, a column an attribute."""
     names = [each.name for each in fields(Line)]
     return pd.DataFrame([[getattr(line, name) for name in names] for line in lines], columns=names)
 
 
 def worst(lines: Iterable[Line]) -> list[Line]:
-    """Of each case, kind of record and source of random numbers the line with the largest ratio;
-    where none was measured the first."""
+    """Return the line with the largest ratio of each case, kind of record and random numbers.
+
+    If none was measured, the first line.
+    """
     found: dict[tuple[str, str, int, str, str], Line] = {}
     for line in lines:
         key = (line.case, line.mechanism, line.n, line.record, line.random_numbers)

@@ -1,8 +1,8 @@
 """Databases that differ from a given one in one record, or in the records of one unit.
 
-Which record is replaced: where a replaced record is likely to tell the most. By what: outcomes many
-SDs from where the others are, weights many times what they were, other categories, all of them
-values that a valid survey could hold.
+The replaced records are those whose replacement is likely to reveal the most. The new values are
+extreme but valid: outcomes many SDs from the others, weights many times larger or smaller, other
+categories.
 """
 
 from dataclasses import dataclass, replace
@@ -14,17 +14,17 @@ from surveysynth.survey.design_matrix import records_per_coefficient
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey
 
-#: Leverages this close to the largest count as the largest.
+#: Leverages this close to the largest count as ties.
 TIE = 1e-9
 
 
 @dataclass(frozen=True)
 class Change:
-    """What becomes of a record.
+    """A change of a record.
 
-    sds: amounts lie so many SDs from their fit, with several outcomes in the same direction, or in
-    turns if ``turns``; None: they stay. factor: of the weight. recode: outcomes with categories or
-    spikes move to the rarest of their other categories.
+    sds: amounts are put so many SDs from their fit, with several outcomes in the same direction, or
+    in turns if ``turns``; None: they stay. factor: of the weight. recode: outcomes with categories
+    or spikes move to the rarest of their other categories.
     """
 
     sds: float | None = None
@@ -34,7 +34,7 @@ class Change:
 
     @property
     def name(self) -> str:
-        """In words."""
+        """The change in words."""
         turns = ", in turns" if self.turns else ""
         parts = (
             "" if self.sds is None else f"outcome {self.sds:+g} SD{turns}",
@@ -44,21 +44,21 @@ class Change:
         return ", ".join(filter(None, parts))
 
 
-#: Of the outcome, of the weight, and of both together.
+#: Changes of the outcome, of the weight, and of both together.
 CHANGES = (
     *(Change(sign * size) for size in (2.0, 4.0, 8.0) for sign in (-1, 1)),
     Change(factor=50.0), Change(factor=0.02),
     Change(8.0, 50.0), Change(8.0, 0.02), Change(-8.0, 50.0), Change(-8.0, 0.02),
 )  # fmt: skip
-#: Beside these where there are several outcomes, and where some have categories or spikes.
+#: Added for several outcomes, and for outcomes with categories or spikes.
 IN_TURNS = (Change(4.0, turns=True), Change(-8.0, 50.0, turns=True))
 RECODED = (Change(recode=True), Change(factor=50.0, recode=True), Change(8.0, 0.02, recode=True))
-#: The worst of them in most settings, for a quick look.
+#: The changes that are worst in most settings, for a quick test.
 FEW = (Change(2.0), Change(factor=50.0), Change(factor=0.02), Change(-8.0, 50.0))
 
 
 def changes_for(design: PublicDesign, *, few: bool = False) -> tuple[Change, ...]:
-    """Those that mean something in a design, none twice."""
+    """Return the changes that are meaningful in a design, none twice."""
     chosen = FEW if few else CHANGES
     if sum(each.is_amount for each in design.outcomes) > 1:
         chosen += IN_TURNS[1:] if few else IN_TURNS
@@ -73,14 +73,14 @@ def changes_for(design: PublicDesign, *, few: bool = False) -> tuple[Change, ...
 
 @dataclass(frozen=True, repr=False)
 class Centres:
-    """Where amounts lie on the scale of their transform: of each record (n, p), and SDs (p,)."""
+    """Centres of amounts on the scale of their transform: of each record (n, p), and SDs (p,)."""
 
     fit: FloatArray
     sd: FloatArray
 
     @classmethod
     def of(cls, survey: Survey) -> "Centres":
-        """Least squares fits of transformed amounts on X, of the records at no spike."""
+        """Fit transformed amounts on X by least squares, for records at no spike."""
         design = survey.design
         rows = design.matrix.x_cells[design.matrix.cell]
         fits, sds = np.zeros(survey.confidential.outcome.shape), []
@@ -97,9 +97,12 @@ class Centres:
 
 
 def places(survey: Survey, centres: Centres | None = None) -> dict[str, IntArray]:
-    """Records to replace, by what they are: in the largest cell of X, the smallest, the smallest
-    stratum, the smallest PSU, and of highest leverage. Of each kind the record that lies nearest
-    to its fit. A record that is of several kinds occurs under each."""
+    """Return records to replace, by kind.
+
+    Kinds: in the largest cell of X, the smallest, the smallest stratum, the smallest PSU, and of
+    highest leverage. Of each kind it is the record nearest to its fit. A record of several kinds
+    occurs under each.
+    """
     design, centres = survey.design, centres or Centres.of(survey)
     cell = design.matrix.cell
     leverage = 1.0 / records_per_coefficient(design.matrix)[cell]
@@ -121,7 +124,7 @@ def places(survey: Survey, centres: Centres | None = None) -> dict[str, IntArray
 
 
 def apart(found: dict[str, IntArray]) -> dict[str, IntArray]:
-    """The same with every record once, under all of its names."""
+    """Merge the kinds of equal records: every record once, under all of its names."""
     names: dict[tuple[int, ...], list[str]] = {}
     for name, records in found.items():
         names.setdefault(tuple(records.tolist()), []).append(name)
@@ -129,7 +132,7 @@ def apart(found: dict[str, IntArray]) -> dict[str, IntArray]:
 
 
 def _distances(survey: Survey, centres: Centres) -> FloatArray:
-    """Of each record from its fit, in SDs, (n,); spikes and categories lie at no distance."""
+    """Return each record's distance from its fit, in SDs, (n,); spikes and categories have none."""
     distance = np.zeros(survey.design.n)
     for j, outcome in enumerate(survey.design.outcomes):
         values = survey.confidential.outcome[:, j]
@@ -147,8 +150,10 @@ def changed(
     count: bool = False,
     centres: Centres | None = None,
 ) -> Confidential:
-    """The survey's confidential half with these records replaced; ``count``: outcomes are whole
-    numbers of at least zero."""
+    """Return the survey's confidential half with these records replaced.
+
+    ``count``: outcomes are whole numbers of at least zero.
+    """
     centres = centres or Centres.of(survey)
     outcome = survey.confidential.outcome.copy()
     weight = survey.confidential.sampling_weight
@@ -167,7 +172,7 @@ def changed(
 
 
 def _amount(outcome: Outcome, z: FloatArray, *, count: bool) -> FloatArray:
-    """Transformed values in original units, inside what the outcome can be."""
+    """Return transformed values in original units, within the outcome's range."""
     values = outcome.transform.inverse(z)
     if count:
         return np.maximum(0.0, np.round(values))
@@ -175,7 +180,7 @@ def _amount(outcome: Outcome, z: FloatArray, *, count: bool) -> FloatArray:
 
 
 def _recoded(outcome: Outcome, values: FloatArray, records: IntArray) -> FloatArray:
-    """The rarest other category of each record; an amount where that is none at a spike."""
+    """Return the rarest other category of each record; an amount if that is at no spike."""
     category = outcome.category(values)
     sizes = np.bincount(category, minlength=outcome.categories).astype(np.float64)
     new = np.empty(records.size, dtype=np.int64)

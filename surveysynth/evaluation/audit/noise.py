@@ -1,7 +1,7 @@
-"""The test of noisy statistics: how far records move what is published, beside its noise.
+"""The test of noisy statistics: how far records move published numbers, compared with their noise.
 
-Nothing of the mechanism's arithmetic is repeated here. Its noise source is replaced by one whose
-numbers are known, and what it then publishes shows the exact sums, the noise of each number, and
+The test repeats none of the mechanism's arithmetic. It replaces the noise source by one whose
+numbers are known; the published numbers then show the exact sums, the noise of each number, and
 which numbers share it:
 
     no noise                the exact numbers s(D), s(D')
@@ -9,9 +9,9 @@ which numbers share it:
     t SDs, t random         s + t sd: numbers with the same t are copies, with one noise
 
 With independent discrete Gaussian noise rho(D, D') = sum_j (s_j(D) - s_j(D'))^2 / (2 sd_j^2) over
-the distinct noises (Canonne, Kamath & Steinke 2020), so that the distance over the stated one is
-sqrt(rho(D, D') / rho). A number that moves without noise, or a copy that moves otherwise, gives an
-infinite ratio.
+the distinct noises (Canonne, Kamath & Steinke 2020), so the distance over the stated one is
+sqrt(rho(D, D') / rho). A number that moves without noise, or a copy that moves differently, gives
+an infinite ratio.
 """
 
 import math
@@ -35,12 +35,12 @@ from surveysynth.models.base import Model
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign
 
-#: Noise is scaled up by this much, so that rounding it to whole numbers shows in no digit.
+#: Noise is scaled up by this factor, so that rounding it to whole numbers changes no digit.
 MAGNIFIED = 2**60
-#: Relative: digits of floating-point numbers, of sums of many records.
+#: Relative precision of sums of many records.
 DIGITS = 1e-9
 TOTAL = "all records"
-#: As large as a value can be of which a square is still a number.
+#: About the largest value whose square is still finite.
 HUGE = 1e150
 
 
@@ -53,15 +53,14 @@ class KnownNoise:
         self._multiple = multiple
 
     def draw(self, variance: int | Fraction, size: int) -> list[int]:
-        """See ``NoiseSource``."""
+        """Return the known noise; see ``NoiseSource``."""
         sd = math.sqrt(variance)
         return [round(Fraction(sd * self._multiple()) * MAGNIFIED) for _ in range(size)]
 
 
 @dataclass(frozen=True, repr=False)
 class Published:
-    """The numbers of a release of statistics (J,), exact, with the rho that it states, and all
-    else that it says."""
+    """Exact numbers of a release of statistics (J,), with its stated rho and all other content."""
 
     exact: FloatArray
     rho: float
@@ -70,14 +69,16 @@ class Published:
 
 @dataclass(frozen=True, repr=False)
 class NoiseOf:
-    """SDs (J,) of the noise of each published number, 0 without any; copy (J,): one of the
-    numbers with the same noise, for all of them."""
+    """SDs (J,) of the noise of each published number, and which numbers share it.
+
+    sd: 0 without noise; copy (J,): one of the numbers with the same noise, for all of them.
+    """
 
     sd: FloatArray
     copy: IntArray
 
     def distance(self, first: Published, second: Published) -> float:
-        """sqrt(rho(D, D') / rho) of two releases."""
+        """Return sqrt(rho(D, D') / rho) of two releases."""
         if first.words != second.words or first.exact.shape != second.exact.shape:
             return math.inf
         change = first.exact - second.exact
@@ -97,7 +98,7 @@ def published(
     settings: NoisySettings,
     multiple: Callable[[], float] = lambda: 0.0,
 ) -> Published:
-    """What would be published with known noise."""
+    """Return what would be published with known noise."""
     source = KnownNoise(multiple)
     made = survey_statistics.release_statistics(model, design, confidential, settings, source)
     numbers: list[float] = []
@@ -113,7 +114,7 @@ def noise_of(
     settings: NoisySettings,
     rng: np.random.Generator,
 ) -> NoiseOf:
-    """The noise of every published number, found by what known noise does to it."""
+    """Find the noise of every published number from the effect of known noise."""
 
     def of(multiple: Callable[[], float]) -> FloatArray:
         return published(model, design, confidential, settings, multiple).exact
@@ -131,7 +132,7 @@ def noise_of(
 
 
 def flatten(value: Any, numbers: list[float], words: list[Any]) -> None:
-    """Numbers of nested dictionaries and lists in order, and all else."""
+    """Collect the numbers of nested dictionaries and lists in order, and all other content."""
     if isinstance(value, Mapping):
         for key, each in value.items():
             words.append(key)
@@ -147,8 +148,10 @@ def flatten(value: Any, numbers: list[float], words: list[Any]) -> None:
 
 
 def noise_lines(case: Case, changes: Sequence[Change], seed: int) -> Iterator[Line]:
-    """A line a place, with the two replacements that are farthest apart; then whether the mechanism
-    answers on databases as extreme as can be."""
+    """Yield a line a place, with the two replacements that are farthest apart.
+
+    The last line says whether the mechanism answers on the most extreme databases.
+    """
     settings = case.mechanism.settings
     assert isinstance(settings, NoisySettings)
     design = case.survey.design
@@ -185,7 +188,7 @@ def noise_lines(case: Case, changes: Sequence[Change], seed: int) -> Iterator[Li
 
 
 def _declared(design: PublicDesign, centre: FloatArray, spread: FloatArray) -> Centres:
-    """Amounts are moved from declared centres by declared spreads: that is what is clipped."""
+    """Return declared centres and spreads, which amounts are moved by and clipped at."""
     fit, sd = np.zeros((design.n, len(design.outcomes))), np.ones(len(design.outcomes))
     amounts = [j for j, outcome in enumerate(design.outcomes) if outcome.is_amount]
     for position, j in enumerate(amounts):
@@ -194,7 +197,7 @@ def _declared(design: PublicDesign, centre: FloatArray, spread: FloatArray) -> C
 
 
 def _places(case: Case, settings: NoisySettings, centres: Centres) -> dict[str, IntArray]:
-    """Records to replace; under the protection of units all of the largest and of the smallest."""
+    """Return records to replace; if units are protected, all of the largest and of the smallest."""
     if settings.protect == RECORD:
         return apart(places(case.survey, centres))
     codes, _ = case.survey.design.frame[settings.protect].factorize(use_na_sentinel=False)
@@ -206,7 +209,7 @@ def _places(case: Case, settings: NoisySettings, centres: Centres) -> dict[str, 
 
 
 def _total(model: Model, case: Case, settings: NoisySettings) -> dict[str, Any]:
-    """Valid databases beyond anything: the mechanism must answer, without a warning."""
+    """Check that the mechanism answers, without a warning, on the most extreme valid databases."""
     design, failed = case.survey.design, []
     given = list(extremes(design))
     for name, confidential in given:
@@ -220,7 +223,7 @@ def _total(model: Model, case: Case, settings: NoisySettings) -> dict[str, Any]:
                 flatten(made.to_dict(), numbers, [])
                 if not np.isfinite(numbers).all():
                     failed.append(f"{name}: a number that is not finite")
-            except Exception as error:  # whatever it is, it tells of the data
+            except Exception as error:  # any exception reveals something of the data
                 failed.append(f"{name}: {type(error).__name__}")
     if failed:
         return {"verdict": "passed", "reason": f"no answer on {'; '.join(failed)}"}
@@ -228,8 +231,11 @@ def _total(model: Model, case: Case, settings: NoisySettings) -> dict[str, Any]:
 
 
 def extremes(design: PublicDesign) -> Iterator[tuple[str, Confidential]]:
-    """Valid surveys of the design: outcomes and weights as large and small as doubles and declared
-    bounds allow, all equal, and alternating."""
+    """Yield valid surveys of the design with extreme values.
+
+    Outcomes and weights are as large and small as doubles and declared bounds allow, all equal, and
+    alternating.
+    """
     for name, sign, weight in (
         ("largest numbers", 1.0, HUGE), ("smallest numbers", -1.0, 1.0 / HUGE),
         ("largest and smallest in turns", 0.0, 1.0), ("all equal", 2.0, 1.0),
@@ -248,7 +254,7 @@ def _extreme(outcome: Outcome, sign: float, n: int) -> FloatArray:
         last = float(outcome.categories - 1)
         ends = (0.0, last)
     else:
-        # A log takes what lies above its shift; the square of a number beyond these overflows.
+        # A log needs values above its shift; the square of a number beyond these overflows.
         low = -HUGE
         if outcome.transform.kind == "log":
             low = float(np.nextafter(-outcome.transform.shift, np.inf))

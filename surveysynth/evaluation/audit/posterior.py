@@ -1,8 +1,8 @@
-"""The one-record test of the pseudo-posterior: what replacing a record does to it.
+"""The one-record test of the pseudo-posterior: how far replacing a record moves it.
 
-The whole search runs on every database, so that risk weights, and whatever else is found from the
-data, are each database's own. With common random numbers two fits differ by their data alone; a
-release draws fresh ones, and what Monte Carlo error adds then is measured beside.
+The whole search runs on every database, so risk weights, and everything else found from the data,
+are each database's own. With common random numbers two fits differ only by their data. A release
+draws fresh ones; the Monte Carlo error that they add is measured separately.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,21 +23,23 @@ from surveysynth.models.base import Model, require
 from surveysynth.models.parts.psu_effects import PSU_EFFECT
 from surveysynth.survey.survey import Confidential, PublicDesign
 
-#: Of the worst replacements so many are fitted again with fresh random numbers.
+#: Number of worst replacements that are fitted again with fresh random numbers.
 FRESH = 3
 UNCHANGED = "none, fitted twice"
 
 
 class Alike(np.random.Generator):
-    """Gives every database of a batch the same random numbers: two fits then differ by their
-    data alone."""
+    """A generator that gives every database of a batch the same random numbers.
+
+    Two fits then differ only by their data.
+    """
 
     def __init__(self, seed: int) -> None:
         super().__init__(np.random.PCG64(seed))
         self._seed = np.random.default_rng(seed).integers(0, 2**63, size=4)
 
     def integers(self, *args: Any, **kwargs: Any) -> Any:
-        """Always those, in every row of the ``size`` that is asked for."""
+        """Return the same integers in every row of the requested ``size``."""
         shape = np.atleast_1d(kwargs.get("size", self._seed.size))
         return np.broadcast_to(self._seed[: shape[-1]], tuple(shape))
 
@@ -45,7 +47,7 @@ class Alike(np.random.Generator):
 def databases(
     model: Model, design: PublicDesign, halves: Sequence[Confidential]
 ) -> list[Database]:
-    """As the mechanism sees them."""
+    """Return the databases in the form of the mechanism."""
     return [
         Database(model.records(design, each), design.n, each.outcome, design.frame, design)
         for each in halves
@@ -55,7 +57,7 @@ def databases(
 def posterior_lines(
     case: Case, changes: Sequence[Change], seed: int, *, fresh: bool = False
 ) -> Iterator[Line]:
-    """A line a replacement; with ``fresh`` also lines of fits with random numbers of their own."""
+    """Yield a line a replacement; with ``fresh`` also lines of fits with fresh random numbers."""
     settings, head = own_settings(case.mechanism.settings), head_of(case)
     try:
         case = prepared(case)
@@ -83,8 +85,11 @@ def posterior_lines(
 
 
 def prepared(case: Case) -> Case:
-    """The case as the mechanism takes it: it may have a public rule for designs that it could not
-    protect as they are, which pools or raises ``RefusedError``."""
+    """Return the case as the mechanism takes it.
+
+    The mechanism may have a public rule for designs that it could not protect, which pools or
+    raises ``RefusedError``.
+    """
     design = case.mechanism.prepared(case.survey.design)
     return replace(case, survey=replace(case.survey, design=design))
 
@@ -92,7 +97,7 @@ def prepared(case: Case) -> Case:
 def _lines(
     model: Model, case: Case, settings: MechanismSettings, changes: Sequence[Change], seed: int
 ) -> Iterator[tuple[dict[str, Any], IntArray, Change]]:
-    """Every change at every place, all in one batch with the database itself."""
+    """Make every change at every place, all in one batch with the database itself."""
     survey, centres = case.survey, Centres.of(case.survey)
     count = getattr(model, "takes_count", False)
     pairs = [
@@ -125,7 +130,7 @@ def _fresh(
     worst: Sequence[tuple[Line, IntArray, Change]],
     seed: int,
 ) -> Iterator[dict[str, Any]]:
-    """The database itself fitted twice, and the worst replacements, with fresh random numbers."""
+    """Fit the database itself twice, and the worst replacements, with fresh random numbers."""
     survey = case.survey
     count = getattr(model, "takes_count", False)
     halves = [survey.confidential, survey.confidential]
@@ -146,7 +151,7 @@ Fitted = tuple[Database, Result | RefusedError]
 def compared(
     model: Model, settings: MechanismSettings, first: Fitted, second: Fitted, seed: int = 0
 ) -> dict[str, Any]:
-    """Ratios over what is stated, or which of both was refused: fields of a ``Line``."""
+    """Return ratios to the stated bound, or which fit was refused: fields of a ``Line``."""
     for (_, result), words in ((first, ""), (second, "with the record replaced: ")):
         if isinstance(result, RefusedError):
             return {"verdict": "refused", "reason": f"{words}{str(result).split(':')[0]}"}
@@ -162,12 +167,12 @@ def compared(
 
 
 def over_stated(ratios: LogRatios, settings: MechanismSettings) -> float:
-    """The largest log ratio of a draw over the stated 2 Delta* = epsilon / m."""
+    """Return the largest log ratio of a draw over the stated 2 Delta* = epsilon / m."""
     return ratios.largest / (2.0 * settings.target_bound)
 
 
 def side(database: Database, result: Result | RefusedError) -> Side:
-    """What the log ratio needs of a fit that was not refused."""
+    """Return what the log ratio needs of a fit that was not refused."""
     assert not isinstance(result, RefusedError)
     fit = result[1]
     return Side(database.records, fit.risk_weights, fit.theta)

@@ -3,7 +3,7 @@
     log xi(theta | D) - log xi(theta | D') = l(theta) - l'(theta) - c,   l = sum_i alpha_i log_lik_i
 
 alpha is each database's own, found by the whole search on it; the prior is the same and drops out.
-c, the log ratio of normalising constants, comes from draws of both by Bennett's acceptance ratio
+c, the log ratio of normalizing constants, comes from draws of both by Bennett's acceptance ratio
 (Bennett 1976), the best bridge of Meng & Wong (1996, eq. 4.1). A draw costs at most epsilon / m of
 the whole, so that this log ratio is what the stated 2 Delta* has to hold.
 
@@ -24,15 +24,17 @@ from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.base import Model
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
 
-#: Bennett's equation is solved to this distance, or for so many steps.
+#: Bennett's equation is solved to this tolerance, or for this many steps.
 TOLERANCE = 1e-9
 MOST_STEPS = 1000
 
 
 @dataclass(frozen=True, repr=False)
 class Side:
-    """One of two databases: the model's ``records``, alpha (n,) and draws of the posterior under
-    them, leading axes (chains, draws)."""
+    """One of two databases: the model's ``records``, alpha (n,), and draws of the posterior.
+
+    theta: draws under the weights alpha, leading axes (chains, draws).
+    """
 
     records: Any
     risk_weights: FloatArray
@@ -53,24 +55,27 @@ class LogRatios:
 
     @property
     def largest(self) -> float:
-        """max |log ratio| over the draws of both."""
+        """The max |log ratio| over the draws of both."""
         return float(max(np.abs(self.at_first).max(), np.abs(self.at_second).max()))
 
     def share_above(self, epsilon: float, m: int, rng: np.random.Generator) -> float:
-        """P(sum over m released draws of the log ratio > epsilon), the larger of both sides: sets
-        of m different draws, as many as there are draws."""
+        """Return P(sum over m released draws of the log ratio > epsilon), the larger of both sides.
+
+        It comes from sets of m different draws, as many sets as there are draws.
+        """
         return max(
             _share_above(own, epsilon, m, rng) for own in (self.at_first, -self.at_second)
         )
 
 
 def log_ratios(model: Model, first: Side, second: Side, *, jointly: bool = False) -> LogRatios:
-    """Normalised log ratios of the posteriors of both sides, at draws of each.
+    """Return normalized log ratios of the posteriors of both sides, at draws of each.
 
-    ``jointly``: of parameters and effects of PSUs together; else of the parameters alone, which
-    are what is released."""
+    ``jointly``: of parameters and effects of PSUs together; else of the parameters alone, which are
+    released.
+    """
     effects = PSU_EFFECT in first.theta and not jointly
-    # Theta of a model without effects knows nothing of either.
+    # Theta of a model without effects has neither.
     log_lik = partial(marginal_log_lik if effects else weighted_log_lik, model)
     at_first, at_second = (
         log_lik(side.flat, first.records, first.risk_weights)
@@ -82,8 +87,10 @@ def log_ratios(model: Model, first: Side, second: Side, *, jointly: bool = False
 
 
 def log_constant(at_first: FloatArray, at_second: FloatArray) -> float:
-    """log of the ratio of normalising constants, first over second, from unnormalised log ratios
-    at draws of the first (S,) and of the second (S',)."""
+    """Return the log of the ratio of normalizing constants, first over second.
+
+    It comes from unnormalized log ratios at draws of the first (S,) and of the second (S',).
+    """
     share = np.log(at_first.size / at_second.size)
     constant = float(np.median(np.concatenate([at_first, at_second])))
     for _ in range(MOST_STEPS):
@@ -99,7 +106,7 @@ def log_constant(at_first: FloatArray, at_second: FloatArray) -> float:
 def weighted_log_lik(
     model: Model, theta: Theta, records: Any, risk_weights: FloatArray
 ) -> FloatArray:
-    """sum_i alpha_i log_lik[s, i] (S,), given effects of PSUs where there are some."""
+    """Return sum_i alpha_i log_lik[s, i] (S,), given effects of PSUs if there are any."""
     total = np.zeros(_draws(theta))
     for rows, log_lik in model.log_lik_blocks(theta, records):
         total += log_lik @ risk_weights[rows]
@@ -109,10 +116,11 @@ def weighted_log_lik(
 def marginal_log_lik(
     model: Model, theta: Theta, records: Any, risk_weights: FloatArray
 ) -> FloatArray:
-    """log of the integral over a_c ~ N(0, T) of exp(sum_i alpha_i log_lik_i given a), (S,).
+    """Return the weighted log-likelihood (S,) with the effects of PSUs integrated out.
 
-    The exponent is quadratic in the effect of each PSU, k + g'a - a'H a / 2, and known from its
-    values at 1 + q + q(q + 1)/2 points; a PSU adds k + g'(H + T^-1)^-1 g / 2 - log|I + T H| / 2.
+    That is the log of the integral over a_c ~ N(0, T) of exp(sum_i alpha_i log_lik_i given a). The
+    exponent is quadratic in the effect of each PSU, k + g'a - a'H a / 2, and known from its values
+    at 1 + q + q(q + 1)/2 points; a PSU adds k + g'(H + T^-1)^-1 g / 2 - log|I + T H| / 2.
     """
     covariance = theta[PSU_COVARIANCE]
     q = covariance.shape[-1]
@@ -144,7 +152,7 @@ def marginal_log_lik(
 
 
 def _by_psu(model: Model, theta: Theta, records: Any, risk_weights: FloatArray) -> FloatArray:
-    """sum over records of each PSU of alpha_i log_lik[s, i], (S, C)."""
+    """Return the sum over records of each PSU of alpha_i log_lik[s, i], (S, C)."""
     sums = np.zeros(theta[PSU_EFFECT].shape[:2])
     for rows, log_lik in model.log_lik_blocks(theta, records):
         weighted, psu = log_lik * risk_weights[rows], records.psu[rows]
@@ -161,6 +169,6 @@ def _draws(theta: Theta) -> int:
 def _share_above(
     ratios: FloatArray, epsilon: float, m: int, rng: np.random.Generator
 ) -> float:
-    """Of sums of m draws: every draw takes part in m of S sums."""
+    """Return the share of sums of m draws above epsilon; every draw is in m of S sums."""
     sums = np.sum([rng.permutation(ratios) for _ in range(m)], axis=0)
     return float(np.mean(sums > epsilon))

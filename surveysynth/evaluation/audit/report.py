@@ -1,4 +1,4 @@
-"""One page for a review board: what replacing one record moved, beside what is stated."""
+"""One page for a review board: how far replacing one record moves a release."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ WORDS = {
     "": "Not made",
 }
 def ratio_words(ratio: float | None) -> str:
-    """A ratio as text, never rounded to the other side of 1."""
+    """Return a ratio as text, never rounded to the other side of 1."""
     if ratio is None:
         return ""
     if not np.isfinite(ratio):
@@ -31,13 +31,14 @@ def ratio_words(ratio: float | None) -> str:
 
 
 def sentence(line: Line) -> str:
-    """The line for a terminal."""
+    """Return the line for a terminal."""
     place = ", ".join(filter(None, (line.case, f"n = {line.n:,}")))
     if line.ratio is None:
         return f"{place}: {line.verdict}: {line.reason}"
     numbers = f" ({line.random_numbers} random numbers)" if line.random_numbers else ""
     what = f"{line.record}: {line.change}" if line.record else line.change
-    return f"{place}: {ratio_words(line.ratio)} of what is stated, {line.verdict}; {what}{numbers}"
+    ratio = ratio_words(line.ratio)
+    return f"{place}: {ratio} of the stated bound, {line.verdict}; {what}{numbers}"
 
 
 def render_page(lines: Sequence[Line], facts: Mapping[str, Any]) -> str:
@@ -96,13 +97,13 @@ def _figure(lines: Sequence[Line]) -> "Figure":
     axes = figure.add_subplot()
     for line in lines:
         assert line.ratio is not None
-        colour = WARNING if line.verdict == "passed" else INK
-        fill = "white" if line.random_numbers == "fresh" else colour
-        axes.plot(max(line.ratio, 0.01), names.index(line.case), "o", ms=4.5, color=colour,
+        color = WARNING if line.verdict == "passed" else INK
+        fill = "white" if line.random_numbers == "fresh" else color
+        axes.plot(max(line.ratio, 0.01), names.index(line.case), "o", ms=4.5, color=color,
                   markerfacecolor=fill)  # fmt: skip
     axes.axvline(1.0, color=FAINT, lw=1)
     axes.set_xscale("log")
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
-    axes.set_xlabel("Ratio over what is stated (open: fresh random numbers)")
+    axes.set_xlabel("Ratio to the stated bound (open: fresh random numbers)")
     return figure

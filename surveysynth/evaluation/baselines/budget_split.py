@@ -1,4 +1,4 @@
-"""How one epsilon is divided among the noisy numbers of several tables, in exact fractions."""
+"""Division of one epsilon among the noisy numbers of several tables, in exact fractions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ Parts: TypeAlias = tuple[tuple[Fraction, ...], ...]
 
 @dataclass(frozen=True)
 class BudgetSplit:
-    """Parts of epsilon for T tables over 2^k margin sets; they add up to it exactly.
+    """Parts of epsilon for T tables over 2^k margin sets; their sum is exact.
 
-    A record is in one row of each margin set, so a part serves all rows of its set. ``point``
-    (T, 2^k) is for estimates; ``replicate`` (T, 2^k) for each one of ``replicates`` replicates.
+    A record is in one row of each margin set, so a part serves all rows of its set. ``point`` (T,
+    2^k) is for estimates; ``replicate`` (T, 2^k) for each one of ``replicates`` replicates.
     """
 
     epsilon: Fraction
@@ -35,7 +35,7 @@ class BudgetSplit:
         return points + self.replicates * each
 
     def by_row(self, parts: Parts, table: int, row_sets: IntArray) -> FloatArray:
-        """Parts of one table for rows of given margin sets (D,), as floats (D,)."""
+        """Return the parts of one table for rows of given margin sets (D,), as floats (D,)."""
         of_sets: FloatArray = np.array([float(part) for part in parts[table]])
         return np.take(of_sets, row_sets)
 
@@ -50,7 +50,7 @@ def split_budget(
     table_shares: Sequence[Share] | None = None,
     set_shares: Sequence[Share] | None = None,
 ) -> BudgetSplit:
-    """Divide epsilon: by default equally among tables and margin sets, half of it for variances.
+    """Divide epsilon, by default equally among tables and margin sets, half of it for variances.
 
     With k by variables, T tables and R replicates every estimate gets epsilon / (2 T 2^k) and every
     replicate 1/R of that ([T] 2.4: epsilon / 16 and epsilon / 160).

@@ -1,8 +1,8 @@
-"""Noisy tables made to add up, by generalised least squares (methods 6; Hay et al. 2010).
+"""Noisy tables adjusted to add up, by generalized least squares (methods 6; Hay et al. 2010).
 
-Post-processing of noisy numbers: every row of a table is a measurement of the interior cells with
-noise of known variance, and the cells that fit all rows best replace them. Margins gain from their
-cells and cells from their margins; what comes out adds up.
+This is post-processing of noisy numbers. Every row of a table is a measurement of the interior
+cells with noise of known variance, and the cells that fit all rows best replace them. Margins gain
+from their cells and cells from their margins; the result adds up.
 """
 
 from collections.abc import Sequence
@@ -19,18 +19,18 @@ from surveysynth.estimation.margins import interior_rows, margin_matrix
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.evaluation.baselines.laplace import NoisyTable, impossible_values
 
-#: Cells with records that the (dense) normal equations are made for.
+#: Most cells with records in the (dense) normal equations.
 MOST_CELLS = 4000
 
 
 def consistent_tables(domains: Domains, tables: Sequence[NoisyTable]) -> list[NoisyTable]:
-    """The tables with margins that are sums (counts, totals) or weighted means of their cells.
+    """Return the tables with margins that are sums or weighted means of their cells.
 
-    Means and proportions need a table of counts among ``tables``, whose consistent values, zero
-    where noise made them negative, weight the cells; without one they are left out, and so are
-    statistics whose margins are neither. Standard errors
-    come from the noisy replicates, mapped as the estimates are; a replicate without an estimate of
-    some cell is left out.
+    Counts and totals are sums. Means and proportions need a table of counts among ``tables``, whose
+    consistent values, zero if noise made them negative, weight the cells; without one they are left
+    out, and so are statistics whose margins are neither sums nor means. Standard errors come from
+    the noisy replicates, mapped as the estimates are; a replicate without an estimate of some cell
+    is left out.
 
     Raises ``InputError`` for tables of more than 4,000 cells with records.
     """
@@ -53,10 +53,10 @@ def consistent_tables(domains: Domains, tables: Sequence[NoisyTable]) -> list[No
 
 
 def _consistent(domains: Domains, table: NoisyTable, cells: FloatArray | None) -> NoisyTable:
-    """One table; ``cells`` (I,) weights the cells of means, None takes sums."""
+    """Adjust one table; ``cells`` (I,) weights the cells of means, None takes sums."""
     used = (domains.n > 0) & np.isfinite(table.estimate)
     interior = interior_rows(domains)
-    kept = interior[used[interior]]  # cells without records hold nothing, for certain
+    kept = interior[used[interior]]  # cells without records are exactly zero
     if kept.size > MOST_CELLS:
         raise InputError(
             f"Consistent margins are made for tables of up to {MOST_CELLS:,} cells, but this one "
@@ -78,14 +78,14 @@ def _consistent(domains: Domains, table: NoisyTable, cells: FloatArray | None) -
 
 
 def _design(domains: Domains, cells: FloatArray | None) -> Any:
-    """The rows of a table as combinations of its interior cells: sparse (D, I)."""
+    """Return the rows of a table as combinations of its interior cells: sparse (D, I)."""
     matrix = margin_matrix(domains)
     if cells is None:
         return matrix
     sums = matrix @ cells
     inverse = np.divide(1.0, sums, where=sums > 0, out=np.zeros_like(sums))
     weighted = sparse.diags_array(inverse) @ matrix @ sparse.diags_array(cells)
-    # A cell is its own mean, also where noise left it no weight in the margins.
+    # A cell is its own mean, even if noise left it no weight in the margins.
     interior = interior_rows(domains)
     alone = sparse.lil_array(weighted)
     alone[interior] = matrix[interior]
@@ -98,7 +98,7 @@ class _Fit:
     def __init__(self, design: Any, rows: IntArray, scale: FloatArray) -> None:
         self._design, self._rows = design, rows
         largest = scale[rows].max() if rows.size else 1.0
-        # Rows without noise are exact: as good as that, in numbers that can be solved.
+        # Rows without noise are exact; a tiny variance keeps the equations solvable.
         noise = np.maximum(scale[rows] / largest, 1e-6) if largest > 0 else np.ones(rows.size)
         self._precision = noise**-2.0
         self._measured = design[rows]
@@ -106,7 +106,7 @@ class _Fit:
         self._factor = linalg.cho_factor(normal)
 
     def mapped(self, noisy: FloatArray) -> FloatArray:
-        """Tables (S, D) to tables that add up, NaN in rows without an estimate."""
+        """Map tables (S, D) to tables that add up, NaN in rows without an estimate."""
         right = self._measured.T @ (self._precision[:, None] * noisy[:, self._rows].T)
         cells = np.full(right.shape, np.nan)
         sound = np.isfinite(right).all(axis=0)
@@ -117,7 +117,7 @@ class _Fit:
 
 
 def _variance(mapped: FloatArray) -> FloatArray:
-    """(1/R) sum_r (replicate_r - estimate)^2 over the replicates that have one, (D,)."""
+    """Return (1/R) sum_r (replicate_r - estimate)^2 over replicates with an estimate, (D,)."""
     squares = (mapped[1:] - mapped[0]) ** 2
     usable = np.isfinite(squares)
     with np.errstate(invalid="ignore", divide="ignore"):

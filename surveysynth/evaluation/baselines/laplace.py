@@ -1,6 +1,8 @@
-"""Local sensitivities of a table, as noise is scaled by them (methods 6, [T] 2.4).
+"""The Laplace comparator: noisy tables of the confidential sample (methods 6, [T] 2.4).
 
-They are read from the confidential data, so whatever is made with them is no release.
+Laplace noise is added to every estimate, and to every estimate of R = 10 Preston replicates, which
+give the variance. Sensitivities are local, read from the confidential data, and the generator is
+seeded NumPy: these tables show what noise would cost and are never a release.
 """
 
 from collections.abc import Sequence
@@ -29,7 +31,7 @@ __all__ = ["Rule", "group_sensitivities", "has_sensitivity", "row_sensitivities"
 
 
 def has_sensitivity(statistic: str) -> bool:
-    """Whether it is known how far one record moves a statistic; else there is no noise for it."""
+    """Return whether the effect of one record on a statistic is known, as noise requires."""
     return statistic_of(statistic).sensitivity is not None
 
 
@@ -40,11 +42,11 @@ def row_sensitivities(
     statistic: str,
     rule: Rule,
 ) -> FloatArray:
-    """How far one record can move each row: (D, S) for S sets of weights (n, S).
+    """Return how far one record can move each row: (D, S) for S sets of weights (n, S).
 
-    The formulas are those of the statistic (``estimation.extremes``), as published ("paper") or
-    an honest bound. NaN in rows without records; infinite where weights of zero leave nothing to
-    divide by. Raises ``InputError`` for a statistic whose sensitivity is not known.
+    The formulas are those of the statistic (``estimation.extremes``), as published ("paper") or an
+    honest bound. NaN in rows without records; infinite if weights of zero leave nothing to divide
+    by. Raises ``InputError`` for a statistic whose sensitivity is not known.
     """
     kind = statistic_of(statistic)
     if kind.sensitivity is None:
@@ -57,7 +59,7 @@ def row_sensitivities(
 
 
 def group_sensitivities(domains: Domains, by_row: FloatArray) -> FloatArray:
-    """The largest finite sensitivity of each margin set, given to all of its rows: (D, S).
+    """Give the largest finite sensitivity of each margin set to all of its rows: (D, S).
 
     Cells do not show the full range of their population, so interior cells take the largest among
     them, and each kind of margin the largest of its own ([T] 2.4). Rows without a sensitivity of
@@ -108,7 +110,7 @@ class NoisyTable:
     df_design: float
 
     def combined(self) -> Combined:
-        """In the form that intervals are made of."""
+        """Return the table in the form that intervals are made of."""
         df = np.where(np.isnan(self.variance), np.nan, self.df)
         none = np.full_like(self.estimate, np.nan)
         error = np.sqrt(self.variance)
@@ -129,7 +131,7 @@ def laplace_tables(
     linearisation: Linearisation = "plain",
     population_size: float | None = None,
 ) -> list[NoisyTable]:
-    """Noisy tables of a sample, one for each of ``keys``, within one budget.
+    """Make noisy tables of a sample, one for each of ``keys``, within one budget.
 
     Parameters
     ----------
@@ -172,7 +174,7 @@ def laplace_tables(
 def _split(
     epsilon: Share | BudgetSplit, tables: int, by: int, replicates: int
 ) -> BudgetSplit:
-    """The budget by table, margin set and replicate; raises unless it is for that many tables."""
+    """Return the budget by table, margin set and replicate; check its number of tables."""
     split = epsilon
     if not isinstance(split, BudgetSplit):
         split = split_budget(split, tables=tables, margin_sets=2**by, replicates=replicates)
@@ -187,7 +189,7 @@ def _split(
 def impossible_values(
     statistic: str, never_negative: bool, estimate: FloatArray
 ) -> BoolArray:
-    """Where an estimate is a value that no sample could give (see ``NoisyTable``)."""
+    """Return where an estimate is a value that no sample could give (see ``NoisyTable``)."""
     limits = statistic_of(statistic).limits
     low, high = limits or (0.0 if never_negative else -np.inf, np.inf)
     return np.asarray((estimate < low) | (estimate > high))
@@ -195,7 +197,7 @@ def impossible_values(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Sample(Unpickled):
-    """What noise is added to: weights (n,), those of R replicates, and their known sum or None."""
+    """What receives noise: weights (n,), those of R replicates, and their known sum or None."""
 
     domains: Domains
     half_samples: ReplicateWeights
@@ -211,7 +213,7 @@ class _Sample(Unpickled):
         scales: FloatArray,
         rng: np.random.Generator,
     ) -> NoisyTable:
-        """One table with noise of the scales (1 + R, D), a number of its own for each."""
+        """Make one table with noise of the scales (1 + R, D), drawn independently."""
         statistic, column = key
         exact = self.exact(outcome, statistic)
         noise = rng.laplace(size=scales.shape)  # of unit scale
@@ -233,7 +235,7 @@ class _Sample(Unpickled):
         )
 
     def exact(self, outcome: FloatArray | None, statistic: str) -> FloatArray:
-        """Estimates without noise, full sample first: (1 + R, D); NaN in rows without records."""
+        """Estimate without noise, full sample first: (1 + R, D); NaN in rows without records."""
         full, each = replicate_estimates(
             self.domains,
             self.half_samples,
@@ -246,7 +248,7 @@ class _Sample(Unpickled):
         return np.where(self.domains.n > 0, np.vstack([full, each]), np.nan)
 
     def sensitivities(self, outcome: FloatArray | None, statistic: str) -> FloatArray:
-        """By row and group, of the full sample and each replicate: (1 + R, D)."""
+        """Return them by row and group, of the full sample and each replicate: (1 + R, D)."""
         weights = np.column_stack([self.weight, self.half_samples.replicate_weights(self.weight)])
         if self.known is not None:
             weights = weights * (self.known / weights.sum(axis=0))
@@ -257,7 +259,7 @@ class _Sample(Unpickled):
 def _divided(
     sensitivities: FloatArray, domains: Domains, split: BudgetSplit, table: int
 ) -> FloatArray:
-    """Laplace scales (1 + R, D): sensitivities over the parts of the budget."""
+    """Return Laplace scales (1 + R, D): sensitivities over the parts of the budget."""
     sets = margin_set_of_row(domains)
     point = split.by_row(split.point, table, sets)
     each = split.by_row(split.replicate, table, sets)

@@ -1,10 +1,10 @@
-"""A true release of noisy tables: declared public bounds, discrete noise, pure privacy.
+"""A release of noisy tables: declared public bounds, discrete noise, pure differential privacy.
 
 Nothing that scales the noise is read from the data. Every record's weight and outcome are clipped
 to bounds that the caller declares, its contribution is rounded to a declared unit, sums are exact
 whole numbers, and OpenDP's discrete Laplace sampler adds noise to them: floating-point noise would
-tell the digits of what it hides (Mironov 2012). Means are ratios of noisy sums, which costs nothing
-further. Standard errors of sampling are not released: those that are told come from the noise.
+reveal the digits of what it hides (Mironov 2012). Means are ratios of noisy sums, which costs
+nothing further. Published standard errors come from the noise; those of sampling are not released.
 """
 
 import math
@@ -24,11 +24,11 @@ from surveysynth.estimation.statistics import COUNT, MEAN, TOTAL, statistic_of
 from surveysynth.evaluation.baselines.budget_split import BudgetSplit, Share, split_budget
 from surveysynth.survey.survey import Survey, require_survey
 
-#: A record's contribution is rounded to this share of its range, about, unless a unit is declared.
+#: A record's contribution is rounded to about this share of its range, unless a unit is declared.
 STEPS = 1_000_000
 #: Sums must stay far from the ends of 64-bit numbers, noise included.
 LARGEST_SUM = 2**53
-#: What is made of noisy sums here, with the variance of its noise; no other statistic is.
+#: The statistics made of noisy sums here, with the variance of the noise.
 RELEASED = (COUNT.name, TOTAL.name, MEAN.name)
 
 Noise = Callable[[IntArray, int, Fraction], tuple[IntArray, float]]
@@ -38,7 +38,7 @@ Noise = Callable[[IntArray, int, Fraction], tuple[IntArray, float]]
 class DeclaredBounds:
     """Public bounds of weights and outcomes, in their units: never taken from the data.
 
-    Values outside are clipped, which biases estimates: bounds that are too wide cost noise.
+    Values outside are clipped, which biases estimates; bounds that are too wide cost noise.
 
     Parameters
     ----------
@@ -64,12 +64,12 @@ class DeclaredBounds:
 
 @dataclass(frozen=True)
 class NoisyRelease:
-    """What may be published: tables, and what is guaranteed for their point estimates.
+    """What may be published: tables, and the guarantee for their point estimates.
 
     ``tables``: by (statistic, outcome), frames of D rows with the by-columns, is_margin, n,
     estimate, noise_se (the standard error from the noise alone) and flag ("no sample", "negative").
-    ``epsilon`` is what OpenDP accounts for all noisy numbers together, at most the epsilon that was
-    asked for. ``statement`` says the rest.
+    ``epsilon`` is what OpenDP accounts for all noisy numbers together, at most the requested
+    epsilon. ``statement`` says the rest.
     """
 
     tables: Mapping[tuple[str, str | None], pd.DataFrame]
@@ -96,11 +96,11 @@ def noisy_release(
 ) -> NoisyRelease:
     """Release weighted counts, totals and means of all cells and margins with noise.
 
-    Binary outcomes are 0 and 1; categorical ones are left out, which the statement says.
+    Binary outcomes are 0 and 1; categorical ones are left out, as the statement says.
 
-    The budget is divided equally among the sums that are needed (counts, and the total of each
-    outcome) and among the margin sets, or among these by ``set_shares``; a record is in one row of
-    each set. Random numbers come from the operating system, through OpenDP.
+    The budget is divided equally among the required sums (counts, and the total of each outcome)
+    and among the margin sets, or among these by ``set_shares``; a record is in one row of each set.
+    Random numbers come from the operating system, through OpenDP.
 
     Parameters
     ----------
@@ -177,14 +177,14 @@ def _release(
 
 
 def _numeric(survey: Survey) -> tuple[str, ...]:
-    """The outcomes that have a mean: amounts, and binary ones as 0 and 1."""
+    """Return the outcomes that have a mean: amounts, and binary ones as 0 and 1."""
     return tuple(each.name for each in survey.design.outcomes if each.kind != "categorical")
 
 
 def _kinds(
     survey: Survey, bounds: DeclaredBounds, statistics: Sequence[str]
 ) -> list[str | None]:
-    """The sums that are needed, None for counts; raises unless their bounds are declared."""
+    """Return the required sums, None for counts; raise unless their bounds are declared."""
     unknown = [word for word in statistics if word not in RELEASED]
     if unknown or not statistics or len(set(statistics)) < len(statistics):
         raise InputError(
@@ -222,8 +222,11 @@ def _kinds(
 def contributions(
     survey: Survey, bounds: DeclaredBounds, outcome: str | None
 ) -> tuple[IntArray, int, float]:
-    """What each record adds to a row, in whole units (n,); the most that one record can change a
-    row by, whatever it was and becomes; and the unit. ``outcome`` None is for counts."""
+    """Return what each record adds to a row, in whole units (n,), with its bound and the unit.
+
+    The bound is the most that one record can change a row by, before and after any replacement.
+    ``outcome`` None is for counts.
+    """
     weight, low, high = survey.confidential.sampling_weight, *_range(bounds, None)
     if weight is None:
         raise InputError("noisy tables of a survey need sampling weights; give weight.")
@@ -240,13 +243,13 @@ def contributions(
     least, most = round(low / unit), round(high / unit)
     if max(abs(least), abs(most)) * len(weight) >= LARGEST_SUM:
         raise InputError("bounds.units: sums would be too large in so small a unit; raise it.")
-    # Clipped again: the sensitivity holds in whole numbers, whatever rounding did before.
+    # Clipped again, so that the sensitivity holds in whole numbers despite earlier rounding.
     whole = np.clip(np.rint(value / unit).astype(np.int64), least, most)
     return whole, max(most - least, 1), unit
 
 
 def _range(bounds: DeclaredBounds, outcome: str | None) -> tuple[float, float]:
-    """Ends of weight, or of weight times outcome, under the declared bounds."""
+    """Return the ends of weight, or of weight times outcome, under the declared bounds."""
     if bounds.weight is None:
         raise InputError("bounds.weight: missing; a private release needs declared public bounds.")
     if outcome is None:
@@ -264,7 +267,7 @@ def _noisy_sums(
     unit: float,
     noise: Noise,
 ) -> tuple[_Sums, float]:
-    """Noisy sums of all rows, set by set, and the epsilon that was spent on them."""
+    """Return noisy sums of all rows, set by set, and the epsilon that they spent."""
     set_of_row = margin_set_of_row(domains)
     value, variance = np.full(domains.n_rows, np.nan), np.full(domains.n_rows, np.nan)
     spent = 0.0
@@ -282,7 +285,7 @@ def _noisy_sums(
 
 
 def _opendp_noise(exact: IntArray, sensitivity: int, epsilon: Fraction) -> tuple[IntArray, float]:
-    """Discrete Laplace noise on whole numbers, and the epsilon that OpenDP accounts for it."""
+    """Add discrete Laplace noise to whole numbers; return also OpenDP's epsilon for it."""
     dp = _opendp()
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
     # Rounded up, so that the accounted epsilon cannot pass its part.
@@ -351,7 +354,7 @@ def _statement(
 
 
 def _left_out(survey: Survey) -> str:
-    """A note on the outcomes that have no mean."""
+    """Return a note on the outcomes that have no mean."""
     names = [each.name for each in survey.design.outcomes if each.kind == "categorical"]
     if not names:
         return ""

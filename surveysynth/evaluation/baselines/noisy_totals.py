@@ -1,16 +1,15 @@
 """Noisy weighted counts and totals with zero-concentrated privacy: what a good agency would do.
 
-The same exact sums, noise and proof as the noisy-statistics mechanism, on other columns: not
-z = (transformed outcomes, log w) but w and w (y - y0), y0 a typical outcome (noise on counts then
+The sums, noise and proof are those of the noisy-statistics mechanism, on other columns: not z =
+(transformed outcomes, log w) but w and w (y - y0), y0 a typical outcome (so that noise on counts
 hardly moves means), about their means at the declared centres and spreads, clipped to a ball of as
-many of their SDs. Every row of the table is measured,
-a share of the budget for each margin set, and the cells that fit all rows best (generalised least
-squares, Hay et al. 2010) make up rows that add up. Second moments come free, as in the mechanism,
-and give SEs of sampling; noise is public. Unlike the mechanism's, estimates of small cells borrow
-nothing from a model.
+many of their SDs. Every row of the table is measured, with a share of the budget for each margin
+set, and the cells that fit all rows best (generalized least squares, Hay et al. 2010) give rows
+that add up. Second moments come free, as in the mechanism, and give SEs of sampling; the noise is
+public. Unlike the mechanism's, estimates of small cells borrow nothing from a model.
 
-With ``shrink`` below 1 weights are drawn towards their declared mean first (Seeman, Si & Reiter,
-arXiv 2411.04236): less noise for a bias that no SE tells.
+With ``shrink`` below 1 weights are first drawn towards their declared mean (Seeman, Si & Reiter,
+arXiv 2411.04236): less noise for a bias that no SE shows.
 """
 
 import math
@@ -37,7 +36,7 @@ from surveysynth.mechanisms.noisy_statistics.release.statistics import (
     noisy_statistics,
 )
 
-#: Cells with records that the (dense) normal equations are made for.
+#: Most cells with records in the (dense) normal equations.
 MOST_CELLS = 4000
 #: Squared coefficients of variation stay within this factor of the declared ones.
 VARIATION = 4.0
@@ -48,7 +47,7 @@ NODES = 80
 class Declared:
     """Moments at declared centres and spreads of z, for independent outcomes and log weights.
 
-    weight: mean of w; outcome (p,): means y0 of the outcomes; sd (1 + p,): of what is summed, w
+    weight: mean of w; outcome (p,): means y0 of the outcomes; sd (1 + p,): of the summed columns, w
     and w (y - y0); variation (1 + p,): squared coefficients of variation of w and w y.
     """
 
@@ -65,7 +64,10 @@ class Declared:
         inverse: Sequence[Callable[[FloatArray], FloatArray]],
         shrink: float = 1.0,
     ) -> "Declared":
-        """Of the centres and spreads (p + 1,) of z, log w last; ``inverse`` of each transform."""
+        """Compute them from centres and spreads (p + 1,) of z, log w last.
+
+        ``inverse``: of each transform.
+        """
         u, chance = np.polynomial.hermite_e.hermegauss(NODES)
         chance = chance / chance.sum()
         weight = math.exp(centre[-1] + 0.5 * spread[-1] ** 2)
@@ -108,7 +110,7 @@ def gaussian_tables(
     shrink: float = 1.0,
     population_size: float | None = None,
 ) -> list[Combined]:
-    """Noisy tables of a sample, one for each of ``keys``, within one budget.
+    """Make noisy tables of a sample, one for each of ``keys``, within one budget.
 
     Parameters
     ----------
@@ -151,7 +153,7 @@ def gaussian_tables(
         v = shrunk[:, None]
         if declared.outcome.size and outcomes is not None:
             v = np.hstack([v, shrunk[:, None] * (outcomes - declared.outcome)])
-    # Products past the largest double are clipped like all that lie outside the ball.
+    # Products beyond the largest double are clipped, as is everything outside the ball.
     v = np.clip(v, -np.finfo(np.float64).max, np.finfo(np.float64).max)
     design = NoiseDesign(
         Clipping(np.append(declared.weight, 0.0 * declared.outcome), declared.sd, radius),
@@ -164,7 +166,7 @@ def gaussian_tables(
 
 
 def _cells(domains: Domains, design: SampleDesign) -> tuple[_Cells, IntArray]:
-    """Cells with records, and the code of each record's among them (n,)."""
+    """Return cells with records, and the code of each record's among them (n,)."""
     found, code = np.unique(cell_of_record(domains), return_inverse=True)
     if found.size > MOST_CELLS:
         raise InputError(
@@ -174,7 +176,7 @@ def _cells(domains: Domains, design: SampleDesign) -> tuple[_Cells, IntArray]:
     member = margin_matrix(domains)[:, found].toarray()
     measured = np.flatnonzero(member.any(axis=1))
     # A record is in one row of each margin set: equal shares of a row of length 1. Row lengths are
-    # cut below 1 for certain before they become whole numbers.
+    # cut below 1 before they become whole numbers.
     basis = member[measured].T * (np.sqrt(0.5 ** len(domains.by)) * (1.0 - 1e-12))
     by_stratum = np.zeros((found.size, design.n_strata))
     np.add.at(by_stratum, (code, design.strata), 1.0)
@@ -213,7 +215,7 @@ def _fitted(cells: _Cells, noisy: NoisyStatistics, declared: Declared) -> _Fitte
 
 
 def _kappa(products: FloatArray, fitted: FloatArray, declared: FloatArray) -> FloatArray:
-    """Ratios of second moments, within what the declared squared CVs (J,) make plausible."""
+    """Return ratios of second moments, within what the declared squared CVs (J,) make plausible."""
     with np.errstate(divide="ignore", invalid="ignore"):
         excess = np.nan_to_num(products / fitted - 1.0, posinf=0.0, neginf=0.0)
     own = np.clip(np.diag(excess), declared / VARIATION, declared * VARIATION)
@@ -231,7 +233,7 @@ def _table(
     key: tuple[str, int | None],
     population_size: float | None,
 ) -> Combined:
-    """One statistic; linearised in the cells' sums for the noise, in records for the sampling."""
+    """Make one statistic: linearized in cells' sums for noise, in records for sampling."""
     statistic, column = key
     size = cells.member @ fitted.sums[:, 0]
     total = size if column is None else cells.member @ fitted.sums[:, 1 + column]
@@ -274,8 +276,10 @@ def _sampling(
     loads: tuple[FloatArray, FloatArray],
     column: int | None,
 ) -> FloatArray:
-    """Expected Taylor variances (D,): sum_h multiplier_h (sum u^2 - (sum u)^2/n_h) of records with
-    the cells' fitted means and second moments."""
+    """Return expected Taylor variances (D,) of records with the cells' fitted moments.
+
+    That is, sum_h multiplier_h (sum u^2 - (sum u)^2/n_h).
+    """
     mean = fitted.sums / cells.counts[:, None]
     own = 0 if column is None else 1 + column
     parts = [load * mean[:, j] for j, load in zip((0, own), loads, strict=True)]

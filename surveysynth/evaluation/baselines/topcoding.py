@@ -1,7 +1,7 @@
 """Topcoding: the comparator of risk-weighted synthesis in [S]. Never part of a release.
 
-Its threshold is a quantile of the confidential data, and everything below is left as it is: it
-assumes that risk sits in the upper tail alone.
+Its threshold is a quantile of the confidential data, and it leaves everything below unchanged: it
+assumes that only the upper tail is at risk.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,10 @@ from surveysynth.estimation.quantiles import weighted_quantiles
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Topcoded:
-    """outcome (n,): values above ``threshold`` set to it; coded (n,): which ones. Confidential."""
+    """The result: confidential.
+
+    outcome (n,): values above ``threshold`` set to it; coded (n,): which ones.
+    """
 
     outcome: FloatArray
     coded: BoolArray
@@ -24,14 +27,16 @@ class Topcoded:
     quantile: float
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a record."""
+        """Return one row a record."""
         return pd.DataFrame({"outcome": self.outcome, "coded": self.coded})
 
 
 def topcode(
     outcome: FloatArray, quantile: float, sampling_weight: FloatArray | None = None
 ) -> Topcoded:
-    """Values above a quantile of the data, of the population with weights, set to that quantile.
+    """Set values above a quantile of the data to that quantile.
+
+    With weights it is the quantile of the population.
 
     Parameters
     ----------

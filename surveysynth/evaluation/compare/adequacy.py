@@ -1,7 +1,7 @@
-"""Is the model adequate? What was published beside the confidential sample, after a release.
+"""Adequacy of the model: published tables compared with the confidential sample after a release.
 
-Everything here is confidential, the number of rows that lie far from the sample included: it goes
-to the confidential folder, and one line to whoever ran the release. Nothing is decided by it.
+All results are confidential, including the number of rows that lie far from the sample. They go to
+the confidential folder, and one line to whoever ran the release. No decision rests on them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,21 +39,21 @@ if TYPE_CHECKING:
     from surveysynth.release.facts import ReleaseFacts
     from surveysynth.survey.survey import Survey
 
-#: Records of a dataset that are looked at one by one; of more, so many are taken at random.
+#: Most records of a dataset in figures; of more, so many are taken at random.
 MOST_RECORDS = 1_000_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Findings:
-    """What a look at a release beside its sample found.
+    """Results of comparing a release with its sample.
 
-    rows: by statistic and outcome, stacked where there are several tables, frames (D) with the
-    by-columns (of shares the level before them), is_margin, n (missing for rows by an outcome,
+    rows: by statistic and outcome, stacked if there are several tables, frames (D) with the
+    by-columns (for shares the level before them), is_margin, n (missing for rows by an outcome,
     which hold other records in every dataset and in the sample), published and published_se, sample
-    and sample_se, difference in standard errors of the sample (NaN where there is none) and beyond,
+    and sample_se, difference in standard errors of the sample (NaN if there is none) and beyond,
     whether it is larger than ``FAR``; shares: by variable, of levels, spikes and tails; dataset:
-    the first synthetic one, of ``chosen`` records; clipped: how many lie outside the ball of noisy
-    statistics, None for another mechanism.
+    the first synthetic one, of ``chosen`` records; clipped: how many records lie outside the ball
+    of noisy statistics, None for another mechanism.
     """
 
     facts: "ReleaseFacts"
@@ -65,16 +65,16 @@ class Findings:
 
     @property
     def compared(self) -> int:
-        """Rows with a difference."""
+        """The number of rows with a difference."""
         return sum(int(table["difference"].count()) for table in self.rows.values())
 
     @property
     def beyond(self) -> int:
-        """Rows whose difference is larger than ``FAR``."""
+        """The number of rows whose difference is larger than ``FAR``."""
         return sum(int(table["beyond"].sum()) for table in self.rows.values())
 
     def rows_frame(self) -> pd.DataFrame:
-        """All rows below each other, as adequacy.csv has them."""
+        """Return all rows below each other, as in adequacy.csv."""
         parts = []
         for (statistic, outcome), table in self.rows.items():
             part = table.copy()
@@ -82,12 +82,12 @@ class Findings:
             part.insert(1, "outcome", outcome)
             parts.append(part)
         frame = pd.concat(parts, ignore_index=True)
-        # Levels stand where tables have them, whichever statistic is the first.
+        # Levels are in the same column as in tables, whichever statistic comes first.
         first = [name for name in ("statistic", "outcome", TABLE, LEVEL) if name in frame]
         return frame[[*first, *(name for name in frame if name not in first)]]
 
     def shares_frame(self) -> pd.DataFrame:
-        """All shares below each other, as adequacy_shares.csv has them."""
+        """Return all shares below each other, as in adequacy_shares.csv."""
         lines = [
             (variable, share.name, share.sample, share.se, share.synthetic)
             for variable, shares in self.shares.items()
@@ -106,10 +106,9 @@ def judge(
     dataset: SyntheticDataset,
     realised: Mapping[str, Any],
 ) -> Findings:
-    """The published tables, by name, and one dataset of a release beside the sample that it was
-    made of.
+    """Compare published tables, by name, and one dataset of a release with their sample.
 
-    The tables of the sample are estimated once; nothing is synthesised. ``dataset``: of ``chosen``
+    The tables of the sample are estimated once; nothing is synthesized. ``dataset``: of ``chosen``
     records at least; ``realised``: what the mechanism keeps of its run.
     """
     sample = sample_tables(without_flags(facts.spec), survey)
@@ -126,7 +125,7 @@ def judge(
 
 
 def beside(published: pd.DataFrame, sample: pd.DataFrame, by: Iterable[str]) -> pd.DataFrame:
-    """A published table with the sample's own, row by row; both have the same rows (D)."""
+    """Put a published table and the sample's own side by side; both have the same rows (D)."""
     difference = distances(published["estimate"], sample["estimate"], sample["se"])
     return published[[*by, "is_margin", "n"]].assign(
         published=published["estimate"],
@@ -139,10 +138,10 @@ def beside(published: pd.DataFrame, sample: pd.DataFrame, by: Iterable[str]) -> 
 
 
 def shares_of(survey: "Survey", dataset: SyntheticDataset) -> dict[str, list[PartShare]]:
-    """Levels, spikes and tails of every outcome, then tails of the weight, by the variable's name.
+    """Return levels, spikes and tails of every outcome, then tails of the weight, by variable.
 
-    Outcomes are weighted; of the weight, over its mean, records are counted, and the synthetic
-    one is that of a dataset as the sample would have been, where there is one.
+    Outcomes are weighted. For the weight over its mean, records are counted, and the synthetic
+    weight is that of a dataset in the form of the sample, if there is one.
     """
     weight, outcomes = sample_weight(survey), survey.design.outcomes
     result = {}
@@ -172,15 +171,15 @@ def _shares(
 
 
 def chosen(n: int) -> Any:
-    """Which of n records are drawn one by one: an index of arrays (n,)."""
+    """Return which of n records are drawn one by one, as an index of arrays (n,)."""
     if n <= MOST_RECORDS:
         return slice(None)
-    # The same ones whenever it is asked: this draws pictures, and protects nothing.
+    # The same records in every call: this is for pictures and protects nothing.
     return np.random.default_rng(0).choice(n, MOST_RECORDS, replace=False, shuffle=False)
 
 
 def thinned(dataset: SyntheticDataset) -> SyntheticDataset:
-    """The same dataset with the ``chosen`` records alone."""
+    """Return the same dataset with the ``chosen`` records alone."""
     records = chosen(dataset.weight.size)
     outcome, weight = dataset.outcome[records], dataset.weight[records]
     if not dataset.separate_pair:

@@ -1,6 +1,6 @@
 """The confidential files of ``adequacy``: a page that needs nothing else, and its numbers as csv.
 
-Only the owner may read them; the folder that they go to is confidential as a whole.
+Only the owner may read them; their whole folder is confidential.
 """
 
 import os
@@ -58,9 +58,9 @@ LEAD = (
 )
 
 class AdequacyReport:
-    """Looks at a release beside its sample and writes what it finds to the confidential folder.
+    """Compares a release with its sample and writes the results to the confidential folder.
 
-    Of all synthetic datasets the first is kept, with a million records at most.
+    It keeps the first synthetic dataset, with a million records at most.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class AdequacyReport:
         released: "Released",
         folder: Path,
     ) -> tuple[int, int]:
-        """adequacy.html and its numbers; how many rows are compared, and how many lie far."""
+        """Write adequacy.html and its numbers; return the counts of compared and of far rows."""
         assert self._first is not None  # a release has a dataset
         found = judge(facts, survey, tables, self._first, released.realised)
         files = {
@@ -93,19 +93,19 @@ class AdequacyReport:
 
 
 def _csv(frame: "pd.DataFrame") -> str:
-    """Unrounded, missing numbers empty."""
+    """Return a frame as csv: unrounded, missing numbers empty."""
     return str(frame.to_csv(index=False, lineterminator="\n"))
 
 
 def _write_private(path: Path, text: str) -> None:
-    """A new file that only its owner can read, from its first byte on."""
+    """Write a new file that only its owner can read, from its first byte on."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
     with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
         file.write(text)
 
 
 def make_pictures(found: Findings) -> list[Picture]:
-    """A figure of every outcome, and one of confidential weights."""
+    """Draw a figure of every outcome, and one of confidential weights."""
     labels, design = found.facts.labels, found.survey.design
     pictures = [
         Picture(
@@ -125,7 +125,7 @@ def make_pictures(found: Findings) -> list[Picture]:
 
 
 def outcome_figure(found: Findings, column: int) -> "Figure":
-    """One outcome: shares of its categories, the density of its amounts, or both."""
+    """Draw one outcome: shares of its categories, the density of its amounts, or both."""
     survey, data = found.survey, found.dataset
     outcome, records = survey.design.outcomes[column], chosen(survey.design.n)
     weight = sample_weight(survey)[records]
@@ -143,7 +143,7 @@ def outcome_figure(found: Findings, column: int) -> "Figure":
 
 
 def weight_figure(found: Findings) -> "Figure":
-    """Weights over their mean: the sample's, those drawn with a dataset, and the smoothed ones."""
+    """Draw weights over their mean: the sample's, those drawn with a dataset, and smoothed ones."""
     survey, data = found.survey, found.dataset
     weight = sample_weight(survey)[chosen(survey.design.n)]
     curves = [Curve(SAMPLE_LABEL, color_of(SAMPLE), weight, None, strong=True)]

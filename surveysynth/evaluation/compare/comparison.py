@@ -1,7 +1,7 @@
 """The same tables by several methods at one epsilon: what each costs against the sample.
 
-Everything here is confidential: it stands beside confidential estimates, and the noisy tables are
-made with sensitivities read from the data.
+All results are confidential: they include confidential estimates, and the sensitivities of the
+noisy tables are read from the data.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 
-#: Why there is no noise for them to compare with.
+#: Why a comparison with public weights has no noise.
 PUBLIC_WEIGHTS = (
-    "The noise that is compared here hides the weight of a record with its outcome, in counts too; "
-    "with weights = 'public' that would be noise without need."
+    "The noise in this comparison hides a record's weight together with its outcome, also in "
+    "counts; with weights = 'public' that noise would be unnecessary."
 )
 
 
@@ -60,10 +60,10 @@ class Comparison:
     """Tables by method, for every statistic and outcome of a specification.
 
     tables: by (statistic, outcome), then by method, frames of D rows with the by-columns (before
-    them the table, where there are several, whose rows stand below each other), is_margin, n,
-    estimate, se, ci_lower, ci_upper, flag and rmse, the root of squared difference from the sample
-    plus squared SE ([T] 3.3). ``left_out``: why a method is missing. ``strict_budget``: of the
-    methods that promise zero-concentrated privacy, where there are some.
+    them the table, if there are several, whose rows are below each other), is_margin, n, estimate,
+    se, ci_lower, ci_upper, flag and rmse, the root of squared difference from the sample plus
+    squared SE ([T] 3.3). ``left_out``: why a method is missing. ``strict_budget``: of the methods
+    that promise zero-concentrated privacy, if there are any.
     """
 
     spec: "Spec"
@@ -81,7 +81,7 @@ class Comparison:
 
     @cached_property
     def promises(self) -> dict[str, dict[str, object]]:
-        """What each method promises, which an equal number does not make the same."""
+        """What each method promises; equal numbers are not equal promises."""
         ran = {name: run.spec for name, run in self.runs.items()}
         return promises(self.spec, ran, self.methods, self.strict_budget)
 
@@ -92,13 +92,13 @@ class Comparison:
 
     @property
     def mixes_currencies(self) -> bool:
-        """Whether an asymptotic epsilon stands beside an (epsilon, delta)."""
+        """Whether both an asymptotic epsilon and an (epsilon, delta) are shown."""
         return self.strict_budget is not None and any(
             run.spec.privacy.down_weights for run in self.runs.values()
         )
 
     def frame(self) -> pd.DataFrame:
-        """All tables below each other, as comparison.csv has them."""
+        """Return all tables below each other, as in comparison.csv."""
         several = len(self.spec.synthesizer.outcome) > 1
         parts = []
         for (statistic, outcome), by_method in self.tables.items():
@@ -112,11 +112,11 @@ class Comparison:
         return pd.concat(parts, ignore_index=True)
 
     def summary(self) -> pd.DataFrame:
-        """One row a statistic, outcome and method: medians over the rows of the table.
+        """Return one row a statistic, outcome and method: medians over the rows of the table.
 
-        rmse; rmse_ratio, to the sample's SE; difference, |estimate - sample| in sample SEs, and
-        the largest; beyond: how many of the rows that are compared lie more than ``FAR`` from the
-        sample; se_ratio; impossible, the number of rows with an impossible value.
+        rmse; rmse_ratio, to the sample's SE; difference, |estimate - sample| in sample SEs, and the
+        largest; beyond: how many of the compared rows lie more than ``FAR`` from the sample;
+        se_ratio; impossible, the number of rows with an impossible value.
         """
         lines = []
         for (statistic, outcome), by_method in self.tables.items():
@@ -156,16 +156,16 @@ def compare(
 ) -> Comparison:
     """Make every table by every method, each method with the whole epsilon of the specification.
 
-    ``methods`` are those to compare; none stands for all noise, fbs and fbp by either mechanism and
-    the specification's own model; ``models`` come on top. One that does not fit the survey (fbp
-    without a population size, noisy statistics without declared centres) or is refused is left out,
-    with the reason. Noise and synthesis have streams of their own.
+    ``methods`` selects; without it all noise, fbs and fbp by either mechanism, and the
+    specification's own model are compared. ``models`` are added. A method that does not fit the
+    survey (fbp without a population size, noisy statistics without declared centres) or is refused
+    is left out, with the reason. Noise and synthesis have separate random streams.
 
-    Raises ``InputError`` for a seed below zero or a model or method that is not known,
-    ``RefusedError`` if no synthesizer is left of those that were asked for.
+    Raises ``InputError`` for a seed below zero or an unknown model or method, and ``RefusedError``
+    if no requested synthesizer is left.
     """
     say = progress or (lambda stage: None)
-    # Every row is compared, also where a release would withhold its estimate.
+    # Every row is compared, even if a release would withhold its estimate.
     spec = without_flags(spec)
     chosen, order = synthesizers(spec, models, methods)
     if seed is not None and seed < 0:
@@ -178,8 +178,8 @@ def compare(
         say(synthesizer_stage(synthesizer.name))
         made.add_synthesizer(synthesizer)
     if chosen and not made.runs:
-        told = by_reason(made.left_out).items()
-        reasons = " ".join(f"{', '.join(names)}: {why}" for why, names in told)
+        grouped = by_reason(made.left_out).items()
+        reasons = " ".join(f"{', '.join(names)}: {why}" for why, names in grouped)
         raise RefusedError(f"no synthesizer could be compared. {reasons}")
     return Comparison(
         spec, survey, sensitivity, _with_rmse(made.frames), made.runs, made.left_out,
@@ -188,8 +188,11 @@ def compare(
 
 
 class _Streams:
-    """Random numbers of each method. Those of noise and of the pseudo-posterior's models go by
-    their order, those of other methods by name."""
+    """Random numbers of each method.
+
+    Streams of noise and of the pseudo-posterior's models depend on their order, those of other
+    methods on their names.
+    """
 
     def __init__(self, seed: int | None, order: Sequence[str]) -> None:
         root = np.random.SeedSequence(seed)
@@ -199,13 +202,13 @@ class _Streams:
         self._models = dict(zip(order, rest, strict=True))
 
     def of(self, synthesizer: Method) -> np.random.SeedSequence:
-        """Of a synthesizer."""
+        """Return the stream of a synthesizer."""
         if synthesizer.noisy:
             return self.named(synthesizer.name)
         return self._models[synthesizer.model]
 
     def named(self, method: str) -> np.random.SeedSequence:
-        """Of a method by its name."""
+        """Return the stream of a method by its name."""
         return np.random.SeedSequence(self._entropy, spawn_key=(crc32(method.encode()),))
 
 
@@ -223,7 +226,7 @@ class _Made:
         self.strict_budget: Budget | None = None
 
     def add_noise(self, methods: Sequence[str], sensitivity: Rule) -> None:
-        """The methods without a model, of those that are named."""
+        """Add the methods without a model, of those named."""
         why = ""
         if not self._noise.possible:
             why = "noise is made in rows of all records by public columns."
@@ -250,7 +253,10 @@ class _Made:
                 self.strict_budget = strict.privacy.cost
 
     def add_synthesizer(self, synthesizer: Method) -> None:
-        """A synthesizer, or why it is left out; the specification's own may not be."""
+        """Add a synthesizer, or the reason why it is left out.
+
+        The specification's own synthesizer may not be left out for unusable input.
+        """
         noisy, name = synthesizer.noisy, synthesizer.name
         own = (self.spec.synthesizer.model, not self.spec.privacy.down_weights)
         try:
@@ -275,9 +281,10 @@ class _Made:
 
 
 def _with_model(spec: "Spec", name: str) -> "Spec":
-    """The specification with another model, its options as if they had not been given.
+    """Return the specification with another model and default options.
 
-    Raises ``InputError`` for kinds of outcomes that it does not take."""
+    Raises ``InputError`` for kinds of outcomes that the model does not take.
+    """
     synthesizer = spec.synthesizer.with_model(name)
     raise_problems(str(spec.path), kind_problems(synthesizer, spec.declared))
     return spec.model_copy(update={"synthesizer": synthesizer})

@@ -1,7 +1,8 @@
-"""Shares of a variable: of levels, at spikes, in the tails; sample beside synthetic. Confidential.
+"""Shares and densities of one variable: levels, spikes, tails, sample and synthetic. Confidential.
 
-A part is a group of records within another: those below the sample's 1% quantile among the records
-at no spike, say. It is defined on the sample, and looked up in both.
+A part is a group of records within another, for example those below the sample's 1% quantile among
+the records at no spike. It is defined on the sample and looked up in both datasets. Curves cost one
+histogram each, whatever the number of records.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ from surveysynth.estimation.taylor import estimate_domains
 from surveysynth.release.figure_style import axis_of, log_ticks, outcome_axis, spread
 from surveysynth.survey.outcome import Outcome
 
-#: Between these shares of the sample's weight lies what is no tail.
+#: The tails lie outside these shares of the sample's weight.
 TAILS = (0.01, 0.99)
 
 Selecting = Callable[[FloatArray], BoolArray]
@@ -27,7 +28,7 @@ Selecting = Callable[[FloatArray], BoolArray]
 
 @dataclass(frozen=True)
 class Part:
-    """``inside`` is looked up among the records that ``within`` gives."""
+    """A group of records: ``inside`` is looked up among the records that ``within`` gives."""
 
     name: str
     within: Selecting
@@ -45,7 +46,7 @@ class PartShare:
 
 
 def category_name(outcome: Outcome, category: int) -> str:
-    """A category of the discrete part for readers."""
+    """Return the name of a category of the discrete part, for readers."""
     if not outcome.is_amount:
         return outcome.levels[category]
     if category in outcome.sides:
@@ -54,7 +55,7 @@ def category_name(outcome: Outcome, category: int) -> str:
 
 
 def parts_of(outcome: Outcome, values: FloatArray, weight: FloatArray) -> Iterator[Part]:
-    """Every category of a discrete part, then the tails of amounts at no spike."""
+    """Yield every category of a discrete part, then the tails of amounts at no spike."""
     if outcome.is_discrete:
         for category in range(outcome.categories):
             yield Part(category_name(outcome, category), _everyone, _in_category(outcome, category))
@@ -63,7 +64,7 @@ def parts_of(outcome: Outcome, values: FloatArray, weight: FloatArray) -> Iterat
 
 
 def parts_of_amount(values: FloatArray, weight: FloatArray) -> Iterator[Part]:
-    """The tails of a variable without spikes, as the weight itself."""
+    """Yield the tails of a variable without spikes, such as the weight itself."""
     yield from _tails(values, weight, _everyone)
 
 
@@ -91,8 +92,11 @@ def share_of(
     sample: tuple[FloatArray, FloatArray],
     synthetic: tuple[FloatArray, FloatArray],
 ) -> PartShare:
-    """A part in both; each is (values, weight), the sample's (n,) as in ``design`` and ``whole``,
-    which has one row. The standard error takes the bounds of tails as given."""
+    """Return the share of a part in both datasets.
+
+    Each dataset is (values, weight), the sample's (n,) as in ``design`` and ``whole``, which has
+    one row. The standard error takes the bounds of tails as given.
+    """
     values, weight = sample
     made = estimate_domains(
         whole, design, weight=np.where(part.within(values), weight, 0.0),
@@ -109,34 +113,36 @@ POINTS, _FINER = 400, 4
 #: What lies outside these shares of a dataset on both sides is not shown.
 SHOWN = (0.001, 0.999)
 QUARTILES = (0.25, 0.75)
-#: A curve is cut off at so many times the height of the strong one.
+#: Curves are cut off at this multiple of the strong one's height.
 _TALLEST = 2.5
-#: Kernels end at so many bandwidths.
+#: Reach of a kernel in bandwidths.
 _REACH = 4.0
-#: Bars beyond this number of categories have no room for labels of their shares.
+#: With more categories than this, bars have no room for labels of shares.
 _MOST_BARS = 12
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """One dataset: its name and colour, and the values and weights (n,)."""
+    """One dataset: its name and color, and the values and weights (n,)."""
 
     label: str
-    colour: str
+    color: str
     values: FloatArray
     weight: FloatArray | None
     strong: bool = False
 
     def weights(self) -> FloatArray:
-        """Ones, where there are none."""
+        """Return the weights, ones if there are none."""
         return np.ones(self.values.size) if self.weight is None else self.weight
 
 
 def outcome_row(
     figure: Any, grid: Any, row: int, outcome: Outcome, curves: Sequence[Curve], label: str
 ) -> None:
-    """Draw an outcome into a row of a grid of three columns: bars of its categories, a density of
-    its amounts, or both."""
+    """Draw an outcome into a row of a grid of three columns.
+
+    It shows bars of its categories, a density of its amounts, or both.
+    """
     if not outcome.is_amount:
         bars(figure.add_subplot(grid[row, :]), outcome, curves, label)
         return
@@ -155,9 +161,9 @@ def outcome_row(
 
 
 def weight_panel(panel: Any, curves: Sequence[Curve]) -> None:
-    """Densities of logs to base 10 of weights over their mean."""
+    """Draw densities of logs to base 10 of weights over their mean."""
     logs = [
-        Curve(c.label, c.colour, np.log10(c.values / c.values.mean()), None, c.strong)
+        Curve(c.label, c.color, np.log10(c.values / c.values.mean()), None, c.strong)
         for c in curves
     ]
     if density_panel(panel, logs) is not None:
@@ -167,24 +173,25 @@ def weight_panel(panel: Any, curves: Sequence[Curve]) -> None:
 
 
 def _at_no_spike(outcome: Outcome, curve: Curve) -> Curve:
-    """Transformed amounts at no spike; what rounding has put outside the transform's domain is
-    left out."""
+    """Return transformed amounts at no spike, inside the transform's domain despite rounding."""
     with np.errstate(divide="ignore", invalid="ignore"):
         z = axis_of(outcome).forward(curve.values)
     used = outcome.regular(curve.values) & np.isfinite(z)
-    return Curve(curve.label, curve.colour, z[used], curve.weights()[used], curve.strong)
+    return Curve(curve.label, curve.color, z[used], curve.weights()[used], curve.strong)
 
 
 def density_panel(panel: Any, curves: Sequence[Curve]) -> tuple[float, float] | None:
-    """Densities on one axis, with a legend in their colours; the ends of the axis, None where no
-    curve has values."""
+    """Draw densities on one axis, with a legend in their colors.
+
+    Returns the ends of the axis, None if no curve has values.
+    """
     panel.set_yticks([])
     panel.spines["left"].set_visible(False)
     legend(panel, curves)
     shown = [curve for curve in curves if curve.weights().sum() > 0]
     if not shown:
         return None
-    # One sort a curve serves both the axis and the kernel.
+    # One sort of each curve serves both the axis and the kernel.
     shares = np.array([SHOWN[0], *QUARTILES, SHOWN[1]])
     known = [weighted_quantiles(c.values, c.weights(), shares) for c in shown]
     low, high = spread(np.concatenate(known))
@@ -195,7 +202,7 @@ def density_panel(panel: Any, curves: Sequence[Curve]) -> tuple[float, float] | 
     ]
     for curve, height in zip(shown, heights, strict=True):
         width = 2.6 if curve.strong else 1.7
-        panel.plot(grid, height, color=curve.colour, linewidth=width, solid_capstyle="round")
+        panel.plot(grid, height, color=curve.color, linewidth=width, solid_capstyle="round")
     # Smoothed weights take few values, and their peaks would flatten all else.
     strong = [h.max() for curve, h in zip(shown, heights, strict=True) if curve.strong]
     top = min([max(h.max() for h in heights), *(_TALLEST * peak for peak in strong)])
@@ -205,19 +212,21 @@ def density_panel(panel: Any, curves: Sequence[Curve]) -> tuple[float, float] | 
 
 
 def legend(panel: Any, curves: Sequence[Curve]) -> None:
-    """Names of the curves, in their colours, at the right."""
+    """Write names of the curves, in their colors, at the right."""
     for number, curve in enumerate(curves):
-        panel.text(0.985, 0.94 - 0.11 * number, curve.label, color=curve.colour, ha="right",
+        panel.text(0.985, 0.94 - 0.11 * number, curve.label, color=curve.color, ha="right",
                    transform=panel.transAxes, fontweight="bold")  # fmt: skip
 
 
 def density(
     values: FloatArray, weight: FloatArray, grid: FloatArray, width: float
 ) -> FloatArray:
-    """Gaussian kernel density of weighted values (n,) on an even grid (k,), from a histogram with
-    ``_FINER`` bins a step of the grid; width: the kernel's."""
+    """Compute a Gaussian kernel density of weighted values (n,) on an even grid (k,).
+
+    It comes from a histogram with ``_FINER`` bins a step of the grid; width: the kernel's.
+    """
     step = float(grid[1] - grid[0])
-    # Where a lump hides the spread of the rest, no kernel is wider than the axis.
+    # If a lump hides the spread of the rest, no kernel is wider than the axis.
     width = float(np.clip(width, step, 0.1 * grid.size * step))
     fine = step / _FINER
     beyond = int(np.ceil(_REACH * width / fine))
@@ -230,8 +239,10 @@ def density(
 
 
 def bandwidth(values: FloatArray, weight: FloatArray, quartiles: FloatArray) -> float:
-    """Silverman's rule of thumb (1986, 3.31) with the effective number of records; quartiles (2,):
-    the lower and the upper one."""
+    """Compute Silverman's rule of thumb (1986, 3.31) with the effective number of records.
+
+    quartiles (2,): the lower and the upper one.
+    """
     total = weight.sum()
     mean = weight @ values / total
     sd = float(np.sqrt(weight @ (values - mean) ** 2 / total))
@@ -241,7 +252,7 @@ def bandwidth(values: FloatArray, weight: FloatArray, quartiles: FloatArray) -> 
 
 
 def category_shares(outcome: Outcome, curve: Curve) -> FloatArray:
-    """Weighted share of each category of the discrete part (c,)."""
+    """Return the weighted share of each category of the discrete part (c,)."""
     weight = curve.weights()
     sums = np.bincount(outcome.category(curve.values), weight, minlength=outcome.categories)
     return np.asarray(sums / weight.sum())
@@ -250,7 +261,7 @@ def category_shares(outcome: Outcome, curve: Curve) -> FloatArray:
 def bars(
     panel: Any, outcome: Outcome, curves: Sequence[Curve], label: str, *, legend: bool = True
 ) -> None:
-    """Shares of the categories, a bar a dataset, the first category on top."""
+    """Draw shares of the categories, a bar a dataset, the first category on top."""
     places = np.arange(outcome.categories)
     height = 0.8 / len(curves)
     largest = 0.0
@@ -258,7 +269,7 @@ def bars(
         shares = category_shares(outcome, curve)
         largest = max(largest, float(shares.max()))
         at = places - 0.4 + (number + 0.5) * height
-        panel.barh(at, shares, 0.9 * height, color=curve.colour)
+        panel.barh(at, shares, 0.9 * height, color=curve.color)
         if outcome.categories <= _MOST_BARS:
             for place, share in zip(at, shares, strict=True):
                 panel.annotate(f"{100 * share:.1f}%", (share, place), xytext=(3, 0),
@@ -271,5 +282,5 @@ def bars(
     panel.set_title(f"Weighted shares{f': {label}' if legend else ''}")
     if legend:
         for number, curve in enumerate(reversed(curves)):
-            panel.text(1.0, 1.02 + 0.07 * number, curve.label, color=curve.colour, ha="right",
+            panel.text(1.0, 1.02 + 0.07 * number, curve.label, color=curve.color, ha="right",
                        transform=panel.transAxes, fontweight="bold")  # fmt: skip

@@ -1,6 +1,6 @@
 """Figures of a comparison: they show confidential estimates and records, and say so.
 
-Each function returns a figure that belongs to no display.
+Each function returns a figure without a display.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from surveysynth.evaluation.compare.comparison import Comparison
     from surveysynth.evaluation.compare.tables import ModelRun
 
-#: More points than this are thinned evenly: a scatter plot shows no more anyway.
+#: More points than this are thinned evenly.
 MOST_POINTS = 20_000
 
 #: Errors below this share of an estimate are rounding.
@@ -36,7 +36,7 @@ ROUNDING = 1e-9
 
 
 def rmse_violins(comparison: "Comparison") -> "Figure":
-    """RMSE against the sample over the rows of each table, by method, a panel a statistic."""
+    """Draw RMSE against the sample over the rows of each table, by method, a panel a statistic."""
     keys = list(comparison.tables)
     rows = max(len(each) for each in comparison.tables.values())
     height = 0.7 + len(keys) * (0.9 + 0.48 * rows)
@@ -46,11 +46,11 @@ def rmse_violins(comparison: "Comparison") -> "Figure":
         by_method = comparison.tables[key]
         for place, (method, table) in enumerate(by_method.items()):
             values = table["rmse"].to_numpy(dtype=np.float64)
-            # A total that is public has no error but rounding, which a log scale would show.
+            # A public total has only a rounding error, which a log scale would show.
             least = ROUNDING * np.abs(by_method["sample"]["estimate"].to_numpy(dtype=np.float64))
             values = values[np.isfinite(values) & (values > least)]
-            colour = color_of(method, comparison.methods)
-            violin(panel, place, np.log10(values), colour)
+            color = color_of(method, comparison.methods)
+            violin(panel, place, np.log10(values), color)
         panel.set_yticks(range(len(by_method)), [label_of(name) for name in by_method])
         panel.invert_yaxis()
         panel.set_title(_statistic_title(comparison, *key))
@@ -61,20 +61,20 @@ def rmse_violins(comparison: "Comparison") -> "Figure":
 
 
 def weighted_runs(comparison: "Comparison") -> "dict[str, ModelRun]":
-    """The synthesizers that weight records down; noisy statistics find nothing of a record."""
+    """Return the synthesizers that weight records down; noisy statistics do not."""
     return {name: run for name, run in comparison.runs.items() if run.by_record}
 
 
 def record_bounds(comparison: "Comparison") -> "Figure":
-    """Record-level bounds before and after down-weighting, by synthesizer that has them."""
+    """Draw record-level bounds before and after down-weighting, by synthesizer that has them."""
     runs = weighted_runs(comparison)
     figure = new_figure(7.6, 0.8 + 1.5 * len(runs))
     panels = figure.subplots(len(runs), 1, squeeze=False, sharex=True)[:, 0]
     for panel, (method, run) in zip(panels, runs.items(), strict=True):
-        colour = color_of(method, comparison.methods)
+        color = color_of(method, comparison.methods)
         for place, values, shade in (
             (0, run.by_record["unweighted_lipschitz"], style.FAINT),
-            (1, run.by_record["lipschitz"], colour),
+            (1, run.by_record["lipschitz"], color),
         ):
             violin(panel, place, values[np.isfinite(values)], shade, points=False)
         panel.set_yticks([0, 1], ["unweighted", "weighted"])
@@ -86,18 +86,20 @@ def record_bounds(comparison: "Comparison") -> "Figure":
 
 
 def risk_weights(comparison: "Comparison") -> "Figure":
-    """Risk weight alpha against a record's bound, before and after weighting, by synthesizer that
-    has them."""
+    """Draw risk weights alpha against records' bounds, before and after weighting.
+
+    Each synthesizer with bounds has a row.
+    """
     runs = weighted_runs(comparison)
     figure = new_figure(7.6, 0.7 + 2.5 * len(runs))
     panels = figure.subplots(len(runs), 2, squeeze=False, sharey=True)
     for row, (method, run) in zip(panels, runs.items(), strict=True):
-        colour = color_of(method, comparison.methods)
+        color = color_of(method, comparison.methods)
         for panel, values, words in (
             (row[0], run.by_record["unweighted_lipschitz"], "before: unweighted fit"),
             (row[1], run.by_record["lipschitz"], "after: under the weights"),
         ):
-            _points(panel, values, run.by_record["risk_weight"], colour)
+            _points(panel, values, run.by_record["risk_weight"], color)
             panel.set_title(f"{label_of(method)}, {words}")
             panel.set_ylim(-0.03, 1.06)
             panel.set_xlabel("bound of the record")
@@ -107,14 +109,16 @@ def risk_weights(comparison: "Comparison") -> "Figure":
 
 
 def amounts_of(comparison: "Comparison") -> tuple[int, ...]:
-    """Columns of the outcomes that have values on a continuous scale."""
+    """Return the columns of the outcomes with values on a continuous scale."""
     outcomes = comparison.survey.design.outcomes
     return tuple(column for column, outcome in enumerate(outcomes) if outcome.is_amount)
 
 
 def outcome_against_weight(comparison: "Comparison", column: int) -> "Figure":
-    """An amount and the weight: confidential, synthesised, and with the smoothed weights released.
-    Values at spikes are left out."""
+    """Draw an amount against the weight: confidential, as drawn, and smoothed as released.
+
+    Values at spikes are left out.
+    """
     survey, runs = comparison.survey, comparison.runs
     outcome = survey.design.outcomes[column]
     figure = new_figure(8.6, 0.8 + 2.55 * len(runs))
@@ -125,11 +129,11 @@ def outcome_against_weight(comparison: "Comparison", column: int) -> "Figure":
     ends = []
     for row, (method, run) in zip(panels, runs.items(), strict=True):
         data = run.dataset
-        colour = color_of(method, comparison.methods)
+        color = color_of(method, comparison.methods)
         for panel, y, w, shade, words in (
             (row[0], confidential.outcome, weight, style.INK, "Confidential"),
-            (row[1], data.variance_outcome, data.variance_weight, colour, "synthesised"),
-            (row[2], data.outcome, data.weight, colour, "smoothed"),
+            (row[1], data.variance_outcome, data.variance_weight, color, "synthesised"),
+            (row[2], data.outcome, data.weight, color, "smoothed"),
         ):
             z = _on_axis(outcome, y[:, column])
             ends.append(z[np.isfinite(z)])
@@ -150,7 +154,7 @@ def outcome_against_weight(comparison: "Comparison", column: int) -> "Figure":
 
 
 def densities(comparison: "Comparison") -> "Figure":
-    """Weighted distributions of every outcome: the confidential sample and each synthesizer."""
+    """Draw weighted distributions of every outcome: confidential sample and synthesizers."""
     survey, runs = comparison.survey, comparison.runs
     outcomes, labels = survey.design.outcomes, labels_of(comparison.spec)
     figure = new_figure(7.6, 0.8 + 2.6 * len(outcomes))
@@ -163,17 +167,17 @@ def densities(comparison: "Comparison") -> "Figure":
         ]  # fmt: skip
         for method, run in runs.items():
             data = run.dataset
-            colour = color_of(method, comparison.methods)
-            curves.append(Curve(label_of(method), colour, data.outcome[:, column], data.weight))
+            color = color_of(method, comparison.methods)
+            curves.append(Curve(label_of(method), color, data.outcome[:, column], data.weight))
         label = labels.titled_with_unit(outcome.name)
         outcome_row(figure, grid, column, outcome, curves, label)
     return figure
 
 
-def _points(panel: Any, x: FloatArray, y: FloatArray, colour: str) -> None:
+def _points(panel: Any, x: FloatArray, y: FloatArray, color: str) -> None:
     step = -(-x.size // MOST_POINTS)
     alpha = float(np.clip(600 / x.size, 0.12, 0.6))
-    panel.plot(x[::step], y[::step], ".", color=colour, markersize=2.6, alpha=alpha,
+    panel.plot(x[::step], y[::step], ".", color=color, markersize=2.6, alpha=alpha,
                markeredgewidth=0)  # fmt: skip
 
 
@@ -190,8 +194,7 @@ def _target_line(panel: Any, run: "ModelRun") -> None:
 
 
 def _on_axis(outcome: Outcome, values: FloatArray) -> FloatArray:
-    """Transformed values (n,); not finite are those at spikes, and what rounding has put outside
-    the transform's domain."""
+    """Return transformed values (n,), not finite at spikes and outside the transform's domain."""
     with np.errstate(divide="ignore", invalid="ignore"):
         transformed = axis_of(outcome).forward(values)
     return np.where(outcome.regular(values), transformed, np.nan)

@@ -7,12 +7,22 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from surveysynth._support import progress as stages
 from surveysynth._support.fragment import fragment
+from surveysynth._support.page import Picture
 from surveysynth._support.progress import shows_stages
 from surveysynth.errors import InputError
 from surveysynth.evaluation.baselines.laplace import Rule
+from surveysynth.evaluation.compare import figures as plots
+from surveysynth.evaluation.compare.comparison import compare as compare_methods
+from surveysynth.evaluation.compare.report import comparison_csv, facts_record, render_report
+from surveysynth.release.figure_style import draw, png_bytes
+from surveysynth.release.files import write_json
 from surveysynth.release.folder.bundle import plan_folder, publish_folder, staged_folder
 from surveysynth.release.folder.ledger import LEDGER_NAME
 from surveysynth.release.folder.ledger_totals import LedgerSummary, summarise
+from surveysynth.release.run_record import entry_of, ledger_of, with_unit_size
+from surveysynth.spec.build import read_survey
+from surveysynth.spec.file_labels import with_file_labels
+from surveysynth.spec.spec import load_spec
 
 if TYPE_CHECKING:
     from surveysynth._support.page import Picture
@@ -30,14 +40,14 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, repr=False)
 class ComparisonResult:
-    """Where the files are, what was compared, and what the ledger adds up to."""
+    """Where the files are, what was compared, and the totals of the ledger."""
 
     out: Path
     comparison: "Comparison"
     ledger: LedgerSummary
 
     def _repr_html_(self) -> str:
-        """Medians over the rows of each table, for notebooks: CONFIDENTIAL, and it says so."""
+        """Show medians over the rows of each table in notebooks, marked CONFIDENTIAL."""
         return fragment(
             "Comparison",
             mark="CONFIDENTIAL: computed from the sample. Clear this output before the notebook "
@@ -60,7 +70,10 @@ def compare(
     sensitivity: str = "paper",
     progress: Progress | None = None,
 ) -> ComparisonResult:
-    """Compare sample, noise and synthesis at one epsilon: confidential, no release.
+    r"""Compare sample, noise and synthesis at one epsilon. Confidential: nothing is released.
+
+    The mechanism runs on the confidential data as for a release. The folder, of mode 0700, shows
+    confidential estimates; the ledger of the survey records the runs as not counted.
 
     Parameters
     ----------
@@ -77,11 +90,11 @@ def compare(
     models
         Synthesizers besides fbs, fbp and the specification's own.
     methods
-        The methods to compare, in place of all that can be: "laplace", "fbs_noisy" ...
+        The methods to compare, such as "laplace" or "fbs_noisy"; all unless given.
     sensitivity
-        Of the Laplace noise of means: "paper" or "honest".
+        Rule for the Laplace noise of means: "paper" or "honest".
     progress
-        Called with the name of each stage; without it a notebook shows a bar.
+        Called with the name of each stage; otherwise a notebook shows a bar.
 
     Returns
     -------
@@ -103,24 +116,18 @@ def compare(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _, spec = ss.example(Path(folder) / "ex", n=200)
     ...     text = spec.read_text().replace("m = 3", "m = 1")  # quicker, for an example
-    ...     _ = spec.write_text(text.replace("[privacy]", 'inference = "paper"\\n[privacy]'))
+    ...     _ = spec.write_text(text.replace("[privacy]", 'inference = "paper"\n[privacy]'))
     ...     compared = ss.compare(spec, Path(folder) / "compared", seed=1)
     >>> compared.comparison.methods
     ('sample', 'laplace', 'laplace_consistent', 'fbs', 'fbp')
     """
-    from surveysynth.evaluation.compare.comparison import compare as compare_methods
-    from surveysynth.release.run_record import entry_of, ledger_of, with_unit_size
-    from surveysynth.spec.build import read_survey
-    from surveysynth.spec.file_labels import with_file_labels
-    from surveysynth.spec.spec import load_spec
-
     say, rule = progress or (lambda stage: None), sensitivity_of(sensitivity)
     target = plan_folder(
         Path(out), overwrite=overwrite, own=_OWN, marker=COMPARISON_NAME, what="a comparison"
     )
     whole = with_file_labels(load_spec(spec))
     kept = ledger_of(whole, ledger)
-    kept.entries()  # a ledger that cannot be read is told before hours of work
+    kept.entries()  # an unreadable ledger is an error before hours of work
     say(stages.READING)
     survey = read_survey(whole)
     comparison = compare_methods(
@@ -140,16 +147,13 @@ def compare(
 
 
 def sensitivity_of(word: str) -> Rule:
-    """The rule that a word names; raises ``InputError`` for another word."""
+    """Return the rule that a word names; raise ``InputError`` for another word."""
     if word not in get_args(Rule):
         raise InputError(f"sensitivity must be one of {', '.join(get_args(Rule))}, got {word!r}.")
     return cast(Rule, word)
 
 
 def _write(comparison: "Comparison", folder: Path, *, test: bool) -> None:
-    from surveysynth.evaluation.compare.report import comparison_csv, facts_record, render_report
-    from surveysynth.release.files import write_json
-
     pictures = make_pictures(comparison)
     (folder / FIGURES).mkdir()
     for picture in pictures:
@@ -166,11 +170,7 @@ def _write(comparison: "Comparison", folder: Path, *, test: bool) -> None:
 
 
 def make_pictures(comparison: "Comparison") -> "list[Picture]":
-    """All figures of a report, drawn."""
-    from surveysynth._support.page import Picture
-    from surveysynth.evaluation.compare import figures as plots
-    from surveysynth.release.figure_style import draw, png_bytes
-
+    """Draw all figures of a report."""
     def picture(
         name: str, heading: str, text: str, figure: Callable[..., Any], *more: int
     ) -> Picture:
@@ -191,8 +191,8 @@ def make_pictures(comparison: "Comparison") -> "list[Picture]":
     made = [
         picture(
             "rmse", "Root mean squared error by method",
-            "Farther left is nearer to the confidential sample. The bar and its number are the "
-            "median over cells and margins.", plots.rmse_violins,
+            "Values farther left are nearer to the confidential sample. The bar and its number "
+            "are the median over cells and margins.", plots.rmse_violins,
         ),
         *bounds,
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The tables of a comparison that no model makes: the sample itself, and noise."""
+"""Tables of a comparison without a model: the sample itself, and noise."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,16 +43,18 @@ if TYPE_CHECKING:
     from surveysynth.survey.survey import PublicDesign, Survey
 
 IMPOSSIBLE_FLAG = "impossible"
-"""Where noise made a negative count, or another value that cannot be; it is not clipped."""
-#: What noisy totals make.
+"""Flag of a negative count or another impossible value made by noise; it is not clipped."""
+#: Statistics of noisy totals.
 OF_TOTALS = (COUNT.name, TOTAL.name, MEAN.name)
 
 
 @dataclass
 class Noise:
-    """Tables of a survey without a model, by key, stacked where there are several; ``sample`` comes
-    first. Noise is made in rows of all records by public columns: tables that are by an outcome, or
-    of a subpopulation, have none. The others share one budget by their numbers of statistics.
+    """Tables of a survey without a model, by key, stacked if there are several.
+
+    ``sample`` comes first. Noise is made for rows of all records by public columns: tables by an
+    outcome, or of a subpopulation, have none. The others share one budget by their numbers of
+    statistics.
 
     Raises ``InputError`` for a survey without sampling weights.
     """
@@ -66,14 +68,16 @@ class Noise:
 
     @property
     def possible(self) -> bool:
-        """Whether there is a table that noise can be made for."""
+        """Whether noise can be made for any table."""
         return any(_noise_fits(each) for each in self.spec.each_table)
 
     def laplace(
         self, sensitivity: Rule, rng: np.random.Generator
     ) -> dict[str, dict[Key, pd.DataFrame]]:
-        """Laplace tables and the same made consistent, by method, of every statistic that noise can
-        be scaled to."""
+        """Return Laplace tables and the same made consistent, by method.
+
+        They have every statistic that noise can be scaled to.
+        """
         made = {
             name: of_table.laplace(sensitivity, rng, share)
             for name, of_table, share in self._each(has_sensitivity)
@@ -85,24 +89,26 @@ class Noise:
         }
 
     def gaussian(self, strict: "Spec", rng: np.random.Generator) -> dict[Key, pd.DataFrame]:
-        """Noisy counts and totals with discrete Gaussian noise, within the budget and from the
-        centres and spreads of ``strict``, a specification of noisy statistics.
+        """Return noisy counts and totals with discrete Gaussian noise.
 
-        Raises ``InputError`` for a survey that they cannot be made of, and for tables without a
-        count, a total or a mean.
+        Budget, centres and spreads come from ``strict``, a specification of noisy statistics.
+        Raises ``InputError`` for an unsuitable survey, and for tables without a count, a total or a
+        mean.
         """
         made = {
             name: of_table.gaussian(strict, rng, share)
             for name, of_table, share in self._each(OF_TOTALS.__contains__)
         }
         if not made:
-            raise InputError(f"noisy totals make {', '.join(OF_TOTALS)}; none is asked for.")
+            raise InputError(
+                f"noisy totals need a statistic among {', '.join(OF_TOTALS)}; the tables have none."
+            )
         return self._stacked(made)
 
     def _each(
         self, suited: Callable[[str], bool]
     ) -> "Iterator[tuple[str, _OfTable, float]]":
-        """Name and noise of every table that has some, with its share of the budget."""
+        """Yield name and noise of every table that has some, with its share of the budget."""
         found = []
         for each, sample in self._samples():
             keys = [key for key in keys_of(each) if suited(key[0])]
@@ -114,7 +120,7 @@ class Noise:
             yield name, of_table, count / total
 
     def _samples(self) -> "Iterator[tuple[Spec, dict[Key, pd.DataFrame]]]":
-        """Every table with the sample's own frames of it."""
+        """Yield every table with the sample's own frames of it."""
         split = [
             (each.table.name, each, key, frame)
             for key, whole in self.sample.items()
@@ -125,8 +131,7 @@ class Noise:
             yield each, {key: frame for of, _, key, frame in split if of == name}
 
     def _stacked(self, made: Mapping[str, Mapping[Key, pd.DataFrame]]) -> dict[Key, pd.DataFrame]:
-        """With rows without numbers for tables that have no noise, so that rows are the sample's
-        own."""
+        """Add rows without numbers for tables without noise, so that rows are the sample's own."""
         keys = dict.fromkeys(key for frames in made.values() for key in frames)
         whole = {
             each.table.name or "": {
@@ -140,8 +145,10 @@ class Noise:
 
 
 def _noise_fits(spec: "Spec") -> bool:
-    """Whether rows are of all records by public columns: a record may change its row otherwise,
-    which the sensitivities here do not allow for."""
+    """Return whether rows are of all records by public columns.
+
+    Otherwise a record may change its row, which the sensitivities here do not allow for.
+    """
     return spec.table.by == spec.public_by and spec.table.where is None
 
 
@@ -152,8 +159,10 @@ def _without_numbers(sample: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class _OfTable:
-    """The noise of one table: its specification, the sample's own frames of it, and the keys that
-    noise is made for."""
+    """The noise of one table.
+
+    spec: its specification; sample: the sample's own frames of it; keys: what noise is made for.
+    """
 
     spec: "Spec"
     survey: "Survey"
@@ -163,7 +172,7 @@ class _OfTable:
     def laplace(
         self, sensitivity: Rule, rng: np.random.Generator, share: float
     ) -> dict[str, dict[Key, pd.DataFrame]]:
-        """By method; ``share``: of epsilon."""
+        """Return Laplace tables by method; ``share``: of epsilon."""
         estimates = estimates_for(self.spec, self.survey.design)  # for its rows and its design
         made = laplace_methods(
             estimates, self.survey, self.keys, self.spec.privacy.stated_epsilon * share, rng,
@@ -174,7 +183,7 @@ class _OfTable:
     def gaussian(
         self, strict: "Spec", rng: np.random.Generator, share: float
     ) -> dict[Key, pd.DataFrame]:
-        """``share``: of rho."""
+        """Return noisy totals; ``share``: of rho."""
         design, settings = self.survey.design, noisy_settings_of(strict)
         estimates, budget = estimates_for(self.spec, design), settings.budget
         if share < 1.0:
@@ -201,8 +210,10 @@ class _OfTable:
         return result
 
     def _frame(self, key: Key, made: Combined, impossible: BoolArray) -> pd.DataFrame:
-        """The sample's frame with noisy numbers; impossible values are flagged before small
-        cells."""
+        """Return the sample's frame with noisy numbers.
+
+        Flags of impossible values replace those of small cells.
+        """
         sample = self.sample[key]
         lower, upper = interval_of(statistic_of(key[0]), made, self.spec.table.level)
         return sample.assign(
@@ -259,11 +270,13 @@ def gaussian_totals(
 
 
 def declared_moments(settings: "NoisySettings", design: "PublicDesign") -> Declared:
-    """What noisy totals are centred at and clipped to, from the centres and spreads of noisy
-    statistics. Raises ``InputError`` for an outcome with a split."""
+    """Return the centres and clipping of noisy totals, from those of noisy statistics.
+
+    Raises ``InputError`` for an outcome with a split.
+    """
     split = [each.name for each in design.outcomes if each.split is not None]
     if split:
-        raise InputError(f"noisy totals know no split; {listing(split)} has one.")
+        raise InputError(f"noisy totals take no outcome with a split, as {listing(split)} has.")
     clipping = settings.clipping(design)
     inverse: list[Callable[[FloatArray], FloatArray]] = [t.inverse for t in design.transforms]
     return Declared.of(clipping.centre, clipping.spread, inverse)

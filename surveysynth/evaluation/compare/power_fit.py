@@ -1,11 +1,11 @@
-"""How public powers would fit the amounts of a survey. Confidential: it reads them.
+"""How public powers would fit the amounts of a survey. Confidential.
 
-A power is declared, from an earlier year or another source. Whoever chooses it by these numbers has
-looked at the data, and epsilon does not cover that.
+A power is declared, from an earlier year or another source. Choosing it by these numbers is a look
+at the data that epsilon does not cover.
 
-What is judged is the model's conditional normality, in the population: a regression of transformed
+The fit measures the model's conditional normality in the population: a regression of transformed
 amounts on X, weighted by the survey weights, with one residual spread or one for each cell of the
-tables. Records at a spike are left out, and bounds are not looked at. With a split each side has a
+tables. Records at a spike are left out, and bounds are ignored. With a split, each side has a
 regression of its own, of the distance from the split.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 POWERS = tuple(number / 10 for number in range(11))
 
-#: Records that a cell needs for a residual spread of its own; smaller ones take the common one.
+#: Records that a cell needs for a residual spread of its own; smaller cells take the common one.
 LEAST_IN_CELL = 50
 
 COLUMNS = (
@@ -83,9 +83,9 @@ class Amounts(Unpickled):
 class Fit(Unpickled):
     """A weighted regression of transformed amounts on X.
 
-    centre: (G,) by distinct row of X; spread: of all; spreads: (D,) by interior cell of the
-    tables; log_lik: of a record in its own units, on average; skewness, kurtosis: of residuals,
-    both 0 for a normal distribution.
+    centre: (G,) by distinct row of X; spread: of all; spreads: (D,) by interior cell of the tables;
+    log_lik: mean over records, in original units; skewness, kurtosis: of residuals, both 0 for a
+    normal distribution.
     """
 
     centre: FloatArray
@@ -97,13 +97,12 @@ class Fit(Unpickled):
 
 
 def power_fits(spec: "Spec", survey: "Survey") -> pd.DataFrame:
-    """One row a power and amount (of a side of its split), and one for the declared transform where
-    that is no such power.
+    """Return one row a power and amount, and one for the declared transform if it differs.
 
-    log_lik: of a record, on average, with the Jacobian; skewness, kurtosis (excess) of residuals;
-    median, largest: over the rows of the tables, |mean that the normal distribution implies -
-    sample's mean| in standard errors of the sample, with one residual spread, and ``_by_cell`` with
-    one for each cell of the tables.
+    With a split there are rows for each side. log_lik: mean over records, with the Jacobian;
+    skewness, kurtosis (excess) of residuals; median, largest: over the rows of the tables, |mean
+    that the normal distribution implies - sample's mean| in standard errors of the sample, with one
+    residual spread, and ``_by_cell`` with one for each cell of the tables.
     """
     design = survey.design
     domains = public_domains(spec.each_table[0], design)
@@ -128,12 +127,12 @@ def power_fits(spec: "Spec", survey: "Survey") -> pd.DataFrame:
                     np.abs(distances(implied, own.estimate, np.sqrt(own.variance)))
                     for implied in implied_means(amounts, transform, fit)
                 ]
-                told = [f(each) for each in apart for f in (_median, _largest)]
+                numbers = [f(each) for each in apart for f in (_median, _largest)]
                 lines.append(
                     (outcome.name, outcome.side_name(side),
                      replace(outcome, transform=transform).formula(side),
                      transform == outcome.transform, fit.log_lik, fit.skewness, fit.kurtosis,
-                     *told)
+                     *numbers)
                 )  # fmt: skip
     return pd.DataFrame(lines, columns=list(COLUMNS))
 
@@ -156,7 +155,10 @@ def power_tables(powers: pd.DataFrame, labels: Labels) -> list[PageTable]:
 
 
 def candidates(declared: Transform) -> Iterator[Transform]:
-    """The declared transform, if it is no power of these, and every power with its scale."""
+    """Yield the declared transform, unless it is one of the powers, and every power.
+
+    Powers have the scale of the declared transform.
+    """
     powers = [Transform("yeo_johnson", scale=declared.scale, power=power) for power in POWERS]
     if declared not in powers:
         yield declared
@@ -164,9 +166,9 @@ def candidates(declared: Transform) -> Iterator[Transform]:
 
 
 def fitted(amounts: Amounts, transform: Transform) -> Fit:
-    """Least squares weighted by the survey weights."""
+    """Fit by least squares weighted by the survey weights."""
     w, cell, x = amounts.weight, amounts.cell, amounts.x_cells
-    # What is at a spike has no weight; its transformed value may not even be a number.
+    # Values at a spike have no weight; their transform may not be a number.
     z = np.zeros(w.size)
     used = w > 0
     z[used] = transform.forward(amounts.values[used])
@@ -190,7 +192,7 @@ def fitted(amounts: Amounts, transform: Transform) -> Fit:
 
 
 def _spreads(amounts: Amounts, residual: FloatArray, common: float) -> FloatArray:
-    """Residual spread of each interior cell (D,); the common one where there are few records."""
+    """Return the residual spread of each interior cell (D,), the common one for small cells."""
     rows, w = amounts.domains.n_rows, amounts.weight
     weight, squares, n = (
         np.bincount(amounts.interior, each, minlength=rows)
@@ -203,8 +205,10 @@ def _spreads(amounts: Amounts, residual: FloatArray, common: float) -> FloatArra
 def implied_means(
     amounts: Amounts, transform: Transform, fit: Fit
 ) -> tuple[FloatArray, FloatArray]:
-    """Mean of each row (D,) if amounts were normal on the transformed scale: with one spread, and
-    with the spreads of cells."""
+    """Return the mean of each row (D,) if amounts were normal on the transformed scale.
+
+    First with one spread, then with the spreads of cells.
+    """
     cells, record = np.unique(
         amounts.cell * amounts.domains.n_rows + amounts.interior, return_inverse=True
     )
@@ -220,7 +224,7 @@ def implied_means(
 
 
 def normal_means(transform: Transform, centre: FloatArray, spread: FloatArray) -> FloatArray:
-    """E[y] (k,) where the transform of y is normal with centres and spreads (k,)."""
+    """Return E[y] (k,) where the transform of y is normal with centres and spreads (k,)."""
     chance = _NODE_WEIGHTS / _NODE_WEIGHTS.sum()
     result = np.empty(centre.size)
     with np.errstate(over="ignore"):

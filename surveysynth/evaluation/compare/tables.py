@@ -1,7 +1,7 @@
-"""Frames of several tables of one release below each other, and apart again.
+"""Tables of the sample and of synthesizers, as frames; several tables of one release are stacked.
 
-Comparisons look at all rows of a statistic together, whichever table they are of; pages show each
-table by itself.
+Comparisons look at all rows of a statistic together, whichever their table; pages show each table
+by itself. All frames are confidential.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,8 +16,12 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.statistics import TABLE
-from surveysynth.inference.synthesis import SyntheticDataset
+from surveysynth.inference.synthesis import SyntheticDataset, published_draws, synthesise
+from surveysynth.models.base import require
+from surveysynth.release.folder.microdata import public_order
+from surveysynth.release.pipeline import facts_of, synthetic_estimates
 from surveysynth.release.tables.table_builder import estimates_of_each, tables_of_each
+from surveysynth.spec import build
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
@@ -30,8 +34,10 @@ Key: TypeAlias = tuple[str, str | None]
 def stacked(spec: "Spec", tables: Mapping[str, Mapping[Key, pd.DataFrame]]) -> (
     dict[Key, pd.DataFrame]
 ):
-    """The frames of all tables, by name, as one for each key; by columns that a table does not have
-    are empty."""
+    """Stack the frames of all tables, by name, into one for each key.
+
+    By-columns that a table lacks are empty.
+    """
     if not spec.named_tables:
         (alone,) = tables.values()
         return dict(alone)
@@ -54,8 +60,7 @@ def _below_each_other(spec: "Spec", frames: Mapping[str, pd.DataFrame]) -> pd.Da
 
 
 def by_table(spec: "Spec", frame: pd.DataFrame) -> "Iterator[tuple[Spec, pd.DataFrame]]":
-    """The rows of each table that a stacked frame has, with its own by columns and its
-    specification."""
+    """Yield the rows of each table in a stacked frame, with its by-columns and specification."""
     for each in spec.each_table:
         if not spec.named_tables:
             yield each, frame
@@ -68,11 +73,11 @@ def by_table(spec: "Spec", frame: pd.DataFrame) -> "Iterator[tuple[Spec, pd.Data
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ModelRun:
-    """One synthesizer's run, confidential, and one dataset as it would be released.
+    """One synthesizer's run, confidential, and one dataset in the form of a release.
 
-    spec: as it ran; by_record: what the mechanism found of each record, (n,) by name, empty for
-    noisy statistics, which find nothing. ``dataset`` holds smoothed weights, and as the pair for
-    variances what was drawn.
+    spec: as it ran; by_record: what the mechanism found for each record, (n,) by name, empty for
+    noisy statistics. ``dataset`` holds smoothed weights, and as the pair for variances the drawn
+    ones.
     """
 
     title: str
@@ -84,18 +89,12 @@ class ModelRun:
 def run_synthesizer(
     spec: "Spec", survey: "Survey", stream: np.random.SeedSequence, *, seeded: bool
 ) -> tuple[ModelRun, dict[Key, pd.DataFrame]]:
-    """The mechanism and the tables that a release of ``spec`` would publish.
+    """Run the mechanism and make the tables that a release of ``spec`` would publish.
 
-    Generators of the mechanism and of what follows it come from ``stream`` as those of a release
+    Generators of the mechanism and of the later steps come from ``stream`` as those of a release
     come from its seed. ``seeded``: noise comes from it too, else from the operating system.
     """
-    from surveysynth.inference.synthesis import published_draws, synthesise
-    from surveysynth.models.base import require
-    from surveysynth.release.folder.microdata import public_order
-    from surveysynth.release.pipeline import facts_of, synthetic_estimates
-    from surveysynth.spec import build
-
-    if spec.privacy.rebuildable:  # as in a release, whose tables can be made again from its files
+    if spec.privacy.rebuildable:  # as in a release that can be rebuilt from its files
         survey = survey.in_order(public_order(survey.design))
     mechanism = build.mechanism_of(spec)
     design = mechanism.prepared(survey.design)
@@ -124,8 +123,10 @@ def run_synthesizer(
 def frames(
     spec: "Spec", design: "PublicDesign", estimates: Mapping[str, Estimates]
 ) -> dict[Key, pd.DataFrame]:
-    """Tables as a release has them, without degrees of freedom; n before the numbers, the flag
-    after; stacked where there are several."""
+    """Return tables in the form of a release, without degrees of freedom.
+
+    n comes before the numbers, the flag after; several tables are stacked.
+    """
     made = tables_of_each(spec.for_records(design.n), design, estimates)
     return stacked(spec, {
         name: {
@@ -143,7 +144,7 @@ def _columns(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[[*(name for name in frame if name not in apart), "n", *numbers, "flag"]].copy()
 
 
-#: Rows farther from the sample than this, in its standard errors, are pointed out.
+#: Rows farther from the sample than this, in its standard errors, are marked.
 FAR = 3.0
 
 #: Standard errors below this share of an estimate are rounding: the number is public.
@@ -151,13 +152,13 @@ ROUNDING = 1e-9
 
 
 def without_flags(spec: "Spec") -> "Spec":
-    """The specification with every row kept, also where a release would withhold its estimate."""
+    """Return the specification with every row kept, even if a release would withhold it."""
     unflagged = tuple(each.model_copy(update={"flags": "none"}) for each in spec.tables)
     return spec.model_copy(update={"tables": unflagged})
 
 
 def sample_weight(survey: "Survey") -> FloatArray:
-    """The weights (n,) that the sample is estimated with; ``InputError`` without any."""
+    """Return the weights (n,) for estimates of the sample; raise ``InputError`` without any."""
     weight = survey.sampling_weight
     if weight is None:
         raise InputError("a comparison of survey tables needs sampling weights; give weight.")
@@ -165,9 +166,11 @@ def sample_weight(survey: "Survey") -> FloatArray:
 
 
 def sample_tables(spec: "Spec", survey: "Survey") -> dict[Key, pd.DataFrame]:
-    """The tables of a specification, stacked where there are several, from the sample itself:
-    design, statistics and weights are those of a release. Its values are real, so that its
-    variances are by PSU also where a design effect is declared."""
+    """Estimate the tables of a specification from the sample itself.
+
+    Design, statistics and weights are those of a release. Values are real, so variances are by PSU
+    even if a design effect is declared.
+    """
     by_psu = replace(survey.design, design_effect=None)
     estimates = estimates_of_each(spec, by_psu)
     for of_table in estimates.values():
@@ -178,8 +181,10 @@ def sample_tables(spec: "Spec", survey: "Survey") -> dict[Key, pd.DataFrame]:
 def distances(
     estimate: FloatArray | pd.Series, sample: FloatArray | pd.Series, se: FloatArray | pd.Series
 ) -> FloatArray:
-    """Estimate less the sample's, in standard errors of the sample, (D,); NaN where the sample has
-    none, as a public total, or where there is no estimate."""
+    """Return estimate less the sample's, in standard errors of the sample, (D,).
+
+    NaN if the sample has no error, as for a public total, or if there is no estimate.
+    """
     theirs, own, error = (np.asarray(each, dtype=np.float64) for each in (estimate, sample, se))
     result = np.full(own.shape, np.nan)
     with np.errstate(invalid="ignore", over="ignore"):

@@ -1,6 +1,6 @@
 """Identification risk of synthetic data ([S] eq. 1): how well a record stands out in them.
 
-Everything here looks at confidential values: never part of a release.
+All functions read confidential values: nothing here is part of a release.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,17 +12,17 @@ import pandas as pd
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior import ball_counts
-from surveysynth.mechanisms.pseudo_posterior.risk import check_radius, pattern_codes
+from surveysynth.mechanisms.pseudo_posterior.risk import check_radius
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class IdentificationRisk:
-    """All (n,), in file order. Confidential.
+    """Risks of all records (n,), in file order. Confidential.
 
-    before: share of the confidential values of i's pattern outside its ball B(y_i, r), what an
-    intruder faces in the confidential data; after: IR_i of the synthetic data, mean over datasets;
-    isolated: mean share of synthetic values of i's pattern outside the ball; own_inside: mean of
-    T_i, the share of datasets whose value of record i itself lies in the ball.
+    before: share of the confidential values of i's pattern outside its ball B(y_i, r), the risk in
+    the confidential data; after: IR_i of the synthetic data, mean over datasets; isolated: mean
+    share of synthetic values of i's pattern outside the ball; own_inside: mean of T_i, the share of
+    datasets whose value of record i itself lies in the ball.
     """
 
     before: FloatArray
@@ -32,12 +32,12 @@ class IdentificationRisk:
     datasets: int
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a record."""
+        """Return one row a record."""
         names = ("before", "after", "isolated", "own_inside")
         return pd.DataFrame({name: getattr(self, name) for name in names})
 
     def summary(self, shares: Sequence[float] = (0.5, 0.9, 0.99)) -> pd.DataFrame:
-        """Mean, quantiles and maximum over records of the risks before and after."""
+        """Return mean, quantiles and maximum over records of the risks before and after."""
         rows = {}
         for name in ("before", "after"):
             risk = getattr(self, name)
@@ -59,7 +59,9 @@ def identification_risk(
     frame: pd.DataFrame | None = None,
     pattern: Sequence[str] = (),
 ) -> IdentificationRisk:
-    """IR_i = (share of synthetic y* of i's pattern outside B(y_i, r)) T_i, mean over datasets.
+    """Compute IR_i = (share of synthetic y* of i's pattern outside B(y_i, r)) T_i.
+
+    The result is the mean over datasets.
 
     Parameters
     ----------
@@ -68,9 +70,9 @@ def identification_risk(
     synthetic
         Datasets (n,) each, whose row i is the synthetic version of record i.
     radius, absolute
-        Of the closed ball about the confidential value: a share of it, or in its units.
+        Radius of the closed ball about the confidential value: a share of it, or in its units.
     frame, pattern
-        Public columns, and which of them the intruder knows; none: marginal risk.
+        Public columns, and those that the intruder knows; none: marginal risk.
 
     Returns
     -------
@@ -80,7 +82,7 @@ def identification_risk(
     Raises
     ------
     InputError
-        For a radius out of range, columns that are not there, datasets of another size or none.
+        For a radius out of range, missing columns, datasets of another size or none.
 
     Examples
     --------
@@ -127,4 +129,4 @@ def _codes(frame: pd.DataFrame | None, pattern: Sequence[str], n: int) -> IntArr
         raise InputError(f"pattern: there is no public column {missing[0]!r} in frame.")
     if len(frame) != n:
         raise InputError(f"frame: expected {n} rows, one a record, got {len(frame)}.")
-    return pattern_codes(frame, tuple(pattern), n)
+    return ball_counts.pattern_codes(frame, tuple(pattern), n)

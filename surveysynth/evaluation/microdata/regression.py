@@ -1,5 +1,7 @@
-"""What an analyst would fit: regressions on synthetic data beside the confidential ones, and how
-well a regression can tell the two apart (pMSE). Never part of a release; results confidential."""
+"""Regressions on synthetic and confidential data, and how well a regression separates them (pMSE).
+
+Results are confidential and never part of a release.
+"""
 
 import warnings
 from collections.abc import Sequence
@@ -19,8 +21,11 @@ _NORMAL_95 = 1.959963984540054
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CoefficientUtility:
-    """terms (K,); coefficients and standard errors (K,) of the confidential data and of the
-    synthetic datasets combined; datasets (m, K): the coefficients of each."""
+    """Coefficients of a regression on confidential and on synthetic data.
+
+    terms (K,); coefficients and standard errors (K,) of the confidential data and of the synthetic
+    datasets combined; datasets (m, K): the coefficients of each.
+    """
 
     terms: tuple[str, ...]
     confidential: FloatArray
@@ -30,7 +35,7 @@ class CoefficientUtility:
     datasets: FloatArray
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a term, with the overlap of the 95% intervals."""
+        """Return one row a term, with the overlap of the 95% intervals."""
         sides = [
             (centre - _NORMAL_95 * se, centre + _NORMAL_95 * se)
             for centre, se in (
@@ -53,22 +58,24 @@ class CoefficientUtility:
 
 @dataclass(frozen=True)
 class PropensityScore:
-    """pmse: mean of (p - c)^2 over all records, p the fitted chance of being synthetic, c their
-    share; 0: cannot be told apart, c (1 - c): told apart always. expected: its mean were the
-    synthetic records drawn from a model that repeats the confidential data's moments (Snoke et
-    al. 2018); ratio: pmse over it. Parameters drawn from a posterior raise the ratio by as much
-    again."""
+    """How well a regression separates synthetic from confidential records.
+
+    pmse: mean of (p - c)^2 over all records, p the fitted chance of being synthetic, c their share;
+    0 if the data cannot be separated, c (1 - c) if they always can. expected: its mean if the
+    synthetic records came from a model that repeats the confidential data's moments (Snoke et al.
+    2018); ratio: pmse over it. Parameters drawn from a posterior raise the ratio by as much again.
+    """
 
     pmse: float
     expected: float
 
     @property
     def ratio(self) -> float:
-        """About 1 where the regression finds no difference."""
+        """pmse over its expectation, about 1 if the regression finds no difference."""
         return self.pmse / self.expected
 
     def to_frame(self) -> pd.DataFrame:
-        """One row."""
+        """Return one row."""
         return pd.DataFrame(
             {"pmse": [self.pmse], "expected": [self.expected], "ratio": [self.ratio]}
         )
@@ -81,10 +88,10 @@ def coefficient_utility(
     *,
     weight: str | None = None,
 ) -> CoefficientUtility:
-    """Weighted least squares on the confidential frame and on each synthetic one (statsmodels).
+    """Fit weighted least squares to the confidential frame and to each synthetic one.
 
-    Standard errors are robust (HC1), since sampling weights are no precisions. Datasets are
-    combined by the rule of partial synthesis.
+    statsmodels fits them. Standard errors are robust (HC1), because sampling weights are not
+    precisions. Datasets are combined by the rule of partial synthesis.
 
     Parameters
     ----------
@@ -138,7 +145,7 @@ def coefficient_utility(
 def _least_squares(
     formula: str, frame: pd.DataFrame, weight: str | None
 ) -> tuple[tuple[str, ...], FloatArray, FloatArray, float]:
-    """Terms, coefficients (K,), their variances (K,) and residual degrees of freedom."""
+    """Return terms, coefficients (K,), their variances (K,), and residual degrees of freedom."""
     from statsmodels.regression.linear_model import WLS
 
     sides = _matrices(formula, frame)
@@ -157,7 +164,9 @@ def _least_squares(
 def propensity_score(
     formula: str, confidential: pd.DataFrame, synthetic: pd.DataFrame
 ) -> PropensityScore:
-    """pMSE of a logistic regression of "is synthetic" on the terms of a formula (statsmodels).
+    """Compute the pMSE of a logistic regression of "is synthetic" on a formula's terms.
+
+    statsmodels fits it.
 
     Parameters
     ----------
@@ -169,7 +178,7 @@ def propensity_score(
     Returns
     -------
     PropensityScore
-        ``ratio`` is one, on average, for data that cannot be told apart. Confidential.
+        ``ratio`` is one, on average, for data that cannot be separated. Confidential.
 
     Raises
     ------
@@ -199,7 +208,7 @@ def propensity_score(
     is_synthetic = np.repeat([0.0, 1.0], [len(confidential), len(synthetic)])
     share = float(is_synthetic.mean())
     with warnings.catch_warnings():
-        # Data that are told apart always: the fitted chances are right, near 0 and 1.
+        # Fully separated data: the fitted chances are right, near 0 and 1.
         warnings.simplefilter("ignore", PerfectSeparationWarning)
         chance = GLM(is_synthetic, matrix, family=Binomial()).fit().fittedvalues
     rank = int(np.linalg.matrix_rank(matrix))
@@ -208,7 +217,7 @@ def propensity_score(
 
 
 def _scaled(matrix: FloatArray) -> FloatArray:
-    """Columns of length one: powers of incomes in dollars would overflow the iterations."""
+    """Scale columns to length one: powers of incomes in dollars would overflow the iterations."""
     lengths = np.sqrt((matrix**2).mean(axis=0))
     return np.asarray(matrix / np.where(lengths > 0, lengths, 1.0))
 

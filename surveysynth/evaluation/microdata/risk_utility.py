@@ -1,7 +1,7 @@
 """The risk-utility map of [P] 4.3: bound and utility over a grid of (scale, shift).
 
-It fits the confidential data once for every point and shows what no release may: realised bounds
-and comparisons with confidential values. Choosing a point by it is not covered by any epsilon.
+Each point is a fit of the confidential data. The map shows what no release may show: realized
+bounds and comparisons with confidential values. No epsilon covers a choice of a point by it.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from surveysynth.models.base import Model
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Survey, require_survey
 
-#: A target that no scale and shift can pass: the map asks what a point costs, and reaches nothing.
+#: A target that no scale and shift can pass: the map measures costs and reaches no target.
 _NO_TARGET = 1e12
 
 Grid = Sequence[tuple[float, float]]
@@ -29,9 +29,12 @@ Grid = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True, repr=False)
 class RiskUtilityPoint:
-    """One point: its measure, scale and shift (None: scalar weights at the bound of the point
-    before), the realised bound (max of Delta and oscillation) of a draw, what the weights keep,
-    and the utility of its synthetic data; ``refusal``: why there is none."""
+    """One point of the map.
+
+    Its measure, scale and shift (None: scalar weights at the bound of the point before), the
+    realized bound (max of Delta and oscillation) of a draw, what the weights keep, and the utility
+    of its synthetic data; ``refusal``: why there is none.
+    """
 
     measure: str
     scale: float | None
@@ -50,8 +53,11 @@ class RiskUtilityMap:
     points: tuple[RiskUtilityPoint, ...]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a point: settings, bound, epsilon of the m draws, ks, and for each estimand its
-        estimate, interval and overlap with the interval of the confidential data."""
+        """Return one row a point.
+
+        Columns: settings, bound, epsilon of the m draws, ks, and for each estimand its estimate,
+        interval, and overlap with the interval of the confidential data.
+        """
         return pd.DataFrame([_row(point) for point in self.points])
 
 
@@ -92,7 +98,7 @@ def risk_utility_map(
     quantiles: Sequence[float] = (0.15, 0.9),
     resamples: int = 1000,
 ) -> RiskUtilityMap:
-    """Fit, synthesise and compare at every (scale, shift), and unweighted.
+    """Fit, synthesize and compare at every (scale, shift), and unweighted.
 
     Parameters
     ----------
@@ -105,12 +111,12 @@ def risk_utility_map(
     measure
         The risk measure; Lipschitz unless given.
     reweight
-        Whether risk weights are brought up to the bound, each by its own record.
+        Whether each risk weight is raised until its record reaches the bound.
     compare_scalar
-        After each point also scalar weights at its bound, as [P] does: what the exponential
-        mechanism keeps for the same price.
+        Add scalar weights at the bound of each point, as [P] does: what the exponential
+        mechanism keeps at the same bound.
     m
-        Synthetic datasets of a point, looked at through their barycentre.
+        Synthetic datasets of a point, summarized by their barycentre.
     plan
         Size of each fit.
     outcome
@@ -163,8 +169,10 @@ def risk_utility_map(
 
 @dataclass(frozen=True, eq=False)
 class _Comparing:
-    """What every point shares: the same random numbers too, so that differences between points
-    are those of the weights."""
+    """Inputs that all points share.
+
+    These include the random numbers, so that points differ only by their weights.
+    """
 
     model: Model
     survey: Survey
@@ -174,7 +182,7 @@ class _Comparing:
     resamples: int
 
     def at(self, settings: MechanismSettings) -> RiskUtilityPoint:
-        """Fit, synthesise and compare with these settings."""
+        """Fit, synthesize and compare with these settings."""
         survey, outcome = self.survey, self.outcome
         mechanism_rng, own_rng = (np.random.default_rng(seed) for seed in self.seeds)
         try:

@@ -1,7 +1,7 @@
-"""How well synthetic data keep what the confidential data say. Never part of a release.
+"""How well synthetic data keep the distribution of the confidential data. Never part of a release.
 
-Several synthetic datasets are looked at through their barycentre, whose quantile function is the
-average of theirs. Everything here looks at confidential values; results are confidential.
+Several synthetic datasets are summarized by their barycentre, whose quantile function is the
+average of theirs. All functions read confidential values; results are confidential.
 """
 
 from collections.abc import Sequence
@@ -20,8 +20,10 @@ _BLOCK = 4_000_000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimands:
-    """names (k,): "mean", "median" and quantiles as "q15"; estimate, lower, upper (k,): percentile
-    intervals over resamples of the records."""
+    """Estimates with percentile intervals over resamples of the records.
+
+    names (k,): "mean", "median" and quantiles as "q15"; estimate, lower, upper (k,).
+    """
 
     names: tuple[str, ...]
     estimate: FloatArray
@@ -30,7 +32,7 @@ class Estimands:
     level: float
 
     def to_frame(self) -> pd.DataFrame:
-        """One row an estimand."""
+        """Return one row an estimand."""
         return pd.DataFrame(
             {
                 "estimand": list(self.names),
@@ -43,15 +45,17 @@ class Estimands:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DistributionUtility:
-    """Estimands of the confidential data and of the synthetic datasets' barycentre, and ks, the
-    largest distance of their distribution functions."""
+    """Estimands of the confidential data and of the synthetic datasets' barycentre.
+
+    ks: the largest distance of their distribution functions.
+    """
 
     confidential: Estimands
     synthetic: Estimands
     ks: float
 
     def to_frame(self) -> pd.DataFrame:
-        """One row an estimand, both sides and the overlap of their intervals."""
+        """Return one row an estimand: both sides and the overlap of their intervals."""
         sides = self.confidential.to_frame().merge(
             self.synthetic.to_frame(), on="estimand", suffixes=("_confidential", "_synthetic")
         )
@@ -67,12 +71,12 @@ def barycentre(
     weights: Sequence[FloatArray] | None = None,
     size: int | None = None,
 ) -> FloatArray:
-    """Values (size,), rising, of the average of the datasets' quantile functions.
+    """Return values (size,), rising, of the average of the datasets' quantile functions.
 
-    datasets: (n_l,) each; weights: of their records, equal if not given; size: how many values,
-    as many as the largest dataset has if not given. Values stand at shares (k - 1/2)/size, so
-    that datasets of one size without weights give the mean of their order statistics.
-    Raises ``InputError`` without datasets.
+    datasets: (n_l,) each; weights: of their records, equal if not given; size: how many values, by
+    default as many as the largest dataset has. Values are at shares (k - 1/2)/size, so that
+    datasets of one size without weights give the mean of their order statistics. Raises
+    ``InputError`` without datasets.
     """
     if not datasets:
         raise InputError("a barycentre needs at least one dataset, got none.")
@@ -95,7 +99,7 @@ def estimands(
     level: float = 0.95,
     resamples: int = 1000,
 ) -> Estimands:
-    """Mean, median and quantiles with percentile intervals by resampling the records.
+    """Compute mean, median and quantiles with percentile intervals by resampling the records.
 
     values, weight (n,): records are drawn with equal chances, whatever their weights. Raises
     ``InputError`` for quantiles or a level outside (0, 1).
@@ -121,7 +125,7 @@ def estimands(
 
 
 def _weighted_estimates(y: FloatArray, weights: FloatArray, shares: FloatArray) -> FloatArray:
-    """Mean and quantiles (rows, 1 + k) of sorted y (n,) under weights (rows, n)."""
+    """Return mean and quantiles (rows, 1 + k) of sorted y (n,) under weights (rows, n)."""
     reached = np.cumsum(weights, axis=1)
     total = reached[:, -1]
     columns = [weights @ y / total]
@@ -138,7 +142,7 @@ def ks_distance(
     weight: FloatArray | None = None,
     reference_weight: FloatArray | None = None,
 ) -> float:
-    """Kolmogorov-Smirnov distance: largest gap of the (weighted) distribution functions."""
+    """Return the largest gap of the (weighted) distribution functions (Kolmogorov-Smirnov)."""
     points = np.unique(np.concatenate([values, reference]))
     gaps = _cdf(values, weight, points) - _cdf(reference, reference_weight, points)
     return float(np.abs(gaps).max())
@@ -162,7 +166,7 @@ def distribution_utility(
     level: float = 0.95,
     resamples: int = 1000,
 ) -> DistributionUtility:
-    """Estimands of confidential values (n,) beside those of the datasets' barycentre.
+    """Compare estimands of confidential values (n,) with those of the datasets' barycentre.
 
     Parameters
     ----------
@@ -177,9 +181,9 @@ def distribution_utility(
     quantiles
         Shares in (0, 1).
     level
-        Of the intervals of resampled estimands.
+        Level of the intervals of resampled estimands.
     resamples
-        Number of them.
+        Number of resamples.
 
     Returns
     -------
@@ -213,10 +217,10 @@ def distribution_utility(
 def interval_overlap(
     lower: FloatArray, upper: FloatArray, other_lower: FloatArray, other_upper: FloatArray
 ) -> FloatArray:
-    """Mean share of two intervals that they have in common, elementwise (Karr et al. 2006).
+    """Return the mean share of two intervals that they have in common (Karr et al. 2006).
 
-    1 for equal intervals; negative for intervals apart, the more so the farther. An interval
-    without length counts as shared, or not, as a whole.
+    Elementwise: 1 for equal intervals; negative for disjoint ones, more so the farther apart. An
+    interval of length zero counts as shared, or not, as a whole.
     """
     common = np.minimum(upper, other_upper) - np.maximum(lower, other_lower)
     shares = [

@@ -1,4 +1,4 @@
-"""Noisy statistics on a batch of samples: releases as they would be, fitted side by side."""
+"""One task of a study: a batch of samples by one group of methods."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,27 +21,34 @@ from surveysynth.evaluation.compare.tables import sample_weight
 from surveysynth.evaluation.methods import CONSISTENT, GAUSSIAN, LAPLACE, NOISY, SAMPLE, Inference
 from surveysynth.evaluation.studies.coverage import NOISE, CoverageStudy, Task
 from surveysynth.evaluation.studies.work import TaskResult, Work, alike
+from surveysynth.inference.debias import debias_many
+from surveysynth.inference.synthesis import datasets_of
+from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_batch
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
+from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, own_settings
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
+from surveysynth.models import get_model
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.base import PrivateDraws
     from surveysynth.models.base import Model
     from surveysynth.survey.survey import PublicDesign, Survey
 
-#: Streams of random numbers. Noise is the same for all models: they differ by what they make of
-#: the same statistics. At every epsilon the numbers are the same.
+#: Streams of random numbers. All models share the noise, so that they differ only in what they make
+#: of the same statistics; every epsilon has the same numbers.
 _LAPLACE_NOISE, _MODEL, _GAUSSIAN, _STATISTICS_NOISE, _POSTERIOR, _DATA = 2, 3, 4, 5, 6, 7
 
 
 class NoisyTask(Work):
-    """One model from noisy statistics on a batch of samples, at one epsilon."""
+    """One model by noisy statistics on a batch of samples, at one epsilon.
+
+    The samples are fitted side by side; each table is that of a release.
+    """
 
     def __init__(self, study: CoverageStudy, task: Task) -> None:
-        from surveysynth.models import get_model
-
         super().__init__(study)
         self.method, name = task.group, task.group.removesuffix(NOISY)
         self.model: Model = get_model(name, **study.options.get(name, {}))
@@ -50,7 +57,7 @@ class NoisyTask(Work):
         self.settings = study.noise.at(self.epsilon)
 
     def result(self, samples: Sequence[int]) -> TaskResult:
-        """Tables of all samples that were not refused."""
+        """Return the tables of all samples that were not refused."""
         for group in alike(self.study, samples):
             self._group(group)
         return self.made()
@@ -78,9 +85,7 @@ class NoisyTask(Work):
                 self.refuse([sample], [self.method], refusal)
 
     def _infer(self, sample: int, design: "PublicDesign", draws: "PrivateDraws") -> None:
-        """The tables of one release."""
-        from surveysynth.inference.synthesis import datasets_of
-
+        """Make the tables of one release."""
         study, r = self.study, self.study.noise.replicates_per_draw
         estimates = Estimates(
             study.domains(design.frame), SampleDesign.from_public(design), study.table_keys(),
@@ -103,7 +108,7 @@ class NoiseTask(Work):
     """The sample itself and the noisy tables."""
 
     def result(self, samples: Sequence[int]) -> TaskResult:
-        """Tables of all samples."""
+        """Return the tables of all samples."""
         for sample in samples:
             survey = self.study.survey(sample)
             self._one(sample, survey)
@@ -111,7 +116,7 @@ class NoiseTask(Work):
 
     def _one(self, sample: int, survey: "Survey") -> None:
         study, design = self.study, survey.design
-        # Real values, whose variances are by PSU also where a design effect is declared.
+        # Real values have variances by PSU, even if a design effect is declared.
         sample_design = SampleDesign.from_public(design).by_psu
         estimates = Estimates(
             study.domains(design.frame), sample_design, study.table_keys(),
@@ -137,7 +142,7 @@ class NoiseTask(Work):
                     self.add(sample, method, m, each.statistic, each.outcome, combined, bound)
 
     def _gaussian(self, sample: int, survey: "Survey", estimates: Estimates) -> None:
-        """Noisy totals at every epsilon, with the same random numbers."""
+        """Make noisy totals at every epsilon, with the same random numbers."""
         study = self.study
         keys = [key for key in estimates.keys if key[0] in OF_TOTALS]
         for epsilon in study.epsilons if keys else ():
@@ -154,52 +159,59 @@ class NoiseTask(Work):
 
 @dataclass(frozen=True)
 class Conventions:
-    """How tables are estimated from the synthetic data of one model, as everywhere else."""
+    """How tables are estimated from the synthetic data of one model, as in a release."""
 
     model: "Model"
     design: "PublicDesign"
 
     def sample_design(self) -> SampleDesign:
-        """The design that Taylor variances know."""
+        """Return the design for Taylor variances."""
         return SampleDesign.from_public(self.design)
 
     def weight(self, weight: FloatArray, statistic: str) -> FloatArray:
-        """Weights (n,) for a statistic."""
+        """Return weights (n,) for a statistic."""
         return weight
 
     def combined(self, combined: Combined) -> Combined:
-        """What intervals are made from."""
+        """Return the estimates that intervals are made from."""
         return combined
 
 
 class PublishedConventions(Conventions):
-    """How the published tables were estimated."""
+    """How Tables 4 and 5 of the tabular-products paper ([T]) were estimated.
+
+    Their interval lengths show conventions that [T] 2.3 states in part: intervals are 1.96 standard
+    errors on either side; tables of data synthesized from a population model (FBP) have equal
+    weights within a cell of X for means, and variances that leave the strata out. With these, a
+    study at the settings of [T] 4.1 meets the lengths of all 24 cells of each table within a few
+    percent.
+    """
 
     def sample_design(self) -> SampleDesign:
-        """Without strata for a model of the population."""
+        """Return the design, without strata for a model of the population."""
         if self.model.tilted:
             return SampleDesign(np.zeros(self.design.n, dtype=np.int64))
         return super().sample_design()
 
     def weight(self, weight: FloatArray, statistic: str) -> FloatArray:
-        """For means of a model of the population the same within a cell of X, those of the cell
-        adding up as before, so that margins combine cells by their sizes."""
+        """Return weights (n,); for means of a population model equal within a cell of X.
+
+        The weights of a cell add up as before, so that margins combine cells by their sizes.
+        """
         if not self.model.tilted or statistic != MEAN.name:  # a convention of Table 5 alone
             return weight
         cell = self.design.matrix.cell
         return np.asarray((np.bincount(cell, weight) / np.bincount(cell))[cell])
 
     def combined(self, combined: Combined) -> Combined:
-        """With the quantiles of a normal distribution."""
+        """Return the estimates with the quantiles of a normal distribution."""
         return replace(combined, df=np.full_like(combined.df, np.inf))
 
 
 class SynthesisTask(Work):
-    """One synthesizer on a batch of samples, with every inference that is asked for."""
+    """One synthesizer on a batch of samples, with every requested inference."""
 
     def __init__(self, study: CoverageStudy, task: Task) -> None:
-        from surveysynth.models import get_model
-
         super().__init__(study)
         self.methods = study.inferences[task.group]
         self.model: Model = get_model(task.group, **study.options.get(task.group, {}))
@@ -207,13 +219,13 @@ class SynthesisTask(Work):
         self.bound = study.bounds[task.bound]
 
     def result(self, samples: Sequence[int]) -> TaskResult:
-        """Tables of all samples that were not refused."""
+        """Return the tables of all samples that were not refused."""
         for number, group in enumerate(alike(self.study, samples, self._prepared)):
             self._group(group, number)
         return self.made()
 
     def _prepared(self, sample: int, survey: "Survey") -> "Survey | None":
-        """With small strata pooled, as in a release."""
+        """Pool small strata, as in a release."""
         try:
             return replace(survey, design=self._widest().prepared(survey.design))
         except RefusedError as refusal:
@@ -221,9 +233,6 @@ class SynthesisTask(Work):
             return None
 
     def _group(self, surveys: "dict[int, Survey]", number: int) -> None:
-        from surveysynth.mechanisms.pseudo_posterior.fit import Database
-        from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
-
         settings = self._widest()
         model = self.model.of(next(iter(surveys.values())).design)
         databases = [
@@ -250,7 +259,7 @@ class SynthesisTask(Work):
                 self._infer(nested, m, method, inference, number)
 
     def _widest(self) -> MechanismSettings:
-        """The mechanism at the largest number of draws; fewer are its first ones."""
+        """Return the mechanism at the largest number of draws; smaller m take its first ones."""
         m = max(self.study.draws)
         return replace(self.study.settings, m=m, epsilon=2.0 * m * self.bound)
 
@@ -262,10 +271,8 @@ class SynthesisTask(Work):
         inference: Inference,
         number: int,
     ) -> None:
-        """Tables of every release of a batch with one kind of inference."""
+        """Make the tables of every release of a batch with one kind of inference."""
         if inference == "debiased":
-            from surveysynth.inference.debias import debias_many
-
             rng = self.study.generator(*self.key, number, m, 1)
             plan = self.study.debias_plan
             made = debias_many(self.model, list(releases.values()), rng, plan=plan)
@@ -286,9 +293,7 @@ class SynthesisTask(Work):
     def _tables(
         self, sample: int, design: "PublicDesign", draws: "PrivateDraws", inference: Inference
     ) -> Iterator[tuple[str, int | None, Combined]]:
-        """The tables of one release."""
-        from surveysynth.inference.synthesis import datasets_of
-
+        """Make the tables of one release."""
         study, m, r = self.study, draws.settings.m, self.study.replicates_per_draw
         kind = PublishedConventions if inference == "published" else Conventions
         conventions = kind(self.model, design)
@@ -297,7 +302,7 @@ class SynthesisTask(Work):
             linearisation=study.linearisation, population_size=design.population_size,
             outcomes=study.outcomes, draws=m, replicates=r, weighting=conventions.weight,
         )  # fmt: skip
-        # The same stream for every kind of inference: they differ by what they do alone.
+        # The same stream for every kind of inference, so that they differ only in the inference.
         rng = study.generator(*self.key[:2], sample, m, 2)
         for dataset in datasets_of(
             self.model, design, draws, rng, replicates_per_draw=r,
@@ -309,9 +314,7 @@ class SynthesisTask(Work):
 
 
 def first(draws: "PrivateDraws", m: int, bound: float) -> "PrivateDraws":
-    """The first m of released draws, a release of its own at epsilon = 2 m bound."""
-    from surveysynth.mechanisms.base import PrivateDraws
-
+    """Return the first m of released draws, as a release at epsilon = 2 m bound."""
     settings = replace(own_settings(draws.settings), m=m, epsilon=2.0 * m * bound)
     return PrivateDraws(
         draws.model, {name: values[:m] for name, values in draws.theta.items()}, settings
@@ -319,7 +322,7 @@ def first(draws: "PrivateDraws", m: int, bound: float) -> "PrivateDraws":
 
 
 def run_task(study: CoverageStudy, task: Task) -> TaskResult:
-    """Everything of one task of a study."""
+    """Run one task of a study."""
     if task.group in study.noisy:
         return NoisyTask(study, task).result(study.samples_of(task))
     work = NoiseTask(study) if task.group == NOISE else SynthesisTask(study, task)

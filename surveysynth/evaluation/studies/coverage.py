@@ -1,9 +1,9 @@
 """Coverage studies: repeated samples of a population, every method at one epsilon (methods 7).
 
-A study is cut into tasks, one batch of samples and one group of methods each: "noise" is the
-sample and the noisy tables, the others are synthesizers. A batch runs in sweeps of arrays. What a
-task draws depends on the seed, the samples' numbers and the method alone, so that tasks may run
-anywhere, in any order, and again.
+A study is cut into tasks of one batch of samples and one group of methods: "noise" is the sample
+and the noisy tables, the others are synthesizers. A batch runs in sweeps of arrays. A task's draws
+depend only on the seed, the samples' numbers and the method, so tasks may run anywhere, in any
+order, and again.
 """
 
 from dataclasses import dataclass, field, replace
@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from surveysynth.errors import InputError
 from surveysynth.estimation.contrasts import Pairs
@@ -31,8 +32,10 @@ from surveysynth.evaluation.studies.population import Population, paper_populati
 from surveysynth.evaluation.studies.strict import StrictSettings
 from surveysynth.mechanisms.noisy_statistics.settings import Declared
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.models import get_model, model_names
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome, outcomes_of
+from surveysynth.survey.survey import Survey
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,28 +46,31 @@ NOISE = "noise"
 NOISE_METHODS = (SAMPLE, LAPLACE, CONSISTENT)
 
 #: Simulated fits, many at once: two long chains take less work than four short ones for as many
-#: draws. One that does not converge is one of nine, where a release's own would be refused.
+#: draws. A fit that does not converge is one of nine; a release's own would be refused.
 BATCH_PLAN = SamplingPlan(2, 150, 500)
 BATCH = 25
-#: Of the published population, as a public report could say it: salaries of about 100,000 dollars
+#: For the published population, as a public report could say: salaries of about 100,000 dollars
 #: that differ by a factor of about exp(0.42) within and between its cells (a SD of 0.4 within
-#: cells, and of 0.13 between their published means). One centre serves all cells, so that none is
-#: told by it.
+#: cells, and of 0.13 between their published means). One centre serves all cells, so
+#: that it reveals none of them.
 PAPER_DECLARED = {"salary": Declared(centre=100_000.0, spread=0.42)}
-#: Of the simulated clusters: exp(10.35), and variances of 0.18 within, 0.1 between strata and
+#: For the simulated clusters: exp(10.35), and variances of 0.18 within, 0.1 between strata and
 #: groups.
 TWO_STAGE_DECLARED = {"outcome": Declared(centre=31_000.0, spread=0.53)}
-#: Of three draws in the published simulation.
+#: The epsilon of three draws in the published simulation.
 PUBLISHED_EPSILON = 10.8
-#: Streams of random numbers; those from 2 on are of the tasks.
+#: Streams of random numbers; tasks use those from 2 on.
 _POPULATION, _DRAWN = 0, 1
 
 
 @dataclass(frozen=True, order=True)
 class Task:
-    """Samples of one batch (from 0), by one group: "noise", the name of a synthesizer, which
-    runs at one of the study's bounds (from 0), or that of one by noisy statistics, which runs at
-    one of its epsilons; noise has all of them."""
+    """Samples of one batch (from 0), by one group.
+
+    The group is "noise", a synthesizer, or a synthesizer by noisy statistics. The bound counts,
+    from 0, the study's bounds for a synthesizer and its epsilons for noisy statistics; noise has
+    all of them.
+    """
 
     batch: int
     group: str
@@ -72,7 +78,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """The name of its file."""
         return f"{self.batch:05d}_{self.group}" + (f"_{self.bound + 1}" if self.bound else "")
 
 
@@ -81,21 +87,19 @@ class CoverageStudy:
     """Repeated samples of a population, every method with the same epsilon on each of them.
 
     methods: "sample", "laplace", "laplace_consistent" and synthesizers, with "_paper" or
-    "_debiased" for the inference, debiased where nothing is said; "_published" is inference as in
-    the paper with the conventions that its Tables 4 and 5 show (``published``). The
-    sample is always there, since the others are held against it. settings: of the mechanism; its
-    epsilon is for m draws, and ``draws`` are the numbers of draws m' that tables are made from,
-    nested draws of one fit, each at epsilon 2 m' times the same bound; () stands for m alone.
-    bounds: of one draw, a fit for each; () stands for that of ``settings``, epsilon / (2 m). The
-    random numbers are the same at every bound. options: of a model by name.
-    batch: samples that run side by side; it is part of what makes a study repeatable.
-    debias_plan: of the simulated fits of debiasing, with as many kept draws as ``settings.plan``.
-    design_effect: declared for synthetic data of a two-stage design, in place of effects of PSUs.
+    "_debiased" for the inference, by default debiased; "_published" is inference as in the paper
+    with the conventions of its Tables 4 and 5. The sample is always included as the reference.
+    settings: of the mechanism; its epsilon is for m draws, and ``draws`` are the numbers of draws
+    m' that tables are made from, nested draws of one fit, each at epsilon 2 m' times the same
+    bound; () stands for m alone. bounds: of one draw, a fit for each; () stands for that of
+    ``settings``, epsilon / (2 m). Random numbers are the same at every bound. options: of a model
+    by name. batch: samples that run side by side; results depend on it. debias_plan: of the
+    simulated fits of debiasing, with as many kept draws as ``settings.plan``. design_effect:
+    declared for synthetic data of a two-stage design, instead of effects of PSUs.
 
-    Methods "fbs_noisy", .. (noisy statistics) and "gaussian" (noisy totals) promise zero-
-    concentrated privacy at every one of ``epsilons``, from the constants of ``noise``, with as
-    many draws and datasets as are told there. As for noise, the m of their tables tells whose
-    epsilon it is.
+    Methods "fbs_noisy", .. (noisy statistics) and "gaussian" (noisy totals) promise
+    zero-concentrated privacy at every one of ``epsilons``, with the constants, draws and datasets
+    of ``noise``. The m of their tables, as that of noise, shows which epsilon applies.
     """
 
     population: Population
@@ -143,7 +147,7 @@ class CoverageStudy:
         object.__setattr__(self, "bounds", tuple(sorted(float(each) for each in bounds)))
         methods = tuple(dict.fromkeys((SAMPLE, *self.methods)))
         object.__setattr__(self, "methods", methods)
-        _ = self.inferences  # raises for a method that is not known
+        _ = self.inferences  # raises for an unknown method
         fitted = (*self.inferences, *(study_method(name).model for name in self.noisy))
         check_clusters(self.design, tuple(dict.fromkeys(fitted)), self.design_effect)
         if self.strict_methods:
@@ -174,7 +178,7 @@ class CoverageStudy:
         return tuple(sorted({2.0 * m * bound for m in self.draws for bound in self.bounds}))
 
     def settings_at(self, epsilon: float) -> list[tuple[int, float]]:
-        """(m, bound) of every release with this epsilon."""
+        """Return (m, bound) of every release with this epsilon."""
         pairs = [(m, bound) for bound in self.bounds for m in self.draws]
         return [(m, bound) for m, bound in pairs if 2.0 * m * bound == epsilon]
 
@@ -184,25 +188,23 @@ class CoverageStudy:
         return -(-self.replicates // self.batch)
 
     def tasks(self) -> list[Task]:
-        """All tasks, noise first."""
+        """Return all tasks, noise first."""
         runs = [(NOISE, 0)]
         runs += [(group, bound) for bound in range(len(self.bounds)) for group in self.inferences]
         runs += [(group, at) for at in range(len(self.epsilons)) for group in self.noisy]
         return [Task(batch, *run) for run in runs for batch in range(self.n_batches)]
 
     def samples_of(self, task: Task) -> range:
-        """Numbers of the samples of a task's batch, from 0."""
+        """Return the numbers of the samples of a task's batch, from 0."""
         first = task.batch * self.batch
         return range(first, min(first + self.batch, self.replicates))
 
     def generator(self, *key: int) -> np.random.Generator:
-        """A stream of its own for each key."""
+        """Return a generator with a stream of its own for each key."""
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))
 
     def survey(self, sample: int) -> "Survey":
-        """Sample number ``sample`` as a survey."""
-        from surveysynth.survey.survey import Survey
-
+        """Draw sample number ``sample`` as a survey."""
         population = self.population
         frame = self.design.draw(population, self.generator(_DRAWN, sample))
         return Survey.from_frame(
@@ -221,11 +223,11 @@ class CoverageStudy:
         )
 
     def domains(self, frame: "pd.DataFrame") -> Domains:
-        """The rows of the tables."""
+        """Return the rows of the tables."""
         return build_domains(frame, self.population.by, self.population.levels)
 
     def table_keys(self) -> tuple[Key, ...]:
-        """Statistics with the column of the outcome that they are of."""
+        """Return statistics with the column of their outcome."""
         return table_keys(self.statistics, self.outcomes)
 
     @property
@@ -234,9 +236,7 @@ class CoverageStudy:
         return outcomes_of(self.population.outcome, self.population.transforms)
 
     def truth(self) -> "pd.DataFrame":
-        """Every cell of the population itself: statistic, outcome, row, truth."""
-        import pandas as pd
-
+        """Return every cell of the population itself: statistic, outcome, row, truth."""
         frame = self.population.frame
         whole = SampleDesign(np.zeros(len(frame), dtype=np.int64))
         estimates = Estimates(
@@ -254,10 +254,10 @@ class CoverageStudy:
     def frame(
         self, statistic: str, column: int | None, values: dict[str, Any]
     ) -> "pd.DataFrame":
-        """A column each of ``values``, beside statistic, outcome and row; of a contrast the rows
-        that hold one."""
-        import pandas as pd
+        """Return a frame of statistic, outcome, row and the columns ``values``.
 
+        For a contrast it has the rows that hold one.
+        """
         rows = len(next(iter(values.values())))
         name = "" if column is None else self.population.outcome[column]
         columns = {"statistic": statistic, "outcome": name, "row": np.arange(rows), **values}
@@ -269,8 +269,10 @@ class CoverageStudy:
 
 
 def paper_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
-    """The published simulation (methods 7) at epsilon 10.8, m = 3, with log-likelihoods measured as
-    in the papers and strata of few records as they are, or with ``changes`` of it."""
+    """Return the published simulation (methods 7) at epsilon 10.8, m = 3, with ``changes``.
+
+    Log-likelihoods are measured as in the papers, and small strata are left unpooled.
+    """
     stream = np.random.SeedSequence(seed, spawn_key=(_POPULATION,))
     population = paper_population(np.random.default_rng(stream))
     strict = StrictSettings(PAPER_DECLARED)
@@ -282,16 +284,15 @@ def paper_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
 
 
 def two_stage_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
-    """A study of clusters: 10 strata of 10,000 units in about 100 clusters, of which five are drawn
-    by PPS to their size, then 20 units of each by PPS: 1,000 records in 50 PSUs.
+    """Return a study of clusters, with ``changes``.
 
-    The variance between clusters is 0.02 in the log outcome and in the log size (methods 3),
-    beside 0.16 and 0.2 between the units of a cluster. The predictors are main effects, as the
-    population is made. Methods are noise and every synthesizer with effects of clusters, unless
-    ``changes`` say otherwise.
+    The population has 10 strata of 10,000 units in about 100 clusters. A sample takes five clusters
+    of each stratum by PPS to their size, then 20 units of each by PPS: 1,000 records in 50 PSUs.
+
+    The variance between clusters is 0.02 in the log outcome and in the log size (methods 3), beside
+    0.16 and 0.2 between the units of a cluster. The predictors are main effects, as in the
+    population. Methods are noise and every synthesizer with effects of clusters.
     """
-    from surveysynth.models import get_model, model_names
-
     stream = np.random.SeedSequence(seed, spawn_key=(_POPULATION,))
     population = superpopulation(
         np.random.default_rng(stream),

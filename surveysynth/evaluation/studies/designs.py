@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import numpy as np
+import pandas as pd
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
+from surveysynth.models import get_model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,17 +26,18 @@ Allocation: TypeAlias = Literal["proportional", "equal", "power"]
 ClusterRule: TypeAlias = Literal["units", "size", "srs"]
 WithinRule: TypeAlias = Literal["srs", "pps"]
 WEIGHT = "weight"
-#: Units of a stratum's sample that variance estimation needs.
+#: Fewest units of a stratum's sample that variance estimation needs.
 MINIMUM = 2
 
 
 def proportional_allocation(
     stratum_sizes: IntArray | FloatArray, n: int, minimum: int = 2
 ) -> IntArray:
-    """Sample sizes (H,) in proportion to ``stratum_sizes`` (H,), each >= minimum, that sum to n.
+    """Return sample sizes (H,) in proportion to ``stratum_sizes`` (H,) that sum to n.
 
-    Largest remainders decide the rounding; what the minimum adds is taken from the stratum that
-    exceeds its share the most. Raises ``InputError`` when n cannot give every stratum the minimum.
+    Each is at least ``minimum``. Largest remainders decide the rounding; what the minimum adds is
+    taken from the stratum that exceeds its share the most. Raises ``InputError`` if n cannot give
+    every stratum the minimum.
     """
     sizes = np.asarray(stratum_sizes, dtype=np.float64)
     if n < minimum * sizes.size:
@@ -56,9 +59,9 @@ def proportional_allocation(
 def select_pps_with_replacement(
     size: FloatArray, n: int, rng: np.random.Generator
 ) -> tuple[IntArray, FloatArray]:
-    """n units drawn with probability p_i proportional to ``size`` (N,), and weights 1/(n p_i).
+    """Draw n units with probability p_i proportional to ``size`` (N,), weights 1/(n p_i).
 
-    Returns indices (n,) in ascending order, with repeats where a unit is drawn more than once,
+    Returns indices (n,) in ascending order, with repeats of units that are drawn more than once,
     and the sampling weights (n,) whose sum estimates N without bias (Hansen and Hurwitz).
     """
     cumulative = np.cumsum(size)
@@ -72,13 +75,11 @@ def select_pps_with_replacement(
 def stratified_pps_sample(
     population: "pd.DataFrame", *, strata: str, size: str, n: int, rng: np.random.Generator
 ) -> "pd.DataFrame":
-    """Rows of ``population`` drawn by stratum with PPS with replacement, plus column ``weight``.
+    """Draw rows of ``population`` by stratum with PPS with replacement, adding ``weight``.
 
-    ``strata`` and ``size`` name columns; the allocation is proportional to stratum sizes. The
-    rows come stratum by stratum, sorted by stratum label, with a fresh index.
+    ``strata`` and ``size`` name columns; the allocation is proportional to stratum sizes. The rows
+    come stratum by stratum, sorted by stratum label, with a fresh index.
     """
-    import pandas as pd
-
     groups = list(population.groupby(strata, sort=True))
     stratum_sizes = np.array([len(group) for _, group in groups], dtype=np.int64)
     parts = []
@@ -91,8 +92,11 @@ def stratified_pps_sample(
 
 
 def allocate(rule: Allocation, stratum_sizes: IntArray, n: int) -> IntArray:
-    """Sample sizes (H,) that sum to n, each at least 2: in proportion to the sizes of the strata,
-    equal, or in proportion to the square roots of the sizes ("power", between the two)."""
+    """Return sample sizes (H,) that sum to n, each at least 2.
+
+    They are in proportion to the sizes of the strata, equal, or in proportion to the square roots
+    of the sizes ("power", between the two).
+    """
     exponent = {"proportional": 1.0, "equal": 0.0, "power": 0.5}[rule]
     sizes = np.asarray(stratum_sizes, dtype=np.float64)
     return proportional_allocation(sizes**exponent, n, MINIMUM)
@@ -101,10 +105,10 @@ def allocate(rule: Allocation, stratum_sizes: IntArray, n: int) -> IntArray:
 def select_pps_systematic(
     size: FloatArray, n: int, rng: np.random.Generator
 ) -> tuple[IntArray, FloatArray]:
-    """n distinct units with inclusion probabilities pi_i = n size_i / sum, and weights 1/pi_i.
+    """Draw n distinct units with inclusion probabilities pi_i = n size_i / sum.
 
-    Systematic selection from a random order; units of so large a size that pi_i would pass 1 are
-    taken with certainty. Returns indices (n,) in ascending order and weights (n,). Raises
+    Selection is systematic from a random order; units whose pi_i would exceed 1 are taken with
+    certainty. Returns indices (n,) in ascending order and weights 1/pi_i (n,). Raises
     ``InputError`` for more than all units.
     """
     if n > size.size:
@@ -120,7 +124,7 @@ def select_pps_systematic(
 
 
 def inclusion_probabilities(size: FloatArray, n: int) -> FloatArray:
-    """pi (N,) in proportion to ``size`` (N,), at most 1, that sum to n."""
+    """Return pi (N,) in proportion to ``size`` (N,), at most 1, that sum to n."""
     certain = np.zeros(size.size, dtype=bool)
     while True:
         rest = np.where(certain, 0.0, size)
@@ -134,17 +138,17 @@ def inclusion_probabilities(size: FloatArray, n: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class SamplingDesign:
-    """How samples are drawn, by stratum where the population has strata.
+    """How samples are drawn, by stratum if the population has strata.
 
     kind: "pps_wr" (PPS with replacement), "pps" (systematic, without), "srs" (simple random,
     without replacement), "two_stage" (clusters, then ``per_cluster`` units of each, or all of a
-    smaller one). n counts records.
-    clusters: how those of a two-stage sample are drawn: by PPS with replacement to their number of
-    "units" or to the sum of their units' "size", or "srs" (simple random, without replacement).
-    within: how units of a cluster are drawn: "srs", or "pps" (systematic, to their size). Weights
-    are 1 / (expected number of draws of the cluster x inclusion probability in it): they are equal
-    in a stratum under "units" with "srs", equal in a cluster under "srs", and as informative as
-    the measure of size under "pps". Raises ``InputError`` for unknown words and sizes below 2.
+    smaller one). n counts records. clusters: how clusters of a two-stage sample are drawn: by PPS
+    with replacement to their number of "units" or to the sum of their units' "size", or "srs"
+    (simple random, without replacement). within: how units of a cluster are drawn: "srs", or "pps"
+    (systematic, to their size). Weights are 1 / (expected number of draws of the cluster x
+    inclusion probability in it): they are equal in a stratum under "units" with "srs", equal in a
+    cluster under "srs", and as informative as the measure of size under "pps". Raises
+    ``InputError`` for unknown words and sizes below 2.
     """
 
     kind: DesignKind = "pps_wr"
@@ -166,7 +170,7 @@ class SamplingDesign:
         if self.n < MINIMUM or self.per_cluster < 1:
             raise InputError("n must be at least 2 and per_cluster at least 1.")
         if self.kind != "two_stage" and (self.clusters, self.within) != ("units", "srs"):
-            raise InputError("clusters and within are of the design 'two_stage'; leave them out.")
+            raise InputError("clusters and within need the design 'two_stage'; leave them out.")
 
     @property
     def two_stage(self) -> bool:
@@ -175,13 +179,13 @@ class SamplingDesign:
 
     @property
     def equal_weights(self) -> bool:
-        """Whether all records of a stratum have one weight, which is public then."""
+        """Whether all records of a stratum have one weight, which is then public."""
         return self.kind == "srs" or (
             self.two_stage and (self.clusters, self.within) == ("units", "srs")
         )
 
     def check(self, population: "Population") -> None:
-        """Raises ``InputError`` if the design does not fit the population."""
+        """Raise ``InputError`` if the design does not fit the population."""
         by_size = self.kind in ("pps_wr", "pps") or self.clusters == "size" or self.within == "pps"
         if by_size and population.size is None:
             raise InputError(f"design {self.kind!r} needs a measure of size; name its column.")
@@ -198,7 +202,7 @@ class SamplingDesign:
             self._check_clusters(population, sizes)
 
     def _check_clusters(self, population: "Population", sizes: IntArray) -> None:
-        """Raises ``InputError`` where a stratum has fewer clusters than are drawn."""
+        """Raise ``InputError`` if a stratum has fewer clusters than are drawn."""
         there = [int(codes.max()) + 1 for codes in population.stratum_clusters]
         if any(self._clusters_drawn(int(n)) > k for n, k in zip(sizes, there, strict=True)):
             raise InputError(
@@ -207,13 +211,14 @@ class SamplingDesign:
             )
 
     def _clusters_drawn(self, n: int) -> int:
-        """Draws of clusters for n records of a stratum."""
+        """Return the draws of clusters for n records of a stratum."""
         return max(MINIMUM, round(n / self.per_cluster))
 
     def draw(self, population: "Population", rng: np.random.Generator) -> "pd.DataFrame":
-        """One sample: rows of the population, stratum by stratum, plus the column ``weight``.
+        """Draw one sample: rows of the population, stratum by stratum, adding ``weight``.
 
-        A cluster that was drawn twice is two PSUs, so those of a sample are numbered anew."""
+        A cluster that was drawn twice is two PSUs, so the PSUs of a sample are numbered anew.
+        """
         rows, weights, draws = [], [], []
         sizes = self._sizes(population)
         strata = zip(population.stratum_rows, population.stratum_clusters, sizes, strict=True)
@@ -236,7 +241,7 @@ class SamplingDesign:
     def _draw_stratum(
         self, cluster: IntArray, size: FloatArray, n: int, rng: np.random.Generator
     ) -> tuple[IntArray, FloatArray, IntArray]:
-        """Positions within the stratum, weights, and the draw that each record came with."""
+        """Return positions within the stratum, weights, and the draw of each record."""
         if self.two_stage:
             return self._draw_clusters(cluster, size, self._clusters_drawn(n), rng)
         if self.kind == "srs":
@@ -250,7 +255,10 @@ class SamplingDesign:
     def _draw_clusters(
         self, cluster: IntArray, size: FloatArray, drawn: int, rng: np.random.Generator
     ) -> tuple[IntArray, FloatArray, IntArray]:
-        """``drawn`` clusters of one stratum, then units of each; as ``_draw_stratum``."""
+        """Draw ``drawn`` clusters of one stratum, then units of each.
+
+        Returns as ``_draw_stratum``.
+        """
         units = np.bincount(cluster)
         if self.clusters == "srs":
             chosen = np.sort(rng.choice(units.size, drawn, replace=False))
@@ -276,29 +284,29 @@ class SamplingDesign:
 def check_clusters(
     design: SamplingDesign, synthesizers: Sequence[str], design_effect: float | None
 ) -> None:
-    """Raises ``InputError`` where weights are determined by strata or clusters, and for
-    synthesizers without effects of the clusters of a two-stage design, unless a design effect is
-    declared."""
-    from surveysynth.models import get_model
+    """Raise ``InputError`` for designs that leave nothing to fit or that models cannot fit.
 
+    These are weights determined by strata or clusters, and synthesizers without effects of clusters
+    for a two-stage design without a declared design effect.
+    """
     if design.equal_weights:
         raise InputError(
-            f"records of a stratum have equal weights under the design {design.kind!r}, so that "
-            "the strata tell them and nothing is left to model: choose a design by PPS (of two "
+            f"records of a stratum have equal weights under the design {design.kind!r}, so the "
+            "strata determine them and nothing is left to model. Choose a design by PPS (of two "
             "stages: within = 'pps')."
         )
     if not design.two_stage and design_effect is not None:
-        raise InputError("design_effect is of a two-stage design; leave it out.")
+        raise InputError("design_effect needs a two-stage design; leave it out.")
     if not design.two_stage or design_effect is not None:
         return
     if design.within == "srs":
         raise InputError(
             "records of a cluster have equal weights under within = 'srs', which the effects of "
-            "clusters would determine: choose within = 'pps' or give design_effect."
+            "clusters would determine. Choose within = 'pps' or give design_effect."
         )
     without = [name for name in synthesizers if not get_model(name).clustered]
     if without:
         raise InputError(
             f"the synthesizer {without[0]!r} has no effects of clusters, and its standard errors "
-            "would be far too small: leave it out, or give design_effect."
+            "would be far too small. Leave it out, or give design_effect."
         )

@@ -98,9 +98,9 @@ methods = ["laplace", "fbs_paper", "fbs", "fbp_paper", "fbp"]    # the sample is
 
 
 def simulate_survey(n: int, rng: np.random.Generator) -> "pd.DataFrame":
-    """A sample of n persons (methods 7): field, gender, salary (dollars), weight.
+    """Simulate a sample of n persons (methods 7): field, gender, salary (dollars), weight.
 
-    Raises ``InputError`` when n is too small for two records in each of the eight fields.
+    Raises ``InputError`` if n is too small for two records in each of the eight fields.
     """
     population = simulate_population(published_cells(), rng)
     sample = stratified_pps_sample(population, strata="field", size="size", n=n, rng=rng)
@@ -112,11 +112,11 @@ def simulate_survey(n: int, rng: np.random.Generator) -> "pd.DataFrame":
 def write_example(
     folder: Path, n: int = DEFAULT_N, seed: int = DEFAULT_SEED, *, study: bool = False
 ) -> tuple[Path, Path]:
-    """Write survey.csv and spec.toml into ``folder``, which must be new or empty; their paths.
+    """Write survey.csv and spec.toml into ``folder``, new or empty; return their paths.
 
-    ``study``: also population.csv, from which the survey was drawn, and study.toml, a study of such
-    samples. Raises ``InputError`` if the folder holds anything or cannot be written; nothing is
-    left then.
+    ``study``: also write population.csv, from which the survey was drawn, and study.toml, a study
+    of such samples. Raises ``InputError`` if the folder holds anything or cannot be written;
+    nothing is left then.
     """
     if seed < 0:
         raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")

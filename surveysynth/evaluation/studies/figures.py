@@ -1,13 +1,14 @@
-"""Figures of a coverage study, from its cells (``studies.measures``).
+"""Figures of a coverage study, from its cells (``measures``).
 
-Each function returns a figure that belongs to no display. What they show are averages over
-simulated samples of a population, which the reader of a study has.
+Each function returns a figure without a display. The figures show averages over simulated samples
+of a population that the reader of a study has.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.evaluation.methods import SAMPLE, color_of, is_strict, label_of
@@ -24,21 +25,19 @@ _DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 2, 1, 2)))
 
 
 def tables_of(cells: "pd.DataFrame") -> list[tuple[str, str]]:
-    """(statistic, outcome) of every table, in order."""
+    """Return (statistic, outcome) of every table, in order."""
     return list(dict.fromkeys(zip(cells["statistic"], cells["outcome"], strict=True)))
 
 
 def table_title(statistic: str, outcome: str, tables: Sequence[tuple[str, str]]) -> str:
-    """Counts, or the statistic with the outcome where there are several."""
+    """Return the title of a statistic, with the outcome if there are several."""
     several = len({name for _, name in tables if name}) > 1
     title = statistic_of(statistic).title
     return f"{title}: {outcome}" if outcome and several else title
 
 
 def with_error(cells: "pd.DataFrame") -> "pd.DataFrame":
-    """The cells whose sample has sampling error; a public total has none."""
-    import pandas as pd
-
+    """Return the cells whose sample has sampling error; a public total has none."""
     place = ["statistic", "outcome", "row"]
     sample = cells[cells["method"] == SAMPLE]
     used = sample[sample["rmse"] > ROUNDING * sample["truth"].abs()]
@@ -47,9 +46,9 @@ def with_error(cells: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def coverage_against_cv(cells: "pd.DataFrame", level: float, mark: str) -> "Figure":
-    """Coverage of every cell against its coefficient of variation, a panel a method and table.
+    """Draw coverage of every cell against its coefficient of variation.
 
-    cells: at one number of draws and one epsilon, and the sample's.
+    A panel a method and table. cells: at one number of draws and one epsilon, and the sample's.
     """
     cells = with_error(cells)
     methods, tables = list(dict.fromkeys(cells["method"])), tables_of(cells)
@@ -61,16 +60,16 @@ def coverage_against_cv(cells: "pd.DataFrame", level: float, mark: str) -> "Figu
         of_table = cells[(cells["statistic"] == key[0]) & (cells["outcome"] == key[1])]
         for row, method in enumerate(methods):
             panel, part = panels[row, column], of_table[of_table["method"] == method]
-            colour = color_of(method, methods)
+            color = color_of(method, methods)
             panel.axhspan(level - error, min(level + error, 1.0), color="#eeeeee", linewidth=0)
             panel.axhline(level, color=style.FAINT, linewidth=1, linestyle=_DASHES[1])
-            panel.plot(np.log10(part["cv"]), part["coverage"], "o", color=colour, markersize=4.2,
+            panel.plot(np.log10(part["cv"]), part["coverage"], "o", color=color, markersize=4.2,
                        alpha=0.75, markeredgewidth=0)  # fmt: skip
             panel.text(0.985, 0.06, f"mean {part['coverage'].mean():.3f}, least "
                        f"{part['coverage'].min():.2f}", transform=panel.transAxes, ha="right",
                        fontsize=8, color=style.INK)  # fmt: skip
             head = f"{table_title(*key, tables)}: " if row == 0 else ""
-            panel.set_title(f"{head}{label_of(method)}", color=colour)
+            panel.set_title(f"{head}{label_of(method)}", color=color)
         log_ticks(panels[-1, column])
         panels[-1, column].set_xlabel("coefficient of variation (mean SE over truth), log scale")
     for panel in panels[:, 0]:
@@ -80,10 +79,10 @@ def coverage_against_cv(cells: "pd.DataFrame", level: float, mark: str) -> "Figu
 
 
 def rmse_ratio_violins(cells: "pd.DataFrame", mark: str) -> "Figure":
-    """RMSE over the sample's in every cell, by method and m; a column a bound.
+    """Draw RMSE over the sample's in every cell, by method and m; a column a bound.
 
-    With several epsilons the synthesizers alone: noise, ten times as far off, has its figure of
-    error against epsilon.
+    With several epsilons only synthesizers are shown: noise, ten times as far off, has its figure
+    of error against epsilon.
     """
     cells = _ratios(cells)
     several = cells["epsilon"].nunique() > 1
@@ -117,7 +116,10 @@ def rmse_ratio_violins(cells: "pd.DataFrame", mark: str) -> "Figure":
 
 
 def rmse_against_epsilon(cells: "pd.DataFrame", mark: str) -> "Figure":
-    """RMSE over the sample's in the median cell against epsilon, a line a method and bound."""
+    """Draw the median cell's RMSE over the sample's against epsilon.
+
+    A line a method and bound.
+    """
     cells = _ratios(cells)
     tables, methods = tables_of(cells), list(dict.fromkeys(cells["method"]))
     bounds = sorted(set(cells["bound"]))
@@ -151,7 +153,7 @@ def rmse_against_epsilon(cells: "pd.DataFrame", mark: str) -> "Figure":
 def _lines(
     part: "pd.DataFrame", methods: Sequence[str], bounds: Sequence[float]
 ) -> "Iterator[tuple[str, float, pd.Series[float]]]":
-    """Medians over cells by epsilon. Noise knows no bound: one line over all epsilons."""
+    """Yield medians over cells by epsilon. Noise has no bound: one line over all epsilons."""
     for method in methods:
         of_method = part[part["method"] == method]
         if method.startswith("laplace") or is_strict(method):
@@ -164,9 +166,7 @@ def _lines(
 
 
 def _ratios(cells: "pd.DataFrame") -> "pd.DataFrame":
-    """Cells of every method but the sample that have a ratio, with their bound of one draw."""
-    import pandas as pd
-
+    """Return cells of every method but the sample that have a ratio, with the bound of one draw."""
     # A total that synthetic weights are scaled to has no error but rounding.
     kept = cells[(cells["method"] != SAMPLE) & (cells["rmse_ratio"] > ROUNDING)].copy()
     bound: pd.Series[float] = kept["epsilon"] / (2.0 * kept["m"])

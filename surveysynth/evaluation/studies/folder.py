@@ -1,7 +1,7 @@
-"""A coverage study on disk: batches as they finish, then measures, tables and figures.
+"""The folder of a study: batches as they finish, then measures, tables and figures.
 
-Every finished batch is written at once, whole or not at all. What was stopped, by Ctrl-C or by
-a power cut, goes on with the batches that are missing and ends with the same files.
+Every finished batch is written at once, whole or not at all. A study that was stopped, by Ctrl-C or
+a power cut, can be resumed with the missing batches and ends with the same files.
 """
 
 import hashlib
@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pandas as pd
 
 from surveysynth.errors import IncompleteError, InputError, StoppedError
 from surveysynth.evaluation.studies.coverage import CoverageStudy, Task
@@ -28,10 +30,7 @@ REFUSALS_NAME = "refusals.csv"
 
 
 def fingerprint(study: CoverageStudy) -> dict[str, Any]:
-    """What makes two studies the same: every setting that a method has a use for, and a hash of the
-    population."""
-    import pandas as pd
-
+    """Return what identifies a study: all settings that its methods use, and a population hash."""
     population = study.population
     hashed = hashlib.sha256(pd.util.hash_pandas_object(population.frame).to_numpy().tobytes())
     hashed.update("\0".join(map(str, population.frame.columns)).encode())
@@ -62,7 +61,7 @@ def fingerprint(study: CoverageStudy) -> dict[str, Any]:
         "batch": study.batch,
         "debias_plan": asdict(study.debias_plan),
         "design_effect": study.design_effect,
-        # Part of what makes a study only where something runs with it.
+        # Settings of noise identify a study only if a method uses them.
         **({"strict": study.noise.as_dict()} if study.strict_methods else {}),
     }
 
@@ -74,18 +73,18 @@ def _settings(study: CoverageStudy) -> dict[str, Any]:
 
 
 def open_folder(folder: Path, study: CoverageStudy, *, resume: bool) -> None:
-    """Make the folder, or see that it is one of this study."""
+    """Make the folder, or check that it belongs to this study."""
     mine = json.loads(json.dumps(fingerprint(study)))
     path = folder / STUDY_NAME
     if folder.exists() and any(folder.iterdir()):
         if not resume:
             raise InputError(
-                f"the folder {folder} exists; name another, or go on with --resume."
+                f"the folder {folder} exists; name another, or continue with --resume."
             )
         try:
             theirs = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            raise InputError(f"{folder} does not hold a study to go on with.") from None
+            raise InputError(f"{folder} holds no study to resume.") from None
         changed = sorted(key for key in mine if theirs.get(key) != mine[key])
         if changed:
             raise InputError(
@@ -106,7 +105,7 @@ class Store:
         return self._folder / f"{task.name}.{kind}.parquet"
 
     def has(self, task: Task) -> bool:
-        """Whether the task is finished; the replicates are written last."""
+        """Return whether the task is finished; the replicates are written last."""
         return self._path(task, "replicates").is_file()
 
     def write(self, task: Task, result: TaskResult) -> None:
@@ -119,9 +118,7 @@ class Store:
             os.replace(partial, path)
 
     def read(self, task: Task) -> TaskResult:
-        """A result as it was written."""
-        import pandas as pd
-
+        """Read a result."""
         replicates, refusals = (
             pd.read_parquet(self._path(task, kind)) for kind in ("replicates", "refusals")
         )
@@ -185,7 +182,7 @@ def write_study(
         run_tasks(study, left, finished, scheduler=scheduler, workers=workers)
     except KeyboardInterrupt:
         raise StoppedError(
-            f"interrupted; the batches that were finished are in {folder}, and --resume goes on "
+            f"interrupted; the finished batches are in {folder}, and --resume continues "
             "with the others."
         ) from None
     result = _collect(study, store, folder, failed)
@@ -194,7 +191,7 @@ def write_study(
     if failed:
         reasons = "; ".join(f"{name}: {why}" for name, why in sorted(failed.items()))
         raise IncompleteError(
-            f"{len(failed)} of {len(tasks)} batches failed twice; the measures in {folder} are of "
+            f"{len(failed)} of {len(tasks)} batches failed twice; the measures in {folder} cover "
             f"the others, and --resume tries again. {reasons}"
         )
     return result
@@ -203,9 +200,7 @@ def write_study(
 def _collect(
     study: CoverageStudy, store: Store, folder: Path, failed: dict[str, str]
 ) -> StudyResult:
-    """Measures of what is there, in the order of the tasks, whoever finished first."""
-    import pandas as pd
-
+    """Measure the finished tasks, in the order of the tasks."""
     tasks = [task for task in study.tasks() if store.has(task)]
     if not any(task.group == "noise" for task in tasks):
         raise IncompleteError(f"no batch of the sample succeeded: {'; '.join(failed.values())}")
@@ -222,7 +217,7 @@ def _collect(
 
 
 def _labelled(study: CoverageStudy, frame: "pd.DataFrame") -> "pd.DataFrame":
-    """With the by-columns in place of the row; m, epsilon and outcome where there are several."""
+    """Replace the row by the by-columns; drop m, epsilon and outcome if all rows share them."""
     table = study.domains(study.population.frame).table
     labels = table.drop(columns="is_margin").iloc[frame["row"]].reset_index(drop=True)
     several = {"m": len(study.draws) > 1, "epsilon": len(study.epsilons) > 1,

@@ -1,4 +1,4 @@
-"""What repeated samples say of a method: bias, RMSE, coverage and their Monte Carlo errors.
+"""Measures of methods over repeated samples: bias, RMSE, coverage, and Monte Carlo errors.
 
 Replicates are a frame with one row a sample, method and row of a table: the columns of ``KEYS``,
 then sample, estimate, se, df, ci_lower, ci_upper.
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from surveysynth._support.types import FloatArray
 from surveysynth.evaluation.methods import SAMPLE
@@ -15,7 +16,7 @@ from surveysynth.evaluation.methods import SAMPLE
 if TYPE_CHECKING:
     import pandas as pd
 
-#: What a cell is: a method at a number of draws and an epsilon, a statistic, a row of its table.
+#: Keys of a cell: a method at a number of draws and an epsilon, a statistic, a row of its table.
 METHOD_KEYS = ("method", "m", "epsilon")
 KEYS = (*METHOD_KEYS, "statistic", "outcome", "row")
 SUMMARY_COLUMNS = (
@@ -27,12 +28,12 @@ ROUNDING = 1e-9
 
 
 def measure_cells(replicates: "pd.DataFrame", truth: "pd.DataFrame") -> "pd.DataFrame":
-    """The measures of methods 7 for every cell, one row each, with Monte Carlo standard errors.
+    """Compute the measures of methods 7 for every cell, with Monte Carlo standard errors.
 
-    truth: columns statistic, outcome, row, truth. bias, sd (empirical), se (mean), rmse against
-    the truth, rmse_ratio to the confidential sample's over the same samples, coverage of the
-    nominal intervals, ci_length (mean), cv (mean SE over truth); ``replicates`` counts samples
-    with an estimate. A ratio is NaN where the sample has no error.
+    One row a cell. truth: columns statistic, outcome, row, truth. bias, sd (empirical), se (mean),
+    rmse against the truth, rmse_ratio to the confidential sample's over the same samples, coverage
+    of the nominal intervals, ci_length (mean), cv (mean SE over truth); ``replicates`` counts
+    samples with an estimate. A ratio is NaN if the sample has no error.
     """
     frame = replicates.merge(truth, on=["statistic", "outcome", "row"], how="left")
     frame["error"] = frame["estimate"] - frame["truth"]
@@ -50,7 +51,7 @@ def measure_cells(replicates: "pd.DataFrame", truth: "pd.DataFrame") -> "pd.Data
 
 
 def _covered(frame: "pd.DataFrame") -> "pd.Series[float]":
-    """1 where the interval holds the truth, 0 where not, NaN where there is no interval."""
+    """Return 1 if the interval holds the truth, 0 if not, NaN without an interval."""
     slack = ROUNDING * frame["truth"].abs()
     inside = (frame["ci_lower"] <= frame["truth"] + slack) & (
         frame["truth"] - slack <= frame["ci_upper"]
@@ -59,8 +60,6 @@ def _covered(frame: "pd.DataFrame") -> "pd.Series[float]":
 
 
 def _measures(cell: "pd.DataFrame") -> "pd.Series[Any]":
-    import pandas as pd
-
     cell = cell[cell["estimate"].notna()]
     error = cell["error"].to_numpy()
     truth = float(cell["truth"].iloc[0]) if len(cell) else np.nan
@@ -69,7 +68,7 @@ def _measures(cell: "pd.DataFrame") -> "pd.Series[Any]":
     bias, bias_error = mean_with_error(error)
     ratio, ratio_error = root_ratio(error, cell["sample_error"].to_numpy(), abs(truth))
     se = float(cell["se"].mean())
-    # The binomial error where coverage is 0 or 1 would be nothing: one more sample of each kind.
+    # The binomial error would be zero at a coverage of 0 or 1: add one sample of each kind.
     counted = int(cell["covered"].notna().sum())
     shrunk = (coverage * counted + 1) / (counted + 2)
     return pd.Series(
@@ -95,7 +94,7 @@ def _measures(cell: "pd.DataFrame") -> "pd.Series[Any]":
 
 
 def mean_with_error(values: FloatArray) -> tuple[float, float]:
-    """The mean of the finite values and its standard error; NaN where there are too few."""
+    """Return the mean of the finite values and its standard error; NaN for too few."""
     values = values[np.isfinite(values)]
     if values.size == 0:
         return np.nan, np.nan
@@ -104,8 +103,11 @@ def mean_with_error(values: FloatArray) -> tuple[float, float]:
 
 
 def root_ratio(errors: FloatArray, reference: FloatArray, size: float) -> tuple[float, float]:
-    """Root of mean squares of ``errors`` over that of ``reference``, pairs of the same samples, and
-    its standard error by the delta method; NaN where the reference has none but rounding."""
+    """Return the root of the ratio of mean squares of ``errors`` and ``reference``, with its error.
+
+    Both are pairs of the same samples; the standard error is by the delta method. NaN if the
+    reference has no error but rounding.
+    """
     both = np.isfinite(errors) & np.isfinite(reference)
     a, b = errors[both] ** 2, reference[both] ** 2
     if b.size == 0 or np.sqrt(b.mean()) <= ROUNDING * size:
@@ -122,14 +124,12 @@ def root_ratio(errors: FloatArray, reference: FloatArray, size: float) -> tuple[
 def summarise_methods(
     replicates: "pd.DataFrame", cells: "pd.DataFrame", methods: Sequence[str] | None = None
 ) -> "pd.DataFrame":
-    """One row a method and statistic, over all cells that have sampling error (methods 8).
+    """Return one row a method and statistic, over all cells with sampling error (methods 8).
 
-    coverage: mean over cells, with its standard error over samples (the cells of one sample are
-    not independent), minimum and maximum; rmse_ratio: of the median cell; length_ratio: mean
-    length over the sample's, of the median cell.
+    coverage: mean over cells, with its standard error over samples (the cells of one sample are not
+    independent), minimum and maximum; rmse_ratio: of the median cell; length_ratio: mean length
+    over the sample's, of the median cell.
     """
-    import pandas as pd
-
     # A public total, which the sample meets without error, is left out.
     place = ["statistic", "outcome", "row"]
     sample = cells[cells["method"] == SAMPLE].drop_duplicates(place).set_index(place)

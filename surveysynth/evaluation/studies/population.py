@@ -1,8 +1,8 @@
-"""The simulated population of doctorate holders (methods 7).
+"""Simulated populations: doctorate holders (methods 7), a model of strata and clusters, households.
 
-Cell sizes and cell means are published figures (Tables 4 and 5 of the tabular-products paper);
-within a cell the salary is log-normal and the measure of size is a noisy multiple of it, which
-makes the sampling informative: people who earn more are more likely to be sampled.
+Cell sizes and cell means of doctorate holders are published figures (Tables 4 and 5 of the
+tabular-products paper). Within a cell the salary is log-normal, and the measure of size is a noisy
+multiple of it, so the sampling is informative: people who earn more are more likely to be sampled.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from surveysynth._support.resources import literature_table
 from surveysynth._support.types import FloatArray, IntArray
@@ -34,14 +35,12 @@ class Cells:
 
     @property
     def size(self) -> int:
-        """Number of persons in the population."""
+        """The number of persons in the population."""
         return int(self.frame["size"].sum())
 
 
 def published_cells() -> Cells:
-    """Interior cells of the published simulation population, in the order of the tables."""
-    import pandas as pd
-
+    """Read the interior cells of the published population, in the order of the tables."""
     labels = {"field": str, "gender": str}
     counts = pd.read_csv(literature_table("simulation_counts_table4.csv"), dtype=labels)
     means = pd.read_csv(literature_table("simulation_mean_salary_table5.csv"), dtype=labels)
@@ -57,10 +56,10 @@ def published_cells() -> Cells:
 
 
 def simulate_population(cells: Cells, rng: np.random.Generator) -> "pd.DataFrame":
-    """One row a person: field, gender, salary (dollars), size (the PPS measure of size).
+    """Simulate one row a person: field, gender, salary (dollars), size (for PPS).
 
-    log salary ~ N(log mean - 0.08, 0.4^2), whose mean is the cell's published mean;
-    log size = log salary + N(0, 0.4^2) (methods 7).
+    log salary ~ N(log mean - 0.08, 0.4^2), whose mean is the cell's published mean; log size = log
+    salary + N(0, 0.4^2) (methods 7).
     """
     persons = cells.frame.loc[cells.frame.index.repeat(cells.frame["size"])].reset_index(drop=True)
     n_persons = len(persons)
@@ -75,11 +74,11 @@ def simulate_population(cells: Cells, rng: np.random.Generator) -> "pd.DataFrame
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """A finite population to draw samples from; what a study estimates is computed from all of it.
+    """A finite population to draw samples from, which defines the truths of a study.
 
     frame: one row a unit. outcome, by, strata, psu and size (measure of size for PPS) name its
     columns; strata and psu None: none. transforms: one per outcome. predictors: a formula, None:
-    the default of methods 3. Raises ``InputError`` for a column that is missing.
+    the default of methods 3. Raises ``InputError`` for a missing column.
     """
 
     frame: "pd.DataFrame"
@@ -142,7 +141,7 @@ class Population:
 
 
 def paper_population(rng: np.random.Generator) -> Population:
-    """The published simulation's population, ready for a study (methods 7)."""
+    """Simulate the published simulation's population, ready for a study (methods 7)."""
     frame = simulate_population(published_cells(), rng)
     return Population(frame, ("salary",), ("field", "gender"), strata="field", size="size")
 
@@ -158,20 +157,18 @@ def superpopulation(
     psu_variance: tuple[float, float] | None = None,
     cluster_spread: float = 0.0,
 ) -> Population:
-    """A population drawn from a model: log outcome ~ N(mu_group, spread^2) by stratum and group.
+    """Draw a population from a model: log outcome ~ N(mu_group, spread^2) by stratum and group.
 
     The measure of size is exp(informativeness x residual of the log outcome + N(0, size_spread^2)):
-    0 is a design that tells nothing of the outcome given X, 1 one as informative as the published
-    simulation's. ``sizes``: units of each stratum. ``clusters``: of about so many units, in a
-    column psu; their numbers of units vary with a standard deviation of their logs of about
+    with 0 the design contains nothing about the outcome given X, with 1 it is as informative as the
+    published simulation's. ``sizes``: units of each stratum. ``clusters``: their approximate size,
+    in a column psu; their numbers of units vary with a standard deviation of their logs of about
     ``cluster_spread``. A share of 0.2 of the residual variance is between clusters, unless
     ``psu_variance`` gives the variances of effects of clusters on the log outcome, beside the
     residual, and directly on the log size (methods 3): with informativeness k the variance between
-    clusters is v_1 in the log outcome and k^2 v_1 + v_2 in the log size.
-    Raises ``InputError`` for sizes below 8, a spread that is not positive or a variance below 0.
+    clusters is v_1 in the log outcome and k^2 v_1 + v_2 in the log size. Raises ``InputError`` for
+    sizes below 8, a spread that is not positive or a variance below 0.
     """
-    import pandas as pd
-
     if min(sizes, default=0) < 8:
         raise InputError("every stratum of a superpopulation needs at least 8 units.")
     if not (spread > 0 and size_spread > 0):
@@ -179,7 +176,7 @@ def superpopulation(
     if cluster_spread < 0 or (psu_variance is not None and min(psu_variance) < 0):
         raise InputError("psu_variance and cluster_spread must not be negative.")
     if clusters is None and (psu_variance is not None or cluster_spread):
-        raise InputError("psu_variance and cluster_spread are of clusters; give their size.")
+        raise InputError("psu_variance and cluster_spread need clusters; give their size.")
     stratum = np.repeat(np.arange(len(sizes)), sizes)
     group = rng.integers(0, 2, stratum.size)
     residual = rng.normal(0.0, spread, stratum.size)
@@ -210,13 +207,16 @@ _GROUPS = np.array(["a", "b"])
 def _cluster_codes(
     stratum: IntArray, units: int, spread: float, rng: np.random.Generator
 ) -> IntArray:
-    """Cluster of each unit, 0..C-1 all in use, nested in strata of about N_h / units clusters."""
+    """Return the cluster of each unit, 0..C-1 all in use, nested in strata.
+
+    A stratum has about N_h / units clusters.
+    """
     codes, n_codes = np.empty(stratum.size, dtype=np.int64), 0
     for label in range(int(stratum.max()) + 1):
         rows = np.flatnonzero(stratum == label)
         count = max(2, round(rows.size / units))
         share = np.exp(rng.normal(0.0, spread, count)) if spread else np.ones(count)
-        # Every cluster has a unit; the others fall by share.
+        # Every cluster has one unit; the others are assigned by share.
         ends = np.cumsum(share / share.sum()) * (rows.size - count)
         drawn = np.searchsorted(ends, np.arange(rows.size - count), side="right")
         within = np.concatenate([np.arange(count), np.minimum(drawn, count - 1)])
@@ -234,14 +234,12 @@ _HEATING_SHARES = np.array([[0.55, 0.25, 0.20], [0.40, 0.50, 0.10]])
 
 
 def simulate_households(rng: np.random.Generator) -> "pd.DataFrame":
-    """One row a household: region, tenure, income (a year), insured, heating, size.
+    """Simulate one row a household: region, tenure, income (a year), insured, heating, size.
 
     A tenth of the owners and a fifth of the tenants have no income; the others' is a gamma variable
     of shape 2, with a mean by region and tenure. Insurance becomes likelier with income. The
     measure of size of a PPS sample rises with income, so that the sampling is informative.
     """
-    import pandas as pd
-
     n = N_HOUSEHOLDS
     region, owner = rng.integers(0, len(REGIONS), n), rng.random(n) < 0.6
     mean = 30_000 * (1 + 0.12 * region) * np.where(owner, 1.4, 1.0)

@@ -55,9 +55,9 @@ def _pictures(study: CoverageStudy, cells: "pd.DataFrame") -> Iterator[Picture]:
         return
     yield picture(
         "rmse_ratio", "Root mean squared error over the sample's",
-        "Against the truth of the population, not against the sample. Left of the line a method is "
-        "nearer to it than the confidential sample itself. A dot is a cell or margin, the bar "
-        "their median.",
+        "Errors against the truth of the population, not the sample. Left of the line a method is "
+        "nearer to the truth than the confidential sample itself. A dot is a cell or margin, the "
+        "bar their median.",
         plots.rmse_ratio_violins, cells, mark,
     )  # fmt: skip
     if len(study.epsilons) > 1:
@@ -70,7 +70,7 @@ def _pictures(study: CoverageStudy, cells: "pd.DataFrame") -> Iterator[Picture]:
 
 
 def _settings(study: CoverageStudy) -> Iterator[tuple[int, float]]:
-    """(m, bound) of every release of a sample."""
+    """Yield (m, bound) of every release of a sample."""
     for bound in study.bounds:
         for m in study.draws:
             yield m, bound

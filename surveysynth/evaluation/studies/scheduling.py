@@ -1,12 +1,13 @@
 """Tasks of a study on this machine's processors or on a Dask cluster.
 
-A task that a dying worker took with it runs again. One that fails twice is given up, and the others
-go on. Which worker runs what, and when, makes no difference to the results.
+If a worker dies, its task runs again. A task that fails twice is given up, and the others continue.
+Results do not depend on which worker runs what, or when.
 """
 
 import multiprocessing
 import os
 import pickle
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
@@ -24,7 +25,7 @@ from surveysynth.evaluation.studies.work import TaskResult
 ATTEMPTS = 2
 
 Finished = Callable[[Task, TaskResult | str], None]
-"""Called once for each task, as it ends: its result, or in words why it was given up."""
+"""Called once for each task, when it ends: its result, or why it was given up, in words."""
 
 
 def run_tasks(
@@ -57,9 +58,7 @@ _STUDY: list[CoverageStudy] = []
 
 
 def _start_worker(pickled: bytes) -> None:
-    """In a worker: keep the study, and end with the process that started it."""
-    import signal
-
+    """Set up a worker: keep the study, and end with the parent process."""
     # Ctrl-C goes to the whole group; the parent stops its workers itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -79,7 +78,7 @@ def _run_in_worker(task: Task) -> TaskResult:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """New processes take one BLAS thread unless the caller's environment says otherwise."""
+    """Give new processes one BLAS thread unless the caller's environment says otherwise."""
     added = [name for name in THREAD_VARIABLES if name not in os.environ]
     os.environ.update(dict.fromkeys(added, "1"))
     try:
@@ -122,7 +121,7 @@ def _run_in_processes(
     with _one_thread_each():
         while left:
             left, suspects = _run_side_by_side(pickled, left, finished, workers)
-            # Which of them brought a worker down shows when each runs alone.
+            # Each suspect runs alone, which shows the one that kills its worker.
             for task in suspects:
                 _run_alone(pickled, task, finished)
 
@@ -130,12 +129,12 @@ def _run_in_processes(
 def _run_side_by_side(
     pickled: bytes, tasks: Sequence[Task], finished: Finished, workers: int
 ) -> tuple[list[Task], list[Task]]:
-    """Run tasks until all are done or a worker dies: those not begun, and those that were lost."""
+    """Run tasks until all are done or a worker dies; return waiting and lost tasks."""
     waiting = list(tasks)
     running: dict[Future[TaskResult], Task] = {}
     with _Pool(pickled, min(workers, len(tasks))) as executor:
         while waiting or running:
-            # No more than there are workers, so that a death takes few tasks with it.
+            # No more tasks than workers, so that a death loses few of them.
             while waiting and len(running) < workers:
                 try:
                     future = executor.submit(_run_in_worker, waiting[0])
@@ -151,7 +150,7 @@ def _run_side_by_side(
 
 
 def _collect(running: dict[Future[TaskResult], Task], finished: Finished) -> list[Task]:
-    """Wait for the tasks that run and hand over what they found; those that were lost."""
+    """Wait for running tasks and hand over their results; return those that were lost."""
     lost = []
     for future, task in running.items():
         try:
@@ -164,7 +163,7 @@ def _collect(running: dict[Future[TaskResult], Task], finished: Finished) -> lis
 
 
 def _run_alone(pickled: bytes, task: Task, finished: Finished) -> None:
-    """The second attempt."""
+    """Try a task a second time."""
     with _Pool(pickled, 1) as executor:
         try:
             result: TaskResult | str = executor.submit(_run_in_worker, task).result()
@@ -202,8 +201,8 @@ def _run_on_cluster(
     except (OSError, ValueError) as error:
         raise InputError(f"no Dask scheduler answers at {scheduler!r}: {error}") from None
     with client:
-        # A task of its own, not scattered data: a worker that dies takes its copy with it, and
-        # this way another can be made.
+        # The study is the result of a task, not scattered data: if a worker dies with its copy,
+        # another copy can be made.
         shared = client.submit(_unpickled, pickle.dumps(study), pure=False)
         running = {
             client.submit(_run_on, shared, task, pure=False, retries=ATTEMPTS - 1): task

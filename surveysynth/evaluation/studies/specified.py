@@ -1,10 +1,11 @@
-"""A study from a specification file: ``[study]``, with the data of ``[survey]`` as population."""
+"""Studies from a specification file, whose [survey] data are the population, or by name."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
+import pandas as pd
 
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
@@ -58,14 +59,14 @@ def study_of(
     methods: Sequence[str] = (),
     epsilons: Sequence[float] = (),
 ) -> CoverageStudy:
-    """The study that a specification describes; ``replicates``, ``methods`` and ``epsilons``, where
-    they are given, stand in the place of its own.
+    """Return the study that a specification describes.
 
-    Its population size N is the number of units in the data. Epsilons are for privacy.m draws of
-    the pseudo-posterior, whose settings are its defaults where the file names noisy statistics.
+    ``replicates``, ``methods`` and ``epsilons`` replace its own if given. Its population size N is
+    the number of units in the data. Epsilons are for privacy.m draws of the pseudo-posterior, whose
+    settings are its defaults if the file names noisy statistics.
 
-    Raises ``InputError`` for a specification without [study], for words that studies do not
-    know, and for data that cannot be a population or that no sample can be drawn from.
+    Raises ``InputError`` for a specification without [study], for unknown words, and for data that
+    cannot be a population or that no sample can be drawn from.
     """
     section = spec.study
     if section is None:
@@ -103,14 +104,15 @@ def study_of(
         design_effect=spec.survey.design_effect,
         noise=_strict(spec),
     )
-    study.survey(0)  # what a survey cannot be is told now, not by every batch
+    study.survey(0)  # an impossible survey is an error now, not in every batch
     return study
 
 
 def read_population(spec: "Spec") -> Population:
-    """The data of a specification as a population; raises ``InputError`` for what cannot be one.
+    """Read the data of a specification as a population.
 
     Messages count units and show no value, since a population may be as confidential as a sample.
+    Raises ``InputError`` for data that cannot be a population.
     """
     assert spec.study is not None  # the caller has seen it
     survey, synthesizer, size = spec.survey, spec.synthesizer, spec.study.size
@@ -161,9 +163,7 @@ def _value_problems(spec: "Spec", records: Records) -> list[str]:
 
 
 def _frame(records: Records, roles: Roles) -> "pd.DataFrame":
-    """Codes as text and numbers as numbers, one row a unit."""
-    import pandas as pd
-
+    """Return codes as text and numbers as numbers, one row a unit."""
     data = {
         name: records.text[name].values() if name in records.text else records.numbers[name]
         for name in roles.needed
@@ -172,7 +172,7 @@ def _frame(records: Records, roles: Roles) -> "pd.DataFrame":
 
 
 def _unknown_words(section: "StudySection") -> list[str]:
-    """Words that studies do not know, with the nearest right one."""
+    """Return problems with unknown words, with the nearest known one."""
     problems = []
     kinds = {"design": DesignKind, "allocation": Allocation, "clusters": ClusterRule,
              "within": WithinRule}  # fmt: skip
@@ -203,7 +203,7 @@ def _strict(spec: "Spec") -> StrictSettings:
 
 
 def _default_methods(spec: "Spec") -> tuple[str, ...]:
-    """The sample, noise, and the specification's model with its mechanism and inference."""
+    """Return the sample, noise, and the specification's model with its mechanism and inference."""
     synthesizer = spec.synthesizer
     if not spec.privacy.down_weights:
         return (*NOISE_METHODS, f"{synthesizer.model}{NOISY}")
@@ -212,14 +212,17 @@ def _default_methods(spec: "Spec") -> tuple[str, ...]:
 
 
 def _debias_plan(plan: SamplingPlan) -> SamplingPlan:
-    """As many kept draws as in the release, by two long chains where their number is even."""
+    """Return a plan with as many kept draws as the release.
+
+    It has two long chains if their number is even.
+    """
     warmup = min(plan.warmup, BATCH_PLAN.warmup)
     if plan.kept % 2:
         return SamplingPlan(plan.chains, warmup, plan.draws)
     return SamplingPlan(BATCH_PLAN.chains, warmup, plan.kept // 2)
 
 
-#: Of the published simulation.
+#: Methods of the published simulation.
 DEFAULT_METHODS = (*NOISE_METHODS, "fbs_paper", "fbs", "fbp_paper", "fbp")
 
 
@@ -232,17 +235,17 @@ def chosen_study(
     methods: Sequence[str] = (),
     epsilons: Sequence[float] = (),
 ) -> CoverageStudy:
-    """The study of a specification file; without one the published simulation, or with
-    ``two_stage`` that of clusters.
+    """Return the study of a specification, or one of the two simulations.
 
-    replicates: number of samples; without one that of the file, or 100. methods, epsilons: where
-    given, in the place of those of the file or the simulation; an epsilon is for as many draws as
-    the pseudo-posterior's settings have. Raises ``InputError`` for what cannot be a study.
+    Without a specification it is the published simulation, or with ``two_stage`` that of clusters.
+    replicates: number of samples; by default that of the file, or 100. methods, epsilons: replace
+    those of the file or the simulation; an epsilon is for as many draws as the pseudo-posterior's
+    settings have. Raises ``InputError`` for what cannot be a study.
     """
     if not all(np.isfinite(each) and each > 0 for each in epsilons):
         raise InputError("every epsilon must be a finite number above zero.")
     if spec is not None and two_stage:
-        raise InputError("--two-stage is a study of its own: give it or a specification.")
+        raise InputError("--two-stage and a specification exclude each other; give one of them.")
     if spec is not None:
         return study_of(
             load_spec(spec), seed=seed, replicates=replicates, methods=methods, epsilons=epsilons

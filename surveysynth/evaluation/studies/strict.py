@@ -1,5 +1,4 @@
-"""What the methods of a study run with that promise zero-concentrated privacy: noisy statistics and
-noisy totals."""
+"""Settings of study methods with zero-concentrated privacy: noisy statistics and noisy totals."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,13 +19,13 @@ from surveysynth.sampling.plan import SamplingPlan
 if TYPE_CHECKING:
     from surveysynth.evaluation.studies.population import Population
 
-#: As in a release.
+#: The default of a release.
 DELTA = 1e-6
 
 
 @dataclass(frozen=True)
 class StrictSettings:
-    """Public constants of these methods, beside the epsilon that the study gives to all methods.
+    """Public constants of these methods, beside the epsilon that all methods share.
 
     declared: by name of an outcome; weight: of the log weight. m, replicates_per_draw: draws and
     datasets a draw of noisy statistics, which cost nothing. radius and protect as in
@@ -43,18 +42,18 @@ class StrictSettings:
     plan: SamplingPlan = NOISY_PLAN
 
     def at(self, epsilon: float) -> NoisySettings:
-        """The settings of a release at this epsilon."""
+        """Return the settings of a release at this epsilon."""
         return NoisySettings(
             Budget.of_epsilon(epsilon, self.delta), self.declared, self.weight, self.m, self.radius,
             self.protect, self.plan,
         )  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
-        """What makes two studies the same."""
+        """Return the settings that identify a study."""
         return {**asdict(self), "declared": {k: asdict(v) for k, v in self.declared.items()}}
 
     def check(self, methods: Sequence[str], population: "Population", clusters: bool) -> None:
-        """Raises ``InputError`` where one of the methods could run on no sample."""
+        """Raise ``InputError`` if one of the methods could run on no sample."""
         if self.m < 2 or self.replicates_per_draw < 1 or self.m > self.plan.kept:
             raise InputError(
                 "noisy statistics need at least two draws, no more than are kept, of at least one "
@@ -76,8 +75,10 @@ class StrictSettings:
                 )
         if GAUSSIAN in methods and clusters:
             raise InputError(
-                "noisy totals ('gaussian') have no standard errors for clusters: leave the method "
+                "noisy totals ('gaussian') have no standard errors for clusters; leave the method "
                 "out of a study of two stages."
             )
         if GAUSSIAN in methods and self.protect != RECORD:
-            raise InputError("noisy totals ('gaussian') protect single records; leave them out.")
+            raise InputError(
+                "noisy totals ('gaussian') protect only single records; leave them out."
+            )

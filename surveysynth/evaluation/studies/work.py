@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from surveysynth._support.fragment import fragment
 from surveysynth.estimation.combining import Combined, interval_of
@@ -24,7 +25,7 @@ REPORT_NAME, FIGURES = "report.html", "figures"
 
 @dataclass(frozen=True)
 class TaskResult:
-    """Replicates (see ``measures``), and how often each method gave none, by reason."""
+    """Replicates (see ``measures``), and refusals with their reasons."""
 
     replicates: "pd.DataFrame"
     refusals: "pd.DataFrame"
@@ -32,8 +33,10 @@ class TaskResult:
 
 @dataclass(frozen=True, repr=False)
 class StudyResult:
-    """What a study found: replicates, cells (one row each), summary by method, refusals, and the
-    tasks that failed, with the reason."""
+    """Results of a study: replicates, cells (one row each), summary by method, refusals, failures.
+
+    ``failed``: the tasks that failed, with the reason.
+    """
 
     out: Path
     replicates: "pd.DataFrame"
@@ -43,7 +46,7 @@ class StudyResult:
     failed: dict[str, str]
 
     def _repr_html_(self) -> str:
-        """Measures by method, for notebooks."""
+        """Show measures by method in notebooks."""
         failed = f"Batches that failed: {len(self.failed):,}." if self.failed else ""
         return fragment(
             "Study",
@@ -71,7 +74,7 @@ class Work:
         combined: Combined,
         bound: float = np.inf,
     ) -> None:
-        """One table of one sample."""
+        """Add one table of one sample."""
         lower, upper = interval_of(statistic_of(statistic), combined, self.study.level)
         epsilon = np.inf if method == SAMPLE else 2.0 * m * bound
         values = {
@@ -88,7 +91,7 @@ class Work:
         self.frames.append(self.study.frame(statistic, column, {**_arrays(values)}))
 
     def refuse(self, samples: Sequence[int], methods: Sequence[str], reason: object) -> None:
-        """Samples without a table by these methods."""
+        """Record samples without a table by these methods."""
         self.refused += [
             {"sample": sample, "method": method, "reason": str(reason)}
             for sample in samples
@@ -96,9 +99,7 @@ class Work:
         ]
 
     def made(self) -> TaskResult:
-        """All that was collected."""
-        import pandas as pd
-
+        """Return everything collected."""
         refusals = pd.DataFrame(self.refused, columns=["sample", "method", "reason"])
         if not self.frames:  # a file without rows, but with all columns and their types
             blank = np.zeros(1)
@@ -109,7 +110,7 @@ class Work:
 
 
 def _arrays(values: dict[str, Any]) -> dict[str, Any]:
-    """The columns that are arrays first: they settle the number of rows."""
+    """Put columns that are arrays first: they determine the number of rows."""
     return dict(sorted(values.items(), key=lambda item: not isinstance(item[1], np.ndarray)))
 
 
@@ -118,9 +119,12 @@ def alike(
     samples: Sequence[int],
     prepared: "Callable[[int, Survey], Survey | None] | None" = None,
 ) -> "list[dict[int, Survey]]":
-    """The samples of a batch in groups that can be fitted side by side: with as many columns of X
-    and as many PSUs as each other; one without a level of some variable has fewer. ``prepared``:
-    what is fitted of a sample, None for nothing."""
+    """Group the samples of a batch that can be fitted side by side.
+
+    Samples of a group have the same columns of X and equally many PSUs; a sample without a level of
+    some variable has fewer columns. ``prepared``: returns what is fitted of a sample, None for
+    nothing.
+    """
     groups: dict[tuple[tuple[str, ...], int], dict[int, Survey]] = {}
     for sample in samples:
         drawn = study.survey(sample)

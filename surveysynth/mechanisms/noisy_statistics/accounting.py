@@ -35,17 +35,19 @@ class Budget:
 
     @classmethod
     def of_rho(cls, rho: float, delta: float) -> "Budget":
-        """The budget of a rho > 0, told at a delta in (0, 1); raises ``InputError`` otherwise."""
+        """Return the budget of a rho > 0 at a delta in (0, 1); raise ``InputError`` otherwise."""
         return cls(_positive("rho", rho), epsilon_of(rho, delta), delta)
 
     @classmethod
     def of_epsilon(cls, epsilon: float, delta: float) -> "Budget":
-        """The largest rho that guarantees epsilon > 0 at delta; raises ``InputError``."""
+        """Return the largest rho that guarantees epsilon at delta; raise ``InputError``."""
         return cls(rho_of(epsilon, delta), float(epsilon), delta)
 
 
 def log_delta_of(rho: float, epsilon: float) -> float:
-    """Log of the smallest delta for which rho-zCDP guarantees (epsilon, delta)-DP; at most 0."""
+    """Return the log of the smallest delta for which rho-zCDP guarantees (epsilon, delta)-DP.
+
+    At most 0."""
     _positive("rho", rho)
 
     def slope(log_excess: float) -> float:
@@ -60,7 +62,7 @@ def log_delta_of(rho: float, epsilon: float) -> float:
 
 
 def _log_delta_at(rho: float, epsilon: float, log_excess: float) -> float:
-    """The bound of the order alpha = 1 + excess, which may be too small for a double."""
+    """Return the bound of the order alpha = 1 + excess, which may be too small for a double."""
     excess = math.exp(log_excess)
     order = 1.0 + excess
     log_share = log_excess - math.log1p(excess)  # of 1 - 1/alpha
@@ -68,7 +70,7 @@ def _log_delta_at(rho: float, epsilon: float, log_excess: float) -> float:
 
 
 def epsilon_of(rho: float, delta: float) -> float:
-    """The smallest epsilon for which rho-zCDP guarantees (epsilon, delta)-DP."""
+    """Return the smallest epsilon for which rho-zCDP guarantees (epsilon, delta)-DP."""
     _positive("rho", rho)
     target = math.log(_share("delta", delta))
     # Bun & Steinke 2016, proposition 1.3, is never smaller.
@@ -77,7 +79,7 @@ def epsilon_of(rho: float, delta: float) -> float:
 
 
 def rho_of(epsilon: float, delta: float) -> float:
-    """The largest rho whose zCDP guarantees (epsilon, delta)-DP."""
+    """Return the largest rho whose zCDP guarantees (epsilon, delta)-DP."""
     _positive("epsilon", epsilon)
     target = math.log(_share("delta", delta))
     # With this rho the proposition above guarantees epsilon: rho + 2 sqrt(rho t) <= epsilon.
@@ -89,13 +91,15 @@ def rho_of(epsilon: float, delta: float) -> float:
 
 
 def composed(rhos: Iterable[float]) -> float:
-    """The rho of several mechanisms on the same records: their sum, whatever one sees of others."""
+    """Return the rho of several mechanisms on the same records: their sum.
+
+    It holds whatever one mechanism sees of the results of others."""
     values = [_positive("rho", rho) for rho in rhos]
     return math.fsum(values)
 
 
 def of_one_record(rho: float, records: int) -> float:
-    """The rho that protects each record where rho protects units of up to ``records`` records.
+    """Return the rho that protects each record where rho protects units of ``records`` records.
 
     Noise for a change of ``records`` records at once is as many times as large as for one, and
     rho goes with the square of a distance.
@@ -106,7 +110,7 @@ def of_one_record(rho: float, records: int) -> float:
 
 
 def _bisected(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
-    """Neighbouring ends: function <= 0 at the first, > 0 (or the given end) at the second."""
+    """Return neighboring ends: function <= 0 at the first, > 0 (or the given end) at the second."""
     for _ in range(MOST_STEPS):
         middle = 0.5 * (low + high)
         if middle in (low, high):

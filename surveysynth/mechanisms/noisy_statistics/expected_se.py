@@ -1,4 +1,4 @@
-"""What a release will be worth, from public inputs alone: expected SEs of every row of a table.
+"""Expected SEs of every row of a table before a release, from public inputs alone.
 
 The noise is public, and so is what it does to the posterior. Taken at the declared centres and
 spreads: every cell's records have u normal about 0 with unit variance (a residual correlation of
@@ -13,7 +13,7 @@ SD of the noise on A'U, axes in which A'A = diag(lambda_1, .., lambda_r) and f =
 records, moves with the coefficients of y, the residual variance of y and its covariance with log w;
 its count with the coefficients of log w. The standard error is that of the law of total variance
 with these parts; the sample's own is the Taylor SE of the same records with weights of their own.
-Only the ratio is told: it needs no N.
+Only the ratio is reported: it needs no N.
 
 What it leaves out: differences of cell means, priors, clipping, effects of PSUs. Within 15 to 20%
 of simulated SEs where spreads are right, median rows within 5%.
@@ -91,7 +91,7 @@ def expected_errors(
     scaled: bool = True,
     weight: FloatArray | None = None,
 ) -> ExpectedErrors:
-    """Expected SEs of counts, means and totals of one outcome, relative to the sample's.
+    """Return expected SEs of counts, means and totals of one outcome, relative to the sample's.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def outcome_moments(
     *,
     modelled: bool = True,
 ) -> OutcomeMoments:
-    """Moments of the outcome in a column of z at the declared centre and spread.
+    """Return moments of the outcome in a column of z at the declared centre and spread.
 
     ``tilt``: covariance of u and log w; weights move u by it, their squares by twice of it.
     ``modelled``: whether there is a log weight among the columns, the last one.
@@ -206,9 +206,10 @@ def outcome_moments(
 def _posterior(
     design: NoiseDesign, counts: IntArray, loads: FloatArray, sigma: float
 ) -> tuple[FloatArray, float, float]:
-    """Posterior variances of sums of cell means of u with the loads (S, G); f = n - r; and f with
-    what the noise of A'U adds to the spread of residual variances (the sum of the module's head).
-    """
+    """Return posterior variances of sums of cell means of u with the loads (S, G), f, and a sum.
+
+    f = n - r. The sum is f with what the noise of A'U adds to the spread of residual variances
+    (see the head of the module)."""
     rows = design.exact_rows
     values, vectors = np.linalg.eigh((rows.T * counts) @ rows)
     # Directions in which no cell has records are not estimated; their rows have none either.
@@ -225,7 +226,7 @@ def _count_variances(
     rows: FloatArray, counts: IntArray, weight: FloatArray, stratum: IntArray, inflation: float,
     scaled: bool,
 ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
-    """V_X and the sample's variance of counts (D,), for weights of the means (G,) by cell.
+    """Return V_X and the sample's variance of counts (D,), for weights of the means (G,) by cell.
 
     A record's linearised value is w (1_d - P), P the share of the row if scaled, else 0; V_X has
     the mean of w.
@@ -262,12 +263,12 @@ class ClippedNormal:
 
 
 def share_outside(radius: float, q: int) -> float:
-    """The probability that a normal record of q columns at the centre lies outside the ball."""
+    """Return the probability of a normal record of q columns outside a ball at its centre."""
     return float(chi_square_tail(radius**2, q))
 
 
 def clipped_normal(radius: float, q: int, offset: float = 0.0) -> ClippedNormal:
-    """Moments of the first column of u min(1, radius/|u|), u ~ N(offset e_1, I_q)."""
+    """Return moments of the first column of u min(1, radius/|u|), u ~ N(offset e_1, I_q)."""
     z = np.linspace(-_FAR, _FAR, _ALONG)
     chance = normal_density(z)
     along = (z + offset)[:, None]
@@ -281,7 +282,7 @@ def clipped_normal(radius: float, q: int, offset: float = 0.0) -> ClippedNormal:
 
 
 def clipping_bias(outcome: OutcomeMoments, radius: float, q: int, offset: float = 0.0) -> float:
-    """Bias of the mean of y in a row whose records lie ``offset`` spreads from the centre."""
+    """Return the bias of the mean of y in a row of records ``offset`` spreads from the centre."""
     moved = clipped_normal(radius, q, offset).mean - offset
     # One residual variance serves all rows; most lie near the centre.
     shrunk = clipped_normal(radius, q).variance - 1.0
@@ -289,5 +290,5 @@ def clipping_bias(outcome: OutcomeMoments, radius: float, q: int, offset: float 
 
 
 def sample_error(outcome: OutcomeMoments, records: float) -> float:
-    """The sample's own SE of the mean of a row with so many records."""
+    """Return the sample's own SE of the mean of a row with so many records."""
     return math.sqrt(outcome.weighted / records)

@@ -48,7 +48,7 @@ class NoisyStatisticsMechanism:
         )
 
     def prepared(self, design: PublicDesign) -> PublicDesign:
-        """As it is: the noise is for every design."""
+        """Return the design itself: the noise suits every design."""
         return design
 
     def run(
@@ -62,8 +62,10 @@ class NoisyStatisticsMechanism:
         seeded: bool = False,
         keeper: NoiseKeeper | None = None,
     ) -> Released:
-        """Statistics with noise of the operating system, and draws; ``rng`` serves the draws, and
-        in a test the noise as well. ``keeper`` has the statistics before draws begin."""
+        """Return statistics with noise of the operating system, and draws.
+
+        ``rng`` serves the draws, and in a test the noise as well. ``keeper`` has the
+        statistics before draws begin."""
         say = progress or (lambda stage: None)
         source: NoiseSource = SeededNoise(rng.spawn(1)[0]) if seeded else SystemNoise()
         say(stages.NOISE)
@@ -94,7 +96,7 @@ class NoisyStatisticsMechanism:
         source: NoiseSource,
         keeper: NoiseKeeper | None,
     ) -> survey_statistics.Statistics:
-        """Those that the keeper has of an earlier run, or new ones, which it is told of."""
+        """Return the keeper's statistics of an earlier run, or new ones, and keep these."""
         earlier = None if keeper is None else keeper.earlier()
         if earlier is not None:
             return survey_statistics.statistics_of(earlier)
@@ -106,11 +108,11 @@ class NoisyStatisticsMechanism:
         return made
 
     def statement(self, model: Model, design: PublicDesign, *, test: bool = False) -> Statement:
-        """The guarantee in words."""
+        """Return the guarantee in words."""
         return strict_statement(design, self.settings, model, test=test)
 
     def guarantee(self) -> dict[str, Any]:
-        """A guarantee at any n, in rho and as (epsilon, delta)."""
+        """Return the guarantee at any n, in rho and as (epsilon, delta)."""
         budget = self.settings.budget
         return {
             "guarantee": GUARANTEE,
@@ -120,7 +122,7 @@ class NoisyStatisticsMechanism:
         }
 
     def described(self, design: PublicDesign) -> dict[str, Any]:
-        """Declared constants, on the scale of the model."""
+        """Return the declared constants, on the scale of the model."""
         clipping = self.settings.clipping(design)
         names = column_names(design)
         discrete = any(outcome.is_discrete for outcome in design.outcomes)

@@ -39,8 +39,10 @@ WEIGHT_SPREAD = 0.6
 
 @dataclass(frozen=True)
 class Declared:
-    """What is publicly known of a column: a typical value, in the units of an outcome or as a log
-    weight, and a typical SD on the scale of the transform or of log weights."""
+    """The public constants of a column.
+
+    A typical value, in the units of an outcome or as a log weight, and a typical SD on the
+    scale of the transform or of log weights."""
 
     centre: float | None = None
     spread: float | None = None
@@ -112,8 +114,10 @@ class NoisySettings:
         return math.inf
 
     def clipping(self, design: PublicDesign) -> Clipping:
-        """Centres and spreads of z = (transformed outcomes, log weight unless it is public), and
-        the radius, which counts one column of an outcome with a split: no record has both.
+        """Return centres and spreads of z, and the radius of the ball.
+
+        z = (transformed outcomes, log weight unless it is public). The radius counts one
+        column of an outcome with a split: no record has both.
 
         Raises ``InputError`` where a centre or spread is missing, or no column is left.
         """
@@ -137,7 +141,7 @@ class NoisySettings:
         return Clipping(np.array(centres), np.array(spreads), self.radius or inside(at_once))
 
     def _moments(self, outcome: Outcome, side: int) -> tuple[float, float]:
-        """Centre and spread of a column of z."""
+        """Return centre and spread of a column of z."""
         given = (self.declared_below if side == BELOW else self.declared).get(outcome.name)
         where = outcome.side_name(side)
         if given is None or given.centre is None or given.spread is None:
@@ -161,8 +165,10 @@ class NoisySettings:
         return math.log(design.population_size / design.n)
 
     def least_records(self, columns: int) -> int:
-        """Records from which a group has a residual covariance of its own: at least 50, and so
-        many that the noise of a variance stays below a tenth of the declared one.
+        """Return the records from which a group has a residual covariance of its own.
+
+        At least 50, and so many that the noise of a variance stays below a tenth of the
+        declared one.
 
         columns: of z. Of units of one record, whose size is known before there is a design.
         """
@@ -173,15 +179,17 @@ class NoisySettings:
         return max(LEAST_RECORDS, math.ceil(noise / MOST_NOISE))
 
     def unit_size(self, design: PublicDesign) -> int:
-        """Records of the largest unit that is protected as a whole, a public number.
+        """Return the records of the largest unit that is protected as a whole, a public number.
 
         Raises ``InputError`` if ``protect`` names no public column.
         """
         return int(self.unit_sizes(design).max())
 
     def unit_sizes(self, design: PublicDesign) -> IntArray:
-        """Records of every unit of protection. A label is one unit wherever it occurs, and so are
-        all blank cells together: units taken for one are protected together, and so is each.
+        """Return the records of every unit of protection.
+
+        A label is one unit wherever it occurs, and so are all blank cells together: units
+        taken for one are protected together, and so is each.
 
         Raises ``InputError`` if ``protect`` names no public column.
         """

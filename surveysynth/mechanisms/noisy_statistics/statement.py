@@ -19,8 +19,9 @@ GUARANTEE = "zero-concentrated differential privacy"
 def strict_statement(
     design: PublicDesign, settings: NoisySettings, model: Model, *, test: bool = False
 ) -> Statement:
-    """Return the statement of a release with these settings; ``test``: its noise came from a
-    seed."""
+    """Return the statement of a release with these settings.
+
+    ``test``: its noise came from a seed."""
     budget, clipping = settings.budget, settings.clipping(design)
     public, by_unit = design.public_weight is not None, settings.protect != RECORD
     scales = zip(

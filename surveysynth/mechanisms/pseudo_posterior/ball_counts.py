@@ -6,6 +6,7 @@ ball are a stretch of neighbours, and two balls overlap in a stretch. Everything
 """
 
 import numpy as np
+import pandas as pd
 
 from surveysynth._support.types import FloatArray, IntArray
 
@@ -17,7 +18,7 @@ SLACK = 1e-12
 def ball_edges(
     centre: FloatArray, radius: float, *, absolute: bool = False
 ) -> tuple[FloatArray, FloatArray]:
-    """Lower and upper ends of the closed balls, (n,) each, non-decreasing in ``centre``.
+    """Return lower and upper ends of the closed balls, (n,) each, non-decreasing in ``centre``.
 
     One product (and one sum) makes an end, so rounding cannot change the order of two ends.
     """
@@ -38,7 +39,7 @@ def count_inside(
     upper: FloatArray,
     ball_pattern: IntArray,
 ) -> IntArray:
-    """Number of values of the ball's pattern within each [lower, upper], (balls,)."""
+    """Return the number of values of the ball's pattern within each [lower, upper], (balls,)."""
     first, last = _stretches(values, value_pattern, lower, upper, ball_pattern)
     return last - first
 
@@ -46,7 +47,9 @@ def count_inside(
 def count_risk(
     outcome: FloatArray, radius: float, pattern: IntArray, *, absolute: bool = False
 ) -> FloatArray:
-    """IR_i, (n,): share of the records of i's pattern, i included, outside its ball ([R] Alg. 3).
+    """Return IR_i, (n,): share of the records of i's pattern, i included, outside its ball.
+
+    [R] Alg. 3.
 
     outcome (n,); pattern (n,): codes from 0.
     """
@@ -58,7 +61,7 @@ def count_risk(
 def pairwise_risk(
     outcome: FloatArray, radius: float, pattern: IntArray, *, absolute: bool = False
 ) -> FloatArray:
-    """1 - mean over j != i of alpha_ij, (n,), within i's pattern ([S] eq. 7-9).
+    """Return 1 - mean over j != i of alpha_ij, (n,), within i's pattern ([S] eq. 7-9).
 
     alpha_ij is the share of the pattern's records that lie in the ball of i, of j or of both. A
     record alone in its pattern has its count-based risk. Sums are whole numbers, hence exact.
@@ -85,7 +88,7 @@ def _stretches(
     upper: FloatArray,
     ball_pattern: IntArray,
 ) -> tuple[IntArray, IntArray]:
-    """Positions [first, last) of each ball's records among the values sorted by pattern and value.
+    """Return positions [first, last) of each ball's records among values sorted by pattern.
 
     Ranks among the distinct values make whole-number keys, so one binary search serves all
     patterns at once.
@@ -99,7 +102,7 @@ def _stretches(
 
 
 def _shared(first: IntArray, last: IntArray) -> IntArray:
-    """sum over j != i of the number of records in both balls, (n,), records sorted.
+    """Return the sum over j != i of the number of records in both balls, (n,), records sorted.
 
     Stretches of a later record begin and end no earlier, so i and a later j share
     max(0, last_i - first_j) records, and those j are neighbours too: two prefix sums. Stretches of
@@ -115,7 +118,17 @@ def _shared(first: IntArray, last: IntArray) -> IntArray:
 
 
 def _sums_by_group(counts: IntArray, group: IntArray) -> IntArray:
-    """Sum of whole numbers over each record's group, (n,); ``group`` is sorted."""
+    """Return sums of whole numbers over each record's group, (n,); ``group`` is sorted."""
     ends = np.concatenate([[0], np.cumsum(np.bincount(group))])
     prefix = np.concatenate([[0], np.cumsum(counts)])
     return np.asarray((prefix[ends[1:]] - prefix[ends[:-1]])[group])
+
+
+def pattern_codes(frame: pd.DataFrame, pattern: tuple[str, ...], n: int) -> IntArray:
+    """Return codes (n,) from 0 of the combinations of the columns; all 0 without columns."""
+    codes = np.zeros(n, dtype=np.int64)
+    for name in pattern:
+        level, levels = pd.factorize(frame[name], use_na_sentinel=False)
+        combined = codes * len(levels) + level
+        codes = np.unique(combined, return_inverse=True)[1].astype(np.int64)
+    return codes

@@ -1,4 +1,4 @@
-"""Can a target epsilon be reached? Decided beforehand, from public inputs (methods 2).
+"""Feasibility of a target epsilon, decided beforehand from public inputs (methods 2).
 
 The mechanism is run on databases simulated from a guess, never on the confidential data: what
 ``surveysynth check`` says costs no epsilon.
@@ -25,12 +25,12 @@ from surveysynth.survey.survey import PublicDesign
 #: in units of a scale that was chosen well.
 MULTIPLES = (0.5, 1.0, 2.0)
 UNDECLARED = 0.5
-#: Seconds that all guesses together may take, unless told otherwise.
+#: Seconds that all guesses together may take by default.
 TIME_LIMIT = 300.0
 
-#: Seconds between two words of progress.
-TELL_EVERY = 5.0
-#: Draws and warm-up of the first try of a guess: they tell of the target as well, in half the time.
+#: Seconds between two reports of progress.
+REPORT_EVERY = 5.0
+#: Draws and warm-up of the first try of a guess: half the time, and as informative.
 SHORT = 125
 #: Of the simulated databases, which protect nobody: a check says the same whenever it is run.
 SEED = 0
@@ -44,9 +44,11 @@ class _OutOfTimeError(Exception):
 
 @dataclass(frozen=True)
 class Trial:
-    """One simulated run: the multiple of the declared spreads that was guessed, whether the target
-    was reached (None: time was over before), why no release came of it, what remained, and whether
-    chains of the release's length converged."""
+    """One simulated run.
+
+    The multiple of the declared spreads that was guessed, whether the target was reached (None:
+    no time was left), the reason of a refusal, the likelihood that remained, and whether chains
+    of the release's length converged."""
 
     multiple: float
     reached: bool | None
@@ -56,7 +58,7 @@ class Trial:
 
     @property
     def refused(self) -> bool:
-        """Whether a release from this database would have been."""
+        """True if a release from this database would have been refused."""
         return self.reached is False or not self.converged
 
 
@@ -80,11 +82,11 @@ class FeasibilityReport:
         return not self.trials or not all(trial.refused for trial in self.trials)
 
     def lines(self) -> list[str]:
-        """The report for a reader; all of it comes from simulated data."""
+        """Return the report for a reader; all of it comes from simulated data."""
         if not self.simulated:
             return [
                 "Feasibility: not simulated, since the model gives no guess of its "
-                "parameters. A release tells whether the target is reached."
+                "parameters. A release will show whether the target is reached."
             ]
         if not self.trials:
             return ["Feasibility: nothing to reach, risk = none (not private)."]
@@ -135,12 +137,14 @@ class FeasibilityReport:
         ]
 
     def _reasons(self, *, converged: bool) -> list[str]:
-        """Of refusals, in the words of a release, which would say the same."""
+        """Return reasons of refusals, in the words of a release."""
         of = [trial.reason for trial in self.trials if trial.converged is converged]
         return list(dict.fromkeys(filter(None, of)))
 
     def _of_convergence(self) -> list[str]:
-        """Chains that had not converged are no matter of the target, nor of the spread."""
+        """Return what to say of chains that had not converged.
+
+        Convergence depends neither on the target nor on the spread."""
         failed, n = sum(not trial.converged for trial in self.trials), len(self.trials)
         if not failed:
             return []
@@ -161,11 +165,11 @@ def check(
     time_limit: float = TIME_LIMIT,
     progress: Said | None = None,
 ) -> FeasibilityReport:
-    """Runs the mechanism on one simulated database a guess of the spread (public inputs only).
+    """Run the mechanism on one simulated database per guess of the spread (public inputs only).
 
     ``rng``: None for numbers that are the same in every check; ``spreads``: declared SDs of
     transformed outcomes by name; ``time_limit``: seconds for all guesses, looked at between fits;
-    ``progress``: told of every fit.
+    ``progress``: called before fits.
 
     Raises ``InputError`` if the model or the risk measure lacks a public input that it needs.
     """
@@ -183,7 +187,7 @@ def check(
     streams = (rng or np.random.default_rng(SEED)).spawn(len(MULTIPLES))
     for number, (multiple, stream) in enumerate(zip(MULTIPLES, streams, strict=True), start=1):
         what = f"guess {number} of {len(MULTIPLES)}"
-        watch = _Watch(what, until, progress, told=time.monotonic())
+        watch = _Watch(what, until, progress, reported=time.monotonic())
         simulated = guessed_dataset(design, model, multiple, known, stream)
         database = Database.simulated(model, design, simulated)
         trials.append(_trial(model, database, settings, multiple, stream, watch))
@@ -191,7 +195,7 @@ def check(
 
 
 def _short(settings: MechanismSettings) -> MechanismSettings:
-    """The same with shorter chains, where these keep enough draws."""
+    """Return the settings with shorter chains, where these keep enough draws."""
     plan = settings.plan
     if plan.draws > SHORT:
         plan = replace(plan, draws=SHORT, warmup=min(plan.warmup, SHORT))
@@ -206,7 +210,7 @@ class _Watch:
     what: str
     until: float
     progress: Said | None
-    told: float
+    reported: float
     fits: int = 0
 
     def __call__(self) -> None:
@@ -214,8 +218,8 @@ class _Watch:
         if now > self.until:
             raise _OutOfTimeError
         self.fits += 1
-        if self.progress is not None and now - self.told >= TELL_EVERY:
-            self.told = now
+        if self.progress is not None and now - self.reported >= REPORT_EVERY:
+            self.reported = now
             self.progress(f"feasibility, {self.what}, fit {self.fits}")
 
 
@@ -227,8 +231,9 @@ def _trial(
     rng: np.random.Generator,
     watch: _Watch,
 ) -> Trial:
-    """Short chains first. That those have not converged tells nothing of a release, whose own
-    length is tried then."""
+    """Try short chains first.
+
+    If they have not converged, a release still may: its own length is tried then."""
     short = _short(settings)
     try:
         (result,) = run_batch(model, [database], short, rng, each_fit=watch)
@@ -250,8 +255,10 @@ def guessed_dataset(
     spreads: Mapping[str, float],
     rng: np.random.Generator,
 ) -> Simulated:
-    """A dataset of the guess; amounts with a declared spread are stretched to it. Location plays no
-    part in the bound, but for outcomes with bounds, whose values stay where they are."""
+    """Simulate a dataset of the guess; amounts with a declared spread are stretched to it.
+
+    Location plays no part in the bound, except for outcomes with bounds, whose values stay
+    where they are."""
     theta: Theta | None = model.prior_guess(design, UNDECLARED * multiple)
     assert theta is not None  # the caller has seen that there is one
     simulated = model.simulate(theta, design, rng, "sample")

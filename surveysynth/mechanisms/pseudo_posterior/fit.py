@@ -16,7 +16,7 @@ from surveysynth.survey.survey import PublicDesign
 
 @dataclass(frozen=True, repr=False)
 class ConfidentialFit(Unpickled):
-    """What must stay in ``confidential/``: weights, realised bounds, the search, diagnostics.
+    """The confidential result of a fit: weights, realised bounds, the search, diagnostics.
 
     All by-record arrays are (n,) in file order. Its text shows nothing of them.
 
@@ -76,7 +76,7 @@ class ConfidentialFit(Unpickled):
     unweighted_mean_logs: FloatArray = field(default_factory=lambda: np.empty(0))
 
     def to_json_dict(self) -> dict[str, Any]:
-        """Scalars and the search, for ``confidential/``; arrays are written apart."""
+        """Return scalars and the search, for ``confidential/``; arrays are written apart."""
         return {
             "unweighted_bound": self.unweighted_bound,
             "realised_bound": self.realised_bound,
@@ -97,9 +97,11 @@ class ConfidentialFit(Unpickled):
 
 @dataclass(frozen=True, repr=False)
 class Database(Unpickled):
-    """One database as the mechanism sees it: the model's ``records``, n of them, and for risk
-    measures that look at them the outcomes (n, p) in original units and the frame of public
-    columns. design: the public half, of which debiasing has to know."""
+    """One database as the mechanism sees it.
+
+    The model's ``records``, n of them, and for risk measures that need them the outcomes (n, p)
+    in original units and the frame of public columns. design: the public half, which debiasing
+    needs."""
 
     records: Any
     n: int
@@ -109,14 +111,15 @@ class Database(Unpickled):
 
     @classmethod
     def simulated(cls, model: Model, design: PublicDesign, dataset: Simulated) -> "Database":
-        """Of a dataset of the design's records on the model's scale."""
+        """Return the database of a simulated dataset on the model's scale."""
         records = model.records_from_simulated(design, dataset)
         return cls(records, design.n, dataset.outcomes(design), design.frame, design)
 
     def risks(self, settings: MechanismSettings, lipschitz: FloatArray) -> FloatArray:
-        """Risks (n,) in [0, 1] under the measure of ``settings``; lipschitz: f_i (n,).
+        """Return risks (n,) in [0, 1] under the measure of ``settings``; lipschitz: f_i (n,).
 
-        Raises ``InputError`` if the measure needs what this database lacks."""
+        Raises ``InputError`` if the measure needs what this database lacks.
+        """
         outcome = np.empty((self.n, 0)) if self.outcome is None else self.outcome
         frame = pd.DataFrame(index=range(self.n)) if self.frame is None else self.frame
         require_pattern(settings.measure, frame)

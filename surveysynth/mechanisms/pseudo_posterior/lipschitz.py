@@ -24,15 +24,17 @@ class LikelihoodExtremes(Unpickled):
     highest: FloatArray
 
     def peak(self) -> float:
-        """What records near the mode of their density have for a log-likelihood: the quantile
-        ``PEAK_QUANTILE`` over records of the middle of its range over draws (methods 2.2)."""
+        """Return the log-likelihood of records near the mode of their density.
+
+        The quantile ``PEAK_QUANTILE`` over records of the middle of its range over draws
+        (methods 2.2)."""
         with np.errstate(invalid="ignore"):
             middle = 0.5 * (self.lowest + self.highest)
         middle = middle[np.isfinite(middle)]
         return float(np.quantile(middle, PEAK_QUANTILE)) if middle.size else 0.0
 
     def measured_from(self, origin: float) -> "LikelihoodExtremes":
-        """Of log_lik + origin: the range stays, the largest absolute value does not."""
+        """Return the extremes of log_lik + origin; the range stays the same."""
         return LikelihoodExtremes(self.lowest + origin, self.highest + origin)
 
     @property
@@ -70,7 +72,9 @@ class RecordBounds(Unpickled):
 def likelihood_extremes(
     blocks: Iterable[tuple[IntArray, FloatArray]], n: int
 ) -> LikelihoodExtremes:
-    """Running extremes over draws; blocks of (rows (b,), log_lik (S, b)) cover each record once.
+    """Return running extremes over draws.
+
+    Blocks of (rows (b,), log_lik (S, b)) cover each record once.
 
     A non-finite log-likelihood makes a record's extreme non-finite (methods 2: alpha = 0).
     """
@@ -82,7 +86,7 @@ def likelihood_extremes(
 
 
 def weighted_bounds(extremes: LikelihoodExtremes, risk_weights: FloatArray) -> RecordBounds:
-    """L_i = alpha_i f_i and osc_i; a record with alpha_i = 0 has left the likelihood: 0."""
+    """Return L_i = alpha_i f_i and osc_i; a record with alpha_i = 0 has left the likelihood: 0."""
     active = risk_weights > 0
     with np.errstate(invalid="ignore"):
         lipschitz = np.where(active, risk_weights * extremes.lipschitz, 0.0)
@@ -93,7 +97,7 @@ def weighted_bounds(extremes: LikelihoodExtremes, risk_weights: FloatArray) -> R
 def largest_by_draw(
     blocks: Iterable[tuple[IntArray, FloatArray]], risk_weights: FloatArray, draws: int
 ) -> FloatArray:
-    """max_i alpha_i |log_lik[s, i]| for each draw, (S,): what truncation orders draws by."""
+    """Return max_i alpha_i |log_lik[s, i]| for each draw, (S,): truncation orders draws by it."""
     largest = np.zeros(draws)
     for rows, log_lik in blocks:
         alpha = risk_weights[rows]

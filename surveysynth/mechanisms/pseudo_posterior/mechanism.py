@@ -46,7 +46,7 @@ class PseudoPosterior:
         )
 
     def prepared(self, design: PublicDesign) -> PublicDesign:
-        """With small strata pooled; raises ``RefusedError`` where they cannot be."""
+        """Return the design with small strata pooled; raise ``RefusedError`` if impossible."""
         return self.settings.prepared(design)
 
     def run(
@@ -74,11 +74,11 @@ class PseudoPosterior:
         return Released(private, realised=realised, by_record=by_record)
 
     def statement(self, model: Model, design: PublicDesign, *, test: bool = False) -> Statement:
-        """The guarantee in words."""
+        """Return the guarantee in words."""
         return privacy_statement(design, self.settings, model, test=test)
 
     def guarantee(self) -> dict[str, Any]:
-        """epsilon and lipschitz_bound are targets, hence upper bounds."""
+        """Return the guarantee; epsilon and lipschitz_bound are targets, hence upper bounds."""
         settings = self.settings
         words = "asymptotic differential privacy" if settings.private else "none (risk = none)"
         return {
@@ -88,7 +88,7 @@ class PseudoPosterior:
         }
 
     def described(self, design: PublicDesign) -> dict[str, Any]:
-        """Risk measure and weights."""
+        """Return risk measure and weights."""
         settings = self.settings
         return {
             **settings.measure.settings,

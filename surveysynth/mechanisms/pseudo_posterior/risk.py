@@ -14,7 +14,7 @@ import pandas as pd
 
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import listing, nearest, records
-from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior import ball_counts
 from surveysynth.mechanisms.pseudo_posterior.weights import relative
@@ -24,8 +24,10 @@ RiskName = Literal["lipschitz", "count", "pairwise", "scalar", "none"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RiskData(Unpickled):
-    """What a measure may look at: outcome (n, p) in original units; lipschitz f_i (n,) of the
-    unweighted fit; frame: the n rows of public columns. Confidential but for the frame."""
+    """The values that a risk measure may use.
+
+    outcome (n, p) in original units; lipschitz f_i (n,) of the unweighted fit; frame: the n
+    rows of public columns. Confidential but for the frame."""
 
     outcome: FloatArray
     lipschitz: FloatArray
@@ -33,7 +35,7 @@ class RiskData(Unpickled):
 
 
 class RiskMeasure(Protocol):
-    """How risky each record is, in [0, 1]; everything but ``risks`` is public."""
+    """A measure of how risky each record is, in [0, 1]; everything but ``risks`` is public."""
 
     @property
     def name(self) -> str:
@@ -45,21 +47,25 @@ class RiskMeasure(Protocol):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What else fixes the measure, JSON-ready."""
+        """The other settings of the measure, JSON-ready."""
 
     @property
     def words(self) -> str:
         """The risk of a record in words, for statements: "the risk of a record is ..."."""
 
     def risks(self, data: RiskData) -> FloatArray:
-        """Risks (n,) in [0, 1]. Records with an infinite f_i have left the likelihood already;
-        what is said of them does not matter."""
+        """Return risks (n,) in [0, 1].
+
+        Records with an infinite f_i have left the likelihood already; their risk does not
+        matter."""
 
 
 @dataclass(frozen=True)
 class Lipschitz:
-    """f_i = max_s abs(log_lik[s, i]) of the unweighted fit, from 0 for the smallest to 1 for the
-    largest ([R] Alg. 2). Its default weights are those of the fixed point, not of this map.
+    """The risk of the largest log-likelihood ([R] Alg. 2).
+
+    f_i = max_s abs(log_lik[s, i]) of the unweighted fit, from 0 for the smallest to 1 for the
+    largest. Its default weights are those of the fixed point, not of this map.
 
     Parameters
     ----------
@@ -87,15 +93,16 @@ class Lipschitz:
         return "the largest absolute value of its log-likelihood over the posterior draws"
 
     def risks(self, data: RiskData) -> FloatArray:
-        """(f_i - min f)/(max f - min f), (n,)."""
+        """Return (f_i - min f)/(max f - min f), (n,)."""
         return relative(data.lipschitz)
 
 
 @dataclass(frozen=True)
 class CountBased:
-    """IR_i: the share of the records of i's pattern whose outcome lies outside its ball
-    ([R] Alg. 3). With several outcomes the largest of their risks: a record is as exposed as its
-    most isolated value.
+    """The share of the records of i's pattern whose outcome lies outside its ball ([R] Alg. 3).
+
+    IR_i; with several outcomes the largest of their risks: a record is as exposed as its most
+    isolated value.
 
     Parameters
     ----------
@@ -145,7 +152,7 @@ class CountBased:
         return f"the share of {self._others()} whose outcome lies farther than {self._distance()}"
 
     def risks(self, data: RiskData) -> FloatArray:
-        """IR_i, (n,); the largest over outcomes."""
+        """Return IR_i, (n,); the largest over outcomes."""
         return self._over_outcomes(ball_counts.count_risk, data)
 
     def _over_outcomes(
@@ -155,7 +162,7 @@ class CountBased:
             raise InputError(
                 f"risk {self.name!r} looks at outcomes, and the database was given without them."
             )
-        codes = pattern_codes(data.frame, self.pattern, len(data.outcome))
+        codes = ball_counts.pattern_codes(data.frame, self.pattern, len(data.outcome))
         columns = (np.ascontiguousarray(column) for column in data.outcome.T)
         risks = [function(y, self.radius, codes, absolute=self.absolute) for y in columns]
         return np.asarray(np.max(risks, axis=0))
@@ -170,9 +177,10 @@ class CountBased:
 
 @dataclass(frozen=True)
 class Pairwise(CountBased):
-    """1 - mean over the other records j of i's pattern of the share of records that lie in the
-    ball of i or in that of j ([S] eq. 7-9): the records of a pattern rise and fall together.
-    A record alone in its pattern has its count-based risk.
+    """The pairwise risk: the records of a pattern rise and fall together ([S] eq. 7-9).
+
+    1 - mean over the other records j of i's pattern of the share of records that lie in the
+    ball of i or in that of j. A record alone in its pattern has its count-based risk.
 
     Parameters
     ----------
@@ -202,7 +210,7 @@ class Pairwise(CountBased):
         )
 
     def risks(self, data: RiskData) -> FloatArray:
-        """(n,); the largest over outcomes."""
+        """Return the pairwise risks (n,); the largest over outcomes."""
         return self._over_outcomes(ball_counts.pairwise_risk, data)
 
 
@@ -236,7 +244,7 @@ class Scalar:
         return "the same for every record, that of the record with the largest bound"
 
     def risks(self, data: RiskData) -> FloatArray:
-        """0 for every record."""
+        """Return 0 for every record."""
         return np.zeros(data.lipschitz.shape)
 
 
@@ -317,7 +325,7 @@ class OwnRisk:
         return self.description
 
     def risks(self, data: RiskData) -> FloatArray:
-        """The function's answer, checked; raises ``InputError`` without showing a value."""
+        """Return the function's answer, checked; raise ``InputError`` without showing a value."""
         outcome = data.outcome.view()
         outcome.setflags(write=False)
         return checked_risks(self.function(outcome, data.frame), len(outcome), self.name)
@@ -326,7 +334,7 @@ class OwnRisk:
 def risk_measure(
     name: str, *, radius: float, pattern: tuple[str, ...] = (), absolute: bool = False
 ) -> RiskMeasure:
-    """The measure of that name; raises ``InputError`` for an unknown one."""
+    """Return the measure of that name; raise ``InputError`` for an unknown one."""
     if name in ("count", "pairwise"):
         kind = CountBased if name == "count" else Pairwise
         return kind(radius, pattern, absolute)
@@ -345,7 +353,7 @@ def risk_measure(
 
 
 def check_radius(radius: float, *, absolute: bool) -> None:
-    """Raises ``InputError`` unless the radius is positive and, if relative, at most 1."""
+    """Raise ``InputError`` unless the radius is positive and, if relative, at most 1."""
     if isinstance(radius, bool) or not isinstance(radius, int | float) or not radius > 0:
         raise InputError(f"radius must be a number above 0, got {radius!r}.")
     if not np.isfinite(radius):
@@ -358,7 +366,7 @@ def check_radius(radius: float, *, absolute: bool) -> None:
 
 
 def require_pattern(measure: RiskMeasure, frame: pd.DataFrame) -> None:
-    """Raises ``InputError`` for columns of the pattern that are no public columns."""
+    """Raise ``InputError`` for columns of the pattern that are not public columns."""
     columns = [str(name) for name in frame.columns]
     for name in measure.pattern:
         if name not in columns:
@@ -369,18 +377,8 @@ def require_pattern(measure: RiskMeasure, frame: pd.DataFrame) -> None:
             )
 
 
-def pattern_codes(frame: pd.DataFrame, pattern: tuple[str, ...], n: int) -> IntArray:
-    """Codes (n,) from 0 of the combinations of the columns; all 0 without columns."""
-    codes = np.zeros(n, dtype=np.int64)
-    for name in pattern:
-        level, levels = pd.factorize(frame[name], use_na_sentinel=False)
-        combined = codes * len(levels) + level
-        codes = np.unique(combined, return_inverse=True)[1].astype(np.int64)
-    return codes
-
-
 def checked_risks(answer: Any, n: int, name: str) -> FloatArray:
-    """Risks (n,) as numbers in [0, 1], or an ``InputError`` that counts and shows none."""
+    """Return risks (n,) as numbers in [0, 1]; raise ``InputError`` that counts and shows none."""
     try:
         risks = np.asarray(answer, dtype=np.float64)
     except (TypeError, ValueError):

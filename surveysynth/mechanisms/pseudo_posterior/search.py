@@ -51,7 +51,7 @@ class WeightedFit(Protocol):
 
     @property
     def extremes(self) -> LikelihoodExtremes:
-        """Of the unweighted log-likelihood, by record."""
+        """The extremes of the unweighted log-likelihood, by record."""
 
     @property
     def bounds(self) -> RecordBounds:
@@ -64,20 +64,22 @@ Search: TypeAlias = Generator[FloatArray, FitT, FitT]
 
 
 class Judge(Protocol):
-    """What a search has to know of the sampler that serves it."""
+    """The sampler as a search sees it."""
 
     @property
     def smooth(self) -> bool:
-        """Whether the bound moves smoothly with the weights (common random numbers)."""
+        """True if the bound moves smoothly with the weights (common random numbers)."""
 
     @property
     def tolerances(self) -> tuple[float, float]:
-        """How close, on the log scale in root mean square, weights must come to their fixed point:
-        in full steps, and once they follow a running mean."""
+        """The tolerances within which weights must come to their fixed point.
+
+        On the log scale in root mean square: in full steps, and once they follow a running
+        mean."""
 
     @property
     def limit(self) -> float:
-        """What share of the target a record's bound may reach at the fixed point."""
+        """The share of the target that a record's bound may reach at the fixed point."""
 
     @property
     def patience(self) -> int:
@@ -88,7 +90,7 @@ class Judge(Protocol):
         """Steps towards the fixed point in multiples of a full step, on the log scale."""
 
     def on_target(self, realised: float, target: float) -> bool:
-        """Whether linear weights with a realised bound have reached the target; never above it."""
+        """Return whether linear weights have reached the target; never above it."""
 
 
 #: Risks (n,) in [0, 1] from f_i (n,) of the unweighted fit.
@@ -101,7 +103,7 @@ def search_target(
     n: int,
     risks_of: RisksOf = risk_weight_maps.relative,
 ) -> Search[FitT]:
-    """The whole search for n records, from the unweighted fit on.
+    """Search the weights of n records, from the unweighted fit on.
 
     ``risks_of``: the risk measure of linear weights, LW unless another is given. The result is a
     fit whose bound has reached the target of ``settings`` and does not pass it; raises
@@ -117,7 +119,7 @@ def search_target(
 
 
 def _fixed_point(judge: Judge, unweighted: FitT, target: float) -> Search[FitT]:
-    """alpha_i = min(1, c / r_i), r_i = max(f_i, oscillation) of the weighted fit, iterated.
+    """Iterate alpha_i = min(1, c / r_i), r_i = max(f_i, oscillation) of the weighted fit.
 
     At the fixed point every record's bound is min(r_i, c), so c is the aim itself, and what one
     record needs does not move the weights of the others. With f_i alone (methods 2) an oscillation
@@ -156,8 +158,9 @@ def _fixed_point(judge: Judge, unweighted: FitT, target: float) -> Search[FitT]:
 
 
 def _stepped(alpha: FloatArray, goal: FloatArray, stride: float) -> FloatArray:
-    """Weights (n,) ``stride`` times the way from alpha to goal, on the log scale; from zero or to
-    it, the goal."""
+    """Return weights (n,) ``stride`` times the way from alpha to goal, on the log scale.
+
+    From zero or to it, the goal."""
     if stride == 1.0:
         return goal
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -166,7 +169,9 @@ def _stepped(alpha: FloatArray, goal: FloatArray, stride: float) -> FloatArray:
 
 
 def _log_gaps(alpha: FloatArray, goal: FloatArray) -> FloatArray:
-    """|log(alpha / goal)| by record, (n,); two zeros are equal, one alone is infinitely far."""
+    """Return |log(alpha / goal)| by record, (n,).
+
+    Two zeros are equal, one alone is infinitely far."""
     with np.errstate(divide="ignore", invalid="ignore"):
         gaps: FloatArray = np.abs(np.log(alpha / goal))
     return np.where(alpha == goal, 0.0, gaps)
@@ -175,8 +180,10 @@ def _log_gaps(alpha: FloatArray, goal: FloatArray) -> FloatArray:
 def _linear(
     judge: Judge, unweighted: FitT, settings: MechanismSettings, risks: FloatArray
 ) -> Search[FitT]:
-    """alpha = clip(c (1 - risk) + g, 0, 1) ([R] Alg. 2 and 3), with re-weighting (Alg. 1) on
-    request. Scalar weights are the case of equal risks: c = Delta*/Delta, iterated."""
+    """Search alpha = clip(c (1 - risk) + g, 0, 1) ([R] Alg. 2 and 3).
+
+    With re-weighting (Alg. 1) on request. Scalar weights are the case of equal risks: c =
+    Delta*/Delta, iterated."""
     target = settings.target_bound
     # Records whose log-likelihood is not finite leave the likelihood and do not come back.
     left = ~np.isfinite(unweighted.extremes.risk)
@@ -211,8 +218,10 @@ def _linear(
 
 
 def _finite(alpha: FloatArray, left: BoolArray) -> Search[FitT]:
-    """The fit under alpha (n,) with weights of 0 for the records that have ``left`` (n,), which is
-    extended by those whose log-likelihood proves not to be finite; then they are fitted anew."""
+    """Yield the fit under alpha (n,) with weights of 0 for the records that have ``left`` (n,).
+
+    ``left`` is extended by records whose log-likelihood proves not to be finite; then all are
+    fitted anew."""
     while True:
         fit = yield np.where(left, 0.0, alpha)
         infinite = ~np.isfinite(np.maximum(fit.bounds.lipschitz, fit.bounds.oscillation))
@@ -228,7 +237,7 @@ def _by_factor(
     left: BoolArray,
     start: float = 1.0,
 ) -> Search[FitT]:
-    """Finds x > 0 whose weights bring the bound into [0.97, 1] x target, never above.
+    """Find x > 0 whose weights bring the bound into [0.97, 1] x target, never above.
 
     The bound is about proportional to x: steps in proportion, halved on the log scale once both
     sides are bracketed. Stops early, below the target, when no weight can rise any more, and

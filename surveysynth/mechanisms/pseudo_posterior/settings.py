@@ -34,16 +34,16 @@ DEFAULT_RADIUS = 0.2
 
 
 def epsilon_of(bound: float, m: int) -> float:
-    """epsilon = 2 m times the bound on max(Delta, max osc) of one draw."""
+    """Return epsilon = 2 m times the bound on max(Delta, max osc) of one draw."""
     return 2.0 * m * bound
 
 
 def own_settings(settings: Settings) -> "MechanismSettings":
-    """The settings, where they are this mechanism's; raises ``InputError`` for another's."""
+    """Return the settings if they are this mechanism's; raise ``InputError`` for another's."""
     if not isinstance(settings, MechanismSettings):
         raise InputError(
-            "expected draws of the pseudo-posterior mechanism, got some of another: nothing was "
-            "down-weighted there."
+            "these draws are from another mechanism, which weights no record down: use draws of "
+            "the pseudo-posterior."
         )
     return settings
 
@@ -61,8 +61,8 @@ class MechanismSettings:
     risk
         The name of a measure, or a measure itself (``CountBased`` ...).
     weights
-        None stands for the fixed point where risk is "lipschitz", the only one that has it, and
-        for the linear map else.
+        None stands for the fixed point if risk is "lipschitz", the only measure that has it, and
+        otherwise for the linear map.
     scale, shift, reweight
         Of the linear map; a scale of None is found for the target.
     radius, absolute_radius, pattern
@@ -72,17 +72,17 @@ class MechanismSettings:
     origin
         Where log-likelihoods are measured from: "density", from the unit of the density as in the
         papers, or "peak", from near the mode of the records' densities, which fixed-point weights
-        alone have. None stands for "peak" where weights are the fixed point and no draw is
-        truncated, for "density" else.
+        alone have. None stands for "peak" if weights are the fixed point and no draw is
+        truncated, otherwise for "density".
     small_strata
-        What becomes of levels and rows of X that fewer than ``least_records`` tell of: "pool" takes
-        coefficients away until there are none, "refuse" says which there are, and "allow" leaves
-        them, as the papers do, outside of what is stated.
+        Treatment of levels and rows of X that rest on fewer than ``least_records``: "pool" removes
+        coefficients until there are none, "refuse" raises and names them, and "allow" leaves them,
+        as the papers do, outside of what is stated.
     shared_weights
-        What becomes of weights that one record sets for all: linear ones, by its risk or bound, and
-        those of a mixture, whose fit it can move to another mode. "refuse" keeps ``prepared`` from
-        any design and ``run`` from such a model, "allow" takes them, as the papers do, outside of
-        what is stated.
+        Treatment of weights that one record sets for all: linear weights, by its risk or bound, and
+        those of a mixture, whose fit it can move to another mode. With "refuse", ``prepared``
+        raises for any design and ``run`` for such a model. "allow" accepts them, as the papers do,
+        outside of what is stated.
     plan
         Size of a fit.
 
@@ -214,24 +214,28 @@ class MechanismSettings:
 
     @property
     def shares_weights(self) -> bool:
-        """Whether one record can set the weights of all others: replacing it was measured to move
-        a log posterior ratio by more than ten times what is stated (methods 2.5)."""
+        """True if one record can set the weights of all others.
+
+        Replacing it was measured to move a log posterior ratio by more than ten times what
+        is stated (methods 2.5)."""
         return self.private and self.weights == "linear"
 
     def shares_weights_of(self, model: Model) -> bool:
-        """The same of the weights for this model: one whose posterior has many modes shares them,
-        whatever the map (methods 2.6)."""
+        """Return whether one record can set the weights of all others for this model.
+
+        A model whose posterior has many modes shares them, whatever the map (methods 2.6)."""
         return self.shares_weights or (self.private and not model.identified)
 
     @property
     def least_records(self) -> float:
-        """On how many records every row of X has to rest (methods 2.10): 20 at a bound of 1.8, 89
-        at one of 2/3, by public settings alone."""
+        """The records that every row of X must rest on (methods 2.10).
+
+        20 at a bound of 1.8, 89 at one of 2/3, by public settings alone."""
         ratio = AT_BOUND / self.target_bound
         return float(RECORDS * max(ratio, ratio**1.5))
 
     def prepared(self, design: PublicDesign) -> PublicDesign:
-        """The design whose model matrix the mechanism takes: with small strata pooled.
+        """Return the design whose model matrix the mechanism takes: with small strata pooled.
 
         Parameters
         ----------
@@ -270,26 +274,27 @@ class MechanismSettings:
             ) from None
         if self.small_strata == "refuse" and made.pooling is not None and made is not design:
             raise RefusedError(
-                f"fewer than {self.least_records:g} records tell of {made.pooling.words}. One "
-                "record could move such a fit by more than is stated: set small_strata = 'pool' to "
-                "pool them for the model, or make levels coarser."
+                f"fewer than {self.least_records:g} records support {made.pooling.words}. One "
+                "record could move such a fit by more than is stated. Set small_strata = 'pool' to "
+                "pool them for the model, or use coarser levels."
             )
         return made
 
     @property
     def _as_they_are(self) -> bool:
-        """Whether small strata stay: it is asked for, or nothing is claimed."""
+        """True if small strata stay: it is requested, or nothing is claimed."""
         return self.small_strata == "allow" or not self.private
 
     def require_identified(self, model: Model) -> None:
-        """Raises ``RefusedError`` for weights that one record sets for all because the model is not
-        identified, unless it is allowed; of linear ones ``prepared`` tells."""
+        """Raise ``RefusedError`` for weights that one record sets in an unidentified model.
+
+        Unless it is allowed. ``prepared`` refuses linear weights."""
         if self.private and not model.identified and self.shared_weights == "refuse":
             raise RefusedError(
                 f"one record can move the fit of {model.name!r} to another mode, and with it the "
                 "weights of all others: that was measured to move the result by more than ten "
-                "times what is stated, at 300 to 3,000 records. Take another model ('fbs' with "
-                "covariance_by or a split, say), or set shared_weights = 'allow', which is outside "
+                "times what is stated, at 300 to 3,000 records. Use another model, such as 'fbs' "
+                "with covariance_by or a split, or set shared_weights = 'allow', which is outside "
                 "of what is stated."
             )
 
@@ -303,13 +308,14 @@ class MechanismSettings:
             )
 
     def require_prepared(self, design: PublicDesign) -> None:
-        """Raises ``RefusedError`` for a design with a row that too few records tell of, and for
-        weights that one record sets for all, unless each is allowed."""
+        """Raise ``RefusedError`` for a row that too few records support, and for shared weights.
+
+        Unless each is allowed. Shared weights are those that one record sets for all."""
         self._require_own_weights()
         least, smallest = self.least_records, float(records_per_coefficient(design.matrix).min())
         if not self._as_they_are and smallest < least * (1.0 - ROUNDING):
             raise RefusedError(
-                f"{smallest:.1f} records tell of some row of the model matrix, and {least:g} are "
-                "needed: take the design that settings.prepared(design) gives, or set "
+                f"{smallest:.1f} records support some row of the model matrix, and {least:g} are "
+                "required: use the design that settings.prepared(design) returns, or set "
                 "small_strata = 'allow', which is outside of what is stated."
             )

@@ -49,23 +49,22 @@ from surveysynth.sampling.randomness import Start, secret_generator, starts
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 MAX_FITS = 60
-#: A search whose weights add up to fewer records than this has run away: with all weights next to
-#: zero any target is reached, by draws from the prior that tell nothing of the survey.
-#: In its first fits a far outlier may bring that about in passing.
+#: A search fails if its weights add up to fewer records than this: with all weights near zero any
+#: target is reached, by draws from the prior that say nothing of the survey. In the first fits a
+#: far outlier may cause that in passing.
 MIN_EFFECTIVE_RECORDS = 30.0
 PASSING_FITS = 15
 #: A sampler without common random numbers (NUTS) moves risks by a tenth and more from fit to fit,
-#: whatever the weights: closeness to the fixed point says less then, the cap begins to fall sooner,
-#: and linear weights take a bound somewhat below the window, the safe side, after as many fits.
-#: Where it has not ended after the second number, weights run away, and how far the cap has fallen
-#: by then is what one record can decide.
+#: whatever the weights. After the first number of fits the cap therefore begins to fall, and linear
+#: weights accept a bound somewhat below the window, the safe side. After the second number the
+#: search stops: weights run away, and one record could decide how far the cap has fallen.
 NOISY_FITS, NOISY_MOST_FITS = 10, 24
 NOISY_TOLERANCE = 0.3
 NOISY_LEAST_SHARE = 0.8
 #: Simulated databases protect nobody: weights need not be close to the fixed point, nor all bounds
-#: below the target. Each full step leaves about half of the distance to the fixed
-#: point, in the same direction, since wider posteriors raise the risks: longer steps leave a
-#: quarter. They amplify noise in single records, which counts where a database is to be protected.
+#: below the target. A full step leaves about half of the distance to the fixed point, in the same
+#: direction, since wider posteriors raise the risks; longer steps leave a quarter. They amplify
+#: noise in single records, which matters where a database is to be protected.
 SIMULATED_TOLERANCE = 0.05
 SIMULATED_WINDOW = (0.9, 1.1)
 SIMULATED_STRIDE = 1.5
@@ -82,7 +81,7 @@ class _Fit(Unpickled):
     risk_weights: FloatArray
 
     def flat(self, *, internal: bool = False) -> Theta:
-        """The draws (S, ...), without what concerns the sampler alone."""
+        """Return the draws (S, ...), without what concerns the sampler alone."""
         return {
             name: values.reshape(-1, *values.shape[2:])
             for name, values in self.theta.items()
@@ -128,7 +127,7 @@ class _Run(Unpickled):
 
     @property
     def searching(self) -> bool:
-        """Whether another fit is wanted."""
+        """True if another fit is needed."""
         return self.fit is None and self.refusal is None
 
     def receive(self, theta: Theta) -> None:
@@ -151,8 +150,7 @@ class _Run(Unpickled):
     def _fit(self, theta: Theta) -> _Fit:
         flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in theta.items()}
         kept = self._truncate(flat)
-        if not kept.all():
-            flat = {name: values[kept] for name, values in flat.items()}
+        flat = flat if kept.all() else {name: values[kept] for name, values in flat.items()}
         blocks = self.model.log_lik_blocks(flat, self.database.records)
         extremes, from_peak = likelihood_extremes(blocks, self.database.n), {}
         if self.settings.origin == "peak":
@@ -171,12 +169,14 @@ class _Run(Unpickled):
         return _Fit(theta, kept, extremes, bounds, self.risk_weights)
 
     def _ran_away(self) -> bool:
-        """Whether the weights add up to too few records to tell anything of the survey."""
+        """Return whether the weights add up to too few records to say anything of the survey."""
         return bool(self.risk_weights.sum() < min(MIN_EFFECTIVE_RECORDS, 0.5 * self.database.n))
 
     def on_target(self, realised: float, target: float) -> bool:
-        """Whether the bound lies in [0.97, 1] x target, or close enough: on the safe side for a
-        sampler without common random numbers, on either for a simulated database."""
+        """Return whether the bound lies in [0.97, 1] x target, or close enough.
+
+        On the safe side for a sampler without common random numbers, on either for a
+        simulated database."""
         if not self.protects:
             low, high = SIMULATED_WINDOW
             return low * target <= realised <= high * target
@@ -185,7 +185,7 @@ class _Run(Unpickled):
         return least * target <= realised <= target
 
     def _truncate(self, flat: Theta) -> BoolArray:
-        """[P] 3.1: keep the draws up to a quantile of their largest weighted bounds."""
+        """Keep the draws up to a quantile of their largest weighted bounds ([P] 3.1)."""
         draws = self.settings.plan.kept
         if self.settings.truncate >= 1.0:
             return np.ones(draws, dtype=bool)
@@ -208,7 +208,7 @@ def run(
     rng: np.random.Generator | None = None,
     progress: Progress | None = None,
 ) -> Result:
-    """Runs the mechanism at ``settings.epsilon`` and splits the result by confidentiality.
+    """Run the mechanism at ``settings.epsilon`` and split the result by confidentiality.
 
     Methods 2: unweighted fit, risks, weights that reach the target bound epsilon / (2 m) without
     passing it, gates on convergence, and m draws at positions fixed beforehand.
@@ -276,7 +276,7 @@ def run_batch(
     protects: bool = True,
     each_fit: Callable[[], None] = lambda: None,
 ) -> list[Result | RefusedError]:
-    """``run`` for many databases side by side: one result each, or why it was refused.
+    """Return ``run`` for many databases side by side: one result each, or why it was refused.
 
     A batched model fits all of them in one sweep of arrays; the number of columns of X must be
     the same for all. Each database has random numbers of its own, whatever else is in the batch.
@@ -308,8 +308,9 @@ def run_batch(
 def _sample(
     model: Model, runs: Sequence[_Run], settings: MechanismSettings
 ) -> list[Theta | None]:
-    """One fit of each database in a batch, (chains, draws); None where the squares of far too
-    large values overflow."""
+    """Return one fit of each database in a batch, (chains, draws).
+
+    None where the squares of far too large values overflow."""
     generators = [each.start.generator() for each in runs]
     try:
         with np.errstate(over="ignore", invalid="raise"):
@@ -326,7 +327,7 @@ def _sample(
 
 
 def _result(run_: _Run) -> Result | RefusedError:
-    """What is released of a search that ended, and what stays behind."""
+    """Return what is released of a search that ended, and what stays behind."""
     model, settings, fit, unweighted = run_.model, run_.settings, run_.fit, run_.unweighted
     if fit is None or unweighted is None:
         return run_.refusal or _target_not_reached()
@@ -363,14 +364,14 @@ def _result(run_: _Run) -> Result | RefusedError:
 
 
 def _mean_logs(model: Model, database: Database, fit: _Fit) -> FloatArray:
-    """Posterior means (d,) over the kept draws of what debiasing shifts."""
+    """Return posterior means (d,) over the kept draws of what debiasing shifts."""
     theta, design = {k: v[fit.kept] for k, v in fit.flat().items()}, database.design
     logs = model.log_scales(theta) if design is None else model.debiased(theta, design).logs
     return np.asarray(logs.mean(axis=0), dtype=np.float64)
 
 
 def release_positions(m: int, plan: SamplingPlan, kept: BoolArray) -> IntArray:
-    """Positions (m,) of the released draws among the S = chains x draws, far apart.
+    """Return positions (m,) of the released draws among the S = chains x draws, far apart.
 
     Draw l comes from chain l mod chains, the draws of a chain evenly spaced up to its end. Under
     truncation the same rule runs over the kept draws, in order. Results play no part in it.
@@ -394,7 +395,6 @@ def _target_not_reached() -> RefusedError:
 
 def _broke_down() -> RefusedError:
     return RefusedError(
-        "The fit broke down: some values are far too large for numbers on the scale of "
-        "the transform. Choose another transform (log, or asinh with a public scale), or "
-        "check the outcome for values that cannot be right."
+        "The fit broke down: some values are far too large on the scale of the transform. Choose "
+        "another one (log, or asinh with a public scale), or check the outcome for wrong values."
     )

@@ -10,7 +10,7 @@ from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import nearest
 from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray
 from surveysynth.errors import InputError
-from surveysynth.survey.formula import encode
+from surveysynth.survey.columns import encode
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 #: Log-likelihoods of the records among the draws: they never leave the mechanism.

@@ -15,7 +15,7 @@ from surveysynth.release.writers.stata_spss import (
     values_of,
     write_labelled,
 )
-from surveysynth.survey.formula import natural_order
+from surveysynth.survey.columns import natural_order
 from surveysynth.survey.outcome import Outcome
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ def test_the_folder_of_examples(tmp_path, capsys):
     arguments = ["audit", "--out", str(out), "--case", CASE, "--n", "200", "--seed", "3"]
     assert cli.main(arguments) == 0
     printed = capsys.readouterr()
-    assert f"{CASE}, n = 200: 0.999 of what is stated, holds" in printed.out
+    assert f"{CASE}, n = 200: 0.999 of the stated bound, holds" in printed.out
     assert f"0/1 {CASE}" in printed.err
     assert {path.name for path in out.iterdir()} == {"audit.csv", "audit.html", "audit.json"}
     table = pd.read_csv(out / "audit.csv")
@@ -69,7 +69,7 @@ def test_a_mechanism_that_fails_is_exit_code_3(tmp_path, capsys, monkeypatch):
     out = tmp_path / "audit"
     assert cli.main(["audit", "--out", str(out), "--case", CASE, "--n", "200"]) == 3
     told = capsys.readouterr()
-    assert "1.415 of what is stated, passed" in told.out
+    assert "1.415 of the stated bound, passed" in told.out
     assert "moved more than is stated" in told.err
     assert '<tr class="strong">' in (out / "audit.html").read_text()
 
@@ -77,7 +77,7 @@ def test_a_mechanism_that_fails_is_exit_code_3(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--case", "fbz"], "There is no audit of 'fbz'"),
+        (["--case", "fbz"], "There is no audit case 'fbz'"),
         (["SPEC", "--n", "200"], "a specification has its own"),
         (["SPEC", "--case", "fbs"], "a specification has its own"),
         (["nothing.toml"], "nothing.toml"),
@@ -125,7 +125,7 @@ def test_nothing_confidential_is_in_the_folder(tmp_path, frame, capsys):
     told = capsys.readouterr()
     everything = told.out + told.err + b"".join(found["other"].values()).decode()
     assert not [canary for canary in CANARIES if canary in everything]
-    assert "spec.toml, n = 400: 0.999 of what is stated" in told.out
+    assert "spec.toml, n = 400: 0.999 of the stated bound" in told.out
 
 
 def test_simulated_strict_surveys_are_as_declared(tmp_path, frame):
@@ -199,7 +199,7 @@ def test_the_worst_of_each_kind_is_shown():
     assert worst(LINES) == LINES[1:]
     assert worst(LINES[::-1]) == [LINES[3], LINES[2], LINES[1]]
     assert sentence(LINES[1]) == (
-        "a, n = 10: 1.001 of what is stated, passed; typical: <b> (common random numbers)"
+        "a, n = 10: 1.001 of the stated bound, passed; typical: <b> (common random numbers)"
     )
     assert sentence(LINES[3]) == "b, n = 10: refused: too small"
     facts = {"verdicts": {"passed": 1}, "specification": None, "seed": 1, "date": ""}

@@ -187,8 +187,8 @@ def test_two_currencies_are_told_apart_wherever_they_stand_side_by_side(tmp_path
         ("fbs", False, False), ("fbs", True, False),
     ]  # fmt: skip
     assert [entry.rho for entry in entries if entry.rho] == [pytest.approx(budget.rho)]
-    colours = {color_of(name, comparison.methods) for name in comparison.methods}
-    assert len(colours) == len(comparison.methods)
+    colors = {color_of(name, comparison.methods) for name in comparison.methods}
+    assert len(colors) == len(comparison.methods)
 
 
 def test_noise_alone_needs_no_synthesizer(tmp_path: Path) -> None:

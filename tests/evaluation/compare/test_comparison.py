@@ -258,8 +258,8 @@ def test_every_figure_is_marked_and_its_axes_have_units(spec: Path) -> None:
     assert "units of the population" in labels[0]
     assert "US dollars" in labels[3]
     assert "US dollars" in labels[4]
-    colours = {color_of(method, comparison.methods) for method in comparison.methods}
-    assert len(colours) == len(comparison.methods) == 6
+    colors = {color_of(method, comparison.methods) for method in comparison.methods}
+    assert len(colors) == len(comparison.methods) == 6
     # The dots of a violin are the rows of the table; the public total has no error to show.
     (line,) = [each for each in figures[0].axes[0].get_lines() if each.get_color() == "#0072B2"
                and each.get_marker() == "."]  # fmt: skip
@@ -403,7 +403,7 @@ def test_whole_or_not_at_all(
         raise error
 
     monkeypatch.setattr(f"{COMPARE}.folder.make_pictures", lambda comparison: [])
-    monkeypatch.setattr(f"{COMPARE}.report.render_report", fail)  # after the tables
+    monkeypatch.setattr(f"{COMPARE}.folder.render_report", fail)  # after the tables
     expected = InputError if isinstance(error, OSError) else type(error)
     with pytest.raises(expected):
         write_comparison(spec, tmp_path / "new" / "out")

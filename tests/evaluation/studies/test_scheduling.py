@@ -136,7 +136,7 @@ def test_folders_of_other_studies_are_left_alone(plain, tmp_path):
     with pytest.raises(InputError, match=r"other settings \(seed\)"):
         write_study(small_study(seed=1), plain, resume=True)
     (tmp_path / "mine.txt").touch()
-    with pytest.raises(InputError, match="does not hold a study"):
+    with pytest.raises(InputError, match="holds no study"):
         write_study(small_study(), tmp_path, resume=True)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 

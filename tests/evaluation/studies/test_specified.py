@@ -137,7 +137,7 @@ def test_a_declared_design_effect_reaches_the_study(folder):
         ((), "allocation = 'propotional'", ["study.allocation", "Did you mean 'proportional'"]),
         ((), "clusters = 'sise'", ["study.clusters", "Did you mean 'size'"]),
         ((), "within = 'ppps'", ["study.within", "Did you mean 'pps'"]),
-        ((), "clusters = 'size'", ["of the design 'two_stage'"]),
+        ((), "clusters = 'size'", ["need the design 'two_stage'"]),
         ((), "methods = ['laplce']", ["study.methods", "Did you mean 'laplace'"]),
         ((), "methods = ['fbs_papr', 'x']", ["2 problems", "Did you mean 'fbs_paper'"]),
         ([('"size"', '"sise"')], "", ["study.size", "no column 'sise'", "Did you mean 'size'"]),

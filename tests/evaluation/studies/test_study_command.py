@@ -54,7 +54,7 @@ def test_an_interrupted_study_says_what_is_kept(asked, tmp_path, capsys, monkeyp
     monkeypatch.setattr("surveysynth.evaluation.studies.folder.run_tasks", interrupted)
     assert cli.main(["study", "--out", str(tmp_path / "out")]) == 130
     assert "nothing was written" not in (message := capsys.readouterr().err)
-    assert "--resume goes on" in message
+    assert "--resume continues" in message
 
 
 def test_failed_batches_have_an_exit_code(asked, tmp_path, capsys, monkeypatch):
@@ -82,4 +82,4 @@ def test_two_stages_are_a_study_of_their_own(asked, tmp_path, capsys, monkeypatc
     assert cli.main(["study", "--two-stage", "--out", str(tmp_path / "out"), "--seed", "3"]) == 0
     assert seen == [{"seed": 3, "replicates": 100}]
     assert cli.main(["study", "spec.toml", "--two-stage", "--out", str(tmp_path / "no")]) == 2
-    assert "--two-stage is a study of its own" in capsys.readouterr().err
+    assert "--two-stage and a specification exclude each other" in capsys.readouterr().err

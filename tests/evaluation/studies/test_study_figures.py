@@ -124,8 +124,8 @@ def test_error_against_epsilon_is_the_median_cell(cells):
         np.testing.assert_allclose(10 ** lines[label].get_ydata(), expected)
 
 
-def test_colours_tell_kinds_of_inference_apart():
+def test_colors_tell_kinds_of_inference_apart():
     methods = ("fbs", "fbs_paper", "fbs_published", "normal", "normal_paper")
-    colours = [color_of(each, methods) for each in methods]
-    assert len(set(colours)) == len(methods)
+    colors = [color_of(each, methods) for each in methods]
+    assert len(set(colors)) == len(methods)
     assert label_of("fbp_published") == "FBP, as published"

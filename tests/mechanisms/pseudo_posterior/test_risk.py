@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.pseudo_posterior.ball_counts import pattern_codes
 from surveysynth.mechanisms.pseudo_posterior.risk import (
     CountBased,
     Lipschitz,
@@ -19,7 +20,6 @@ from surveysynth.mechanisms.pseudo_posterior.risk import (
     RiskData,
     Scalar,
     checked_risks,
-    pattern_codes,
     require_pattern,
     risk_measure,
 )

@@ -18,9 +18,15 @@ SHORT = {
 
 @pytest.mark.parametrize(
     "name",
-    ["semicontinuous, fractional weights", "semicontinuous, groups", "categorical",
-     "categorical and semicontinuous", "two sides, groups"],
-)  # fmt: skip
+    [
+        "semicontinuous, fractional weights",
+        "categorical and semicontinuous",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("semicontinuous, groups", "categorical", "two sides, groups")
+        ),
+    ],
+)
 def test_ranks_are_uniform_and_wrong_samplers_are_rejected(name: str) -> None:
     sound, scaled, wrong = general_sbc.calibrate(SHORT[name], seed=61)
     for parameter, row in sound.items():

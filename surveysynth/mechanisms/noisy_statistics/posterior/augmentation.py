@@ -55,8 +55,9 @@ RESCALE_TRIES = 12
 
 @dataclass(frozen=True, repr=False)
 class CoefficientPrior:
-    """Normal prior of the coefficients (B, p, q) given the rest of theta: mean (B, p, q) and
-    precision (B, q, p, q, p) of their columns in turn."""
+    """Normal prior of the coefficients (B, p, q) given the rest of theta.
+
+    mean (B, p, q) and precision (B, q, p, q, p) of the columns in turn."""
 
     mean: FloatArray
     precision: FloatArray
@@ -81,11 +82,11 @@ class Augmentation:
         self.reference = scatter / target.df[:, None, None]
 
     def statistics(self) -> GaussianStats:
-        """What the models' samplers read."""
+        """Return what the models' samplers read."""
         return self.target.statistics(self.cross, self.scatter)
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps."""
+        """Draw the random numbers of the next c sweeps."""
         b, r, p, q, rng = self.batch, self.r, self.p, self.q, self.rng
         half = q * (q + 1) // 2
         self.n_coefficients = rng.standard_normal((c, 2, b, q * p), 2)
@@ -101,7 +102,7 @@ class Augmentation:
     def draw_coefficients(
         self, i: int, coefficients: FloatArray, covariance: FloatArray, prior: CoefficientPrior
     ) -> FloatArray:
-        """B and T given all else: an elliptical slice, new B (B, p, q)."""
+        """Draw B and T given all else by an elliptical slice; return the new B (B, p, q)."""
         target = self.target
         beta, cross = self._ellipse(i, 0, coefficients, covariance, prior)
         cos, sin = self._angle(i, cross, covariance)
@@ -116,8 +117,9 @@ class Augmentation:
         covariance: FloatArray,
         prior: CoefficientPrior,
     ) -> tuple[list[FloatArray], list[FloatArray]]:
-        """Middle, along and across of B (about the centre) and of T, by the normal that they have
-        but for Q~.
+        """Return middle, along and across of B (about the centre) and of T.
+
+        By the normal that they have but for Q~.
 
         In columns N that make both Sigma (tau) and the noise (1) diagonal every row of T and T~ is
         independent: T~_kj given B ~ N(lam_k (link B N)_kj, lam_k tau_j + 1).
@@ -146,7 +148,7 @@ class Augmentation:
         observed: FloatArray,
         turn: FloatArray,
     ) -> tuple[FloatArray, FloatArray]:
-        """Mean and a draw (B, p, q) of B given T~ alone, T integrated out."""
+        """Return the mean and a draw (B, p, q) of B given T~ alone, T integrated out."""
         b, p, q, target = self.batch, self.p, self.q, self.target
         weight = (target.lam[:, :, None] / (signal + 1.0)).swapaxes(-1, -2)
         link = target.link
@@ -167,7 +169,7 @@ class Augmentation:
     def _angle(
         self, i: int, cross: list[FloatArray], covariance: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Cosine and sine (B, 1, 1) on the ellipse of T, by what Q~ tells of T'G^-1 T.
+        """Return cosine and sine (B, 1, 1) on the ellipse of T, by what Q~ says of T'G^-1 T.
 
         W goes with T, by as much as its mean given T and Q~ moves: Q~ then speaks as with W
         integrated out, but for the ratio of the Wishart to its normal approximation.
@@ -208,7 +210,7 @@ class Augmentation:
         prior: CoefficientPrior,
         log_prior: LogCovariancePrior,
     ) -> tuple[FloatArray, FloatArray]:
-        """B, T, W and Sigma together (``covariance_moves``): new B (B, p, q) and Sigma (B, q, q).
+        """Move B, T, W and Sigma (``covariance_moves``); return B (B, p, q) and Sigma (B, q, q).
 
         prior: of B given the rest of theta and ``reference`` in place of Sigma.
         """
@@ -223,7 +225,7 @@ class Augmentation:
         return return_beta, new
 
     def draw_scatter(self, i: int, covariance: FloatArray) -> None:
-        """W given T and Sigma."""
+        """Draw W given T and Sigma."""
         target = self.target
         observed = target.squares - target.explained(self.cross)
         noisy = NoisyScatter(target.df, covariance, observed, target.squares_sd)
@@ -254,7 +256,9 @@ class Augmentation:
 def _joint_axes(
     covariance: FloatArray, noise_sd: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """tau (B, q), N and N^-1 (B, q, q): N' Sigma N = diag(tau), N' diag(noise_sd^2) N = I."""
+    """Return tau (B, q), N and N^-1 (B, q, q).
+
+    N' Sigma N = diag(tau) and N' diag(noise_sd^2) N = I."""
     values, vectors = np.linalg.eigh(covariance / (noise_sd[:, None] * noise_sd))
     back = vectors.swapaxes(-1, -2) * noise_sd
     return np.maximum(values, 1e-300), vectors / noise_sd[:, None], back

@@ -62,7 +62,7 @@ class RescaledNoise:
         self.rest = (target.squares - target.explained(mean))[:, None]
 
     def log_density(self, which: Chains, g: FloatArray) -> FloatArray:
-        """At g (b, t, q, q): (b, t)."""
+        """Return the log density (b, t) at g (b, t, q, q)."""
         of_cross = g * (self.with_gap[which] - 0.5 * self.precision * (g @ self.own[which]))
         mixed = g @ (self.with_mean[which] + 0.5 * self.total[which] @ g.swapaxes(-1, -2))
         gap = self.rest[which] - mixed - mixed.swapaxes(-1, -2)
@@ -78,8 +78,10 @@ def rescaled_covariance(
     level: FloatArray,
     shifts: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """New Sigma and g, both (B, q, q), from uniform levels (half, B) and tries (half, B, t) of the
-    half = q(q+1)/2 coordinates in turn."""
+    """Return the new Sigma and g, both (B, q, q).
+
+    From uniform levels (half, B) and tries (half, B, t) of the half = q(q+1)/2 coordinates in
+    turn."""
     q = covariance.shape[-1]
     sd, correlation_root = correlation_of(covariance)
     inverse = np.linalg.inv(sd[:, :, None] * correlation_root)[:, None]
@@ -88,7 +90,7 @@ def rescaled_covariance(
     def log_density(
         which: Chains, log_sd: FloatArray, correlation: CorrelationRoot
     ) -> FloatArray:
-        """At (b, t, q) and as many correlations, or one for all tries."""
+        """Return the log density at (b, t, q) and as many correlations, or one for all tries."""
         log_jacobian = (q + 1.0) * log_sd.sum(-1) + correlation.log_jacobian
         log_jacobian = log_jacobian + correlation.log_diagonal @ np.arange(q - 1.0, -1.0, -1.0)
         root = np.exp(log_sd)[..., None] * correlation.root
@@ -128,9 +130,11 @@ def _chains_of(correlation: CorrelationRoot, which: Chains) -> CorrelationRoot:
 
 @dataclass(frozen=True, repr=False)
 class Ellipse:
-    """beta (B, 3, p, q) and cross (B, 3, r, q): middle, along and across; scatters and residuals
-    (B, 6, q, q): W and (T - mean)'G^-1 (T - mean), by the terms of ``square_weights``; root
-    (B, q, q) of W now."""
+    """The ellipse that B and T move on, and what goes with them.
+
+    beta (B, 3, p, q) and cross (B, 3, r, q): middle, along and across; scatters and residuals
+    (B, 6, q, q): W and (T - mean)'G^-1 (T - mean), by the terms of ``square_weights``; root (B,
+    q, q) of W now."""
 
     beta: FloatArray
     cross: FloatArray
@@ -147,7 +151,9 @@ class Ellipse:
         now: FloatArray,
         scatter: FloatArray,
     ) -> "Ellipse":
-        """From middle, along and across of B and of T, T now (B, r, q) and W now (B, q, q)."""
+        """Return the ellipse of middle, along and across of B and of T.
+
+        T now is (B, r, q) and W now (B, q, q)."""
         scatters = -squares_on_ellipse(cross, target.lam)
         scatters[:, 0] += scatter + target.explained(now)
         link, centred = target.lam[:, :, None] * target.link, list(beta)
@@ -165,8 +171,9 @@ class Ellipse:
         level: FloatArray,
         angles: FloatArray,
     ) -> FloatArray:
-        """Of the next point (B,), from Sigma now and its reference (B, q, q), level (B,) and tries
-        (B, t)."""
+        """Return the angle (B,) of the next point.
+
+        From Sigma now and its reference (B, q, q), level (B,) and tries (B, t)."""
         rows = self.cross.shape[2]
         ratio = self._ratio(covariance)
         precision = np.linalg.inv(reference)[:, None]
@@ -192,7 +199,7 @@ class Ellipse:
     def at(
         self, angle: FloatArray, covariance: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """B, T, W and Sigma at angles (B,)."""
+        """Return B, T, W and Sigma at angles (B,)."""
         scatter = _by_terms(square_weights(angle[:, None]), self.scatters)[:, 0]
         root = np.linalg.cholesky(scatter) @ self._ratio(covariance)
         beta, cross = (on_ellipse(x, angle[:, None])[:, 0] for x in (self.beta, self.cross))
@@ -203,14 +210,14 @@ class Ellipse:
 
 
 def square_weights(angle: FloatArray) -> FloatArray:
-    """(..., 6): of the products of middle, along and across with each other on an ellipse."""
+    """Return weights (..., 6) of the products of middle, along and across on an ellipse."""
     cos, sin = np.cos(angle), np.sin(angle)
     each = [np.ones_like(cos), 2 * cos, 2 * sin, cos * cos, 2 * cos * sin, sin * sin]
     return np.stack(each, axis=-1)
 
 
 def squares_on_ellipse(parts: list[FloatArray], lam: FloatArray) -> FloatArray:
-    """T'G^-1 T (B, 6, q, q) by the terms of ``square_weights``, from three parts (B, r, q) of T."""
+    """Return T'G^-1 T (B, 6, q, q) by ``square_weights``, from parts (B, r, q) of T."""
     batch, q = lam.shape[0], parts[0].shape[2]
     scaled = np.concatenate(parts, axis=2) / np.sqrt(lam)[:, :, None]
     products = (scaled.swapaxes(-1, -2) @ scaled).reshape(batch, 3, q, 3, q)
@@ -220,8 +227,9 @@ def squares_on_ellipse(parts: list[FloatArray], lam: FloatArray) -> FloatArray:
 
 
 def small_cholesky(matrix: FloatArray) -> FloatArray:
-    """Roots of symmetric matrices (..., q, q), NaN where they are not positive definite: LAPACK
-    would stop at the first of those."""
+    """Return roots of symmetric matrices (..., q, q), NaN where not positive definite.
+
+    LAPACK would stop at the first of those."""
     q = matrix.shape[-1]
     root = np.zeros_like(matrix)
     for j in range(q):
@@ -234,7 +242,7 @@ def small_cholesky(matrix: FloatArray) -> FloatArray:
 
 
 def _whitened_trace(root: FloatArray, square: FloatArray) -> FloatArray:
-    """tr(L^-1 S L^-T) (...) for roots L and squares S (..., q, q)."""
+    """Return tr(L^-1 S L^-T) (...) for roots L and squares S (..., q, q)."""
     q = root.shape[-1]
     inverse = np.zeros_like(root)
     for j in range(q):
@@ -246,6 +254,6 @@ def _whitened_trace(root: FloatArray, square: FloatArray) -> FloatArray:
 
 
 def _by_terms(weights: FloatArray, terms: FloatArray) -> FloatArray:
-    """(b, t, q, q) from weights (b, t, 6) and terms (b, 6, q, q)."""
+    """Return (b, t, q, q) from weights (b, t, 6) and terms (b, 6, q, q)."""
     flat = weights @ terms.reshape(*terms.shape[:2], -1)
     return np.asarray(flat.reshape(*weights.shape[:2], *terms.shape[2:]), dtype=np.float64)

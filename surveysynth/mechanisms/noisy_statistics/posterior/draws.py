@@ -42,8 +42,10 @@ LOCATION_THINNINGS = (2, 4, 8, 16, 32, 64)
 
 @dataclass(frozen=True)
 class PosteriorRecord:
-    """How the draws came about, all of it public: largest R-hat and smallest effective sample size
-    by group of parameters, and rounds between kept draws."""
+    """The public record of a fit.
+
+    Largest R-hat and smallest effective sample size by group of parameters, and the number of
+    rounds between kept draws."""
 
     r_hat: Mapping[str, float]
     ess: Mapping[str, float]
@@ -57,7 +59,7 @@ def posterior_draws(
     settings: NoisySettings,
     rng: np.random.Generator,
 ) -> tuple[PrivateDraws, PosteriorRecord]:
-    """m draws of the model's parameters given the noisy statistics, and how they came about."""
+    """Return m draws of the parameters given the noisy statistics, and the record of the fit."""
     (result,) = posterior_batch(model, [(design, statistics)], settings, [rng])
     if isinstance(result, RefusedError):
         raise result
@@ -70,7 +72,7 @@ def posterior_batch(
     settings: NoisySettings,
     rngs: Sequence[np.random.Generator],
 ) -> list[tuple[PrivateDraws, PosteriorRecord] | RefusedError]:
-    """``posterior_draws`` of many releases side by side: draws, or why there are none.
+    """Return ``posterior_draws`` of many releases side by side: draws, or why there are none.
 
     Their numbers of columns of X and of PSUs must be the same, and their settings. Fits that have
     not converged go on; what a fit gives does not depend on the others.
@@ -94,7 +96,7 @@ def _gaussian_batch(
     settings: NoisySettings,
     rngs: Sequence[np.random.Generator],
 ) -> list[tuple[PrivateDraws, PosteriorRecord] | RefusedError]:
-    """``posterior_batch`` of models with one normal distribution of all records."""
+    """Return ``posterior_batch`` for models with one normal distribution of all records."""
     implied_sample(model)  # refuses a model without such statistics
     results: dict[int, tuple[PrivateDraws, PosteriorRecord] | RefusedError] = {}
     # Where most fits are done the others are better off alone: they come to the same place, since
@@ -141,7 +143,7 @@ def _chains(
 def _moments(
     model: Model, design: PublicDesign, statistics: NoisyStatistics
 ) -> tuple[NoisyMoments, PublicSums]:
-    """The statistics on the model's scale, and the public sums that belong to them."""
+    """Return the statistics on the model's scale, and the public sums that belong to them."""
     centre, sign = statistics.centre.copy(), np.ones(statistics.centre.size)
     if model.tilted:
         # The last column of a model of the population is log pi~ = log(N/n) - log w (methods 3).
@@ -166,8 +168,9 @@ def location_draws(
     settings: NoisySettings,
     rng: np.random.Generator,
 ) -> tuple[PrivateDraws, PosteriorRecord] | RefusedError:
-    """m draws given the noisy statistics, and how they came about; chains that have not converged
-    go on. Where they never do: why there are none."""
+    """Return m draws given the noisy statistics with the record, or why there are none.
+
+    Chains that have not converged continue."""
     plan = settings.plan
     target = LocationTarget.of(
         table_of(model, design), design.matrix.cell, [statistics], plan.chains
@@ -189,7 +192,7 @@ def location_draws(
 def draws_if_converged(
     model: Model, theta: Theta, settings: NoisySettings, thinning: int
 ) -> tuple[PrivateDraws, PosteriorRecord] | RefusedError:
-    """Draws of one database, (chains, draws, ...), if they have converged."""
+    """Return draws of one database, (chains, draws, ...), if they have converged."""
     try:
         r_hat, ess = check_convergence(model.monitored(theta), None)
     except RefusedError as refusal:
@@ -204,5 +207,5 @@ def draws_if_converged(
 
 
 def _spread_out(m: int, kept: int) -> IntArray:
-    """Positions (m,) of m draws, evenly spaced over all chains."""
+    """Return positions (m,) of m draws, evenly spaced over all chains."""
     return np.asarray((np.arange(m) * kept) // m + kept // (2 * m), dtype=np.int64)

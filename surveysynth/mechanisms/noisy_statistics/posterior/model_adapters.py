@@ -34,22 +34,24 @@ class ImpliedSample(Protocol):
         """The model's own sampler, whose state is read and written here."""
 
     def observe(self, stats: GaussianStats) -> None:
-        """Replaces the statistics that the sampler reads."""
+        """Replace the statistics that the sampler reads."""
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
-        """B (B, p, q) and Sigma (B, q, q) of the sample; p counts columns of X, then PSUs."""
+        """Return B (B, p, q) and Sigma (B, q, q); p counts columns of X, then PSUs."""
 
     def prior(self) -> CoefficientPrior:
-        """Normal prior of B given Sigma and the rest of theta."""
+        """Return the normal prior of B given Sigma and the rest of theta."""
 
     def log_covariance_prior(
         self, which: Chains, coefficients: FloatArray, root: FloatArray
     ) -> FloatArray:
-        """Log prior (b, t) of Sigma, up to a constant, given B (b, t, p, q) and the rest of theta
-        of these chains, for Cholesky factors (b, t, q, q) of Sigma; axes t may be one."""
+        """Return the log prior (b, t) of Sigma up to a constant, given B (b, t, p, q) and all else.
+
+        The rest of theta is that of these chains; root: Cholesky factors (b, t, q, q) of
+        Sigma; axes t may be one."""
 
     def assign(self, coefficients: FloatArray, covariance: FloatArray) -> None:
-        """Writes B and Sigma into the sampler."""
+        """Write B and Sigma into the sampler."""
 
 
 class ImpliedFBS:
@@ -63,11 +65,11 @@ class ImpliedFBS:
         self.lkj = priors["lkj"]
 
     def observe(self, stats: GaussianStats) -> None:
-        """Hands new statistics to the sampler."""
+        """Hand new statistics to the sampler."""
         self.sampler.observe(stats)
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
-        """B and Sigma."""
+        """Return B and Sigma."""
         s = self.sampler
         beta = s.coefficients.beta
         if isinstance(s, fbs_sampler.ClusteredGibbs):
@@ -75,7 +77,7 @@ class ImpliedFBS:
         return beta, s.residual.covariance
 
     def prior(self) -> CoefficientPrior:
-        """Of B given all else."""
+        """Return the prior of B given all else."""
         s = self.sampler
         b, k, q = s.coefficients.beta.shape
         effects = s.psu.covariance if isinstance(s, fbs_sampler.ClusteredGibbs) else None
@@ -86,7 +88,7 @@ class ImpliedFBS:
     def log_covariance_prior(
         self, which: Chains, coefficients: FloatArray, root: FloatArray
     ) -> FloatArray:
-        """Of Sigma given B and all else."""
+        """Return the log prior of Sigma given B and all else."""
         sd = np.sqrt((root * root).sum(-1))
         half_t = primitives.half_t_log_density(sd, *self.residual_prior).sum(-1)
         log_sd = np.log(sd).sum(-1)
@@ -97,7 +99,7 @@ class ImpliedFBS:
         return result
 
     def assign(self, coefficients: FloatArray, covariance: FloatArray) -> None:
-        """New B and Sigma."""
+        """Write B and Sigma into the sampler."""
         s = self.sampler
         k = s.coefficients.k
         s.coefficients.beta = coefficients[:, :k]
@@ -114,11 +116,11 @@ class ImpliedNormal:
         self.scales = [priors["residual_scale"], priors["weight_residual_scale"]]
 
     def observe(self, stats: GaussianStats) -> None:
-        """Hands new statistics to the sampler."""
+        """Hand new statistics to the sampler."""
         self.sampler.observe(stats)
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
-        """B and Sigma."""
+        """Return B and Sigma."""
         s = self.sampler
         beta, variance = s.coefficients.beta, s.variance[:, None, None]
         if s.weight is None:
@@ -130,7 +132,7 @@ class ImpliedNormal:
         return own @ turn, _covariance(slope, variances)
 
     def prior(self) -> CoefficientPrior:
-        """Of B given all else."""
+        """Return the prior of B given all else."""
         s = self.sampler
         blocks = _hierarchical(s.coefficients)
         b, _, k, _, _ = blocks.shape
@@ -145,7 +147,7 @@ class ImpliedNormal:
     def log_covariance_prior(
         self, which: Chains, coefficients: FloatArray, root: FloatArray
     ) -> FloatArray:
-        """Of Sigma given B and all else."""
+        """Return the log prior of Sigma given B and all else."""
         s = self.sampler
         slope, sd = _regressions(root)
         result = np.zeros(slope.shape)
@@ -167,7 +169,7 @@ class ImpliedNormal:
         return np.asarray(gamma, dtype=np.float64)
 
     def assign(self, coefficients: FloatArray, covariance: FloatArray) -> None:
-        """New B and Sigma."""
+        """Write B and Sigma into the sampler."""
         s = self.sampler
         slope, sd = _regressions(_root(covariance))
         variance = sd * sd
@@ -179,8 +181,10 @@ class ImpliedNormal:
 
 
 class ImpliedFBP:
-    """FBP's sample: b = beta + o_1 e and c = k_x + o_2 e given y~, o = (D + T) (k_y, 1)', X e = 1;
-    effects of PSUs about their tilted mean (methods 3)."""
+    """FBP's sample.
+
+    b = beta + o_1 e and c = k_x + o_2 e given y~, o = (D + T) (k_y, 1)', X e = 1; effects of
+    PSUs about their tilted mean (methods 3)."""
 
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
         sampler = Gibbs if stats.psu is None else fbp_clustered.ClusteredGibbs
@@ -191,16 +195,16 @@ class ImpliedFBP:
         self.precisions = np.array([s.coefficient_precision, s.selection_precision])
 
     def observe(self, stats: GaussianStats) -> None:
-        """Hands new statistics to the sampler."""
+        """Hand new statistics to the sampler."""
         self.sampler.observe(stats)
 
     @property
     def clustered(self) -> bool:
-        """Whether PSUs have effects."""
+        """True if PSUs have effects."""
         return isinstance(self.sampler, fbp_clustered.ClusteredGibbs)
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
-        """B and Sigma."""
+        """Return B and Sigma."""
         s = self.sampler
         slope = s.selection[:, 0]
         own = np.stack([s.beta, s.selection[:, 1:]], axis=2)
@@ -211,7 +215,7 @@ class ImpliedFBP:
         return own @ _turn(slope), _covariance(slope, s.variance)
 
     def prior(self) -> CoefficientPrior:
-        """Of B given all else."""
+        """Return the prior of B given all else."""
         s = self.sampler
         slope, k = s.selection[:, 0], s.k
         size = s.psu.size if self.clustered else 0
@@ -226,7 +230,7 @@ class ImpliedFBP:
     def log_covariance_prior(
         self, which: Chains, coefficients: FloatArray, root: FloatArray
     ) -> FloatArray:
-        """Of Sigma given B and all else."""
+        """Return the log prior of Sigma given B and all else."""
         s = self.sampler
         slope, sd = _regressions(root)
         own = coefficients @ _turn(-slope)
@@ -242,7 +246,7 @@ class ImpliedFBP:
         return np.asarray(result, dtype=np.float64)
 
     def assign(self, coefficients: FloatArray, covariance: FloatArray) -> None:
-        """New B and Sigma."""
+        """Write B and Sigma into the sampler."""
         s = self.sampler
         slope, sd = _regressions(_root(covariance))
         variance = sd * sd
@@ -261,7 +265,7 @@ class ImpliedFBP:
     def _shift(
         self, slope: FloatArray, variance: FloatArray, which: Chains = slice(None)
     ) -> FloatArray:
-        """o e (b, ..., K, 2): what selection adds to beta and k_x."""
+        """Return o e (b, ..., K, 2): what selection adds to beta and k_x."""
         offset = variance * np.stack([slope, np.ones_like(slope)], axis=-1)
         if self.clustered:
             offset = offset + self._mean_effect(slope, which)
@@ -275,8 +279,9 @@ _IMPLIED: Mapping[str, Callable[..., ImpliedSample]] = {
 
 
 def implied_sample(model: Model) -> Callable[..., ImpliedSample]:
-    """The class for a model; raises ``InputError`` for one without sufficient statistics of
-    fixed size."""
+    """Return the adapter of a model.
+
+    Raise ``InputError`` for a model without sufficient statistics of fixed size."""
     if model.name not in _IMPLIED:
         raise InputError(
             f"The model {model.name!r} has no sufficient statistics of fixed size, which noisy "
@@ -286,7 +291,7 @@ def implied_sample(model: Model) -> Callable[..., ImpliedSample]:
 
 
 def _hierarchical(blocks: CoefficientBlocks) -> FloatArray:
-    """Prior precision (B, q, K, q, K) of beta given D and Omega."""
+    """Return the prior precision (B, q, K, q, K) of beta given D and Omega."""
     result = np.zeros((blocks.batch, blocks.q, blocks.k, blocks.q, blocks.k))
     for j in range(blocks.q):
         d = 1.0 / blocks.scale[:, j]
@@ -295,8 +300,10 @@ def _hierarchical(blocks: CoefficientBlocks) -> FloatArray:
 
 
 def _precision(blocks: FloatArray, effects: FloatArray | None, size: int) -> FloatArray:
-    """Coefficients' precision (B, q, K, q, K) joined by that of ``size`` effects with covariance
-    ``effects`` (B, q, q): (B, q, K + C, q, K + C)."""
+    """Return the precision of coefficients (B, q, K, q, K) joined by that of ``size`` effects.
+
+    The effects have the covariance ``effects`` (B, q, q); the result is (B, q, K + C, q, K +
+    C)."""
     if effects is None:
         return blocks
     b, q, k = blocks.shape[:3]
@@ -309,7 +316,7 @@ def _precision(blocks: FloatArray, effects: FloatArray | None, size: int) -> Flo
 
 
 def _turn(slope: FloatArray) -> FloatArray:
-    """(..., 2, 2): (y, v - slope y) times this is (y, v); of -slope, its inverse."""
+    """Return (..., 2, 2): (y, v - slope y) times this is (y, v); of -slope, its inverse."""
     result = np.zeros((*slope.shape, 2, 2))
     result[..., 0, 0] = result[..., 1, 1] = 1.0
     result[..., 0, 1] = slope
@@ -317,13 +324,13 @@ def _turn(slope: FloatArray) -> FloatArray:
 
 
 def _turned_precision(own: FloatArray, slope: FloatArray) -> FloatArray:
-    """Precision of columns (y, v) from that of (y, v - slope y)."""
+    """Return the precision of columns (y, v) from that of (y, v - slope y)."""
     turn = _turn(-slope)
     return np.asarray(np.einsum("bai,bikjl,bcj->bakcl", turn, own, turn), dtype=np.float64)
 
 
 def _covariance(slope: FloatArray, variance: FloatArray) -> FloatArray:
-    """Sigma (B, 2, 2) of (y, v) from v_y and v_v given y (B, 2)."""
+    """Return Sigma (B, 2, 2) of (y, v) from v_y and v_v given y (B, 2)."""
     turn = _turn(slope)
     return np.asarray((turn.swapaxes(-1, -2) * variance[:, None]) @ turn, dtype=np.float64)
 
@@ -333,8 +340,9 @@ def _root(covariance: FloatArray) -> FloatArray:
 
 
 def _regressions(root: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Slope (...) of the second column on the first, zero without one, and residual SDs (..., q),
-    from the Cholesky factor (..., q, q) of Sigma."""
+    """Return the slope (...) of the second column on the first, and residual SDs (..., q).
+
+    From the Cholesky factor (..., q, q) of Sigma; the slope is zero without a second column."""
     sd = np.einsum("...kk->...k", root)
     if root.shape[-1] == 1:
         return np.zeros(root.shape[:-2]), sd
@@ -343,7 +351,7 @@ def _regressions(root: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _ones(stats: GaussianStats) -> FloatArray:
-    """e (B, K) with X e = 1."""
+    """Return e (B, K) with X e = 1."""
     return np.asarray(
         np.einsum("bij,bj->bi", np.linalg.pinv(stats.gram, hermitian=True), stats.x_sum)
     )

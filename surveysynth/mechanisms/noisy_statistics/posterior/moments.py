@@ -41,8 +41,9 @@ class NoisyMoments:
 
     @classmethod
     def stacked(cls, parts: Sequence["NoisyMoments"]) -> "NoisyMoments":
-        """Several databases under one noise, centre and spread; raises ``ValueError`` for
-        others."""
+        """Return several databases under one noise, centre and spread.
+
+        Raise ``ValueError`` for others."""
         first = parts[0]
         for each in parts[1:]:
             for name in ("sigma", "squares_sd", "centre", "spread"):
@@ -85,8 +86,10 @@ class PublicSums:
         psu: IntArray | None = None,
         psu_weight: float = 0.0,
     ) -> "PublicSums":
-        """Of one database: x_cells (G, K), cell (n,), basis (K, r) and, where PSUs have effects,
-        their codes psu (n,) from 0 on and the length of their columns in A (n, r + C)."""
+        """Return the sums of one database.
+
+        x_cells (G, K), cell (n,), basis (K, r) and, where PSUs have effects, their codes
+        psu (n,) from 0 on and the length of their columns in A (n, r + C)."""
         size = 0 if psu is None else int(psu.max()) + 1
         codes = np.zeros_like(cell) if psu is None else psu
         found, counts = np.unique(cell * max(size, 1) + codes, return_counts=True)
@@ -107,13 +110,13 @@ class PublicSums:
 
     @classmethod
     def stacked(cls, parts: Sequence["PublicSums"]) -> "PublicSums":
-        """Several databases with as many columns and PSUs each."""
+        """Return several databases with as many columns and PSUs each."""
         names = [each.name for each in fields(cls)]
         return cls(*(np.concatenate([getattr(each, name) for each in parts]) for name in names))
 
 
 def check(noisy: NoisySums, public: PublicSums) -> None:
-    """Raises ``ValueError`` for shapes that do not belong together, or for no noise at all."""
+    """Raise ``ValueError`` for shapes that do not belong together, or for no noise at all."""
     b, r, q = noisy.cross.shape
     if public.white_gram.shape != (b, r, r) or noisy.squares.shape != (b, q, q):
         raise ValueError(
@@ -125,7 +128,7 @@ def check(noisy: NoisySums, public: PublicSums) -> None:
 
 
 def rank(gram: FloatArray) -> int:
-    """The rank that Gram matrices (B, r, r) share; raises ``ValueError`` for several."""
+    """Return the rank that Gram matrices (B, r, r) share; raise ``ValueError`` for several."""
     values = np.linalg.eigvalsh(gram)
     ranks = set((values > NO_SHARE * values[:, -1:]).sum(-1).tolist())
     if len(ranks) > 1:
@@ -134,8 +137,9 @@ def rank(gram: FloatArray) -> int:
 
 
 def check_freedom(total: FloatArray, columns: int, q: int) -> None:
-    """Raises ``InputError`` where ``total`` (B,) records leave the scatter of q columns about a
-    model matrix of rank ``columns`` without a proper posterior."""
+    """Raise ``InputError`` where too few records leave the posterior improper.
+
+    ``total`` (B,) records, the scatter of q columns about a model matrix of rank ``columns``."""
     free = float(total.min()) - columns
     if free <= q + 1:
         raise InputError(
@@ -169,7 +173,7 @@ class NoisyTarget:
 
     @classmethod
     def of(cls, noisy: NoisySums, public: PublicSums, chains: int) -> "NoisyTarget":
-        """Of the databases, ``chains`` chains each.
+        """Return the target of the databases, ``chains`` chains each.
 
         Where columns of A depend on each other so do the rows of T, exactly: axes without any
         record carry noise alone, and are left out.
@@ -201,8 +205,10 @@ class NoisyTarget:
         )
 
     def start(self, spread: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """T (B, r, q) and W (B, q, q) to start from: T~ shrunk as for coefficients of the size of
-        the ``spread`` (q,), W with no eigenvalue too small."""
+        """Return T (B, r, q) and W (B, q, q) to start from.
+
+        T~ shrunk as for coefficients of the size of the ``spread`` (q,), W with no
+        eigenvalue too small."""
         sd = self.cross_sd / spread
         signal = (self.lam**2 + self.lam)[:, :, None]
         cross = self.cross * signal / (signal + sd * sd)
@@ -215,11 +221,11 @@ class NoisyTarget:
         return cross, scatter * spread[:, None] * spread
 
     def explained(self, cross: FloatArray) -> FloatArray:
-        """T'G^-1 T (B, q, q)."""
+        """Return T'G^-1 T (B, q, q)."""
         return np.asarray((cross / self.lam[:, :, None]).swapaxes(-1, -2) @ cross)
 
     def statistics(self, cross: FloatArray, scatter: FloatArray) -> GaussianStats:
-        """What the models' samplers read, for T (B, r, q) and W (B, q, q)."""
+        """Return what the models' samplers read, for T (B, r, q) and W (B, q, q)."""
         public, k = self.public, self.public.gram.shape[-1]
         fit = self.to_fit @ cross
         residual = scatter
@@ -233,11 +239,11 @@ class NoisyTarget:
         return GaussianStats(public.total, public.x_sum, public.gram, fit, residual, psu)
 
     def about_centre(self, coefficients: FloatArray) -> FloatArray:
-        """Coefficients (B, p, q) of z as coefficients of z - centre."""
+        """Return coefficients (B, p, q) of z as coefficients of z - centre."""
         return self._shifted(coefficients, -self.centre)
 
     def about_zero(self, coefficients: FloatArray) -> FloatArray:
-        """The inverse."""
+        """Return coefficients of z - centre as coefficients of z."""
         return self._shifted(coefficients, self.centre)
 
     def _shifted(self, coefficients: FloatArray, by: FloatArray) -> FloatArray:
@@ -248,7 +254,7 @@ class NoisyTarget:
 
 
 def _pseudo_inverse(gram: FloatArray) -> FloatArray:
-    """Of Gram matrices (B, K, K), in columns of one length."""
+    """Return pseudo-inverses of Gram matrices (B, K, K), in columns of one length."""
     length = np.sqrt(np.einsum("bkk->bk", gram))
     inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
     outer = inverse[:, :, None] * inverse[:, None, :]
@@ -258,7 +264,7 @@ def _pseudo_inverse(gram: FloatArray) -> FloatArray:
 
 
 def _constant(public: PublicSums, inverse: FloatArray) -> FloatArray:
-    """e (B, K) with X e = 1; raises ``ValueError`` without one."""
+    """Return e (B, K) with X e = 1; raise ``ValueError`` without one."""
     ones = np.einsum("bij,bj->bi", inverse, public.x_sum)
     left = public.total - np.einsum("bk,bk->b", public.x_sum, ones)
     if np.any(np.abs(left) > 1e-8 * public.total):

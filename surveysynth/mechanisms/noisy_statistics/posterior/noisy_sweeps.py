@@ -33,7 +33,7 @@ def sample_noisy(
     rng: np.random.Generator | Sequence[np.random.Generator],
     thin: int = 1,
 ) -> Theta:
-    """Draws as of ``model.sample``, leading axes (databases, chains, draws).
+    """Return draws as of ``model.sample``, leading axes (databases, chains, draws).
 
     ``thin``: rounds a draw, in the warm-up as after it. Raises ``InputError`` for a model without
     such statistics, and where n - r <= q + 1 leaves the posterior without a proper residual.
@@ -50,7 +50,7 @@ def noisy_sweeps(
     chains: int,
     rng: np.random.Generator | Sequence[np.random.Generator],
 ) -> "NoisySweeps":
-    """Chains at their starts, ``chains`` of each database; raises ``InputError`` likewise."""
+    """Return chains at their starts, ``chains`` of each database; raise ``InputError`` likewise."""
     build = implied_sample(model)
     moments.check(noisy, public)
     streams = Streams.of(rng, noisy.cross.shape[0], chains)
@@ -71,18 +71,18 @@ class NoisySweeps:
         self.rounds = 0
 
     def state(self) -> Theta:
-        """The parameters of the model."""
+        """Return the parameters of the model."""
         return self.implied.sampler.state()
 
     def draw_random_numbers(self, c: int) -> None:
-        """Rounds draw their own numbers: there are ``thin`` of them in a sweep."""
+        """Do nothing: rounds draw their own numbers, and there are ``thin`` of them in a sweep."""
 
     def sweep(self, i: int) -> None:
-        """``thin`` rounds."""
+        """Run ``thin`` rounds."""
         self.go(self.thin)
 
     def go(self, rounds: int) -> None:
-        """Rounds of which nothing is kept."""
+        """Run rounds of which nothing is kept."""
         for _ in range(rounds):
             i = self.rounds % SWEEPS_AT_ONCE
             if i == 0:

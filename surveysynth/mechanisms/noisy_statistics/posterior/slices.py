@@ -2,7 +2,7 @@
 
 A bracket about the current point shrinks to each try that lies outside the slice. Where the tries
 fall, should all before them fail, is known from the uniforms alone: so several are judged at once,
-and the first inside the slice is the next point. Points are told as shifts from the current one.
+and the first inside the slice is the next point. Points are given as shifts from the current one.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,9 @@ AT_FIRST = 6
 
 
 def shrinking(low: FloatArray, high: FloatArray, uniforms: FloatArray) -> FloatArray:
-    """Successive tries (..., t) between low < 0 and high > 0 (...,), as shifts from zero; uniforms
-    (..., t) on (0, 1)."""
+    """Return successive tries (..., t) between low < 0 and high > 0 (...,), as shifts from zero.
+
+    uniforms (..., t) on (0, 1)."""
     tries = np.empty_like(uniforms)
     for t in range(uniforms.shape[-1]):
         point = low + (high - low) * uniforms[..., t]
@@ -33,14 +34,14 @@ def shrinking(low: FloatArray, high: FloatArray, uniforms: FloatArray) -> FloatA
 
 
 def shrinking_angles(uniforms: FloatArray) -> FloatArray:
-    """The same on an ellipse: angles (..., t), the first anywhere."""
+    """Return successive tries on an ellipse: angles (..., t), the first anywhere."""
     first = 2.0 * np.pi * uniforms[..., 0]
     rest = shrinking(first - 2.0 * np.pi, first, uniforms[..., 1:])
     return np.concatenate([first[..., None], rest], axis=-1)
 
 
 def slice_step(log_density: LogDensity, level: FloatArray, tries: FloatArray) -> FloatArray:
-    """Shifts (B,) to the next points, from uniform levels (B,) and tries (B, t).
+    """Return shifts (B,) to the next points, from uniform levels (B,) and tries (B, t).
 
     A chain stays where it is if its tries run out.
     """

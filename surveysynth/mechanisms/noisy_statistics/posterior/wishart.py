@@ -29,8 +29,9 @@ class NoisyScatter:
     def draw_by_normal(
         self, scatter: FloatArray, normals: FloatArray, level: FloatArray, angles: FloatArray
     ) -> FloatArray:
-        """The slice about the normal approximation: W (B, q, q), normals (B, q(q+1)/2), level (B,),
-        angles (B, tries)."""
+        """Draw W (B, q, q) by the slice about the normal approximation.
+
+        normals (B, q(q+1)/2), level (B,), angles (B, tries)."""
         approximation = NormalScatter.of(self.df, self.covariance, self.noise_sd)
         middle = approximation.mean(self.observed)
         parts = [middle, scatter - middle, approximation.noise(normals)]
@@ -45,7 +46,7 @@ class NoisyScatter:
     def draw_by_bartlett(
         self, scatter: FloatArray, normals: FloatArray, level: FloatArray, angles: FloatArray
     ) -> FloatArray:
-        """The slice in Bartlett's coordinates; arguments as above.
+        """Draw W by the slice in Bartlett's coordinates; arguments as above.
 
         W = L B B'L', B lower triangular: standard normals below the diagonal, chi on it, which
         N(c, 1) at its mode c covers.
@@ -78,8 +79,10 @@ class NoisyScatter:
 
 @dataclass(frozen=True, repr=False)
 class NormalScatter:
-    """The normal N(df Sigma, C) in place of Wishart(df, Sigma), C its covariance, times the noise
-    F: what stands for W given W~ (B chains; half = q(q+1)/2 lower entries).
+    """The normal N(df Sigma, C) instead of Wishart(df, Sigma), times the noise F.
+
+    C is the covariance of the Wishart: what the model says of W given W~ (B chains; half =
+    q(q+1)/2 lower entries).
 
     gain (B, half, half) C (C + F)^-1; posterior_root of C (C + F)^-1 F; marginal_whitening the
     inverse root of C + F; whitening (B, q, q) the inverse root of Sigma.
@@ -93,7 +96,7 @@ class NormalScatter:
 
     @classmethod
     def of(cls, df: FloatArray, covariance: FloatArray, noise_sd: FloatArray) -> "NormalScatter":
-        """For df (B,), Sigma (B, q, q) and the SDs (q, q) of the noise."""
+        """Return the normal for df (B,), Sigma (B, q, q) and the SDs (q, q) of the noise."""
         row, column = _lower(noise_sd.shape[0])
         s = covariance
         own = s[:, row[:, None], row] * s[:, column[:, None], column]
@@ -112,31 +115,32 @@ class NormalScatter:
         )
 
     def mean(self, observed: FloatArray) -> FloatArray:
-        """Mean of W given W~ (B, q, q)."""
+        """Return the mean of W given W~ (B, q, q)."""
         return self.expected + self.moved((observed - self.expected)[:, None])[:, 0]
 
     def moved(self, changes: FloatArray) -> FloatArray:
-        """By how much the mean moves with W~ (B, c, q, q)."""
+        """Return by how much the mean moves with W~ (B, c, q, q)."""
         return _unfolded(_folded(changes) @ self.gain.swapaxes(-1, -2))
 
     def noise(self, normals: FloatArray) -> FloatArray:
-        """W less its mean, from standard normals (B, half)."""
+        """Return W less its mean, from standard normals (B, half)."""
         return _unfolded((self.posterior_root @ normals[:, :, None])[:, :, 0])
 
     def whitened_noise(self, changes: FloatArray) -> FloatArray:
-        """Changes of W~ (B, c, q, q) in units of its noise and of C: (B, c, half)."""
+        """Return changes of W~ (B, c, q, q) in units of its noise and of C: (B, c, half)."""
         white = _folded(changes) @ self.marginal_whitening.swapaxes(-1, -2)
         return np.asarray(white, dtype=np.float64)
 
     def whitened(self, scatters: FloatArray) -> FloatArray:
-        """W (B, c, q, q) where Sigma is I."""
+        """Return W (B, c, q, q) where Sigma is I."""
         root = self.whitening[:, None]
         return np.asarray(root @ scatters @ root.swapaxes(-1, -2), dtype=np.float64)
 
 
 def log_wishart_over_normal(scatter: FloatArray, df: FloatArray) -> FloatArray:
-    """log Wishart(df, I) less log N(df I, C) (b, t), up to a constant, at W (b, t, q, q); -inf
-    where W is not positive definite. df (b,)."""
+    """Return log Wishart(df, I) less log N(df I, C) (b, t), up to a constant, at W (b, t, q, q).
+
+    -inf where W is not positive definite. df (b,)."""
     q = scatter.shape[-1]
     index, d = np.arange(q), df[:, None]
     trace = np.einsum("btii->bt", scatter)
@@ -147,13 +151,14 @@ def log_wishart_over_normal(scatter: FloatArray, df: FloatArray) -> FloatArray:
 
 
 def noise_log_density(gap: FloatArray, noise_sd: FloatArray) -> FloatArray:
-    """Log density, up to a constant, of symmetric noise ``gap`` (..., q, q): (...)."""
+    """Return the log density (...), up to a constant, of symmetric noise ``gap`` (..., q, q)."""
     return -0.5 * _total(_noise_weight(noise_sd) * gap * gap)
 
 
 def on_ellipse(parts: FloatArray, angle: FloatArray) -> FloatArray:
-    """Matrices (b, t, q, q) at angles (b, t) of the ellipse of middle, along and across
-    (b, 3, q, q)."""
+    """Return matrices (b, t, q, q) at angles (b, t) of an ellipse.
+
+    Of middle, along and across (b, 3, q, q)."""
     flat = _weights(angle) @ parts.reshape(*parts.shape[:2], -1)
     return np.asarray(flat.reshape(*angle.shape, *parts.shape[2:]), dtype=np.float64)
 
@@ -170,9 +175,10 @@ def _moved(parts: list[FloatArray], angle: FloatArray) -> FloatArray:
 
 
 def _log_det(matrix: FloatArray) -> FloatArray:
-    """Of symmetric matrices (..., q, q); -inf where they are not positive definite. By elimination
-    over all at once: LAPACK takes longer to begin with so small ones, and stops at the first that
-    has no root."""
+    """Return log determinants of symmetric matrices (..., q, q); -inf where not positive definite.
+
+    By elimination over all at once: LAPACK takes longer to begin with so small ones, and stops
+    at the first that has no root."""
     rest, result = matrix, np.zeros(matrix.shape[:-2])
     for _ in range(matrix.shape[-1]):
         pivot = rest[..., 0, 0]
@@ -186,12 +192,12 @@ def _log_det(matrix: FloatArray) -> FloatArray:
 
 
 def _total(values: FloatArray) -> FloatArray:
-    """Sums (...) over matrices (..., q, q)."""
+    """Return sums (...) over matrices (..., q, q)."""
     return np.asarray(values.sum((-1, -2)), dtype=np.float64)
 
 
 def _noise_weight(noise_sd: FloatArray) -> FloatArray:
-    """Precisions (q, q) such that a sum over the whole matrix counts every entry once."""
+    """Return precisions (q, q) such that a sum over the whole matrix counts every entry once."""
     weight: FloatArray = (0.5 + 0.5 * np.eye(noise_sd.shape[0])) / noise_sd**2
     return weight
 
@@ -199,7 +205,7 @@ def _noise_weight(noise_sd: FloatArray) -> FloatArray:
 # Kept for each size: to make it takes longer than to use it.
 @lru_cache(maxsize=16)
 def _lower(q: int) -> tuple[IntArray, IntArray]:
-    """Rows and columns (q(q+1)/2,) of the lower entries of a q x q matrix."""
+    """Return rows and columns (q(q+1)/2,) of the lower entries of a q x q matrix."""
     row, column = np.tril_indices(q)
     row.setflags(write=False)
     column.setflags(write=False)
@@ -207,13 +213,13 @@ def _lower(q: int) -> tuple[IntArray, IntArray]:
 
 
 def _folded(matrix: FloatArray) -> FloatArray:
-    """Lower entries (..., q(q+1)/2)."""
+    """Return lower entries (..., q(q+1)/2)."""
     row, column = _lower(matrix.shape[-1])
     return matrix[..., row, column]
 
 
 def _unfolded(values: FloatArray) -> FloatArray:
-    """The symmetric matrices (..., q, q) with these lower entries."""
+    """Return the symmetric matrices (..., q, q) with these lower entries."""
     q = int(np.sqrt(2 * values.shape[-1]))
     row, column = _lower(q)
     result = np.empty((*values.shape[:-1], q, q))

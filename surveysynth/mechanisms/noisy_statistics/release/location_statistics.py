@@ -58,7 +58,7 @@ class LocationDesign:
 
     @classmethod
     def optimal(cls, shape: LocationShape, clipping: Clipping) -> "LocationDesign":
-        """D-optimal noise in each block."""
+        """Return D-optimal noise in each block."""
         blocks = []
         for pattern in range(len(shape.patterns)):
             cell, combination, x = shape.rows(pattern)
@@ -90,7 +90,7 @@ class LocationSums:
         self.squares = np.zeros((blocks, q, q), dtype=object)
 
     def add(self, cell: IntArray, combination: IntArray, z: FloatArray) -> None:
-        """Records: cells (n,), combinations (n,) and z (n, q), finite where it is there."""
+        """Add records: cells (n,), combinations (n,) and z (n, q), finite where it is present."""
         shape, clipping = self.design.shape, self.design.clipping
         for start in range(0, len(cell), BLOCK):
             part = slice(start, start + BLOCK)
@@ -109,19 +109,19 @@ class LocationSums:
             raise ValueError(f"sums of more than {MOST_RECORDS} records need longer numbers")
 
     def cross(self, block: BlockDesign) -> IntArray:
-        """A'U of a block in 2^-30 steps, (r, q) whole numbers as objects."""
+        """Return A'U of a block in 2^-30 steps, (r, q) whole numbers as objects."""
         rows = block.noise.rows.T.astype(object)
         return np.asarray(rows @ self.by_row[block.row].astype(object))
 
     def squares_of(self, block: BlockDesign) -> IntArray:
-        """U'U of a block (q, q), as objects."""
+        """Return U'U of a block (q, q), as objects."""
         result: IntArray = self.squares[block.pattern * self.design.shape.groups + block.group]
         return result
 
 
 @dataclass(frozen=True)
 class LocationStatistics(Published):
-    """What is released of one survey, with all public constants: any use of it is free.
+    """The statistics released of one survey, with all public constants: any use of them is free.
 
     Attributes
     ----------
@@ -173,7 +173,7 @@ class LocationStatistics(Published):
 
     @property
     def is_private(self) -> bool:
-        """Whether the noise came from the operating system, exactly."""
+        """True if the noise came from the operating system, exactly."""
         return self.noise == "system"
 
     @classmethod
@@ -181,7 +181,7 @@ class LocationStatistics(Published):
         values: dict[str, Any] = dict(given)
         for name in ("cross", "basis"):
             values[name] = tuple(np.array(each, np.float64) for each in given[name])
-        # A pattern without columns has squares (0, 0), which lists do not tell from (0,).
+        # A pattern without columns has squares (0, 0), which lists cannot distinguish from (0,).
         values["squares"] = tuple(
             np.array(each, np.float64).reshape(len(each), len(each)) for each in given["squares"]
         )
@@ -236,7 +236,7 @@ def released(
     records: int = 1,
     source: NoiseSource | None = None,
 ) -> LocationStatistics:
-    """The statistics out of exact sums."""
+    """Return the statistics from exact sums."""
     source = SystemNoise() if source is None else source
     clipping, shape = design.clipping, design.shape
     variances = design.variances(budget.rho, share, records)

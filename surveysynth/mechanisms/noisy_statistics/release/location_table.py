@@ -51,7 +51,7 @@ class LocationShape:
 
     @cached_property
     def layout(self) -> Layout:
-        """Of the model: columns of x~ and of z."""
+        """The layout of the model: columns of x~ and of z."""
         return Layout.of_outcomes(
             self.x_cells.shape[1], self.outcomes, weighted=self.weighted, grouped=self.groups > 1
         )
@@ -73,7 +73,7 @@ class LocationShape:
         return np.array(list(product(*ranges)), dtype=np.int64)
 
     def combination_of(self, category: IntArray) -> IntArray:
-        """Combination (n,) of categories (n, outcomes)."""
+        """Return the combination (n,) of categories (n, outcomes)."""
         sizes = [each.categories for each in self.outcomes]
         return np.asarray(np.ravel_multi_index(tuple(category.T), sizes), dtype=np.int64)
 
@@ -111,7 +111,7 @@ class LocationShape:
         return self.layout.width
 
     def rows(self, pattern: int) -> tuple[IntArray, IntArray, FloatArray]:
-        """Cells (rows,) and combinations (rows,) of a pattern's rows, and x~ (rows, width)."""
+        """Return cells (rows,), combinations (rows,) and x~ (rows, width) of a pattern's rows."""
         combination = np.flatnonzero(self.pattern == pattern)
         cells = self.x_cells.shape[0]
         cell = np.repeat(np.arange(cells), combination.size)

@@ -1,7 +1,7 @@
 """Discrete Gaussian noise, drawn exactly (Canonne, Kamath & Steinke 2020, algorithms 1 to 3).
 
 P(x) is proportional to exp(-x^2 / (2 sigma^2)) on the whole numbers. Integers and fractions only:
-no floating-point number is seen, so no digit of one tells what the noise hides (Mironov 2012).
+there are no floating-point numbers, whose digits could reveal what the noise hides (Mironov 2012).
 Added to whole numbers x_j, one of its own variance to each, it is rho-zCDP with
 rho = sum_j change_j^2 / (2 sigma_j^2): the divergence of order alpha between two shifts by whole
 numbers is at most that of normal distributions, and those of independent numbers add up.
@@ -35,7 +35,7 @@ class NoiseSource(Protocol):
         ...
 
     def draw(self, variance: int | Fraction, size: int) -> list[int]:
-        """``size`` independent whole numbers with the parameter sigma^2 = ``variance`` > 0."""
+        """Draw ``size`` independent whole numbers with the parameter sigma^2 = ``variance`` > 0."""
         ...
 
 
@@ -78,7 +78,7 @@ class ApproximateNoise:
 
 
 def added(values: IntArray, variance: int | Fraction, source: NoiseSource) -> IntArray:
-    """Whole numbers (any shape, of objects) with noise of their own each."""
+    """Return whole numbers (any shape, of objects) with noise of their own each."""
     noise = source.draw(variance, values.size)
     result = np.empty(values.size, dtype=object)
     result[:] = [int(value) + each for value, each in zip(values.ravel(), noise, strict=True)]
@@ -93,7 +93,7 @@ class _Integers:
         self._block, self._used = b"", 0
 
     def below(self, bound: int) -> int:
-        """One of 0, .., bound - 1, all equally likely; numbers of as many bits are rejected."""
+        """Draw one of 0, .., bound - 1, all equally likely; larger numbers are rejected."""
         bits = (bound - 1).bit_length()
         size = (bits + 7) // 8
         while True:
@@ -115,8 +115,10 @@ def _discrete_gaussians(variance: int | Fraction, size: int, integers: _Integers
 
 
 def _discrete_gaussian(variance: Fraction, integers: _Integers) -> int:
-    """Discrete Laplace numbers y of scale t = floor(sigma) + 1, each kept with probability
-    exp(-(|y| - sigma^2/t)^2 / (2 sigma^2)) (algorithm 3)."""
+    """Draw a discrete Gaussian number by rejection (algorithm 3).
+
+    Discrete Laplace numbers y of scale t = floor(sigma) + 1 are each kept with probability
+    exp(-(|y| - sigma^2/t)^2 / (2 sigma^2))."""
     a, b = variance.numerator, variance.denominator
     scale = math.isqrt(a // b) + 1
     denominator = 2 * a * b * scale * scale
@@ -128,7 +130,7 @@ def _discrete_gaussian(variance: Fraction, integers: _Integers) -> int:
 
 
 def _discrete_laplace(scale: int, integers: _Integers) -> int:
-    """P(y) proportional to exp(-|y|/scale) (algorithm 2)."""
+    """Draw y with P(y) proportional to exp(-|y|/scale) (algorithm 2)."""
     while True:
         remainder = integers.below(scale)
         if not _exponential_coin(remainder, scale, integers):
@@ -143,7 +145,7 @@ def _discrete_laplace(scale: int, integers: _Integers) -> int:
 
 
 def _exponential_coin(numerator: int, denominator: int, integers: _Integers) -> bool:
-    """True with probability exp(-numerator/denominator), numerator >= 0 (algorithm 1)."""
+    """Return True with probability exp(-numerator/denominator), numerator >= 0 (algorithm 1)."""
     while numerator > denominator:
         if not _exponential_coin(1, 1, integers):
             return False

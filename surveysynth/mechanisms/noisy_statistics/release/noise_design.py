@@ -80,7 +80,7 @@ class Clipping:
         return int(self.radius / self.step)
 
     def on_grid(self, z: FloatArray) -> IntArray:
-        """u in steps (n, q), whole numbers inside the ball, of any finite z (n, q).
+        """Return u in steps (n, q), whole numbers inside the ball, of any finite z (n, q).
 
         Shrunk to q steps inside the ball and then rounded to the nearest point of the grid, which
         moves u by less than sqrt(q)/2 steps: no record ends outside, whatever it was.
@@ -95,7 +95,7 @@ class Clipping:
 
 
 def inside(columns: int) -> float:
-    """The radius of the ball that holds the share ``INSIDE`` of normal records."""
+    """Return the radius of the ball that holds the share ``INSIDE`` of normal records."""
     return math.sqrt(chi_square_quantile(INSIDE, columns))
 
 
@@ -139,7 +139,7 @@ class NoiseDesign:
         n_psu: int = 0,
         psu_share: float = PSU_SHARE,
     ) -> "NoiseDesign":
-        """The D-optimal design for the cells; with PSUs, ``psu_share`` of the budget for theirs.
+        """Return the D-optimal design for the cells; ``psu_share`` of the budget is for PSUs.
 
         One D-optimal design for the rows (x, PSU) would spend all but a share K/(K + C) of the
         budget on the C sums by PSU, and their noise adds up: totals and effects of x, which need
@@ -169,7 +169,7 @@ class NoiseDesign:
 
 
 def optimal_basis(cells: FloatArray) -> FloatArray:
-    """Matrix (K, r) with A = cells basis, r the rank of the cells, of a D-optimal design.
+    """Return the matrix (K, r) with A = cells basis of a D-optimal design, r the cells' rank.
 
     Noise with covariance sigma^2 M on X'U is noise sigma^2 I on A'U = basis' X'U with
     M^-1 = basis basis'. Among all M with x' M^-1 x <= 1 for every row of the cells (G, K) this has
@@ -190,7 +190,9 @@ def optimal_basis(cells: FloatArray) -> FloatArray:
 
 
 def _optimal_root(rows: FloatArray) -> FloatArray:
-    """Cholesky factor (r, r) of sum_c p_c x_c x_c' with D-optimal p (Kiefer & Wolfowitz 1960).
+    """Return the Cholesky factor (r, r) of sum_c p_c x_c x_c' with D-optimal p.
+
+    After Kiefer & Wolfowitz (1960).
 
     The multiplicative algorithm p_c <- p_c h_c / r, h_c the leverage. Rows that cannot belong to
     the optimum leave it on the way (Harman & Pronzato 2007).
@@ -212,7 +214,7 @@ def _optimal_root(rows: FloatArray) -> FloatArray:
 
 
 def _possible(leverage: FloatArray, excess: float, rank: int) -> BoolArray:
-    """Rows whose leverage over its mean does not rule out that they belong to the optimum."""
+    """Return the rows whose leverage does not rule out that they are in the optimum."""
     gap = rank * excess
     bound = 1.0 + gap / 2.0 - math.sqrt(gap * (4.0 + gap - 4.0 / rank)) / 2.0
     return np.asarray(leverage >= bound * (1.0 - 1e-9))

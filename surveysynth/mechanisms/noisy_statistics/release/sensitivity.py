@@ -105,8 +105,9 @@ def sensitivity(radius: float, *, leverage: float = 1.0, records: int = 1) -> fl
 
 
 def largest_product(rows: IntArray, cell: IntArray) -> Fraction:
-    """Return the largest s^2 of two different rows of one cell of a block, exactly; rows (rows, r)
-    in steps of 2^-30, cell (rows,)."""
+    """Return the largest s^2 of two different rows of one cell of a block, exactly.
+
+    rows (rows, r) in steps of 2^-30, cell (rows,)."""
     largest, order = 0, np.argsort(cell, kind="stable")
     # |a| <= 1 and |a'| <= 1: no product of theirs, nor a part of one, passes 2^60.
     for own in np.split(rows[order], np.flatnonzero(np.diff(cell[order])) + 1):

@@ -42,8 +42,9 @@ class Published:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """Return the inverse of ``to_dict``; raise ``InputError`` where entries do not fit
-        together."""
+        """Return the inverse of ``to_dict``.
+
+        Raise ``InputError`` where entries do not fit together."""
         names = [item.name for item in fields(cls)]
         wrong = sorted(set(names) ^ set(given))
         if wrong:
@@ -69,7 +70,7 @@ class Published:
 
 @dataclass(frozen=True)
 class NoisyStatistics(Published):
-    """What is released of B databases, with all public constants: any use of it is free.
+    """The statistics released of B databases, with all public constants: any use of them is free.
 
     Attributes
     ----------
@@ -109,11 +110,11 @@ class NoisyStatistics(Published):
 
     @property
     def is_private(self) -> bool:
-        """Whether the noise came from the operating system, exactly."""
+        """True if the noise came from the operating system, exactly."""
         return self.noise == "system"
 
     def design(self, cells: FloatArray) -> NoiseDesign:
-        """The design that the sums were made with, to the last bit, for the same cells (G, K)."""
+        """Return the design of the sums, to the last bit, for the same cells (G, K)."""
         clipping = Clipping(self.centre, self.spread, self.radius)
         n_psu = self.cross.shape[1] - self.basis.shape[1]
         return NoiseDesign(clipping, cells, self.basis, n_psu, round(self.psu_weight * 2**ROW_BITS))
@@ -139,7 +140,7 @@ class NoisyStatistics(Published):
 
     @classmethod
     def stacked(cls, parts: Sequence["NoisyStatistics"]) -> "NoisyStatistics":
-        """Databases with the same public constants as one batch; raises ``ValueError``."""
+        """Return databases with equal public constants as one batch; raise ``ValueError``."""
         first = parts[0].to_dict()
         for part in parts[1:]:
             other = part.to_dict()
@@ -166,7 +167,7 @@ class ExactSums:
         self.squares = np.zeros((q, q), dtype=object)
 
     def add(self, codes: IntArray, z: FloatArray, psu: IntArray | None = None) -> None:
-        """Records (n, q) with the codes (n,) of their cells and PSUs; every z is finite."""
+        """Add records (n, q) with the codes (n,) of their cells and PSUs; every z is finite."""
         for start in range(0, len(codes), BLOCK):
             part = slice(start, start + BLOCK)
             u = self._design.clipping.on_grid(z[part])
@@ -179,7 +180,7 @@ class ExactSums:
             raise ValueError(f"sums of more than {MOST_RECORDS} records need longer numbers")
 
     def cross(self) -> IntArray:
-        """A'U in 2^-30 steps, (r + C, q) whole numbers as objects."""
+        """Return A'U in 2^-30 steps, (r + C, q) whole numbers as objects."""
         low = self.by_cell & (2**LOW_BITS - 1)
         high = self.by_cell >> LOW_BITS
         result = (self._product(high) << LOW_BITS) + self._product(low)
@@ -187,7 +188,7 @@ class ExactSums:
         return np.concatenate([result, by_psu])
 
     def _product(self, sums: IntArray) -> IntArray:
-        """rows' sums as objects; blocks of cells keep partial sums inside 64 bits."""
+        """Return rows' sums as objects; blocks of cells keep partial sums inside 64 bits."""
         rows, size = self._design.rows, 2 ** (62 - ROW_BITS - LOW_BITS)
         total = np.zeros((rows.shape[1], sums.shape[1]), dtype=object)
         for start in range(0, len(rows), size):
@@ -252,7 +253,7 @@ def released(
     records: int = 1,
     source: NoiseSource | None = None,
 ) -> NoisyStatistics:
-    """The statistics of B databases of n records out of their exact sums, see above."""
+    """Return the statistics of B databases of n records from their exact sums, see above."""
     source = SystemNoise() if source is None else source
     clipping = design.clipping
     variances = noise_variances(clipping, budget.rho, records)
@@ -285,8 +286,9 @@ def noisy_moments(
     clipping: Clipping,
     source: NoiseSource,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return exact sums (r, q) and squares (q, q) of a block, u in spreads, with noise of its own
-    on every sum and on every entry on and above the diagonal of the squares."""
+    """Return exact sums (r, q) and squares (q, q) of a block with noise, u in spreads.
+
+    Every sum, and every entry on and above the diagonal of the squares, has noise of its own."""
     noisy = added(cross, variances.cross, source)
     upper = np.triu_indices(len(squares))
     entries, on_diagonal = squares[upper], upper[0] == upper[1]

@@ -44,8 +44,10 @@ def release_statistics(
     settings: NoisySettings,
     source: NoiseSource | None = None,
 ) -> Statistics:
-    """The noisy statistics of z = (transformed outcomes, log weight), or, of a general location
-    model, of categories, amounts and the log weight.
+    """Return the noisy statistics of a survey.
+
+    Of z = (transformed outcomes, log weight), or for a general location model of categories,
+    amounts and the log weight.
 
     The model says whether sums by PSU are among them. Raises ``InputError`` before the survey is
     looked at.
@@ -71,7 +73,7 @@ def _location_statistics(
     settings: NoisySettings,
     source: NoiseSource | None = None,
 ) -> LocationStatistics:
-    """The noisy statistics of categories, transformed amounts and the log weight."""
+    """Return the noisy statistics of categories, transformed amounts and the log weight."""
     public = location_design(model, design, settings)
     records = model.records(design, confidential)
     return location_statistics(
@@ -86,10 +88,11 @@ def _location_statistics(
 def required_design(
     model: Model, design: PublicDesign, settings: NoisySettings
 ) -> tuple[NoiseDesign, int]:
-    """The public shape of the noise, and the rank of X with the PSUs that have effects.
+    """Return the public shape of the noise, and the rank of X with the PSUs that have effects.
 
     Raises ``InputError`` for a model without such statistics, and for a design that leaves too
-    few records for its residuals: by public inputs, before anything is spent."""
+    few records for its residuals: by public inputs, before anything is spent.
+    """
     implied_sample(model.of(design))
     require(model, design)
     noise = noise_design(model, design, settings)
@@ -100,14 +103,14 @@ def required_design(
 
 
 def noise_design(model: Model, design: PublicDesign, settings: NoisySettings) -> NoiseDesign:
-    """The public shape of the noise for this design."""
+    """Return the public shape of the noise for this design."""
     psu = psu_codes(model, design)
     n_psu = 0 if psu is None else int(psu.max()) + 1
     return NoiseDesign.optimal(design.matrix.x_cells, settings.clipping(design), n_psu=n_psu)
 
 
 def table_of(model: GeneralLocation, design: PublicDesign) -> LocationShape:
-    """The public table of a design."""
+    """Return the public table of a design."""
     return LocationShape(
         design.matrix.x_cells,
         model.groups(design).cell,
@@ -119,14 +122,15 @@ def table_of(model: GeneralLocation, design: PublicDesign) -> LocationShape:
 def location_design(
     model: GeneralLocation, design: PublicDesign, settings: NoisySettings
 ) -> LocationDesign:
-    """The public shape of the noise; raises ``InputError`` for what the design lacks, before
-    anything is spent."""
+    """Return the public shape of the noise.
+
+    Raise ``InputError`` for what the design lacks, before anything is spent."""
     require(model, design)
     return LocationDesign.optimal(table_of(model, design), settings.clipping(design))
 
 
 def transformed(design: PublicDesign, confidential: Confidential) -> FloatArray:
-    """z (n, q): transformed outcomes, then the log weight if there is one. Confidential."""
+    """Return z (n, q): transformed outcomes, then the log weight if there is one. Confidential."""
     columns = [t.forward(confidential.outcome[:, j]) for j, t in enumerate(design.transforms)]
     if confidential.sampling_weight is not None:
         columns.append(np.log(confidential.sampling_weight))
@@ -136,8 +140,9 @@ def transformed(design: PublicDesign, confidential: Confidential) -> FloatArray:
 def clipped(
     model: Model, design: PublicDesign, confidential: Confidential, settings: NoisySettings
 ) -> int:
-    """How many records lie outside the ball. Confidential: it tells whether the declared centres
-    and spreads suit these data."""
+    """Count the records outside the ball. Confidential.
+
+    The number shows whether the declared centres and spreads suit these data."""
     if isinstance(model, GeneralLocation):
         return _clipped_of_location(model, design, confidential, settings)
     clipping = settings.clipping(design)
@@ -152,7 +157,7 @@ def _clipped_of_location(
     confidential: Confidential,
     settings: NoisySettings,
 ) -> int:
-    """How many records lie outside the ball. Confidential."""
+    """Count the records outside the ball. Confidential."""
     clipping = settings.clipping(design)
     records = model.records(design, confidential)
     there = records.layout.present(records.category)
@@ -162,8 +167,9 @@ def _clipped_of_location(
 
 
 def statistics_of(given: Mapping[str, Any]) -> Statistics:
-    """Noisy statistics that were written as a dictionary; raises ``InputError`` where its entries
-    do not fit together."""
+    """Return noisy statistics that were written as a dictionary.
+
+    Raise ``InputError`` where its entries do not fit together."""
     kind = LocationStatistics if "counts" in given else NoisyStatistics
     return kind.from_dict(given)
 

@@ -67,18 +67,18 @@ class LocationAugmentation:
         self.scatter = [scatter for _, scatter in starts]
 
     def _of(self, target: PatternTarget, counts: IntArray) -> FloatArray:
-        """Counts (B, R) of a pattern's rows."""
+        """Return counts (B, R) of a pattern's rows."""
         return counts.reshape(self.batch, -1)[:, target.row].astype(np.float64)
 
     def observe(self, counts: IntArray) -> None:
-        """Other counts (B, C, D), and what they say of every pattern."""
+        """Set the counts (B, C, D), and what follows from them for every pattern."""
         self.counts = counts
         self.geometry = [
             Geometry.of(each, self._of(each, counts)) for each in self.target.targets
         ]
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c sweeps."""
+        """Draw the random numbers of the next c sweeps."""
         b, cells, rng = self.batch, self.target.counts.shape[1], self.rng
         self.normals, self.uniforms = [], []
         for each in self.target.targets:
@@ -98,7 +98,7 @@ class LocationAugmentation:
         self.log_u = np.log(rng.random((c, b, self.target.shape.groups), 1))
 
     def begin(self, i: int, law_of: PatternLaw, log_p: FloatArray) -> None:
-        """xi, eta and counts at theta: laws of the patterns, and log probabilities (B, C, D)."""
+        """Draw xi, eta and counts at theta, from laws and log probabilities (B, C, D)."""
         self.laws = self.laws_at(law_of)
         self.held = [self._slices(i, p, law) for p, law in enumerate(self.laws)]
         if self.rounds:
@@ -110,7 +110,7 @@ class LocationAugmentation:
         return self.batch, self.target.shape.groups
 
     def laws_at(self, law_of: PatternLaw) -> Laws:
-        """Of every pattern, at counts as they are."""
+        """Return the law of every pattern at the current counts."""
         result = []
         patterns = zip(self.target.patterns, self.target.targets, self.geometry, strict=True)
         for number, target, geometry in patterns:
@@ -119,18 +119,18 @@ class LocationAugmentation:
         return result
 
     def log_factor(self, laws: Laws) -> FloatArray:
-        """What the noisy moments say (B, G), xi and eta held."""
+        """Return the log density (B, G) of the noisy moments with xi and eta fixed."""
         pairs = zip(laws, self.held, strict=True)
         return np.asarray(sum(law.log_factor(*held) for law, held in pairs))
 
     def take(self, accept: BoolArray, laws: Laws) -> None:
-        """Other laws for the blocks (B, G) that accept them: T and W move along."""
+        """Replace the laws of the blocks (B, G) that accept: T and W move along."""
         pairs = zip(laws, self.laws, strict=True)
         self.laws = [_chosen(accept, new, old) for new, old in pairs]
         self.geometry = [law.geometry for law in self.laws]
 
     def finish(self, i: int) -> None:
-        """T and W from xi and eta, and W once more."""
+        """Set T and W from xi and eta, and draw W once more."""
         for p, (law, (xi, eta)) in enumerate(zip(self.laws, self.held, strict=True)):
             used = law.target.used[..., None, None]
             cross = law.cross_at(xi)
@@ -143,7 +143,7 @@ class LocationAugmentation:
     def _in_units(
         self, number: int, target: PatternTarget, coefficients: FloatArray, sigma: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """M (B, G, r, q) in the axes of A, and Sigma, in units of u."""
+        """Return M (B, G, r, q) in the axes of A, and Sigma, in units of u."""
         there = self.target.shape.patterns[number]
         centre, spread = self.target.centre[there], self.target.spread[there]
         about = (coefficients - self.target.ones[:, None] * centre) / spread
@@ -154,7 +154,7 @@ class LocationAugmentation:
         return target.link @ about, scaled + floor
 
     def _slices(self, i: int, p: int, law: Law) -> tuple[FloatArray, FloatArray]:
-        """xi and eta of a pattern by elliptical slices, from its T and W."""
+        """Draw xi and eta of a pattern by elliptical slices, from its T and W."""
         (fresh_xi, fresh_eta), (level, angle) = self.normals[p], self.uniforms[p]
         xi = law.xi_of(self.cross[p], fresh_xi[i, 1])
         q, shape = law.target.q, fresh_eta[i, 0].shape
@@ -176,8 +176,9 @@ class LocationAugmentation:
         return xi, eta
 
     def _exchange(self, i: int, log_p: FloatArray) -> None:
-        """Counts given xi and eta: some rounds of pairs in every cell, there and back, so that they
-        may as well be run backwards."""
+        """Draw counts given xi and eta: some rounds of pairs in every cell.
+
+        There and back, so that the move is the same when it is run backwards."""
         target = self.target
         some = [self.rounds[(self.turn + k) % len(self.rounds)] for k in range(self.at_once)]
         self.turn += self.at_once
@@ -197,7 +198,7 @@ class LocationAugmentation:
     def _by_bartlett(
         self, i: int, p: int, law: Law, observed: FloatArray, scatter: FloatArray
     ) -> FloatArray:
-        """W once more (B, G, q, q); blocks that are not looked at stay as they are."""
+        """Draw W once more (B, G, q, q); blocks that are not used stay."""
         (_, fresh), (level, angle) = self.normals[p], self.uniforms[p]
         target, q = law.target, law.target.q
         used = target.used.reshape(-1) & _regular(scatter)
@@ -216,13 +217,13 @@ class LocationAugmentation:
         return moved.reshape(*target.used.shape, q, q)
 
     def moments(self) -> BlockMoments:
-        """What the model's regressions read, in units of z: all blocks that are looked at."""
+        """Return what the model's regressions read, in units of z, for all blocks in use."""
         return self.about_centre(self.cross, self.squares()).recentred(
             self.target.centre, self.target.ones
         )
 
     def squares(self) -> list[FloatArray]:
-        """W + T'G^+T (B, G, q, q) of each pattern."""
+        """Return W + T'G^+T (B, G, q, q) of each pattern."""
         return [
             scatter + geometry.explained(cross)
             for geometry, scatter, cross in zip(
@@ -233,7 +234,7 @@ class LocationAugmentation:
     def about_centre(
         self, cross: Sequence[FloatArray], squares: Sequence[FloatArray]
     ) -> BlockMoments:
-        """Moments of z - centre from T and Q of each pattern, and counts as they are."""
+        """Return moments of z - centre from T and Q of each pattern at the current counts."""
         shape = self.target.shape
         parts = [
             self._moments_of(p, *each) for p, each in enumerate(zip(cross, squares, strict=True))
@@ -261,7 +262,7 @@ class LocationAugmentation:
 
 
 def _regular(scatter: FloatArray) -> BoolArray:
-    """Which W (b, q, q) have a root in digits; others are left to the next sweep."""
+    """Return which W (b, q, q) have a root in digits; others are left to the next sweep."""
     diagonal = np.einsum("bqq->bq", scatter)
     with np.errstate(invalid="ignore"):
         sound = np.isfinite(scatter).all((-1, -2)) & (diagonal > 1e-100).all(-1)
@@ -272,14 +273,14 @@ def _regular(scatter: FloatArray) -> BoolArray:
 
 
 def difference(new: FloatArray, old: FloatArray) -> FloatArray:
-    """new - old, where what is impossible as it is may go anywhere that is possible."""
+    """Return new - old; a state that is impossible may move to any that is possible."""
     with np.errstate(invalid="ignore"):
         result = new - old
     return np.where(np.isneginf(new), -np.inf, np.where(np.isneginf(old), np.inf, result))
 
 
 def _chosen(accept: BoolArray, new: Law, old: Law) -> Law:
-    """By block (B, G) one law or the other."""
+    """Return one law or the other by block (B, G)."""
 
     def of(name: str) -> Any:
         values = getattr(new, name), getattr(old, name)
@@ -308,8 +309,9 @@ def _elliptical(
     level: FloatArray,
     uniforms: FloatArray,
 ) -> FloatArray:
-    """Elliptical slices of standard normals (B, G, ...), each block its own; level (B, G) and
-    uniforms (tries, B, G). A block whose tries run out stays."""
+    """Return elliptical slices of standard normals (B, G, ...), each block its own.
+
+    level (B, G) and uniforms (tries, B, G). A block whose tries run out stays."""
     lead = (...,) + (None,) * (now.ndim - level.ndim)
     threshold = log_factor(now) + np.log(level)
     result, pending = now, np.ones(level.shape, dtype=bool)
@@ -324,15 +326,17 @@ def _elliptical(
 
 
 def angles_of(uniforms: FloatArray) -> FloatArray:
-    """Successive tries (t, ...) on an ellipse from uniforms (t, ...)."""
+    """Return successive tries (t, ...) on an ellipse from uniforms (t, ...)."""
     return np.moveaxis(shrinking_angles(np.moveaxis(uniforms, 0, -1)), -1, 0)
 
 
 def _start(
     target: PatternTarget, geometry: Geometry, inflation: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """T~ shrunk as for coefficients of the size of the spread, and W with no eigenvalue too
-    small, times ``inflation`` (B,); in units of u."""
+    """Return T~ shrunk, and W with no eigenvalue too small, in units of u.
+
+    T~ is shrunk as for coefficients of the size of the spread; W is multiplied by ``inflation``
+    (B,)."""
     lam, vectors = geometry.lam, geometry.vectors
     signal = (lam * lam + lam)[..., None]
     inner = vectors.swapaxes(-1, -2) @ target.cross

@@ -18,7 +18,7 @@ WINDOW_LEAST = 12
 
 
 def tournament(players: int) -> list[tuple[IntArray, IntArray]]:
-    """Rounds of disjoint pairs in which everybody meets everybody once (the circle method)."""
+    """Return rounds of disjoint pairs in which all players meet once (the circle method)."""
     seats = list(range(players + players % 2))
     rounds = []
     for _ in range(len(seats) - 1):
@@ -40,8 +40,9 @@ def exchanged(
     pairs: tuple[IntArray, IntArray],
     uniforms: FloatArray,
 ) -> IntArray:
-    """Counts (B, C, D) with those of the pairs, P each, drawn anew; log_p and noisy (B, C, D),
-    uniforms (B, C, P)."""
+    """Return counts (B, C, D) with those of the pairs, P each, drawn anew.
+
+    log_p and noisy (B, C, D), uniforms (B, C, P)."""
     first, second = pairs
     total = counts[..., first] + counts[..., second]
     log_odds = log_p[..., first] - log_p[..., second]
@@ -56,7 +57,7 @@ def exchanged(
 def _drawn(
     total: IntArray, log_odds: FloatArray, centre: FloatArray, sd: float, uniforms: FloatArray
 ) -> IntArray:
-    """k from 0 to s with probability proportional to C(s, k) exp(k log_odds - ((k - c)/sd)^2)."""
+    """Draw k from 0 to s, p(k) ~ C(s, k) exp(k log_odds - ((k - c)/sd)^2)."""
     own = 2.0 / (sd * sd)
     middle = _mode(total, log_odds, centre, own)
     curvature = 1.0 / (middle + 1.0) + 1.0 / (total - middle + 1.0) + own
@@ -78,8 +79,10 @@ def _drawn(
 
 
 def _mode(total: IntArray, log_odds: FloatArray, centre: FloatArray, own: float) -> FloatArray:
-    """About the largest term, by halving: logs of terms are concave. Binomial and noise may be far
-    apart, and then it is where neither a normal about the one nor about both would look."""
+    """Return about the largest term, by halving: logs of terms are concave.
+
+    Binomial and noise may be far apart; the largest term is then where neither a normal about
+    the one nor about both would look."""
     low, high = np.zeros(total.shape), total.astype(np.float64)
     for _ in range(int(total.max(initial=0)).bit_length()):
         k = 0.5 * (low + high)
@@ -89,8 +92,9 @@ def _mode(total: IntArray, log_odds: FloatArray, centre: FloatArray, own: float)
 
 
 def start_counts(noisy: FloatArray, sizes: IntArray) -> IntArray:
-    """Whole numbers (B, C, D) that add up to the sizes (C,), near noisy ones: shares of what is
-    above zero, rounded by largest remainders."""
+    """Return whole numbers (B, C, D) near noisy ones that add up to the sizes (C,).
+
+    Shares of what is above zero, rounded by largest remainders."""
     positive = np.maximum(noisy, 0.0) + 0.5
     ideal = positive / positive.sum(axis=-1, keepdims=True) * sizes[:, None]
     result = np.floor(ideal).astype(np.int64)

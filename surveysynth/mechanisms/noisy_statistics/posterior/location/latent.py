@@ -64,21 +64,23 @@ class PatternTarget:
         return int(self.cross.shape[1])
 
     def gram(self, counts: FloatArray) -> FloatArray:
-        """G (B, G, r, r) of counts (B, R)."""
+        """Return G (B, G, r, r) of counts (B, R)."""
         r = self.rows.shape[1]
         sums = np.asarray((self.outer.T @ counts.T).T)
         return sums.reshape(counts.shape[0], self.groups, r, r)
 
     def totals(self, counts: FloatArray) -> FloatArray:
-        """Records (B, G) of each group."""
+        """Return the number of records (B, G) of each group."""
         member = self.row_group[:, None] == np.arange(self.groups)
         return np.asarray(counts @ member.astype(np.float64))
 
 
 @dataclass(frozen=True, repr=False)
 class Geometry:
-    """What counts say of a pattern: total (B, G) records, gram G (B, G, r, r) with lam (B, G, r)
-    and vectors (B, G, r, r), zeros for axes without records, and df (B, G) of W."""
+    """The consequences of counts for a pattern.
+
+    total (B, G) records, gram G (B, G, r, r) with lam (B, G, r) and vectors (B, G, r, r), zeros
+    for axes without records, and df (B, G) of W."""
 
     total: FloatArray
     gram: FloatArray
@@ -88,14 +90,14 @@ class Geometry:
 
     @classmethod
     def of(cls, target: PatternTarget, counts: FloatArray) -> "Geometry":
-        """For counts (B, R)."""
+        """Return the geometry of counts (B, R)."""
         total, gram = target.totals(counts), target.gram(counts)
         lam, vectors = np.linalg.eigh(gram)
         lam = np.where(lam > NO_SHARE * np.maximum(lam[..., -1:], 1e-300), lam, 0.0)
         return cls(total, gram, lam, vectors, total - (lam > 0).sum(-1))
 
     def chosen(self, accept: BoolArray, other: "Geometry") -> "Geometry":
-        """Of the blocks (B, G) that accept it the other one."""
+        """Return the other geometry for the blocks (B, G) that accept it."""
         return Geometry(
             np.where(accept, other.total, self.total),
             np.where(accept[..., None, None], other.gram, self.gram),
@@ -105,7 +107,7 @@ class Geometry:
         )
 
     def explained(self, cross: FloatArray) -> FloatArray:
-        """T'G^+T (B, G, q, q)."""
+        """Return T'G^+T (B, G, q, q)."""
         there = self.lam > 0
         inverse = np.where(there, 1.0 / np.where(there, self.lam, 1.0), 0.0)
         inner = self.vectors.swapaxes(-1, -2) @ cross
@@ -138,7 +140,7 @@ class Law:
     def of(
         cls, target: PatternTarget, geometry: Geometry, middle: FloatArray, sigma: FloatArray
     ) -> "Law":
-        """For M (B, G, r, q) and Sigma (B, G, q, q)."""
+        """Return the law for M (B, G, r, q) and Sigma (B, G, q, q)."""
         lam, vectors = geometry.lam, geometry.vectors
         s, turn = np.linalg.eigh(sigma)
         signal = lam[..., None] * np.maximum(s, 1e-300)[..., None, :]
@@ -164,35 +166,35 @@ class Law:
         )  # fmt: skip
 
     def with_counts(self, counts: FloatArray) -> "Law":
-        """The same at other counts (B, R)."""
+        """Return the law at other counts (B, R)."""
         return Law.of(self.target, Geometry.of(self.target, counts), self.middle, self.sigma)
 
     def cross_at(self, xi: FloatArray) -> FloatArray:
-        """T (B, G, r, q)."""
+        """Return T (B, G, r, q)."""
         inner = self.geometry.vectors.swapaxes(-1, -2) @ xi @ self.turn
         moved = self.mean + self.sd * inner
         return np.asarray(self.geometry.vectors @ moved @ self.turn.swapaxes(-1, -2))
 
     def xi_of(self, cross: FloatArray, fresh: FloatArray) -> FloatArray:
-        """The inverse; axes without records take ``fresh`` normals (B, G, r, q)."""
+        """Return xi of T; axes without records take ``fresh`` normals (B, G, r, q)."""
         inner = self.geometry.vectors.swapaxes(-1, -2) @ cross @ self.turn - self.mean
         there = self.sd > 0
         white = np.where(there, inner / np.where(there, self.sd, 1.0), fresh)
         return np.asarray(self.geometry.vectors @ white @ self.turn.swapaxes(-1, -2))
 
     def observed(self, cross: FloatArray) -> FloatArray:
-        """Q~ - T'G^+T, one problem after another (B G, q, q)."""
+        """Return Q~ - T'G^+T, one problem after another (B G, q, q)."""
         q = self.target.q
         return (self.target.squares - self.geometry.explained(cross)).reshape(-1, q, q)
 
     def scatter_at(self, observed: FloatArray, eta: FloatArray) -> FloatArray:
-        """W (B G, q, q) for eta (B G, q(q+1)/2)."""
+        """Return W (B G, q, q) for eta (B G, q(q+1)/2)."""
         return self.scatter.mean(observed) + self.scatter.noise(eta)
 
     def eta_of(
         self, observed: FloatArray, scatter: FloatArray, fresh: FloatArray
     ) -> FloatArray:
-        """The inverse; directions in which W cannot vary take ``fresh`` normals (B G, half)."""
+        """Return eta of W; directions in which W cannot vary take ``fresh`` normals (B G, half)."""
         row, column = np.tril_indices(self.target.q)
         sd = self.target.squares_sd[row, column]
         # In units of the noise the columns of the root stand at right angles.
@@ -204,7 +206,7 @@ class Law:
         return np.where(there, white, fresh)
 
     def log_scatter(self, observed: FloatArray, scatter: FloatArray) -> FloatArray:
-        """log N(Q~ - T'G^+T) + log Wishart(W) - log N(W), with what depends on df: (B, G)."""
+        """Return log N(Q~ - T'G^+T) + log Wishart(W) - log N(W) (B, G), with df."""
         gap = (observed - self.scatter.expected)[:, None]
         white = self.scatter.whitened_noise(gap)[:, 0]
         ratio = log_wishart_over_normal(
@@ -214,7 +216,7 @@ class Law:
         return np.asarray(result + self.log_constant)
 
     def log_factor(self, xi: FloatArray, eta: FloatArray) -> FloatArray:
-        """What is left of the target (B, G), -inf where it is impossible, 0 where unused."""
+        """Return the rest of the target (B, G), -inf where it is impossible, 0 where unused."""
         observed = self.observed(self.cross_at(xi))
         with np.errstate(all="ignore"):
             value = self.log_cross + self.log_scatter(observed, self.scatter_at(observed, eta))
@@ -223,7 +225,7 @@ class Law:
 
 
 def _log_constant(scatter: NormalScatter, df: FloatArray, q: int) -> FloatArray:
-    """What the densities of W leave out and depends on df (B, G)."""
+    """Return what the densities of W leave out and depends on df (B, G)."""
     # Wishart over normal: |C| grows as df^(q(q+1)/2).
     result = -0.5 * df * q * np.log(2.0) - multigammaln(0.5 * df, q)
     result = result + 0.25 * q * (q + 1) * np.log(df)

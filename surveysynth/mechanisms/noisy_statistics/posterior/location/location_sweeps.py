@@ -25,7 +25,7 @@ from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import SWEEPS_AT_ONCE, Streams, run_sweeps
 
 #: Variances of a group without records can be anything: they are kept within this factor of the
-#: declared ones, far beyond what is told from nothing under any noise.
+#: declared ones, far beyond what any noise leaves distinguishable from zero.
 FARTHEST = 1e6
 
 
@@ -37,14 +37,15 @@ def sample_noisy(
     rngs: Sequence[np.random.Generator],
     thin: int = 1,
 ) -> Theta:
-    """Draws as of ``GeneralLocation.sample``, leading axes (databases, chains, draws); target: of
-    ``plan.chains`` chains a database, rngs: one a database."""
+    """Return draws as of ``GeneralLocation.sample``, leading axes (databases, chains, draws).
+
+    target: of ``plan.chains`` chains a database; rngs: one a database."""
     streams = Streams(tuple(rngs), 1)  # every chain has counts of its own: a database of its own
     return run_sweeps(LocationSweeps(layout, target, priors, streams, thin), plan)
 
 
 class LogitTable:
-    """How one logit reads the whole table of counts (B, C, D)."""
+    """The whole table of counts (B, C, D) as one logit reads it."""
 
     def __init__(self, shape: LocationShape, part: LogitPart, order: int) -> None:
         sizes = [each.categories for each in shape.discrete]
@@ -57,14 +58,15 @@ class LogitTable:
         self.rows = tilde[:, part.columns][None]
 
     def sums(self, counts: IntArray) -> LogitSums:
-        """What the logit's sampler reads."""
+        """Return what the logit's sampler reads."""
         batch, cells = counts.shape[:2]
         split = counts.reshape(batch, cells, *self.sizes).sum(-1)
         return LogitSums(self.rows, split.reshape(batch, -1, self.sizes[1]).astype(np.float64))
 
     def log_p(self, b: FloatArray, cells: int) -> FloatArray:
-        """Log probabilities (B, C, D) of the own category at b (B, d), the same whatever is
-        later."""
+        """Return log probabilities (B, C, D) of the own category at b (B, d).
+
+        The same whatever is later."""
         matrix = b.reshape(b.shape[0], self.rows.shape[-1], -1)
         own = log_shares(self.rows @ matrix)
         split = own.reshape(b.shape[0], cells, *self.sizes[:2], 1)
@@ -100,7 +102,7 @@ class LocationSweeps:
             )  # fmt: skip
 
     def _statistics(self) -> GeneralStats:
-        """What the model reads, of counts and moments as they are."""
+        """Return what the model reads, at the current counts and moments."""
         groups, moments = self.target.shape.groups, self.data.moments()
         logits = tuple(table.sums(self.data.counts) for table in self.tables)
         regressions = tuple(
@@ -109,14 +111,14 @@ class LocationSweeps:
         return GeneralStats(self.layout, logits, regressions)
 
     def state(self) -> Theta:
-        """The parameters of the model, as its own sampler names them."""
+        """Return the parameters of the model, as its own sampler names them."""
         return self.model.state()
 
     def draw_random_numbers(self, c: int) -> None:
-        """Rounds draw their own numbers: there are ``thin`` of them in a sweep."""
+        """Do nothing: rounds draw their own numbers, and there are ``thin`` of them in a sweep."""
 
     def sweep(self, i: int) -> None:
-        """``thin`` rounds."""
+        """Run ``thin`` rounds."""
         for _ in range(self.thin):
             i = self.rounds % SWEEPS_AT_ONCE
             if i == 0:
@@ -142,12 +144,12 @@ class LocationSweeps:
         self.model.sweep(i)
 
     def law(self) -> PatternLaw:
-        """Laws of the patterns at the parameters as they are."""
+        """Return laws of the patterns at the current parameters."""
         state = self.state()
         return lambda pattern: self._law(state, pattern)
 
     def _law(self, state: Theta, pattern: int) -> tuple[FloatArray, FloatArray]:
-        """Coefficients (B, G, width, q) and covariances (B, G, q, q) of a pattern's columns."""
+        """Return coefficients (B, G, width, q), covariances (B, G, q, q) of a pattern's columns."""
         shape = self.target.shape
         present = np.flatnonzero(shape.patterns[pattern])
         normals = [

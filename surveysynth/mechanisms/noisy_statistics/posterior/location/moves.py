@@ -1,7 +1,7 @@
-"""Moves of coefficients and variances with xi and eta held, T and W along with them.
+"""Moves of coefficients and variances with xi and eta fixed; T and W move along.
 
-Given T and W they creep wherever the noise exceeds what the records tell; with xi and eta held they
-are told by the noisy moments nearly alone (``augmentation``).
+Given T and W they move slowly wherever the noise exceeds the information of the records. With xi
+and eta fixed they depend almost on the noisy moments alone (``augmentation``).
 """
 
 from typing import Protocol
@@ -29,7 +29,7 @@ STEPS = (0.15, 0.5, 1.5)
 
 
 class Chains(Protocol):
-    """What moves need of the chains that they are part of."""
+    """The members that moves need of the chains that they are part of."""
 
     layout: Layout
     target: LocationTarget
@@ -38,11 +38,11 @@ class Chains(Protocol):
     batch: int
 
     def law(self) -> PatternLaw:
-        """Laws of the patterns at the parameters as they are."""
+        """Return laws of the patterns at the current parameters."""
 
 
 class Moves:
-    """Of the regressions of a sampler's chains."""
+    """Moves of the regressions of a sampler's chains."""
 
     def __init__(self, sweeps: Chains, regressions: Regressions) -> None:
         self.sweeps, self.data, self.rng = sweeps, sweeps.data, sweeps.rng
@@ -51,7 +51,7 @@ class Moves:
         self.sizes = np.cumsum([part.core.shape[1] for part in regressions.parts])
 
     def draw_random_numbers(self, c: int) -> None:
-        """Random numbers of the next c rounds."""
+        """Draw the random numbers of the next c rounds."""
         b, rng = self.batch, self.rng
         shape = c, 2, len(self.regressions.parts), b, self.sweeps.target.shape.groups
         self.n_scale = rng.standard_normal(shape, 3)
@@ -61,8 +61,9 @@ class Moves:
         self.u_angle = rng.random((c, TRIES, b), 2)
 
     def turn(self, i: int) -> None:
-        """Coefficients of all regressions: an elliptical slice about what the noisy moments say of
-        them, about (``Reference``)."""
+        """Draw the coefficients of all regressions by an elliptical slice.
+
+        About what the noisy moments say of them, approximately (``Reference``)."""
         now = np.concatenate([part.core for part in self.regressions.parts], axis=1)
         near = self.reference.normals()
         centred, fresh = now - near.mean, near.deviation(self.n_turn[i])
@@ -87,7 +88,7 @@ class Moves:
             part.core = own
 
     def _value(self, core: FloatArray, laws: Laws, near: Normals) -> FloatArray:
-        """Log of the target over the reference (B,), at coefficients (B, all C)."""
+        """Return the log of the target over the reference (B,), at coefficients (B, all C)."""
         tau = np.concatenate(
             [
                 np.repeat(scale[:, None], part.core.shape[1], axis=1)
@@ -101,8 +102,10 @@ class Moves:
         return np.asarray(value - near.log_density(core - near.mean))
 
     def rescale(self, i: int, rounds: int) -> None:
-        """Residual variances of each regression: all groups by one factor, and the scale that they
-        are pooled about with them, then each by its own."""
+        """Draw the residual variances of each regression.
+
+        All groups by one factor, with the scale that they are pooled about, then each by
+        its own."""
         width, scales = STEPS[rounds % len(STEPS)], self.regressions.scales
         for j in range(len(self.regressions.parts)):
             if scales.grouped:
@@ -116,7 +119,7 @@ class Moves:
     def _move(
         self, i: int, which: int, j: int, step: FloatArray, log_prior: FloatArray, *, jointly: bool
     ) -> None:
-        """Metropolis step of log variances by ``step`` (B, G) or (B, 1)."""
+        """Make a Metropolis step of log variances by ``step`` (B, G) or (B, 1)."""
         scales, log_u = self.regressions.scales, self.log_u[i, which, j]
         old = scales.variance
         # Draws that are kept are these arrays: they are replaced, never written into.

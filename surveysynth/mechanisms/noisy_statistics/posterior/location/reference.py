@@ -24,8 +24,9 @@ from surveysynth.models.general_location.stats import BlockMoments
 
 @dataclass(frozen=True, repr=False)
 class Normals:
-    """Independent normals, one a regression: mean (B, all C) and a root (B, C, C) of each
-    precision."""
+    """Independent normals, one a regression.
+
+    mean (B, all C) and a root (B, C, C) of each precision."""
 
     mean: FloatArray
     roots: tuple[FloatArray, ...]
@@ -35,13 +36,13 @@ class Normals:
         return np.split(values, sizes, axis=1)
 
     def deviation(self, normals: FloatArray) -> FloatArray:
-        """A draw less the mean (B, all C) from standard normals."""
+        """Return a draw less the mean (B, all C) from standard normals."""
         parts = zip(self.roots, self._split(normals), strict=True)
         drawn = [np.linalg.solve(root.swapaxes(-1, -2), z[..., None])[..., 0] for root, z in parts]
         return np.concatenate(drawn, axis=1)
 
     def log_density(self, deviation: FloatArray) -> FloatArray:
-        """Log density (B,) up to a constant at a deviation from the mean."""
+        """Return the log density (B,) up to a constant at a deviation from the mean."""
         parts = zip(self.roots, self._split(deviation), strict=True)
         white = [(root.swapaxes(-1, -2) @ d[..., None])[..., 0] for root, d in parts]
         return np.asarray(-0.5 * sum((each * each).sum(1) for each in white))
@@ -49,8 +50,10 @@ class Normals:
 
 @dataclass(frozen=True, repr=False)
 class _Part:
-    """Of one regression: H (B, G, C, C), c (B, G, C) and N (G, C, C) about the centres, where
-    coefficients are shear b - shift; least: residual variance below which nothing is told."""
+    """The part of one regression.
+
+    H (B, G, C, C), c (B, G, C) and N (G, C, C) about the centres, where coefficients are shear
+    b - shift; least: residual variance below which the moments say nothing."""
 
     gram: FloatArray
     cross: FloatArray
@@ -62,7 +65,7 @@ class _Part:
     def normal(
         self, variance: FloatArray, tau: FloatArray, slopes: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Mean (B, C) and a root of the precision (B, C, C)."""
+        """Return the mean (B, C) and a root of the precision (B, C, C)."""
         size = self.gram.shape[-1]
         total = self.gram * np.maximum(variance, self.least)[..., None, None] + self.noise
         ridge = 1e-9 * np.einsum("bgii->bg", total).max(1)[:, None, None, None]
@@ -96,7 +99,7 @@ class Reference:
         ]
 
     def normals(self) -> Normals:
-        """At the variances, scales and slopes of the chains."""
+        """Return the normals at the variances, scales and slopes of the chains."""
         scales, means, roots = self.regressions.scales, [], []
         for j, (part, regression) in enumerate(
             zip(self.parts, self.regressions.parts, strict=True)
@@ -144,8 +147,10 @@ def _part(
 def _shear(
     part: RegressionPart, layout: Layout, ones: FloatArray, centre: Sequence[float] | FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Coefficients about the centres are shear b - shift: of an earlier z that is there its centre
-    moves the constant, where it is not its indicators take that back."""
+    """Return shear and shift: coefficients about the centres are shear b - shift.
+
+    The centre of an earlier z that is present moves the constant; where it is absent its
+    indicators undo that."""
     size, w = part.width, part.columns.size
     shear, shift = np.eye(size), np.zeros(size)
     shift[:w] = ones[part.columns] * centre[part.position]
@@ -156,8 +161,9 @@ def _shear(
 
 
 def _noise_by_group(target: LocationTarget) -> FloatArray:
-    """Covariance (G, W + q, W + q) of the noise on (X~, Z)'z, z in spreads: of X~'u through A, on
-    Z'u in units of z, over the patterns of a group."""
+    """Return the covariance (G, W + q, W + q) of the noise on (X~, Z)'z, z in spreads.
+
+    Of X~'u through A, on Z'u in units of z, over the patterns of a group."""
     shape = target.shape
     size = shape.width + shape.q
     result = np.zeros((shape.groups, size, size))

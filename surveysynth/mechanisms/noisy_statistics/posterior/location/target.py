@@ -42,7 +42,7 @@ class LocationTarget:
         noisy: Sequence[LocationStatistics],
         chains: int,
     ) -> "LocationTarget":
-        """Statistics of the same public constants, one a database; cell (n,) public."""
+        """Return the target of statistics with equal constants, one per database; cell (n,)."""
         first, cells = noisy[0], shape.x_cells.shape[0]
         counts = np.stack([each.counts for each in noisy]).reshape(len(noisy), cells, -1)
         ones = np.zeros(shape.width)
@@ -68,7 +68,7 @@ class LocationTarget:
 def _pattern_target(
     shape: LocationShape, pattern: int, noisy: Sequence[LocationStatistics]
 ) -> PatternTarget:
-    """Groups side by side, axes of A filled up with zeros."""
+    """Return a pattern's target, groups side by side, axes of A filled up with zeros."""
     first, there = noisy[0], np.flatnonzero(shape.patterns[pattern])
     cell, combination, x = shape.rows(pattern)
     row, group = cell * len(shape.combinations) + combination, shape.group[cell]
@@ -102,7 +102,7 @@ def _pattern_target(
 
 
 def _outer(rows: FloatArray, group: IntArray, groups: int) -> sparse.csr_array:
-    """Products aa' (R, G r r) of rows, in the place of their group."""
+    """Return products aa' (R, G r r) of rows, in the place of their group."""
     size, r = rows.shape
     products = (rows[:, :, None] * rows[:, None, :]).reshape(size, r * r)
     columns = (group * r * r)[:, None] + np.arange(r * r)
@@ -114,7 +114,9 @@ def _outer(rows: FloatArray, group: IntArray, groups: int) -> sparse.csr_array:
 def _used(
     shape: LocationShape, pattern: int, noisy: Sequence[LocationStatistics]
 ) -> BoolArray:
-    """Blocks (B, G) whose noisy numbers of records are large enough: what is published decides."""
+    """Return the blocks (B, G) whose noisy numbers of records are large enough.
+
+    Published numbers alone decide."""
     cell, combination, _ = shape.rows(pattern)
     row, group = cell * len(shape.combinations) + combination, shape.group[cell]
     first, q = noisy[0], int(shape.patterns[pattern].sum())
