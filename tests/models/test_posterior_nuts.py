@@ -2,7 +2,7 @@
 methods 2 and 3 alone: no sufficient statistics, correlations by partial correlations.
 
 Posterior means and variances agree within Monte Carlo error, for every parameter; a sampler whose
-residual SD is scaled by 1.1 is told apart.
+residual SD is scaled by 1.1 is rejected.
 """
 
 import os

@@ -19,7 +19,7 @@ from surveysynth.release.pipeline import release
 from surveysynth.release.rebuild import rebuild
 from surveysynth.spec.build import read_design
 from surveysynth.spec.spec import load_spec
-from tests.release.documents.test_readme_programs import published, run_python, run_r
+from tests.release.documents.test_readme_programs import assert_recomputes
 from tests.surveys import small_survey
 
 MakeSpec = Callable[..., Path]
@@ -76,8 +76,7 @@ def test_files_of_a_release(make_spec: MakeSpec, tmp_path: Path, survey: str, st
         spec.write_text(spec.read_text().replace('weight = "weight"\n', ""))
     out = release(spec, tmp_path / "out", seed=2).out / "release"
     assert_counts(out, survey)
-    assert run_python(out) == pytest.approx(published(out), rel=1e-9)
-    assert run_r(out) == pytest.approx(published(out), rel=1e-9)
+    assert_recomputes(out, r=True)
     # The weight is a public column, the same in every file; the outcome is all that is synthetic.
     files = sorted((out / "microdata").iterdir())
     data = [pd.read_csv(file) for file in files]
@@ -179,7 +178,7 @@ def test_outcomes_of_other_kinds_and_rows_by_one_of_them(
         assert abs(of_cell["estimate"].loc["0"] - spike) < 4 * of_cell["se"].loc["0"]
     readme = (out / "README.md").read_text()
     assert "counts by public columns are those of the sample itself" in readme
-    assert "Numbers of units in rows by public columns follow from public values" in readme
+    assert "number of units in a row by public columns follows from public values" in readme
     # Beside the sample: no share and no figure of weights that are the same in both.
     assert result.adequacy is not None
     parts = pd.read_csv(result.confidential / "adequacy_shares.csv")

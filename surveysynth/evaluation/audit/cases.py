@@ -29,6 +29,7 @@ from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.models.base import Model, require
 from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.spec.build import engine_of, mechanism_of, model_of, read_design, spreads_of
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey
 from surveysynth.survey.transforms import Transform
@@ -178,8 +179,6 @@ def specified_case(spec: "Spec", seed: int) -> Case:
 
     Raises ``InputError`` for public columns or settings that a release could not take.
     """
-    from surveysynth.spec.build import engine_of, mechanism_of, model_of, read_design, spreads_of
-
     design = read_design(spec)
     model = engine_of(spec, model_of(spec))
     mechanism = mechanism_of(spec)

@@ -24,6 +24,7 @@ from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.mechanisms.pseudo_posterior.settings import own_settings
 from surveysynth.release.documents.privacy_file import library_versions
 from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
+from surveysynth.spec.spec import load_spec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -216,8 +217,6 @@ def _specified(
     spec: str | Path, seed: int, cases: tuple[str, ...], n: int | None
 ) -> Given:
     """Return the one case of a specification."""
-    from surveysynth.spec.spec import load_spec
-
     if cases or n is not None:
         raise InputError(
             "--case and --n select among the package's own examples; a specification has its own "

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal
 
+import pandas as pd
+
 from surveysynth.models.base import Model
 from surveysynth.survey.survey import Survey
 
@@ -81,8 +83,6 @@ def measured(ratio: float) -> Verdict:
 
 def frame_of(lines: Iterable[Line]) -> "pd.DataFrame":
     """Return the lines as a table, a column an attribute."""
-    import pandas as pd
-
     names = [each.name for each in fields(Line)]
     return pd.DataFrame([[getattr(line, name) for name in names] for line in lines], columns=names)
 

@@ -7,12 +7,22 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from surveysynth._support import progress as stages
 from surveysynth._support.fragment import fragment
+from surveysynth._support.page import Picture
 from surveysynth._support.progress import shows_stages
 from surveysynth.errors import InputError
 from surveysynth.evaluation.baselines.laplace import Rule
+from surveysynth.evaluation.compare import figures as plots
+from surveysynth.evaluation.compare.comparison import compare as compare_methods
+from surveysynth.evaluation.compare.report import comparison_csv, facts_record, render_report
+from surveysynth.release.figure_style import draw, png_bytes
+from surveysynth.release.files import write_json
 from surveysynth.release.folder.bundle import plan_folder, publish_folder, staged_folder
 from surveysynth.release.folder.ledger import LEDGER_NAME
 from surveysynth.release.folder.ledger_totals import LedgerSummary, summarise
+from surveysynth.release.run_record import entry_of, ledger_of, with_unit_size
+from surveysynth.spec.build import read_survey
+from surveysynth.spec.file_labels import with_file_labels
+from surveysynth.spec.spec import load_spec
 
 if TYPE_CHECKING:
     from surveysynth._support.page import Picture
@@ -111,12 +121,6 @@ def compare(
     >>> compared.comparison.methods
     ('sample', 'laplace', 'laplace_consistent', 'fbs', 'fbp')
     """
-    from surveysynth.evaluation.compare.comparison import compare as compare_methods
-    from surveysynth.release.run_record import entry_of, ledger_of, with_unit_size
-    from surveysynth.spec.build import read_survey
-    from surveysynth.spec.file_labels import with_file_labels
-    from surveysynth.spec.spec import load_spec
-
     say, rule = progress or (lambda stage: None), sensitivity_of(sensitivity)
     target = plan_folder(
         Path(out), overwrite=overwrite, own=_OWN, marker=COMPARISON_NAME, what="a comparison"
@@ -150,9 +154,6 @@ def sensitivity_of(word: str) -> Rule:
 
 
 def _write(comparison: "Comparison", folder: Path, *, test: bool) -> None:
-    from surveysynth.evaluation.compare.report import comparison_csv, facts_record, render_report
-    from surveysynth.release.files import write_json
-
     pictures = make_pictures(comparison)
     (folder / FIGURES).mkdir()
     for picture in pictures:
@@ -170,10 +171,6 @@ def _write(comparison: "Comparison", folder: Path, *, test: bool) -> None:
 
 def make_pictures(comparison: "Comparison") -> "list[Picture]":
     """Draw all figures of a report."""
-    from surveysynth._support.page import Picture
-    from surveysynth.evaluation.compare import figures as plots
-    from surveysynth.release.figure_style import draw, png_bytes
-
     def picture(
         name: str, heading: str, text: str, figure: Callable[..., Any], *more: int
     ) -> Picture:

@@ -16,8 +16,12 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.statistics import TABLE
-from surveysynth.inference.synthesis import SyntheticDataset
+from surveysynth.inference.synthesis import SyntheticDataset, published_draws, synthesise
+from surveysynth.models.base import require
+from surveysynth.release.folder.microdata import public_order
+from surveysynth.release.pipeline import facts_of, synthetic_estimates
 from surveysynth.release.tables.table_builder import estimates_of_each, tables_of_each
+from surveysynth.spec import build
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
@@ -90,12 +94,6 @@ def run_synthesizer(
     Generators of the mechanism and of the later steps come from ``stream`` as those of a release
     come from its seed. ``seeded``: noise comes from it too, else from the operating system.
     """
-    from surveysynth.inference.synthesis import published_draws, synthesise
-    from surveysynth.models.base import require
-    from surveysynth.release.folder.microdata import public_order
-    from surveysynth.release.pipeline import facts_of, synthetic_estimates
-    from surveysynth.spec import build
-
     if spec.privacy.rebuildable:  # as in a release that can be rebuilt from its files
         survey = survey.in_order(public_order(survey.design))
     mechanism = build.mechanism_of(spec)

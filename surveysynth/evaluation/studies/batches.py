@@ -21,10 +21,16 @@ from surveysynth.evaluation.compare.tables import sample_weight
 from surveysynth.evaluation.methods import CONSISTENT, GAUSSIAN, LAPLACE, NOISY, SAMPLE, Inference
 from surveysynth.evaluation.studies.coverage import NOISE, CoverageStudy, Task
 from surveysynth.evaluation.studies.work import TaskResult, Work, alike
+from surveysynth.inference.debias import debias_many
+from surveysynth.inference.synthesis import datasets_of
+from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_batch
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
+from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, own_settings
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
+from surveysynth.models import get_model
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.base import PrivateDraws
@@ -43,8 +49,6 @@ class NoisyTask(Work):
     """
 
     def __init__(self, study: CoverageStudy, task: Task) -> None:
-        from surveysynth.models import get_model
-
         super().__init__(study)
         self.method, name = task.group, task.group.removesuffix(NOISY)
         self.model: Model = get_model(name, **study.options.get(name, {}))
@@ -82,8 +86,6 @@ class NoisyTask(Work):
 
     def _infer(self, sample: int, design: "PublicDesign", draws: "PrivateDraws") -> None:
         """Make the tables of one release."""
-        from surveysynth.inference.synthesis import datasets_of
-
         study, r = self.study, self.study.noise.replicates_per_draw
         estimates = Estimates(
             study.domains(design.frame), SampleDesign.from_public(design), study.table_keys(),
@@ -210,8 +212,6 @@ class SynthesisTask(Work):
     """One synthesizer on a batch of samples, with every requested inference."""
 
     def __init__(self, study: CoverageStudy, task: Task) -> None:
-        from surveysynth.models import get_model
-
         super().__init__(study)
         self.methods = study.inferences[task.group]
         self.model: Model = get_model(task.group, **study.options.get(task.group, {}))
@@ -233,9 +233,6 @@ class SynthesisTask(Work):
             return None
 
     def _group(self, surveys: "dict[int, Survey]", number: int) -> None:
-        from surveysynth.mechanisms.pseudo_posterior.fit import Database
-        from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
-
         settings = self._widest()
         model = self.model.of(next(iter(surveys.values())).design)
         databases = [
@@ -276,8 +273,6 @@ class SynthesisTask(Work):
     ) -> None:
         """Make the tables of every release of a batch with one kind of inference."""
         if inference == "debiased":
-            from surveysynth.inference.debias import debias_many
-
             rng = self.study.generator(*self.key, number, m, 1)
             plan = self.study.debias_plan
             made = debias_many(self.model, list(releases.values()), rng, plan=plan)
@@ -299,8 +294,6 @@ class SynthesisTask(Work):
         self, sample: int, design: "PublicDesign", draws: "PrivateDraws", inference: Inference
     ) -> Iterator[tuple[str, int | None, Combined]]:
         """Make the tables of one release."""
-        from surveysynth.inference.synthesis import datasets_of
-
         study, m, r = self.study, draws.settings.m, self.study.replicates_per_draw
         kind = PublishedConventions if inference == "published" else Conventions
         conventions = kind(self.model, design)
@@ -322,8 +315,6 @@ class SynthesisTask(Work):
 
 def first(draws: "PrivateDraws", m: int, bound: float) -> "PrivateDraws":
     """Return the first m of released draws, as a release at epsilon = 2 m bound."""
-    from surveysynth.mechanisms.base import PrivateDraws
-
     settings = replace(own_settings(draws.settings), m=m, epsilon=2.0 * m * bound)
     return PrivateDraws(
         draws.model, {name: values[:m] for name, values in draws.theta.items()}, settings

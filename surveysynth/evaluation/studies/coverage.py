@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from surveysynth.errors import InputError
 from surveysynth.estimation.contrasts import Pairs
@@ -31,8 +32,10 @@ from surveysynth.evaluation.studies.population import Population, paper_populati
 from surveysynth.evaluation.studies.strict import StrictSettings
 from surveysynth.mechanisms.noisy_statistics.settings import Declared
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.models import get_model, model_names
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome, outcomes_of
+from surveysynth.survey.survey import Survey
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -202,8 +205,6 @@ class CoverageStudy:
 
     def survey(self, sample: int) -> "Survey":
         """Draw sample number ``sample`` as a survey."""
-        from surveysynth.survey.survey import Survey
-
         population = self.population
         frame = self.design.draw(population, self.generator(_DRAWN, sample))
         return Survey.from_frame(
@@ -236,8 +237,6 @@ class CoverageStudy:
 
     def truth(self) -> "pd.DataFrame":
         """Return every cell of the population itself: statistic, outcome, row, truth."""
-        import pandas as pd
-
         frame = self.population.frame
         whole = SampleDesign(np.zeros(len(frame), dtype=np.int64))
         estimates = Estimates(
@@ -259,8 +258,6 @@ class CoverageStudy:
 
         For a contrast it has the rows that hold one.
         """
-        import pandas as pd
-
         rows = len(next(iter(values.values())))
         name = "" if column is None else self.population.outcome[column]
         columns = {"statistic": statistic, "outcome": name, "row": np.arange(rows), **values}
@@ -296,8 +293,6 @@ def two_stage_study(*, seed: int = 0, **changes: Any) -> CoverageStudy:
     0.16 and 0.2 between the units of a cluster. The predictors are main effects, as in the
     population. Methods are noise and every synthesizer with effects of clusters.
     """
-    from surveysynth.models import get_model, model_names
-
     stream = np.random.SeedSequence(seed, spawn_key=(_POPULATION,))
     population = superpopulation(
         np.random.default_rng(stream),

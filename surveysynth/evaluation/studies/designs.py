@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import numpy as np
+import pandas as pd
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
+from surveysynth.models import get_model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,8 +80,6 @@ def stratified_pps_sample(
     ``strata`` and ``size`` name columns; the allocation is proportional to stratum sizes. The rows
     come stratum by stratum, sorted by stratum label, with a fresh index.
     """
-    import pandas as pd
-
     groups = list(population.groupby(strata, sort=True))
     stratum_sizes = np.array([len(group) for _, group in groups], dtype=np.int64)
     parts = []
@@ -289,8 +289,6 @@ def check_clusters(
     These are weights determined by strata or clusters, and synthesizers without effects of clusters
     for a two-stage design without a declared design effect.
     """
-    from surveysynth.models import get_model
-
     if design.equal_weights:
         raise InputError(
             f"records of a stratum have equal weights under the design {design.kind!r}, so the "

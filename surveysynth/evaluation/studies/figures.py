@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.evaluation.methods import SAMPLE, color_of, is_strict, label_of
@@ -37,8 +38,6 @@ def table_title(statistic: str, outcome: str, tables: Sequence[tuple[str, str]])
 
 def with_error(cells: "pd.DataFrame") -> "pd.DataFrame":
     """Return the cells whose sample has sampling error; a public total has none."""
-    import pandas as pd
-
     place = ["statistic", "outcome", "row"]
     sample = cells[cells["method"] == SAMPLE]
     used = sample[sample["rmse"] > ROUNDING * sample["truth"].abs()]
@@ -168,8 +167,6 @@ def _lines(
 
 def _ratios(cells: "pd.DataFrame") -> "pd.DataFrame":
     """Return cells of every method but the sample that have a ratio, with the bound of one draw."""
-    import pandas as pd
-
     # A total that synthetic weights are scaled to has no error but rounding.
     kept = cells[(cells["method"] != SAMPLE) & (cells["rmse_ratio"] > ROUNDING)].copy()
     bound: pd.Series[float] = kept["epsilon"] / (2.0 * kept["m"])

@@ -12,6 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from surveysynth.errors import IncompleteError, InputError, StoppedError
 from surveysynth.evaluation.studies.coverage import CoverageStudy, Task
 from surveysynth.evaluation.studies.measures import KEYS, measure_cells, summarise_methods
@@ -29,8 +31,6 @@ REFUSALS_NAME = "refusals.csv"
 
 def fingerprint(study: CoverageStudy) -> dict[str, Any]:
     """Return what identifies a study: all settings that its methods use, and a population hash."""
-    import pandas as pd
-
     population = study.population
     hashed = hashlib.sha256(pd.util.hash_pandas_object(population.frame).to_numpy().tobytes())
     hashed.update("\0".join(map(str, population.frame.columns)).encode())
@@ -119,8 +119,6 @@ class Store:
 
     def read(self, task: Task) -> TaskResult:
         """Read a result."""
-        import pandas as pd
-
         replicates, refusals = (
             pd.read_parquet(self._path(task, kind)) for kind in ("replicates", "refusals")
         )
@@ -203,8 +201,6 @@ def _collect(
     study: CoverageStudy, store: Store, folder: Path, failed: dict[str, str]
 ) -> StudyResult:
     """Measure the finished tasks, in the order of the tasks."""
-    import pandas as pd
-
     tasks = [task for task in study.tasks() if store.has(task)]
     if not any(task.group == "noise" for task in tasks):
         raise IncompleteError(f"no batch of the sample succeeded: {'; '.join(failed.values())}")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from surveysynth._support.types import FloatArray
 from surveysynth.evaluation.methods import SAMPLE
@@ -59,8 +60,6 @@ def _covered(frame: "pd.DataFrame") -> "pd.Series[float]":
 
 
 def _measures(cell: "pd.DataFrame") -> "pd.Series[Any]":
-    import pandas as pd
-
     cell = cell[cell["estimate"].notna()]
     error = cell["error"].to_numpy()
     truth = float(cell["truth"].iloc[0]) if len(cell) else np.nan
@@ -131,8 +130,6 @@ def summarise_methods(
     independent), minimum and maximum; rmse_ratio: of the median cell; length_ratio: mean length
     over the sample's, of the median cell.
     """
-    import pandas as pd
-
     # A public total, which the sample meets without error, is left out.
     place = ["statistic", "outcome", "row"]
     sample = cells[cells["method"] == SAMPLE].drop_duplicates(place).set_index(place)

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from surveysynth._support.resources import literature_table
 from surveysynth._support.types import FloatArray, IntArray
@@ -40,8 +41,6 @@ class Cells:
 
 def published_cells() -> Cells:
     """Read the interior cells of the published population, in the order of the tables."""
-    import pandas as pd
-
     labels = {"field": str, "gender": str}
     counts = pd.read_csv(literature_table("simulation_counts_table4.csv"), dtype=labels)
     means = pd.read_csv(literature_table("simulation_mean_salary_table5.csv"), dtype=labels)
@@ -170,8 +169,6 @@ def superpopulation(
     clusters is v_1 in the log outcome and k^2 v_1 + v_2 in the log size. Raises ``InputError`` for
     sizes below 8, a spread that is not positive or a variance below 0.
     """
-    import pandas as pd
-
     if min(sizes, default=0) < 8:
         raise InputError("every stratum of a superpopulation needs at least 8 units.")
     if not (spread > 0 and size_spread > 0):
@@ -243,8 +240,6 @@ def simulate_households(rng: np.random.Generator) -> "pd.DataFrame":
     of shape 2, with a mean by region and tenure. Insurance becomes likelier with income. The
     measure of size of a PPS sample rises with income, so that the sampling is informative.
     """
-    import pandas as pd
-
     n = N_HOUSEHOLDS
     region, owner = rng.integers(0, len(REGIONS), n), rng.random(n) < 0.6
     mean = 30_000 * (1 + 0.12 * region) * np.where(owner, 1.4, 1.0)

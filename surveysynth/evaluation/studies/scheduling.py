@@ -7,6 +7,7 @@ Results do not depend on which worker runs what, or when.
 import multiprocessing
 import os
 import pickle
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
@@ -58,8 +59,6 @@ _STUDY: list[CoverageStudy] = []
 
 def _start_worker(pickled: bytes) -> None:
     """Set up a worker: keep the study, and end with the parent process."""
-    import signal
-
     # Ctrl-C goes to the whole group; the parent stops its workers itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()

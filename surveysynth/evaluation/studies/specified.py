@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
+import pandas as pd
 
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
@@ -163,8 +164,6 @@ def _value_problems(spec: "Spec", records: Records) -> list[str]:
 
 def _frame(records: Records, roles: Roles) -> "pd.DataFrame":
     """Return codes as text and numbers as numbers, one row a unit."""
-    import pandas as pd
-
     data = {
         name: records.text[name].values() if name in records.text else records.numbers[name]
         for name in roles.needed

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from surveysynth._support.fragment import fragment
 from surveysynth.estimation.combining import Combined, interval_of
@@ -99,8 +100,6 @@ class Work:
 
     def made(self) -> TaskResult:
         """Return everything collected."""
-        import pandas as pd
-
         refusals = pd.DataFrame(self.refused, columns=["sample", "method", "reason"])
         if not self.frames:  # a file without rows, but with all columns and their types
             blank = np.zeros(1)

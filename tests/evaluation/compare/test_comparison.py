@@ -403,7 +403,7 @@ def test_whole_or_not_at_all(
         raise error
 
     monkeypatch.setattr(f"{COMPARE}.folder.make_pictures", lambda comparison: [])
-    monkeypatch.setattr(f"{COMPARE}.report.render_report", fail)  # after the tables
+    monkeypatch.setattr(f"{COMPARE}.folder.render_report", fail)  # after the tables
     expected = InputError if isinstance(error, OSError) else type(error)
     with pytest.raises(expected):
         write_comparison(spec, tmp_path / "new" / "out")
@@ -427,7 +427,7 @@ def test_overwriting_keeps_the_ledger_and_spares_other_folders(
     assert result.ledger == summarise(entries, entries[0].survey)
     assert (result.ledger.epsilon, result.ledger.runs, result.ledger.comparisons) == (0.0, 0, 4)
     for foreign in (tmp_path / "in", spec):
-        with pytest.raises(InputError, match="something else than a comparison"):
+        with pytest.raises(InputError, match="other files than a comparison"):
             write_comparison(spec, foreign, overwrite=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 

@@ -8,6 +8,7 @@ import pytest
 
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.taylor import SampleDesign, estimate_domains
+from surveysynth.evaluation.studies import batches
 from surveysynth.evaluation.studies.batches import run_task
 from surveysynth.evaluation.studies.coverage import CoverageStudy, Task, two_stage_study
 from surveysynth.evaluation.studies.designs import SamplingDesign
@@ -122,9 +123,7 @@ def test_batches_are_of_one_number_of_units(monkeypatch, design_effect):
         effects.update(each.records.psu is not None for each in databases)
         return [RefusedError("none today") for _ in databases]
 
-    monkeypatch.setattr(
-        "surveysynth.mechanisms.pseudo_posterior.weighted_fits.run_batch", run_batch
-    )
+    monkeypatch.setattr(batches, "run_batch", run_batch)
     study = cluster_study(
         _Uneven, methods=("fbs_paper",), replicates=5, batch=5, design_effect=design_effect
     )

@@ -188,7 +188,8 @@ def test_samples_do_not_depend_on_batches():
 def test_fewer_draws_are_the_first_of_the_same_fit(monkeypatch):
     seen = []
     monkeypatch.setattr(
-        "surveysynth.mechanisms.pseudo_posterior.weighted_fits.run_batch",
+        batches,
+        "run_batch",
         lambda *arguments: seen.append(run_batch(*arguments)) or seen[-1],
     )
     released = []
@@ -226,7 +227,7 @@ def test_debiased_inference_takes_debiased_draws_and_variances_of_samples(monkey
             made.append(Debiased(replace(draws, theta=theta), DebiasRecord("debiased")))
         return made
 
-    monkeypatch.setattr("surveysynth.inference.debias.debias_many", shifted)
+    monkeypatch.setattr(batches, "debias_many", shifted)
     study = whole_study(methods=("fbs", "fbs_paper"), replicates_per_draw=4)
     result = run_task(study, Task(0, "fbs"))
     assert result.refusals.empty

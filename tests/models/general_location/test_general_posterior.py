@@ -1,6 +1,6 @@
 """Draws of the general location model: NUTS on its density (which ``test_general_density.py`` holds
 against SciPy), quadrature of an intercept, the prior where no record counts, and mixing where
-categories are rare, groups many and coefficients near zero. Wrong samplers are told apart."""
+categories are rare, groups many and coefficients near zero. Wrong samplers are rejected."""
 
 import numpy as np
 import pytest
@@ -146,7 +146,7 @@ def test_a_saturated_share_has_the_posterior_of_quadrature(zero: float, one: flo
         assert abs(values.mean() - mean) < 4.5 * error
     if zero + one > 5 and one:
         # Up to the prior the share is that of the weighted counts; a prior ten times as strong
-        # is told apart.
+        # is rejected.
         share = one / (zero + one)
         assert abs(expit(drawn).mean() - share) < 0.15 * np.sqrt(share * (1 - share) / (zero + one))
 
@@ -181,7 +181,7 @@ def test_many_groups_with_few_records_mix() -> None:
 
 
 def test_without_records_draws_are_those_of_the_prior() -> None:
-    """Scales against SciPy, by quantiles; a half-t of twice the scale is told apart."""
+    """Scales against SciPy, by quantiles; a half-t of twice the scale is rejected."""
     model = model_for(("region",))
     design = general_design(60, (INCOME, BENEFIT))
     theta = draw(random_theta(model, design, 1), 0)

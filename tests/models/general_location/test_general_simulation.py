@@ -93,7 +93,7 @@ def test_smoothed_weights_are_means_of_drawn_ones() -> None:
                          ids=lambda outcome: outcome.name)  # fmt: skip
 def test_the_population_is_the_sample_weighted(outcome: Outcome) -> None:
     """By cell of X: shares of categories and moments of amounts of the release against those of
-    the sample with its drawn weights; the sample without weights is told apart."""
+    the sample with its drawn weights; the sample without weights is rejected."""
     model, design, theta, released = simulated("fbp", (outcome,))
     sample = model.simulate(theta, design, np.random.default_rng(10), "sample")
     weight = model.drawn_weight(design, sample)
@@ -170,7 +170,7 @@ def test_synthetic_amounts_keep_their_bounds_and_spikes() -> None:
 
 def test_amounts_lie_on_their_side_and_have_its_moments() -> None:
     """By cell, shares of the sides and means about the split are those of the logits and of the
-    side's own regression: cuts at the split move none. Means of both pooled are told apart."""
+    side's own regression: cuts at the split move none. Means of both pooled are rejected."""
     _, design, theta, data = simulated("fbs", (GAIN,))
     outcome, x = data.outcomes(design)[:, 0], design.matrix.x_cells
     assert data.category is not None

@@ -49,9 +49,7 @@ def run_python(folder: Path) -> tuple[float, ...]:
 
 
 def run_r(folder: Path) -> tuple[float, ...]:
-    """The same from the R program; skips where there is no R."""
-    if shutil.which("Rscript") is None:
-        pytest.skip("Rscript is not installed")
+    """The same from the R program."""
     script = folder.parent / "example.R"
     script.write_text(program_of(folder, "r"), encoding="utf-8")
     done = subprocess.run(
@@ -67,11 +65,20 @@ def run_r(folder: Path) -> tuple[float, ...]:
 
 
 @cache
+def has_r() -> bool:
+    return shutil.which("Rscript") is not None
+
+
+@cache
 def has_haven() -> bool:
-    """Whether R is there, with what reads files of Stata and SPSS."""
+    """Whether R is there, with the package that reads files of Stata and SPSS."""
     asked = ["Rscript", "-e", "quit(status = !requireNamespace('haven', quietly = TRUE))"]
-    there = shutil.which("Rscript") is not None
-    return there and subprocess.run(asked, capture_output=True, check=False).returncode == 0
+    return has_r() and subprocess.run(asked, capture_output=True, check=False).returncode == 0
+
+
+def results(folder: Path, *, r: bool = True) -> list[tuple[float, ...]]:
+    """What the programs print: that in Python and, unless ``r`` is False or R is missing, in R."""
+    return [run_python(folder), *([run_r(folder)] if r and has_r() else [])]
 
 
 def published(folder: Path) -> tuple[float, ...]:
@@ -85,9 +92,16 @@ def published(folder: Path) -> tuple[float, ...]:
 def assert_recomputes(folder: Path, *, r: bool) -> None:
     expected = published(folder)
     assert expected[1] > 0
-    assert run_python(folder) == pytest.approx(expected, rel=1e-9)
-    if r:
-        assert run_r(folder) == pytest.approx(expected, rel=1e-9)
+    for numbers in results(folder, r=r):
+        assert numbers == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.skipif(not has_r(), reason="Rscript is not installed: programs run in Python only")
+def test_programs_run_in_r(make_spec: MakeSpec, tmp_path: Path) -> None:
+    """Shown as skipped where no test of this file runs a program in R."""
+    release(make_spec(), tmp_path / "out")
+    folder = tmp_path / "out" / "release"
+    assert run_r(folder) == pytest.approx(published(folder), rel=1e-9)
 
 
 @pytest.fixture
@@ -161,7 +175,7 @@ def test_programs_take_variances_from_a_pair_of_their_own(
     (folder / "README.md").write_text(readme.replace('"weight_for_variance"', '"weight"').replace(
         "'weight_for_variance'", "'weight'"))  # fmt: skip
     expected = published(folder)
-    for numbers in (run_python(folder), run_r(folder)):
+    for numbers in results(folder):
         assert numbers[0] == pytest.approx(expected[0], rel=1e-9)
         assert numbers[1] != pytest.approx(expected[1], rel=1e-6)
 
@@ -202,7 +216,7 @@ def test_programs_know_a_synthetic_subpopulation(
         readme = readme.replace(f"{before}variance_subset{after}", f"{before}subset{after}")
     (folder / "README.md").write_text(readme)
     # A program that took those in the other pair would not agree.
-    for numbers in (run_python(folder), run_r(folder)):
+    for numbers in results(folder):
         assert numbers[0] == pytest.approx(published(folder)[0], rel=1e-9)
         if statistic != "median":  # whose error is the distance of two values, often the same two
             assert numbers[1] != pytest.approx(published(folder)[1], rel=1e-6)
@@ -266,7 +280,7 @@ def test_a_program_changed_as_told_is_of_the_subpopulation(
     expected = part.set_index("field").loc[row["field"]]
     assert expected["estimate"] != pytest.approx(row["estimate"], rel=1e-6) or row["field"] == "c"
     runs: list[tuple[str, Callable[[Path], tuple[float, ...]]]] = [("python", run_python)]
-    if microdata == "csv" or has_haven():
+    if has_haven() or (microdata == "csv" and has_r()):
         runs.append(("r", run_r))
     for language, run in runs:
         for pair in (True, False):
@@ -312,7 +326,7 @@ def test_programs_multiply_by_a_declared_design_effect(
     # Without the factor the standard error is two thirds, but for what varies between draws.
     readme = (folder / "README.md").read_text()
     (folder / "README.md").write_text(readme.replace("DESIGN_EFFECT * ", ""))
-    for numbers in (run_python(folder), run_r(folder)):
+    for numbers in results(folder):
         assert numbers[0] == pytest.approx(published(folder)[0], rel=1e-9)
         assert numbers[1] < 0.9 * published(folder)[1]
 
