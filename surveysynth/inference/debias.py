@@ -309,10 +309,10 @@ class _Work:
         if len(self.rounds) == 1 or not odds.any():
             return found
         step, change = taken - self.rounds[-2][0], found - self.rounds[-2][1]
-        told = odds & (np.abs(step) > 4.0 * self.error + 0.02)
-        slope = np.divide(change, step, out=np.zeros_like(found), where=told)
+        known = odds & (np.abs(step) > 4.0 * self.error + 0.02)
+        slope = np.divide(change, step, out=np.zeros_like(found), where=known)
         slope = np.clip(slope, -self.changes, self.changes)
-        return np.where(told, (found - slope * taken) / (1.0 - slope), found)
+        return np.where(known, (found - slope * taken) / (1.0 - slope), found)
 
     def _give_up(self, reason: str) -> None:
         self.record = self._described("not converged", np.zeros_like(self.bias), reason)

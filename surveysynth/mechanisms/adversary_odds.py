@@ -1,20 +1,20 @@
-"""What a guarantee lets an adversary come to believe, and how well one can test a suspicion.
+"""Limits on what an adversary can conclude, and on the power of a test of a suspicion.
 
 An adversary who knows every other record suspects, with probability ``prior``, that the record of
-a person holds certain values and not others. What is released moves the odds of the suspicion by
-the likelihood ratio L of both cases (Bayes), so that any limit on L limits the posterior:
+a person holds certain values and not others. The release multiplies the odds of the suspicion
+by the likelihood ratio L of both cases (Bayes), so any limit on L limits the posterior:
 
     posterior odds = L · prior odds
 
 - epsilon-differential privacy: L <= exp(epsilon), always (Kasiviswanathan & Smith 2014).
-- rho-zCDP: where the suspicion is true, the mean of log L is at most rho, and it passes
+- rho-zCDP: where the suspicion is true, the mean of log L is at most rho, and it exceeds
   rho + 2 sqrt(rho log(1/delta)) with probability delta at most (Bun & Steinke 2016, lemma 3.5).
 
 Both hold for suspicions that are sets of values as well: divergences of mixtures are no larger than
-the largest of their parts. Doubts about other records that depend on this one (a household) are
-not in these limits.
+the largest of their parts. The limits do not cover records that
+depend on this one (a household).
 
-The same in terms of a test of the suspicion with a false-alarm rate: the most power it can have.
+The same limits bound the power of a test of the suspicion at a given false-alarm rate.
 """
 
 import math
@@ -24,14 +24,14 @@ from scipy.special import ndtr, ndtri
 
 from surveysynth.errors import InputError
 
-#: Orders of Renyi divergences less 1 that a test is held to; any set of them gives a valid limit.
+#: Orders of Renyi divergences, less 1, that limit a test; any set of them gives a valid limit.
 _EXCESS = np.geomspace(1e-3, 1e3, 400)
 
 
 def posterior(prior: float, log_factor: float) -> float:
     """Return the posterior probability after the odds of a prior are multiplied by exp(log_factor).
 
-    Raises ``InputError`` for a prior that is none.
+    Raises ``InputError`` for a prior outside (0, 1).
 
     Examples
     --------
@@ -70,8 +70,8 @@ def gaussian_power(rho: float, false_alarms: float) -> float:
 def zcdp_power(rho: float, false_alarms: float) -> float:
     """Return the most power of a test with this rate of false alarms under rho-zCDP.
 
-    What a test answers is post-processing, so that the Renyi divergences of its two answers, either
-    way round, are at most rho times their order. Found by bisection, and told at the safe end.
+    The answer of a test is post-processing, so the Renyi divergences of its two answers, in either
+    order, are at most rho times their order. Found by bisection and reported at the safe end.
     """
     rate = _probability("the rate of false alarms", false_alarms)
     low, high = rate, 1.0

@@ -1,7 +1,7 @@
-"""What a mechanism is: from a confidential survey to draws that may be published.
+"""Members of a mechanism, which turns a confidential survey into draws that may be published.
 
-Each owns its settings, its guarantee in words, what it publishes beside the draws and how estimates
-from them combine. Nothing outside this package knows risk weights, bounds or noise.
+A mechanism owns its settings, its guarantee in words, what it publishes beside the draws, and how
+estimates from them combine. Nothing outside this package knows risk weights, bounds or noise.
 """
 
 from collections.abc import Callable, Mapping
@@ -109,7 +109,7 @@ class Released(Unpickled):
 
 
 class NoiseKeeper(Protocol):
-    """Who is told of noise as soon as it is drawn, before anything follows from it."""
+    """Records noise as soon as it is drawn, before anything follows from it."""
 
     def earlier(self) -> Mapping[str, Any] | None:
         """Return noisy numbers of an earlier, unreleased run to continue from; None: draw."""

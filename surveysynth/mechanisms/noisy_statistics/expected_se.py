@@ -1,4 +1,4 @@
-"""What a release will be worth, from public inputs alone: expected SEs of every row of a table.
+"""Expected SEs of every row of a table before a release, from public inputs alone.
 
 The noise is public, and so is what it does to the posterior. Taken at the declared centres and
 spreads: every cell's records have u normal about 0 with unit variance (a residual correlation of
@@ -13,7 +13,7 @@ SD of the noise on A'U, axes in which A'A = diag(lambda_1, .., lambda_r) and f =
 records, moves with the coefficients of y, the residual variance of y and its covariance with log w;
 its count with the coefficients of log w. The standard error is that of the law of total variance
 with these parts; the sample's own is the Taylor SE of the same records with weights of their own.
-Only the ratio is told: it needs no N.
+Only the ratio is reported: it needs no N.
 
 What it leaves out: differences of cell means, priors, clipping, effects of PSUs. Within 15 to 20%
 of simulated SEs where spreads are right, median rows within 5%.

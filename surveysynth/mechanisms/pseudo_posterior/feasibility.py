@@ -1,4 +1,4 @@
-"""Can a target epsilon be reached? Decided beforehand, from public inputs (methods 2).
+"""Feasibility of a target epsilon, decided beforehand from public inputs (methods 2).
 
 The mechanism is run on databases simulated from a guess, never on the confidential data: what
 ``surveysynth check`` says costs no epsilon.
@@ -25,12 +25,12 @@ from surveysynth.survey.survey import PublicDesign
 #: in units of a scale that was chosen well.
 MULTIPLES = (0.5, 1.0, 2.0)
 UNDECLARED = 0.5
-#: Seconds that all guesses together may take, unless told otherwise.
+#: Seconds that all guesses together may take by default.
 TIME_LIMIT = 300.0
 
-#: Seconds between two words of progress.
-TELL_EVERY = 5.0
-#: Draws and warm-up of the first try of a guess: they tell of the target as well, in half the time.
+#: Seconds between two reports of progress.
+REPORT_EVERY = 5.0
+#: Draws and warm-up of the first try of a guess: half the time, and as informative.
 SHORT = 125
 #: Of the simulated databases, which protect nobody: a check says the same whenever it is run.
 SEED = 0
@@ -86,7 +86,7 @@ class FeasibilityReport:
         if not self.simulated:
             return [
                 "Feasibility: not simulated, since the model gives no guess of its "
-                "parameters. A release tells whether the target is reached."
+                "parameters. A release will show whether the target is reached."
             ]
         if not self.trials:
             return ["Feasibility: nothing to reach, risk = none (not private)."]
@@ -169,7 +169,7 @@ def check(
 
     ``rng``: None for numbers that are the same in every check; ``spreads``: declared SDs of
     transformed outcomes by name; ``time_limit``: seconds for all guesses, looked at between fits;
-    ``progress``: told of every fit.
+    ``progress``: called before fits.
 
     Raises ``InputError`` if the model or the risk measure lacks a public input that it needs.
     """
@@ -187,7 +187,7 @@ def check(
     streams = (rng or np.random.default_rng(SEED)).spawn(len(MULTIPLES))
     for number, (multiple, stream) in enumerate(zip(MULTIPLES, streams, strict=True), start=1):
         what = f"guess {number} of {len(MULTIPLES)}"
-        watch = _Watch(what, until, progress, told=time.monotonic())
+        watch = _Watch(what, until, progress, reported=time.monotonic())
         simulated = guessed_dataset(design, model, multiple, known, stream)
         database = Database.simulated(model, design, simulated)
         trials.append(_trial(model, database, settings, multiple, stream, watch))
@@ -210,7 +210,7 @@ class _Watch:
     what: str
     until: float
     progress: Said | None
-    told: float
+    reported: float
     fits: int = 0
 
     def __call__(self) -> None:
@@ -218,8 +218,8 @@ class _Watch:
         if now > self.until:
             raise _OutOfTimeError
         self.fits += 1
-        if self.progress is not None and now - self.told >= TELL_EVERY:
-            self.told = now
+        if self.progress is not None and now - self.reported >= REPORT_EVERY:
+            self.reported = now
             self.progress(f"feasibility, {self.what}, fit {self.fits}")
 
 

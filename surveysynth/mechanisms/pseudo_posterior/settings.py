@@ -42,8 +42,8 @@ def own_settings(settings: Settings) -> "MechanismSettings":
     """Return the settings if they are this mechanism's; raise ``InputError`` for another's."""
     if not isinstance(settings, MechanismSettings):
         raise InputError(
-            "expected draws of the pseudo-posterior mechanism, got some of another: nothing was "
-            "down-weighted there."
+            "these draws are from another mechanism, which weights no record down: use draws of "
+            "the pseudo-posterior."
         )
     return settings
 
@@ -61,8 +61,8 @@ class MechanismSettings:
     risk
         The name of a measure, or a measure itself (``CountBased`` ...).
     weights
-        None stands for the fixed point where risk is "lipschitz", the only one that has it, and
-        for the linear map else.
+        None stands for the fixed point if risk is "lipschitz", the only measure that has it, and
+        otherwise for the linear map.
     scale, shift, reweight
         Of the linear map; a scale of None is found for the target.
     radius, absolute_radius, pattern
@@ -72,17 +72,17 @@ class MechanismSettings:
     origin
         Where log-likelihoods are measured from: "density", from the unit of the density as in the
         papers, or "peak", from near the mode of the records' densities, which fixed-point weights
-        alone have. None stands for "peak" where weights are the fixed point and no draw is
-        truncated, for "density" else.
+        alone have. None stands for "peak" if weights are the fixed point and no draw is
+        truncated, otherwise for "density".
     small_strata
-        What becomes of levels and rows of X that fewer than ``least_records`` tell of: "pool" takes
-        coefficients away until there are none, "refuse" says which there are, and "allow" leaves
-        them, as the papers do, outside of what is stated.
+        Treatment of levels and rows of X that rest on fewer than ``least_records``: "pool" removes
+        coefficients until there are none, "refuse" raises and names them, and "allow" leaves them,
+        as the papers do, outside of what is stated.
     shared_weights
-        What becomes of weights that one record sets for all: linear ones, by its risk or bound, and
-        those of a mixture, whose fit it can move to another mode. "refuse" keeps ``prepared`` from
-        any design and ``run`` from such a model, "allow" takes them, as the papers do, outside of
-        what is stated.
+        Treatment of weights that one record sets for all: linear weights, by its risk or bound, and
+        those of a mixture, whose fit it can move to another mode. With "refuse", ``prepared``
+        raises for any design and ``run`` for such a model. "allow" accepts them, as the papers do,
+        outside of what is stated.
     plan
         Size of a fit.
 
@@ -274,9 +274,9 @@ class MechanismSettings:
             ) from None
         if self.small_strata == "refuse" and made.pooling is not None and made is not design:
             raise RefusedError(
-                f"fewer than {self.least_records:g} records tell of {made.pooling.words}. One "
-                "record could move such a fit by more than is stated: set small_strata = 'pool' to "
-                "pool them for the model, or make levels coarser."
+                f"fewer than {self.least_records:g} records support {made.pooling.words}. One "
+                "record could move such a fit by more than is stated. Set small_strata = 'pool' to "
+                "pool them for the model, or use coarser levels."
             )
         return made
 
@@ -293,8 +293,8 @@ class MechanismSettings:
             raise RefusedError(
                 f"one record can move the fit of {model.name!r} to another mode, and with it the "
                 "weights of all others: that was measured to move the result by more than ten "
-                "times what is stated, at 300 to 3,000 records. Take another model ('fbs' with "
-                "covariance_by or a split, say), or set shared_weights = 'allow', which is outside "
+                "times what is stated, at 300 to 3,000 records. Use another model, such as 'fbs' "
+                "with covariance_by or a split, or set shared_weights = 'allow', which is outside "
                 "of what is stated."
             )
 
@@ -315,7 +315,7 @@ class MechanismSettings:
         least, smallest = self.least_records, float(records_per_coefficient(design.matrix).min())
         if not self._as_they_are and smallest < least * (1.0 - ROUNDING):
             raise RefusedError(
-                f"{smallest:.1f} records tell of some row of the model matrix, and {least:g} are "
-                "needed: take the design that settings.prepared(design) gives, or set "
+                f"{smallest:.1f} records support some row of the model matrix, and {least:g} are "
+                "required: use the design that settings.prepared(design) returns, or set "
                 "small_strata = 'allow', which is outside of what is stated."
             )

@@ -75,7 +75,7 @@ def test_the_time_is_limited_and_progress_is_told(monkeypatch):
     frame = simulate_survey(200, np.random.default_rng(2))
     design = make_survey(frame, by=["gender"]).design
     settings, told = MechanismSettings(epsilon=30.0, plan=PLAN, small_strata="allow"), []
-    monkeypatch.setattr(feasibility, "TELL_EVERY", 0.0)
+    monkeypatch.setattr(feasibility, "REPORT_EVERY", 0.0)
     clock = itertools.count(0.0, 1.0)
     monkeypatch.setattr(feasibility.time, "monotonic", lambda: next(clock))
     result = feasibility.check(

@@ -83,7 +83,7 @@ def test_the_rule_knows_neither_outcomes_nor_weights(survey) -> None:
 
 
 def test_the_mechanism_takes_no_design_that_was_not_prepared(survey) -> None:
-    with pytest.raises(RefusedError, match=r"3\.0 records tell of some row .* 20 are"):
+    with pytest.raises(RefusedError, match=r"3\.0 records support some row .* 20 are"):
         ss.run_mechanism(
             get_model("fbs"), survey.design, survey.confidential, MechanismSettings(epsilon=10.8),
             np.random.default_rng(1),

@@ -2,7 +2,7 @@
 
 A bracket about the current point shrinks to each try that lies outside the slice. Where the tries
 fall, should all before them fail, is known from the uniforms alone: so several are judged at once,
-and the first inside the slice is the next point. Points are told as shifts from the current one.
+and the first inside the slice is the next point. Points are given as shifts from the current one.
 """
 
 from collections.abc import Callable

@@ -181,7 +181,7 @@ class LocationStatistics(Published):
         values: dict[str, Any] = dict(given)
         for name in ("cross", "basis"):
             values[name] = tuple(np.array(each, np.float64) for each in given[name])
-        # A pattern without columns has squares (0, 0), which lists do not tell from (0,).
+        # A pattern without columns has squares (0, 0), which lists cannot distinguish from (0,).
         values["squares"] = tuple(
             np.array(each, np.float64).reshape(len(each), len(each)) for each in given["squares"]
         )

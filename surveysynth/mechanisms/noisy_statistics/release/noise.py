@@ -1,7 +1,7 @@
 """Discrete Gaussian noise, drawn exactly (Canonne, Kamath & Steinke 2020, algorithms 1 to 3).
 
 P(x) is proportional to exp(-x^2 / (2 sigma^2)) on the whole numbers. Integers and fractions only:
-no floating-point number is seen, so no digit of one tells what the noise hides (Mironov 2012).
+there are no floating-point numbers, whose digits could reveal what the noise hides (Mironov 2012).
 Added to whole numbers x_j, one of its own variance to each, it is rho-zCDP with
 rho = sum_j change_j^2 / (2 sigma_j^2): the divergence of order alpha between two shifts by whole
 numbers is at most that of normal distributions, and those of independent numbers add up.

@@ -25,7 +25,7 @@ from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import SWEEPS_AT_ONCE, Streams, run_sweeps
 
 #: Variances of a group without records can be anything: they are kept within this factor of the
-#: declared ones, far beyond what is told from nothing under any noise.
+#: declared ones, far beyond what any noise leaves distinguishable from zero.
 FARTHEST = 1e6
 
 

@@ -1,7 +1,7 @@
-"""Moves of coefficients and variances with xi and eta held, T and W along with them.
+"""Moves of coefficients and variances with xi and eta fixed; T and W move along.
 
-Given T and W they creep wherever the noise exceeds what the records tell; with xi and eta held they
-are told by the noisy moments nearly alone (``augmentation``).
+Given T and W they move slowly wherever the noise exceeds the information of the records. With xi
+and eta fixed they depend almost on the noisy moments alone (``augmentation``).
 """
 
 from typing import Protocol
