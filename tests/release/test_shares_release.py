@@ -284,7 +284,7 @@ def test_rows_by_an_outcome_are_those_of_each_dataset(
     shares = read(folder / "tables" / "shares.csv")
     assert shares["level"].unique().tolist() == ["0", "1"]  # of employed alone
     html = (folder / "tables" / "means.html").read_text()
-    for words in ("Rows by sector hold other synthetic records", "No records in some synthetic"):
+    for words in ("Rows by sector contain different synthetic", "No records in some synthetic"):
         assert words in html
     totals = counts.set_index(["field", "sector"])["estimate"].astype(float)
     of_levels = totals["b"].loc[list(levels)].sum()
