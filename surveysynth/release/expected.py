@@ -102,20 +102,20 @@ class Expectation:
         self.cells = _CellsOfRows.of(design, self.domains)
 
     @property
-    def not_told(self) -> str | None:
+    def not_available(self) -> str | None:
         """Why no standard errors can be computed, or None."""
         if self.design.psu is None:
             return None
         column = self.design.psu_name
         if self.design.design_effect is not None:
             return (
-                f"Expected standard errors are not told for a declared design effect ({column}): "
-                "the formulas are of samples without clusters."
+                f"Expected standard errors are not available for a declared design effect "
+                f"({column}): the formulas assume samples without clusters."
             )
         return (
-            f"Expected standard errors are not told for a model with effects of {column}: the "
-            "formulas know none, and would promise too little error. Half of the budget goes to "
-            "the sums by unit."
+            f"Expected standard errors are not available for a model with effects of {column}: "
+            "the formulas ignore these effects and would promise too little error. Half of the "
+            "budget goes to the sums by unit."
         )
 
     @property
@@ -205,13 +205,13 @@ class Expectation:
         limits = [self.unit_size]
         while limits[-1] > 1:
             limits.append(limits[-1] // 2)
-        told = self.not_told is None
+        available = self.not_available is None
         return tuple(
             UnitLimit(
                 limit,
                 int((sizes > limit).sum()),
                 int(np.maximum(sizes - limit, 0).sum()),
-                self.typical(records=limit) if told else {},
+                self.typical(records=limit) if available else {},
             )
             for limit in limits
         )
@@ -333,10 +333,10 @@ def expected_figure(every: Sequence[Expectation]) -> "Figure":
 def _panel(
     panel: Any, epsilon: FloatArray, ratios: FloatArray, margin: BoolArray, own: float
 ) -> None:
-    told = np.isfinite(ratios).all(axis=0)
+    known = np.isfinite(ratios).all(axis=0)
     x = np.log10(epsilon)
     for chosen, colour, name in ((~margin, _CELLS, "cells"), (margin, _MARGINS, "margins")):
-        values = np.log10(ratios[:, told & chosen])
+        values = np.log10(ratios[:, known & chosen])
         if not values.size:
             continue
         low, high = values.min(axis=1), values.max(axis=1)

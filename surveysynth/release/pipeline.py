@@ -102,7 +102,7 @@ def release(
     progress
         Called with the name of each stage.
     observer
-        Looks at the release beside the survey; nothing that is published depends on it.
+        Compares the release with the survey; nothing that is published depends on it.
 
     Returns
     -------
@@ -140,9 +140,9 @@ def release(
     chosen, mechanism = engine_of(spec, model_of(spec)), mechanism_of(spec)
     one_form = not (needs_general_form(spec.declared) or spec.synthesizer.grouping)
     if chosen.compiled and one_form:
-        _compile(chosen, say)  # what cannot run is told before anything is read
-    drawn = run_to_record(spec, plan, ledger, test=test)
-    drawn.require_room()  # before the confidential values are looked at
+        _compile(chosen, say)  # a program that cannot run fails before anything is read
+    pending = run_to_record(spec, plan, ledger, test=test)
+    pending.require_room()  # before the confidential values are looked at
     say(stages.READING)
     survey = read_survey(spec)
     survey = replace(survey, design=mechanism.prepared(survey.design))
@@ -153,21 +153,21 @@ def release(
         _compile(model, say)
     check_formats(spec, survey.design)
     facts = facts_of(spec, survey.design, mechanism, model, test=test)
-    drawn.entry = with_unit_size(drawn.entry, spec, survey.design)
-    with _advice_on_errors(drawn):
+    pending.entry = with_unit_size(pending.entry, spec, survey.design)
+    with _advice_on_errors(pending):
         released = mechanism.run(
             model, survey.design, survey.confidential, streams.mechanism, say,
-            seeded=test, keeper=None if test else drawn,
+            seeded=test, keeper=None if test else pending,
         )  # fmt: skip
         with staged(plan) as staging:
             facts, tables = _write(facts, model, released, staging, streams, say, observer)
             adequacy = _adequacy(observer, facts, survey, tables, released, staging, plan)
             say(stages.WRITING)
-            entries = publish(plan, staging, drawn.ledger, drawn.entry)
+            entries = publish(plan, staging, pending.ledger, pending.entry)
     return ReleaseResult(
         plan.out, plan.confidential, flat_tables(tables), _warnings(facts),
-        summarise(entries, drawn.ledger.survey), drawn.ledger.path,
-        hints_of(drawn.ledger, drawn.entry, named=ledger is not None), adequacy,
+        summarise(entries, pending.ledger.survey), pending.ledger.path,
+        hints_of(pending.ledger, pending.entry, named=ledger is not None), adequacy,
         survey.population_warning(),
     )  # fmt: skip
 
@@ -184,17 +184,17 @@ def _in_published_order(survey: "Survey", spec: "Spec") -> "Survey":
 
 
 @contextmanager
-def _advice_on_errors(drawn: "PendingNoise") -> Iterator[None]:
-    """Add to errors, and to Ctrl-C, what happens to noise that is drawn."""
+def _advice_on_errors(pending: "PendingNoise") -> Iterator[None]:
+    """Add to errors, and to Ctrl-C, what happens to noise that is pending."""
     try:
         yield
     except KeyboardInterrupt:
-        if drawn.waits:
-            raise StoppedError(drawn.stopped) from None
+        if pending.waits:
+            raise StoppedError(pending.stopped) from None
         raise
     except SurveySynthError as error:
-        if drawn.used:
-            raise type(error)(f"{error} {drawn.advice}") from None
+        if pending.used:
+            raise type(error)(f"{error} {pending.advice}") from None
         raise
 
 

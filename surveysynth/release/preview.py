@@ -65,8 +65,8 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     lines = [f"Survey: {design.n:,} records, {design.dropped:,} dropped for missing values."]
     if spec.privacy.answers_every_survey and spec.survey.missing == "drop":
         lines.append(
-            "  Outcomes and weights are not looked at here: a release drops records where one is "
-            "blank as well, and tables and noise are then of fewer records."
+            "  Outcomes and weights are not read here. A release also drops records where one of "
+            "them is blank; its tables and noise are then for fewer records."
         )
     if design.strata is not None:
         lines.append(f"Design: {int(design.strata.max()) + 1:,} strata ({design.strata_name}).")
@@ -100,7 +100,7 @@ def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
     if design.pooling is not None:
         lines.append(f"Pooled for that: {design.pooling.words}. {design.pooling.means}")
     elif smallest < settings.least_records * (1.0 - ROUNDING):
-        lines.append("There are fewer: the release is outside of what its statement says.")
+        lines.append("There are fewer: the statement does not cover this release.")
     return lines
 
 
@@ -145,7 +145,7 @@ def _outcome_lines(spec: "Spec") -> list[str]:
         return []
     return [
         f"Each is divided further by {listed(outcomes)}, into rows of synthetic records. How many "
-        "sample records lie there is confidential: it is not looked at, and not published."
+        "sample records are in them is confidential: it is neither read nor published."
     ]
 
 

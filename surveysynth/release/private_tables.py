@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-_RECORDED = "What they cost is in the ledger of the survey."
+_RECORDED = "Their cost is recorded in the ledger of the survey."
 _NOT_RECORDED = (
-    "What they cost is in no ledger (survey_id was not given), and adds up all the same."
+    "Their cost is in no ledger (survey_id was not given), but it adds up nevertheless."
 )
 
 

@@ -37,7 +37,7 @@ def check_formats(spec: "Spec", design: "PublicDesign") -> None:
     check_names((*public_column_names(design), *synthetic), file_format)
 
 
-#: delta times the number of records from which on it is not far below 1, and what it had better be.
+#: delta times the number of records: where the warning begins, and what it should be.
 _LARGE, _SMALL = 0.1, 0.01
 
 
@@ -49,13 +49,13 @@ def delta_warning(spec: "Spec", design: "PublicDesign") -> tuple[str, ...]:
     smaller = 10.0 ** math.floor(math.log10(_SMALL / n))
     return (
         f"delta = {delta:.3g}, times the number of records ({n:,}), is {delta * n:.2g}; it should "
-        "be far below 1, since delta is the chance that epsilon is passed, for each record. Set "
+        "be far below 1, since delta is the chance that epsilon is exceeded, for each record. Set "
         f"delta = {smaller:.0e} or less in [privacy]: the same epsilon then has more noise, or the "
         "same rho a larger epsilon.",
     )
 
 
-#: In the place of such a level where cells are listed.
+#: Shown instead of such a level where cells are listed.
 NOT_SHOWN = "(rare level, not shown)"
 
 
@@ -83,8 +83,8 @@ def rare_level_warnings(rare: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """Return one warning for each column, without a level."""
     return tuple(
         f"{name!r} has {_count(len(levels))} of fewer than {LEAST_RECORDS} records, published as "
-        "written in the file. A value of another column that slipped in would be one: look at the "
-        f"file, and list the right ones in [labels.{name}] levels, which refuses all others."
+        "written in the file. They may be values of another column, entered by mistake: look at "
+        f"the file, and list the valid levels in [labels.{name}] levels; others are then refused."
         for name, levels in rare.items()
     )
 

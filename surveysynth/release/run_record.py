@@ -86,14 +86,14 @@ def hints_of(ledger: Ledger, entry: LedgerEntry, *, named: bool) -> tuple[str, .
     hints = []
     if ledger.survey.startswith(OF_FILE):
         hints.append(
-            "the survey is known by the place of its file alone: a copy, or the file in another "
-            "place, is counted apart unless id in [survey] gives both one name."
+            "the survey is identified by the path of its file alone: a copy, or the file at "
+            "another path, is counted separately. Give both the same id in [survey]."
         )
     others = 0 if named else ledger.same_data_elsewhere(entry.data_sha256)
     if others:
         hints.append(
-            f"the very same data stand under {others} other id{'s' if others > 1 else ''} in "
-            f"{ledger.path.parent}; what was spent there adds up as well. Give them one id."
+            f"the very same data are recorded under {others} other id{'s' if others > 1 else ''} "
+            f"in {ledger.path.parent}; spending there adds up too. Give them one id."
         )
     return tuple(f"Ledger: {hint}" for hint in hints)
 

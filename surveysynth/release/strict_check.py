@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 TABLE_NAME, FIGURE_NAME = "expected_se.csv", "expected_se.png"
 _WHAT = "expected standard errors"
-_NOT_TOLD = (
-    "Expected standard errors are not told for outcomes with categories, spikes or bounds, or a "
-    "spread by groups: the formulas are of one normal distribution of all records."
+_NOT_AVAILABLE = (
+    "Expected standard errors are not available for outcomes with categories, spikes or bounds, or "
+    "a spread by groups: the formulas assume one normal distribution of all records."
 )
 #: A table with more rows is shown by its margins and its worst cells, so many of each at most.
 _SHOWN_ROWS, _SHOWN_OF_A_KIND = 40, 12
@@ -58,7 +58,7 @@ def check_strict(
     ------
     InputError
         For a file, public columns or settings that a release could not take; for a folder that
-        exists, or standard errors that cannot be told.
+        exists, or standard errors that cannot be computed.
     RefusedError
         For PSUs that neither the model nor a design effect allows for.
     """
@@ -73,7 +73,7 @@ def check_strict(
     refuse_clusters(design, model)
     if isinstance(model, GeneralLocation):
         if out is not None:
-            raise InputError(f"--out: {_NOT_TOLD} Leave it out.")
+            raise InputError(f"--out: {_NOT_AVAILABLE} Leave it out.")
         return [*preview_lines(spec, design, model), *_general_promise(spec, design, model)]
     first, *rest = spec.each_table
     expected = [Expectation(first, design, model)]
@@ -116,9 +116,9 @@ def _general_promise(
         f"Noise: on {cells:,} x {combinations:,} numbers of records, of SD "
         f"{float(variances.count) ** 0.5:.3g} records each; on sums and products in "
         f"{len(public.blocks):,} blocks ({len(shape.patterns)} sets of amounts x {shape.groups} "
-        "groups of rows), of which small ones are not looked at.",
+        "groups of rows); small blocks are not used.",
         f"Model: {model.title}; a group has {model.least_records:,} records or more.",
-        _NOT_TOLD,
+        _NOT_AVAILABLE,
     ]
 
 
@@ -128,8 +128,8 @@ def _written(expected: Sequence[Expectation], target: Path) -> list[str]:
     from surveysynth.release.expected import expected_png
     from surveysynth.release.writers.csv import write_records
 
-    if expected[0].not_told is not None:
-        raise InputError(f"--out: {expected[0].not_told} Leave it out.")
+    if expected[0].not_available is not None:
+        raise InputError(f"--out: {expected[0].not_available} Leave it out.")
     frame = pd.concat([each.frame() for each in expected], ignore_index=True)
     with staged_folder(target, _WHAT) as folder:
         write_records(frame, folder / TABLE_NAME, "csv")
@@ -184,8 +184,8 @@ def _units(expected: Expectation) -> list[str]:
     limits = expected.unit_limits()
     if len(limits) > 1:
         lines.append(
-            "If a public rule kept at most k records of each unit (this package has none; what "
-            "leaving out the others costs is not counted here):"
+            "If a public rule kept at most k records of each unit (this package has no such rule; "
+            "the cost of leaving out the others is not counted):"
         )
         lines += [_limit_line(expected, each) for each in limits]
     return [*lines, ""]
@@ -208,8 +208,8 @@ def _typical(expected: Expectation, medians: dict[Key, float]) -> str:
 
 
 def _errors(expected: Expectation) -> list[str]:
-    if expected.not_told is not None:
-        return [expected.not_told]
+    if expected.not_available is not None:
+        return [expected.not_available]
     budgets, own = expected.budgets, expected.settings.budget
     labels = labels_of(expected.spec)
     labels = without_rare(labels, rare_levels(expected.spec, expected.design))
@@ -219,8 +219,8 @@ def _errors(expected: Expectation) -> list[str]:
         *([f"Table {name}."] if name else []),
         "Expected standard errors over those of the sample without privacy, by epsilon at delta = "
         f"{own.delta:.3g} (* this specification; - no error, or no estimate).",
-        "Taken at the declared centres and spreads; within 15 to 20% where these are right, the "
-        "median row within 5%. Below 1: the model lends strength.",
+        "Computed at the declared centres and spreads; accurate to 15 to 20% where these are "
+        "right, and to 5% in the median row. Below 1, the model adds information.",
     ]
     for key in expected.tables:
         ratios = expected.ratios(key, budgets)
@@ -239,8 +239,8 @@ def _errors(expected: Expectation) -> list[str]:
 
 
 def _medians(ratios: FloatArray) -> FloatArray:
-    told = ratios[:, np.isfinite(ratios).all(axis=0)]
-    return np.median(told, axis=1) if told.size else np.full(len(ratios), np.nan)
+    known = ratios[:, np.isfinite(ratios).all(axis=0)]
+    return np.median(known, axis=1) if known.size else np.full(len(ratios), np.nan)
 
 
 def _shown_rows(expected: Expectation, ratio: FloatArray) -> tuple[IntArray, int]:
@@ -259,7 +259,7 @@ def _misdeclared(expected: Expectation) -> list[str]:
     own = expected.settings.budget
     return [
         f"Spreads declared too small or too large, at epsilon {own.epsilon:.4g} (too large: more "
-        "noise, which intervals show; too small: records are clipped, which no interval shows):",
+        "noise, which intervals show; too small: clipped records, which no interval shows):",
         *(
             line
             for factor in FACTORS

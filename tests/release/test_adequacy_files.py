@@ -294,7 +294,7 @@ def test_no_look_at_the_data_decides_whether_there_is_a_release(
     def fail(*arguments: object) -> None:
         raise ValueError("salary 123456.789")
 
-    monkeypatch.setattr("surveysynth.evaluation.compare.adequacy_report.judge", fail)
+    monkeypatch.setattr("surveysynth.evaluation.compare.adequacy_report.compare_with_sample", fail)
     spec = make_spec(survey=SIZE)
     assert cli.main(["release", str(spec), "--out", str(tmp_path / "out"), "--seed", "1"]) == 0
     captured = capsys.readouterr()

@@ -48,7 +48,7 @@ def test_releases_to_any_folders_add_up(
     for total, words in zip(totals, ("10.8 in 1 run.", "21.6 in 2 runs.", "32.4 in 3 runs."),
                             strict=True):  # fmt: skip
         assert f"spent on survey 'file:{data}' so far: {words}" in total
-    assert "known by the place of its file alone" in totals[0]
+    assert "identified by the path of its file alone" in totals[0]
     (ledger,) = ledgers_folder().glob("*.jsonl")
     assert f"Ledger: {ledger}" in totals[2]
     assert read_ledger(tmp_path / "three" / "confidential" / "ledger.jsonl") == read_ledger(ledger)
@@ -69,7 +69,7 @@ def test_an_id_makes_copies_one_survey_and_places_do_not(
     shutil.copy(spec, tmp_path / "copy" / spec.name)
     made = release(tmp_path / "copy" / spec.name, tmp_path / "four")
     assert made.ledger.epsilon == 10.8
-    assert any("very same data stand under 2 other ids" in each for each in made.ledger_hints)
+    assert any("same data are recorded under 2 other ids" in each for each in made.ledger_hints)
     # Nothing of it is published.
     for path in (tmp_path / "two" / "release").rglob("*.*"):
         assert b"sdr-2026" not in path.read_bytes()
@@ -182,7 +182,7 @@ def test_a_run_is_recorded_before_it_is_published_and_counts_if_it_is_not(
     spec = make_spec(survey='id = "s"')
     with monkeypatch.context() as planted:
         planted.setattr(bundle, "_swap", swap)
-        with pytest.raises(InputError, match=r"stands in the ledger .* and counts as spent"):
+        with pytest.raises(InputError, match=r"is recorded in the ledger .* and counts as spent"):
             release(spec, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert release(spec, tmp_path / "out").ledger.epsilon == 21.6

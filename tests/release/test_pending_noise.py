@@ -149,7 +149,7 @@ def test_any_end_after_the_noise_is_recorded(
 
 @pytest.mark.parametrize(
     ("broken", "told"),
-    [("replace", "could not be kept in .*: No space left on device.* all the same"),
+    [("replace", "could not be kept in .*: No space left on device.* nevertheless"),
      ("write", "could not be recorded in the ledger .*: No space left on device")],
 )  # fmt: skip
 def test_noise_that_cannot_be_recorded_is_not_used(
@@ -202,7 +202,7 @@ def test_the_command_says_what_to_do(
     out = tmp_path / "out"
     assert main(["release", str(strict_spec(make_spec)), "--out", str(out)]) == 3
     told = capsys.readouterr().err
-    for words in ("rho spent", str(ledgers_folder()), str(out), "costs nothing more"):
+    for words in ("rho spent", str(ledgers_folder()), str(out), "at no further cost"):
         assert words in " ".join(told.split())
     # Another mechanism may follow into the same folders.
     assert main(["release", str(make_spec(synthesizer=SMALL_MODEL)), "--out", str(out)]) == 0
@@ -227,7 +227,7 @@ def test_ctrl_c_says_what_was_drawn(
     assert ("interrupted; nothing was released. Its noise is drawn" in told) is not test
     assert out.exists() is not test
     if not test:
-        for words in ("rho spent", str(ledgers_folder()), str(out), "costs nothing more"):
+        for words in ("rho spent", str(ledgers_folder()), str(out), "at no further cost"):
             assert words in told
         monkeypatch.undo()
         assert main(command) == 0

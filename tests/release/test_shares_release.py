@@ -187,7 +187,7 @@ def test_shares_of_every_outcome_with_levels_in_every_format(
         shown = workbook.read("xl/sharedStrings.xml").decode()
     for words in (">Not &amp; never<", ">At &lt;work&gt;<", ">Shares 4<"):
         assert words in shown, words
-    assert "line for each `level`" in (folder / "README.md").read_text()
+    assert "a line for each level" in (folder / "README.md").read_text()
     assert "outcome" not in read(folder / "tables" / "counts.csv")
     back = read_release(folder).tables["shares"]
     assert back["level"].tolist() == frame["level"].tolist()
@@ -284,7 +284,7 @@ def test_rows_by_an_outcome_are_those_of_each_dataset(
     shares = read(folder / "tables" / "shares.csv")
     assert shares["level"].unique().tolist() == ["0", "1"]  # of employed alone
     html = (folder / "tables" / "means.html").read_text()
-    for words in ("Rows by sector hold other synthetic records", "No records in some synthetic"):
+    for words in ("Rows by sector contain different synthetic", "No records in some synthetic"):
         assert words in html
     totals = counts.set_index(["field", "sector"])["estimate"].astype(float)
     of_levels = totals["b"].loc[list(levels)].sum()
@@ -301,7 +301,7 @@ def test_the_documents_say_what_rows_by_an_outcome_are(
     columns = {c["name"]: c for c in json.loads((folder / "codebook.json").read_text())["columns"]}
     assert columns["sector"]["roles"] == ["outcome", "table"]
     assert columns["sector"]["margin_in_tables"] == "Any"
-    assert "is not published" in columns["sector"]["meaning"]
+    assert "not published" in columns["sector"]["meaning"]
     assert "table" not in columns["sector_for_variance"]["roles"]
     assert columns["field"]["roles"][0] == "table"
     assert "Their `n` is empty" in (folder / "README.md").read_text()

@@ -215,7 +215,7 @@ def test_check_tells_the_noise(
     assert main(["check", str(spec)]) == 0
     said = capsys.readouterr().out
     assert "on 2 x 12 numbers of records" in said
-    assert "Expected standard errors are not told" in said
+    assert "Expected standard errors are not available" in said
     assert main(["check", str(spec), "--out", str(tmp_path / "expected")]) == 2
     assert "Leave it out" in capsys.readouterr().err
 

@@ -364,7 +364,7 @@ def test_questions_end_where_flags_do(data: Path) -> None:
     for wrong in ("'strict'", "'wage'", "'amount'", "'a lot'", "'pay'", "'maybe'", "got -3"):
         assert wrong in told
     limit = " ".join(told.partition("Epsilon: ")[2].split("\n\n")[0].split())
-    assert "give or take a probability delta; with pseudo_posterior this is asymptotic." in limit
+    assert "With pseudo_posterior this holds asymptotically." in limit
     assert not any(canary in told for canary in CANARIES)
 
 

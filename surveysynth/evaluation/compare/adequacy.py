@@ -99,7 +99,7 @@ class Findings:
         return frame.assign(difference=apart)
 
 
-def judge(
+def compare_with_sample(
     facts: "ReleaseFacts",
     survey: "Survey",
     tables: Mapping[str, Tables],
@@ -118,13 +118,15 @@ def judge(
             name = each.table.name or ""
             made = {(t.statistic, t.outcome): t for ts in tables[name].values() for t in ts}[key]
             by = (LEVEL, *made.by) if made.categories else made.by
-            compared[name][key] = beside(made.frame, own, by)
+            compared[name][key] = rows_with_sample(made.frame, own, by)
     rows = stacked(facts.spec, compared)
     shares = shares_of(survey, dataset)
     return Findings(facts, survey, rows, shares, dataset, realised.get("clipped_records"))
 
 
-def beside(published: pd.DataFrame, sample: pd.DataFrame, by: Iterable[str]) -> pd.DataFrame:
+def rows_with_sample(
+    published: pd.DataFrame, sample: pd.DataFrame, by: Iterable[str]
+) -> pd.DataFrame:
     """Put a published table and the sample's own side by side; both have the same rows (D)."""
     difference = distances(published["estimate"], sample["estimate"], sample["se"])
     return published[[*by, "is_margin", "n"]].assign(
@@ -178,7 +180,7 @@ def chosen(n: int) -> Any:
     return np.random.default_rng(0).choice(n, MOST_RECORDS, replace=False, shuffle=False)
 
 
-def thinned(dataset: SyntheticDataset) -> SyntheticDataset:
+def with_fewer_records(dataset: SyntheticDataset) -> SyntheticDataset:
     """Return the same dataset with the ``chosen`` records alone."""
     records = chosen(dataset.weight.size)
     outcome, weight = dataset.outcome[records], dataset.weight[records]

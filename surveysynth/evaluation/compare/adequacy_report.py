@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surveysynth._support.page import Picture
-from surveysynth.evaluation.compare.adequacy import Findings, chosen, judge, thinned
+from surveysynth.evaluation.compare.adequacy import (
+    Findings,
+    chosen,
+    compare_with_sample,
+    with_fewer_records,
+)
 from surveysynth.evaluation.compare.distributions import Curve, outcome_row, weight_panel
 from surveysynth.evaluation.compare.tables import FAR, Key, by_table, distances, sample_weight
 from surveysynth.evaluation.methods import CONSISTENT, SAMPLE, color_of
@@ -69,7 +74,7 @@ class AdequacyReport:
     def see(self, dataset: "SyntheticDataset") -> None:
         """Keep the first dataset."""
         if self._first is None:
-            self._first = thinned(dataset)
+            self._first = with_fewer_records(dataset)
 
     def write(
         self,
@@ -81,7 +86,7 @@ class AdequacyReport:
     ) -> tuple[int, int]:
         """Write adequacy.html and its numbers; return the counts of compared and of far rows."""
         assert self._first is not None  # a release has a dataset
-        found = judge(facts, survey, tables, self._first, released.realised)
+        found = compare_with_sample(facts, survey, tables, self._first, released.realised)
         files = {
             ADEQUACY_ROWS: _csv(found.rows_frame()),
             ADEQUACY_SHARES: _csv(found.shares_frame()),

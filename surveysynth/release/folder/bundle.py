@@ -140,7 +140,7 @@ def _check_out(out: Path, *, overwrite: bool) -> None:
     ours = names <= {RELEASE, CONFIDENTIAL} and (out / RELEASE / PRIVACY_NAME).is_file()
     if names and not ours:
         raise InputError(
-            f"the folder {out} holds something else than a release, so --overwrite does not "
+            f"the folder {out} holds other files than a release, so --overwrite does not "
             "replace it; name another."
         )
 
@@ -237,7 +237,7 @@ def plan_folder(
         names = {entry.name for entry in target.iterdir()} if target.is_dir() else None
         if names is None or (names and not (names <= set(own) and marker in names)):
             raise InputError(
-                f"{target} is something else than {what}, so --overwrite does not replace it; "
+                f"{target} holds other files than {what}, so --overwrite does not replace it; "
                 "name another folder."
             )
     _check_writable(target)
@@ -310,7 +310,7 @@ def publish(
                 raise InputError(
                     f"the release could not be put in its place, {plan.out}: "
                     f"{error.strerror or 'no reason given'}. Nothing was published, but the run "
-                    f"stands in the ledger {ledger.path} and counts as spent."
+                    f"is recorded in the ledger {ledger.path} and counts as spent."
                 ) from None
     return entries
 

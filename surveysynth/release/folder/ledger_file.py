@@ -1,7 +1,7 @@
 """The ledger of a survey: one file of the user, appended whole under a lock.
 
 A run is recorded before anything of it is published. If the computer stops between the two, the
-run counts as spent: nobody can tell any more what was seen of it.
+run counts as spent: nobody can know any more what was seen of it.
 """
 
 import hashlib
@@ -170,7 +170,7 @@ class Ledger:
             before = os.fstat(handle).st_size
             try:
                 if os.write(handle, content) != len(content):
-                    raise OSError("the disk took a part of it only")
+                    raise OSError("only a part was written")
                 os.fsync(handle)
             except OSError:
                 os.ftruncate(handle, before)

@@ -77,8 +77,8 @@ class LedgerSummary:
                 "times their rho only, so that there is no total for units."
             )
         if self.runs:
-            lines.append("an asymptotic epsilon and rho are two currencies; there is no sum of "
-                         "them.")  # fmt: skip
+            lines.append("an asymptotic epsilon and rho are two currencies, which cannot be "
+                         "added.")  # fmt: skip
         return lines
 
     def _not_counted(self) -> list[str]:

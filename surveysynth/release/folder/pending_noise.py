@@ -88,7 +88,7 @@ class PendingNoise:
 
     def _record(self, statistics: str | None = None) -> None:
         """Record the run in the ledger, then its noisy numbers, if they are new."""
-        with signals_delayed():  # Ctrl-C finds the run counted and told of, or neither
+        with signals_delayed():  # Ctrl-C finds the run and its numbers recorded, or neither
             self._put_down(statistics)
             self.used = True
 
@@ -106,8 +106,8 @@ class PendingNoise:
         except OSError as error:
             raise InputError(
                 f"the noisy numbers of the run could not be kept in {folder}: "
-                f"{error.strerror or 'no reason given'}; nothing was released, they are lost, and "
-                f"the run stands in the ledger {self.ledger.path} all the same."
+                f"{error.strerror or 'no reason given'}; nothing was released and they are lost. "
+                f"The run is recorded in the ledger {self.ledger.path} nevertheless."
             ) from None
 
     @property
@@ -120,7 +120,7 @@ class PendingNoise:
         """What an interrupted run leaves behind."""
         return (
             f"interrupted; nothing was released. {self._spent} Any change but longer chains, or "
-            "another folder, draws new noise, whose rho adds up."
+            "another folder, draws new noise, whose rho is added."
         )
 
     @property
@@ -128,16 +128,16 @@ class PendingNoise:
         """What to do after a run that was not released."""
         return (
             f"{self._spent} Longer chains may help (draws and warmup in [synthesizer]); any other "
-            "change draws new noise, whose rho adds up."
+            "change draws new noise, whose rho is added."
         )
 
     @property
     def _spent(self) -> str:
         return (
-            f"Its noise is drawn and its rho spent: the run stands in {self.ledger.path}, and the "
-            f"noisy numbers are kept in {self.plan.confidential}. Release the same specification "
-            "and data again, to the same folders: that goes on from these numbers and costs "
-            "nothing more."
+            f"Its noise is drawn and its rho spent: the run is recorded in {self.ledger.path}, and "
+            f"the noisy numbers are kept in {self.plan.confidential}. Release the same "
+            "specification and data again, to the same folders: the release then continues from "
+            "these numbers at no further cost."
         )
 
 
@@ -168,6 +168,6 @@ def _read(path: Path) -> dict[str, Any]:
         return {"purpose": str(kept["purpose"]), "statistics": dict(kept["statistics"])}
     except (ValueError, TypeError, KeyError):
         raise InputError(
-            f"{path} is not as a run writes it: its noisy numbers are lost, and their rho stays "
-            "spent. Move the file away; another run draws new noise."
+            f"{path} is damaged: its noisy numbers are lost, and their rho stays spent. Move the "
+            "file away; another run draws new noise."
         ) from None

@@ -128,7 +128,8 @@ class Row:
 class Layout:
     """One table for readers; a writer shows every part of it.
 
-    stem tells it from the other tables of a release; title and subtitle (may be empty) stand above;
+    stem distinguishes it from the other tables of a release; title and subtitle (may be
+    empty) stand above;
     by_titles head the by-columns and stub_heading those that share the stub; footnotes are (mark,
     text) in the order of their marks; notes end with the privacy note; banner as in
     ``Presentation``.
@@ -366,8 +367,8 @@ def _notes(
 ) -> list[str]:
     notes = [presentation.banner] if presentation.banner else []
     if across:
-        told = [_IN_BRACKETS] * (presentation.kind == "crosstab")
-        notes += filter(None, [" ".join([*told, *[_ELSEWHERE] * presentation.csv])])
+        remarks = [_IN_BRACKETS] * (presentation.kind == "crosstab")
+        notes += filter(None, [" ".join([*remarks, *[_ELSEWHERE] * presentation.csv])])
     if presentation.source:
         notes.append(f"Source: {presentation.source}")
     notes.extend(dict.fromkeys(note for table in tables for note in table.notes))

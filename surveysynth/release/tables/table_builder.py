@@ -292,14 +292,16 @@ def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
             "Intervals are Korn and Graubard's: Clopper and Pearson's at the effective sample size."
         )
     elif kind.interval == "logit":
-        notes.append("Intervals are made on the logit scale, which keeps them from 0% to 100%.")
+        notes.append(
+            "Intervals are computed on the logit scale, so that they stay between 0% and 100%."
+        )
     if spec.table.where is not None:
         notes.append(_DOMAIN)
     if synthetic := synthetic_columns(spec):
         titles = listed([_title(spec, name) for name in synthetic])
         notes.append(
-            f"Rows by {titles} hold other synthetic records in every dataset, so that no number of "
-            "sample records is published for them; flags go by the dataset with the fewest."
+            f"Rows by {titles} contain different synthetic records in every dataset, so that no "
+            "number of sample records is published for them; flags use the dataset with the fewest."
         )
     if clusters := clusters_of(design):
         notes.append(clusters.note)
@@ -340,8 +342,8 @@ def synthetic_columns(spec: "Spec") -> tuple[str, ...]:
 
 
 _DOMAIN = (
-    "Of a subpopulation: its standard errors are those of a domain, in which all records of the "
-    "sample take part, inside or not."
+    "Estimates for a subpopulation: standard errors are those of domain estimation, in which all "
+    "records of the sample enter, inside or outside."
 )
 _BETWEEN = {"difference": "less", "ratio": "over"}
 

@@ -1,1 +1,1 @@
-"""The first specification of a survey, made of its column names and a person's choices."""
+"""The first specification of a survey, from its column names and a person's choices."""

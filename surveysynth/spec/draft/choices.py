@@ -1,4 +1,4 @@
-"""What a person says of a survey, and what follows from it by public rules."""
+"""A person's choices for a survey, and their consequences by public rules."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,13 +17,13 @@ Kind = Literal["continuous", "semicontinuous", "binary", "categorical", "count"]
 KINDS: tuple[str, ...] = get_args(Kind)
 MECHANISMS = (PSEUDO_POSTERIOR, NOISY_STATISTICS)
 
-#: A key that a person has yet to fill in: no key takes it, so that check names each.
+#: The value of a key that a person must fill in. No key accepts it, so check names each one.
 OPEN = "?"
 
 _NUMBERS = ("centre", "spread", "scale", "power", "shift", "lower", "upper")
 _LISTS_OF_NUMBERS = ("range", "spikes")
-#: What may be said of an outcome beside its kind. range: two values between which about two thirds
-#: of the population lie.
+#: Constants of an outcome besides its kind. range: two values between which about two thirds of the
+#: population lie.
 CONSTANTS = (*_NUMBERS, *_LISTS_OF_NUMBERS, "transform", "levels")
 
 Constants = Mapping[str, Any]
@@ -31,7 +31,7 @@ Constants = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class OutcomeChoice:
-    """An outcome with its kind, None where that is left open, and constants from public sources."""
+    """An outcome with its kind (None if it is open) and constants from public sources."""
 
     name: str
     kind: str | None = None
@@ -40,7 +40,7 @@ class OutcomeChoice:
     def __post_init__(self) -> None:
         if self.name == WEIGHT:
             raise InputError(
-                f"outcome: an outcome cannot be called {WEIGHT!r}, whose section is that of the "
+                f"outcome: an outcome cannot have the name {WEIGHT!r}, whose section is for the "
                 "sampling weight; rename the column."
             )
         if self.kind is not None and self.kind not in KINDS:
@@ -57,18 +57,18 @@ class OutcomeChoice:
 
     @property
     def is_amount(self) -> bool:
-        """Whether it has a transform."""
+        """True if it has a transform."""
         return self.kind in ("continuous", "semicontinuous")
 
     @property
     def levelled(self) -> bool:
-        """Whether it has levels."""
+        """True if it has levels."""
         return self.kind in ("binary", "categorical")
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What is said of a survey; None where nothing is said yet."""
+    """All choices for a survey; None for a choice not made yet."""
 
     outcomes: tuple[OutcomeChoice, ...] = ()
     weight: str | None = None
@@ -88,28 +88,27 @@ class Choices:
 
     @property
     def confidential(self) -> tuple[str, ...]:
-        """Names of the outcomes and of a weight that is not public."""
+        """Names of the outcomes, and of the weight unless it is public."""
         weight = () if self.weight is None or self.public_weights else (self.weight,)
         return (*(each.name for each in self.outcomes), *weight)
 
     @property
     def public(self) -> tuple[str, ...]:
-        """Names of columns that have a public part, each once."""
+        """Names of the columns with a public role, each once."""
         weight = self.weight if self.public_weights else None
         named = (*(self.by or ()), self.strata, self.psu, weight)
         return tuple(dict.fromkeys(name for name in named if name))
 
     @property
     def needs_design_effect(self) -> bool:
-        """Whether its models have no effects of the primary sampling units."""
+        """True if its models have no effects of the primary sampling units."""
         bounded = any({"lower", "upper"} & set(each.constants) for each in self.outcomes)
         plain = all(each.kind in ("continuous", None) for each in self.outcomes)
         return bool(self.psu) and (bounded or not plain)
 
 
 def check_choices(choices: Choices, columns: Sequence[str]) -> None:
-    """Raise ``InputError`` for columns that are not there or have two parts that exclude each
-    other, and for numbers that cannot be."""
+    """Raise ``InputError`` for missing columns, conflicting roles, and wrong numbers."""
     names = [each.name for each in choices.outcomes]
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
@@ -139,20 +138,20 @@ def check_choices(choices: Choices, columns: Sequence[str]) -> None:
 
 
 def possible_kinds(choices: Choices) -> tuple[str, ...]:
-    """A count has a model of its own, for one outcome, without noisy statistics."""
+    """Return the possible kinds: a count must be the one outcome, without noisy statistics."""
     alone = len(choices.outcomes) == 1 and not choices.strict
     return tuple(kind for kind in KINDS if alone or kind != "count")
 
 
 def check_column(part: str, name: str, columns: Sequence[str]) -> None:
-    """Raise ``InputError`` for a column that is not there."""
+    """Raise ``InputError`` for a missing column."""
     if name not in columns:
         hint = nearest(name, columns) or f" Columns: {listing(columns)}."
         raise InputError(f"{part}: there is no column {name!r}.{hint}")
 
 
 def check_word(what: str, word: str, known: Sequence[str]) -> None:
-    """Raise ``InputError`` for a word that is not among those known."""
+    """Raise ``InputError`` for an unknown word."""
     if word not in known:
         raise InputError(
             f"{what}: expected one of {listing(known)}, got {word!r}.{nearest(word, known)}"
@@ -166,8 +165,10 @@ def check_positive(what: str, number: float | None) -> None:
 
 
 def read_constant(key: str, text: str) -> Any:
-    """The value of a constant from text: a number, or a list with commas between; raises
-    ``InputError`` for another."""
+    """Return the value of a constant: a number, a list with commas, or a word.
+
+    Raises ``InputError`` for other text.
+    """
     if key in _NUMBERS:
         return read_number(key, text)
     if key in _LISTS_OF_NUMBERS:
@@ -178,7 +179,7 @@ def read_constant(key: str, text: str) -> Any:
 
 
 def read_number(what: str, text: str) -> float:
-    """A finite number; raises ``InputError`` for other text."""
+    """Return a finite number; raises ``InputError`` for other text."""
     try:
         number = float(text)
     except ValueError:
@@ -189,8 +190,9 @@ def read_number(what: str, text: str) -> float:
 
 
 def settled_amount(outcome: OutcomeChoice, *, strict: bool) -> dict[str, Any]:
-    """Transform and moments of an amount: as given, or by public rules from a typical value and
-    the range of about two thirds of the population; ``OPEN`` where nothing tells.
+    """Return transform and moments of an amount: as given, by public rules, or ``OPEN``.
+
+    The rules use a typical value and the range of about two thirds of the population.
 
     The scale is about a tenth of the typical value (outcomes, default transform); the spread is
     half of the range on the scale of the transform, as a normal distribution has 68% within one
@@ -220,7 +222,7 @@ def settled_amount(outcome: OutcomeChoice, *, strict: bool) -> dict[str, Any]:
 
 
 def _half_width(transform: Transform, bounds: Sequence[float], name: str) -> float:
-    """Half of a range on the scale of the transform, to three digits."""
+    """Return half of a range on the scale of the transform, to three digits."""
     ends = np.array(bounds, dtype=np.float64)
     if ends.size != 2 or not ends[0] < ends[1] or transform.violations(ends):
         raise InputError(

@@ -1,4 +1,4 @@
-"""A data file as far as it may be looked at: names of columns, types, levels of public ones."""
+"""The parts of a data file that may be read: column names, types, and levels of public columns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from surveysynth.survey.files import LabelledTable, Table, open_table
 from surveysynth.survey.formula import quote
 from surveysynth.survey.records import LEAST_RECORDS, level_problems
 
-#: Names of the row over all levels, of which one that is no level is taken.
+#: Names for the row over all levels; the first that is not a level is used.
 _MARGINS = ("All", "Total", "Overall", "All levels", "Sum of all levels")
 _TYPES = (
     (pa.types.is_boolean, "true or false"),
@@ -29,7 +29,7 @@ _TYPES = (
 
 @dataclass(frozen=True)
 class PublicLevels:
-    """Levels of a public column in natural order, and a name for its margin that is none.
+    """Levels of a public column in natural order, and a name for its margin that is not a level.
 
     ``rare``: how many levels have so few records that they may be values of another column; no
     level is written then. ``title`` and ``labels``: what the file calls the column and its levels,
@@ -52,7 +52,7 @@ class DataFile:
     table: Table
 
     def levels(self, name: str) -> PublicLevels:
-        """Those of a public column, whose cells alone are read.
+        """Return the levels of a public column; no other column is read.
 
         Raises ``InputError`` where they cannot make a table."""
         column = text_column(self.table.read([name])[name], name)
@@ -69,7 +69,7 @@ class DataFile:
         return PublicLevels(() if rare else column.levels, margin, rare, title, labels)
 
     def _called(self, name: str, levels: tuple[str, ...]) -> tuple[str, Mapping[str, str]]:
-        """Title and labels of the levels in the file; none where two have the same."""
+        """Return title and labels of the levels in the file; no labels if two are the same."""
         if not isinstance(self.table, LabelledTable):
             return "", {}
         found = self.table.described[name]
@@ -78,7 +78,7 @@ class DataFile:
 
 
 def open_data(path: Path) -> DataFile:
-    """The names of the columns of a file, and where it tells them their types.
+    """Open a data file for its column names, and their types if the file has them.
 
     Raises ``InputError`` as ``open_table`` does, and where the first line looks like a record: its
     values would be taken for names, shown and written into a specification.
@@ -104,7 +104,7 @@ def open_data(path: Path) -> DataFile:
 
 
 def _types(path: Path) -> dict[str, str]:
-    """In a word, from the schema of a parquet file, which holds no cell."""
+    """Return the types of a parquet file in words, from its schema, which has no cells."""
     if path.suffix.lower() != ".parquet":
         return {}
     try:

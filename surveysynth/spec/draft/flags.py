@@ -1,4 +1,4 @@
-"""Choices as flags of a command say them."""
+"""Choices from the flags of a command."""
 
 from collections.abc import Sequence
 
@@ -13,18 +13,18 @@ from surveysynth.spec.draft.choices import (
     read_constant,
 )
 
-#: What is asked for on a terminal, and has to be said by flags where there is none.
+#: Choices without a default: asked for on a terminal, otherwise required as flags.
 _REQUIRED = ("outcomes", "weight", "mechanism", "epsilon")
 _FLAGS = {"outcomes": "--outcome NAME:KIND", "weight": "--weight COLUMN",
           "mechanism": "--mechanism NAME", "epsilon": "--epsilon E"}  # fmt: skip
 
 
 def check_said(choices: Choices) -> None:
-    """Raise ``InputError`` that names the flags of what is not said and has no default."""
+    """Raise ``InputError`` that names the missing flags without a default."""
     missing = [_FLAGS[part] for part in _REQUIRED if not getattr(choices, part)]
     if missing:
         raise InputError(
-            "there is no terminal to ask on. What has no default has to be given by flags: "
+            "there is no terminal for questions. Give these flags, which have no default: "
             f"{', '.join(missing)}."
         )
 
@@ -32,7 +32,7 @@ def check_said(choices: Choices) -> None:
 def read_outcomes(
     outcomes: Sequence[str], constants: Sequence[str], columns: Sequence[str]
 ) -> tuple[OutcomeChoice, ...]:
-    """Of ``NAME`` or ``NAME:KIND``, and of ``NAME.KEY=VALUE`` for their constants.
+    """Read outcomes from ``NAME`` or ``NAME:KIND``, and constants from ``NAME.KEY=VALUE``.
 
     Names may hold any character: what is a column is taken whole. Raises ``InputError`` for names
     that are no columns and for constants of none of them.
@@ -72,7 +72,7 @@ def _read_constant(text: str, names: Sequence[str]) -> tuple[str, str, object]:
 
 
 def split_columns(part: str, given: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
-    """Names of columns, several with commas between; one with a comma in its name stands alone.
+    """Split names of columns at commas; a column with a comma in its name is given alone.
 
     Raises ``InputError`` for names that are no columns."""
     found: dict[str, None] = {}

@@ -1,4 +1,4 @@
-"""Questions for what nothing has been said of, asked until an answer will do."""
+"""Questions about open choices, each asked until the answer is valid."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,56 +24,57 @@ T = TypeVar("T")
 
 
 class Terminal(Protocol):
-    """Where questions go; ``Ctrl-C`` and the end of input leave by an exception of its own."""
+    """A terminal for questions; ``Ctrl-C`` and the end of input raise its own exception."""
 
     def tell(self, text: str) -> None:
-        """Shows lines."""
+        """Show lines."""
 
     def ask(self, question: str) -> str:
-        """The answer to a question, without its outer blanks; empty for none."""
+        """Return the answer to a question without outer blanks; empty for no answer."""
 
 
 _OUTCOMES = """
-Outcomes: the confidential columns that are synthesised, with commas between."""
+Outcomes: the confidential columns to synthesise, separated by commas."""
 _KINDS = {
-    "continuous": "an amount, without points where values pile up",
+    "continuous": "an amount, without values that many records share",
     "semicontinuous": "an amount that is often exactly 0, or at a top code",
     "binary": "0 and 1, true and false, or two levels",
     "categorical": "one of several levels",
     "count": "a whole number",
 }
 _TYPICAL = """
-A typical {what}, from a public source: last year's publication, a register. Not from these data.
-The scale of the model follows from it. Enter leaves it open."""
+A typical {what}, from a public source such as last year's publication or a register. Do not take
+it from these data. It sets the scale of the model. Press Enter to leave it open."""
 _RANGE = """
-Between which two values do about two thirds of the population lie (low, high)? From a public
-source; the declared spread follows from it. Enter leaves it open."""
+Between which two values (low, high) do about two thirds of the population lie? Use a public
+source. The range sets the declared spread. Press Enter to leave it open."""
 _WEIGHT = """
 The sampling weight of each record."""
 _PUBLIC = """
-Are the weights constants of the sample design, which anyone can compute? Then they are published
-as they are; else they are confidential, and synthesised."""
+Are the weights constants of the sample design that anyone can compute? If yes, they are published
+unchanged. If no, they are confidential and are synthesised."""
 _STRATA = """
-Strata that the sample was drawn within: a public column, Enter for none."""
+Strata of the sample: a public column. Press Enter for none."""
 _PSU = """
-Primary sampling units, where the sample was drawn in clusters: a public column, Enter for none."""
+Primary sampling units, if the sample is clustered: a public column. Press Enter for none."""
 _EFFECT = """
 By which public factor do the units raise variances? Models of these outcomes have no effects of
-units. Enter leaves it open."""
+units. Press Enter to leave it open."""
 _BY = """
-Tables by which public columns, with commas between? Enter for the whole survey alone."""
+Which public columns define the rows of the tables? Separate them by commas. Press Enter for one row
+of all records."""
 _SIZE = """
-Size of the population, from a frame or a published source, not the sum of the weights. Enter if it
-is not known."""
+The size of the population, from a frame or a published source, not the sum of the weights. Press
+Enter if it is unknown."""
 _MECHANISM = """
-  pseudo_posterior  records with much influence are weighted down; its epsilon is asymptotic
-  noisy_statistics  exact noise; strict differential privacy for any number of records
+  pseudo_posterior  influential records get less weight; its epsilon is asymptotic
+  noisy_statistics  exact noise on sums; strict differential privacy for any number of records
 Which mechanism?"""
 _EPSILON = """
-Epsilon: what the whole release may cost in privacy. A decision of yours, for which there is no
-default. With noisy_statistics one record changes the probability of any result by a factor of
-exp(epsilon) at most (2.7 at an epsilon of 1, 37 at 3.6), give or take a probability delta; with
-pseudo_posterior this is asymptotic."""
+Epsilon: the privacy cost of the whole release. It is your decision and has no default. With
+noisy_statistics, one record changes the probability of any result by a factor of at most
+exp(epsilon), up to a probability delta: 2.7 at epsilon 1, 37 at 3.6. With pseudo_posterior this
+holds asymptotically."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class _Asker:
     data: DataFile
 
     def ask(self, words: str, question: str, read: Callable[[str], T]) -> T:
-        """What ``read`` makes of an answer, asked again where it raises ``InputError``."""
+        """Ask until ``read`` accepts the answer, and return its result."""
         self.terminal.tell(words)
         while True:
             try:
@@ -105,14 +106,14 @@ class _Asker:
 
 
 def ask_rest(choices: Choices, data: DataFile, terminal: Terminal) -> Choices:
-    """``choices`` with answers for what is not said in them.
+    """Ask for the open choices and return all choices.
 
     The names of the columns are shown, and types where the file has them; no cell.
     """
     asker = _Asker(terminal, data)
     types = [f"{name} ({data.types[name]})" if data.types else name for name in data.names]
     terminal.tell(f"{data.path.name} has {len(data.names)} columns: {', '.join(types)}.")
-    terminal.tell("Only the names were looked at so far. Ctrl-C stops, and writes nothing.")
+    terminal.tell("So far only the names were read. Ctrl-C stops and writes nothing.")
     if choices.mechanism is None:
         choices = _settle(asker, choices, _MECHANISM, "mechanism", _mechanism)
     if choices.epsilon is None:
@@ -134,7 +135,7 @@ def _settle(
     read: Callable[[str], object],
     question: str = "",
 ) -> Choices:
-    """``choices`` with one more part, checked beside the others."""
+    """Return the choices with one more, checked together with the others."""
 
     def settled(text: str) -> Choices:
         made = replace(choices, **{part: read(text)})  # type: ignore[arg-type]
@@ -147,7 +148,7 @@ def _settle(
 def _ask_outcome(
     asker: _Asker, outcome: OutcomeChoice, kinds: Sequence[str], *, strict: bool
 ) -> OutcomeChoice:
-    """The outcome with its kind, among those possible here, and the constants of that kind."""
+    """Return the outcome with a possible kind and the constants of that kind."""
     name = outcome.name
     if outcome.kind is None:
         outcome = asker.ask(
@@ -161,10 +162,10 @@ def _ask_outcome(
     if outcome.is_amount and strict and not {"spread", "range"} & set(outcome.constants):
         outcome = _constant(asker, outcome, _RANGE, f"low, high of {name}", "range")
     if outcome.levelled and "levels" not in outcome.constants:
-        rest = "0 and 1" if outcome.kind == "binary" else "leaving it open"
+        rest = "0 and 1" if outcome.kind == "binary" else "an open choice"
         words = (
-            f"\nLevels of {name}, in order, with commas between: all that may occur, from the "
-            f"questionnaire.\nThe data are not looked at. Enter for {rest}."
+            f"\nLevels of {name}, in order, separated by commas: all that may occur, from the "
+            f"questionnaire.\nThey are not read from the data. Press Enter for {rest}."
         )
         outcome = _constant(asker, outcome, words, f"levels of {name}", "levels")
     return outcome
@@ -172,13 +173,14 @@ def _ask_outcome(
 
 def _menu(name: str, kinds: Sequence[str]) -> str:
     lines = [f"  {kind:<16}{_KINDS[kind]}" for kind in kinds]
-    return "\n".join(["", f"What is {name}?", *lines, "Enter leaves it open."])
+    question = f"What kind of outcome is {name}?"
+    return "\n".join(["", question, *lines, "Press Enter to leave it open."])
 
 
 def _constant(
     asker: _Asker, outcome: OutcomeChoice, words: str, question: str, key: str
 ) -> OutcomeChoice:
-    """The outcome with one more constant, or as it is after an empty answer."""
+    """Return the outcome with one more constant, or unchanged after an empty answer."""
 
     def read(text: str) -> OutcomeChoice:
         if not text:
@@ -193,7 +195,7 @@ def _constant(
 
 
 def _ask_design(asker: _Asker, choices: Choices) -> Choices:
-    """Weight, strata, units, by columns and the size of the population."""
+    """Ask for weight, strata, units, by columns and the size of the population."""
 
     def column(part: str) -> Callable[[str], str]:
         return lambda text: asker.column(part, text)
@@ -226,7 +228,7 @@ def _number(what: str) -> Callable[[str], float]:
 
 
 def _or_none(read: Callable[[str], T]) -> Callable[[str], T | None]:
-    """``read``, and None of an empty answer."""
+    """Return ``read`` with None for an empty answer."""
     return lambda text: read(text) if text else None
 
 

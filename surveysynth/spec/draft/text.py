@@ -1,4 +1,4 @@
-"""A specification as text: every choice with what it means and what else could stand there."""
+"""The text of a specification: every choice with its meaning and its alternatives."""
 
 import json
 import re
@@ -17,21 +17,21 @@ _LEFT = re.compile(
 )
 
 _KINDS = """\
-# What it is. Write one of these in the place of "?", then its other keys:
-#   "continuous"      an amount, without points where values pile up
+# The kind of outcome. Replace "?" by one of these, then add its other keys:
+#   "continuous"      an amount, without values that many records share
 #   "semicontinuous"  an amount that is often exactly 0: spikes = [0] (a top code is a spike too)
 #   "binary"          0 and 1, true and false, or two levels = ["no", "yes"]
 #   "categorical"     levels = ["..", ".."], all that may occur, from the questionnaire
 #   "count"           a whole number, the one outcome of model = "negative_binomial"
-# Amounts also take a transform, most often: transform = "yeo_johnson", power = 0.5 and
-# scale = about a tenth of a typical value; with noisy statistics also centre and spread."""
+# Amounts also need a transform, most often: transform = "yeo_johnson", power = 0.5 and
+# scale = about a tenth of a typical value. Noisy statistics also need centre and spread."""
 
 _KIND_WORDS = {
-    "continuous": "an amount, without points where values pile up",
+    "continuous": "an amount, without values that many records share",
     "semicontinuous": "an amount that is often at one of the spikes",
     "binary": "0 and 1, true and false, or two levels",
     "categorical": "one of several levels",
-    "count": "a whole number, modelled as it is",
+    "count": "a whole number, modelled without a transform",
 }
 
 _TRANSFORM = """\
@@ -40,21 +40,21 @@ _TRANSFORM = """\
 
 _MOMENTS = """\
 # centre: a typical value. spread: a typical standard deviation on the scale of the transform.
-# Noisy statistics need both. From public sources; far-off ones cost accuracy, never privacy."""
+# Noisy statistics need both, from public sources. Values far off cost accuracy, never privacy."""
 
 _MECHANISMS = {
     "pseudo_posterior": """\
-# "pseudo_posterior": records with much influence are weighted down; its epsilon is asymptotic.
+# "pseudo_posterior": influential records get less weight; its epsilon is asymptotic.
 # "noisy_statistics": exact noise; strict differential privacy for any number of records.""",
     "noisy_statistics": """\
 # "noisy_statistics": exact noise; strict differential privacy for any number of records.
-# "pseudo_posterior": records with much influence are weighted down; its epsilon is asymptotic.""",
+# "pseudo_posterior": influential records get less weight; its epsilon is asymptotic.""",
 }
 
 
 @dataclass(frozen=True)
 class Draft:
-    """The ``text`` of a specification, and the keys that are ``open``: still to be filled in."""
+    """The ``text`` of a specification, and its ``open`` keys, which are still to be filled in."""
 
     text: str
     open: tuple[str, ...]
@@ -67,10 +67,10 @@ def draft_text(
     levels: Mapping[str, PublicLevels],
     spec: str,
 ) -> Draft:
-    """The specification of ``choices``.
+    """Return the specification of ``choices``.
 
-    data: path as it is written; columns: names of all; levels: of the by columns; spec: the name of
-    the file. Raises ``InputError`` for constants that do not belong together.
+    data: the path as written; columns: all names; levels: of the by columns; spec: the file name.
+    Raises ``InputError`` for constants that do not belong together.
     """
     sections = {
         "survey": _survey(choices, data, columns),
@@ -93,7 +93,7 @@ def draft_text(
 
 
 def value(given: Any) -> str:
-    """A value as TOML writes it; whole numbers without a point."""
+    """Return a value in TOML; whole numbers have no decimal point."""
     if isinstance(given, list | tuple):
         return f"[{', '.join(map(value, given))}]"
     if isinstance(given, str):
@@ -104,17 +104,17 @@ def value(given: Any) -> str:
 
 
 def key(name: str) -> str:
-    """A key as TOML writes it."""
+    """Return a key in TOML."""
     return name if _BARE.fullmatch(name) else value(name)
 
 
 def named(names: Iterable[str]) -> str:
-    """Names in quotes, for a comment."""
+    """Return names in quotes, for a comment."""
     return ", ".join(map(value, names))
 
 
 def line(name: str, given: Any, words: str = "") -> str:
-    """``name = value``, with a comment behind it."""
+    """Return ``name = value`` with a comment after it."""
     text = f"{name} = {value(given)}"
     return f"{text:<30} # {words}" if words else text
 
@@ -122,19 +122,19 @@ def line(name: str, given: Any, words: str = "") -> str:
 def _heading(choices: Choices, columns: int, spec: str) -> str:
     read = named(choices.by or ())
     unread = named(choices.confidential)
-    looked = f"and the values of {read}" if read else "and no value of any"
+    looked = f"and the values of {read}" if read else "and no values"
     return "\n".join([
-        "# A specification for surveysynth, begun by surveysynth init: what the survey is, how it",
-        "# is synthesised, what is published. Every constant in it is public.",
+        "# A specification for surveysynth, written by surveysynth init: the survey, its",
+        "# synthesis and its tables. Every constant in this file is public.",
         "#",
-        f"# Looked at: the names of the {columns:,} columns, {looked}.",
-        f"# Not looked at: any value of {unread}, or of another column.",
-        "# So kinds, scales, typical values and levels of outcomes are a person's, and have to",
-        "# come from public sources: a questionnaire, a register, last year's publication.",
+        f"# Read from the data: the names of the {columns:,} columns, {looked}.",
+        f"# Not read: any value of {unread}, or of another column.",
+        "# So kinds, scales, typical values and levels of outcomes are a person's choices. They",
+        "# must come from public sources: a questionnaire, a register, last year's publication.",
         "#",
         f"# Next:  surveysynth check {value(spec)}",
         f"#        surveysynth release {value(spec)} --out out",
-        "# What a key does, and what is public by it:  surveysynth keys privacy.epsilon",
+        "# What a key does and what it makes public:  surveysynth keys privacy.epsilon",
         "spec_version = 1",
     ])  # fmt: skip
 
@@ -143,35 +143,35 @@ def _survey(choices: Choices, data: str, columns: Sequence[str]) -> list[str]:
     lines = [line("data", data, "relative to this file")]
     if choices.public_weights:
         lines += [
-            "# Weights that are constants of the sample design, which anyone can compute: they are",
-            "# used and published as they are. Leave weights out to have them protected.",
+            "# The weights are constants of the sample design that anyone can compute. They are",
+            "# used and published unchanged. Leave weights out to protect them.",
             'weights = "public"',
             line("weight", choices.weight),
         ]
     else:
         lines += [
-            "# Sampling weights are confidential, and synthesised with the outcomes. Are they",
-            '# constants of the sample design, which anyone can compute? Then weights = "public".',
+            "# Sampling weights are confidential and synthesised with the outcomes. If they are",
+            '# constants of the sample design that anyone can compute, set weights = "public".',
             line("weight", choices.weight),
         ]
     lines += _design(choices)
     used = {*choices.public, *choices.confidential}
     rest = [name for name in columns if name not in used and name.strip()]
     lines += [
-        '# Records with blank cells are an error; with missing = "drop" they are left out, and the',
-        "# release says how many.",
+        '# Records with blank cells are an error. With missing = "drop" they are left out, and the',
+        "# release reports how many.",
         '# missing = "drop"',
     ]
     if rest:
         lines += [
-            f"# Without a part: {named(rest)}. Public ones among",
-            "# them can be published beside the synthetic outcomes: public_columns = [..].",
+            f"# Not used: {named(rest)}. Public columns",
+            "# can be published next to the synthetic outcomes: public_columns = [..].",
         ]
     return lines
 
 
 def _design(choices: Choices) -> list[str]:
-    """Strata, units, size of the population."""
+    """Return the lines on strata, units and size of the population."""
     lines = []
     if choices.strata:
         lines.append(line("strata", choices.strata, "public: the sample was drawn within these"))
@@ -203,8 +203,8 @@ def _synthesizer(choices: Choices) -> list[str]:
     return [
         model,
         line("outcome", outcomes, "confidential: what is synthesised"),
-        "# A formula over public columns. Left out: strata and by columns, and their interactions",
-        "# where cells have 20 records, but for cells that hold a hundredth of them at most.",
+        "# A formula of public columns. Default: strata and by columns, with their interactions if",
+        "# cells have 20 records, except for cells that hold at most a hundredth of the records.",
         f"# predictors = {value(formula or '1')}",
     ]
 
@@ -224,14 +224,14 @@ def _outcome(outcome: OutcomeChoice, choices: Choices) -> list[str]:
             "# All levels that may occur, in order: from the questionnaire, never from the data."
         )
         if "levels" not in constants:
-            lines.append('# levels = ["no", "yes"]        # left out: 0 and 1, or true and false')
+            lines.append('# levels = ["no", "yes"]        # default: 0 and 1, or true and false')
     return lines + [line(name, each) for name, each in constants.items()]
 
 
 def _amount(outcome: OutcomeChoice, settled: Mapping[str, Any]) -> list[str]:
     lines = []
     if "spikes" in settled:
-        lines.append(line("spikes", settled["spikes"], "public points where values pile up"))
+        lines.append(line("spikes", settled["spikes"], "public values that many records share"))
     lines += [*_TRANSFORM.split("\n"), line("transform", settled["transform"])]
     derived = "scale" not in outcome.constants and settled.get("scale") != OPEN
     tenth = "about a tenth of a typical value" + " (centre)" * derived
@@ -255,12 +255,12 @@ def _of_range(outcome: OutcomeChoice) -> str:
 
 
 def _weight(choices: Choices) -> dict[str, list[str]]:
-    """The section of the weight, which noisy statistics need without a population size."""
+    """Return the section of the weight, if noisy statistics have no population size."""
     if not choices.strict or choices.public_weights or choices.population_size is not None:
         return {}
     return {
         "outcomes.weight": [
-            "# Of the log of the sampling weight: population size over records, in logarithms.",
+            "# For the log of the sampling weight: the logarithm of population size over records.",
             line("centre", OPEN),
         ]
     }
@@ -271,14 +271,14 @@ def _privacy(choices: Choices) -> list[str]:
     lines = [
         *_MECHANISMS[choices.mechanism].split("\n"),
         line("mechanism", choices.mechanism),
-        "# What the whole release may cost, all draws together. Every further release from the",
-        "# same data adds its own.",
+        "# The privacy cost of the whole release, all draws together. Every further release",
+        "# from the same data adds its own cost.",
         line("epsilon", choices.epsilon),
     ]
     if choices.strict:
         return [
             *lines,
-            line("delta", 1e-6, "the chance that epsilon is passed; far below 1 / records"),
+            line("delta", 1e-6, "the probability that epsilon is exceeded; far below 1 / records"),
             line("m", 20, "draws of the model; after the noise they cost nothing"),
         ]
     return [*lines, line("m", 3, "draws of the model, which share epsilon")]
@@ -292,7 +292,7 @@ def _tables(choices: Choices) -> list[str]:
     if any(each.levelled for each in choices.outcomes):
         statistics.append("share")
     return [
-        line("by", list(by), "public; all cells and all margins are made"),
+        line("by", list(by), "public; tables have all cells and all margins"),
         line("statistics", statistics, "also total, proportion, median, quantile(0.9)"),
         line("formats", ["csv", "html"], "also xlsx, ods, latex, markdown"),
         '# flags = "nchs"                # or "statcan": mark or withhold unreliable numbers',
@@ -301,7 +301,7 @@ def _tables(choices: Choices) -> list[str]:
 
 
 def _labels(levels: Mapping[str, PublicLevels]) -> dict[str, list[str]]:
-    """How by columns are shown, each level in a line of its own."""
+    """Return the labels of by columns, with a line for each level."""
     sections: dict[str, list[str]] = {}
     for name, found in levels.items():
         shown = sections[f"labels.{key(name)}"] = [

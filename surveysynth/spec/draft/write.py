@@ -1,4 +1,4 @@
-"""From choices to a specification file, whole or not at all."""
+"""Write the specification file of choices, whole or not at all."""
 
 import os
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ SPEC_NAME = "spec.toml"
 
 @dataclass(frozen=True)
 class Drafted:
-    """A specification that was written.
+    """A written specification.
 
     Attributes
     ----------
@@ -25,7 +25,7 @@ class Drafted:
     open
         Keys that are still to be filled in; ``surveysynth check`` names them too.
     read
-        Public columns whose values were looked at.
+        Public columns whose values were read.
 
     Examples
     --------
@@ -40,15 +40,15 @@ class Drafted:
     read: tuple[str, ...]
 
     def _repr_html_(self) -> str:
-        """What is left open, for notebooks."""
+        """Return the open keys, for notebooks."""
         lines = [f"Written: {self.path}."]
         if self.open:
-            lines.append(f'Still to be filled in, where it says "?": {", ".join(self.open)}.')
+            lines.append(f'Still to be filled in, marked "?": {", ".join(self.open)}.')
         return fragment("Specification", lines=lines)
 
 
 def check_free(out: Path, *, overwrite: bool) -> None:
-    """Raise ``InputError`` for a file that is there, or is no specification by its name."""
+    """Raise ``InputError`` for a file that exists or does not end in .toml."""
     if out.suffix.lower() != ".toml":
         raise InputError(f"{out}: expected the name of a specification, ending in .toml.")
     if out.exists() and not overwrite:
@@ -56,7 +56,7 @@ def check_free(out: Path, *, overwrite: bool) -> None:
 
 
 def write_draft(data: DataFile, choices: Choices, out: Path, *, overwrite: bool) -> Drafted:
-    """Write the specification of ``choices`` and say what is left open.
+    """Write the specification of ``choices`` and report the open keys.
 
     Reads the by columns and no others. Raises ``InputError`` for choices that do not belong
     together and for a file that exists or cannot be written.

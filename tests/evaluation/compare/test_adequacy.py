@@ -15,7 +15,13 @@ from scipy.stats import gaussian_kde
 
 from surveysynth.estimation.quantiles import weighted_quantiles
 from surveysynth.evaluation.compare import adequacy
-from surveysynth.evaluation.compare.adequacy import Findings, beside, chosen, shares_of, thinned
+from surveysynth.evaluation.compare.adequacy import (
+    Findings,
+    chosen,
+    rows_with_sample,
+    shares_of,
+    with_fewer_records,
+)
 from surveysynth.evaluation.compare.adequacy_report import outcome_figure, weight_figure
 from surveysynth.evaluation.compare.distributions import QUARTILES, bandwidth, density
 from surveysynth.evaluation.compare.tables import distances
@@ -161,7 +167,7 @@ def test_only_far_rows_are_flagged_and_withheld_ones_are_not_compared() -> None:
     cells = pd.DataFrame({"sex": list("abcde"), "is_margin": False, "n": 9})
     published = cells.assign(estimate=[10.0, 13.1, 6.9, 12.9, np.nan], se=1.0)
     sample = cells.assign(estimate=10.0, se=[0.0, 1.0, 1.0, 1.0, 1.0])
-    table = beside(published, sample, ["sex"])
+    table = rows_with_sample(published, sample, ["sex"])
     np.testing.assert_allclose(table["difference"], [np.nan, 3.1, -3.1, 2.9, np.nan])
     assert table["beyond"].tolist() == [False, True, True, False, False]
     facts: Any = None
@@ -246,15 +252,15 @@ def test_large_surveys_are_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
     survey, dataset = survey_of_kinds()
     whole = shares_of(survey, dataset)
     assert chosen(400) == slice(None)
-    assert thinned(dataset).outcome.shape == (400, 5)
+    assert with_fewer_records(dataset).outcome.shape == (400, 5)
     monkeypatch.setattr(adequacy, "MOST_RECORDS", 150)
-    fewer = thinned(dataset)
+    fewer = with_fewer_records(dataset)
     assert fewer.separate_pair
     records = chosen(400)
     assert np.unique(records).size == fewer.weight.size == 150
     np.testing.assert_array_equal(fewer.variance_weight, dataset.variance_weight[records])
     pair = SyntheticDataset(1, 1, dataset.outcome, dataset.weight, dataset.outcome, dataset.weight)
-    assert not thinned(pair).separate_pair
+    assert not with_fewer_records(pair).separate_pair
     # The sample's own shares are of all records.
     for name, parts in shares_of(survey, fewer).items():
         assert [part.sample for part in parts] == [part.sample for part in whole[name]]

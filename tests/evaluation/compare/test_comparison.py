@@ -427,7 +427,7 @@ def test_overwriting_keeps_the_ledger_and_spares_other_folders(
     assert result.ledger == summarise(entries, entries[0].survey)
     assert (result.ledger.epsilon, result.ledger.runs, result.ledger.comparisons) == (0.0, 0, 4)
     for foreign in (tmp_path / "in", spec):
-        with pytest.raises(InputError, match="something else than a comparison"):
+        with pytest.raises(InputError, match="other files than a comparison"):
             write_comparison(spec, foreign, overwrite=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 

@@ -128,7 +128,7 @@ def test_overwrite_never_replaces_what_no_release_wrote(tmp_path: Path) -> None:
     out = tmp_path / "out"
     _publish(out, "1")
     (out / "thesis.doc").touch()
-    with pytest.raises(InputError, match="something else than a release"):
+    with pytest.raises(InputError, match="other files than a release"):
         plan_bundle(out, overwrite=True)
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="not a folder"):
