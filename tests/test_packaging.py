@@ -74,7 +74,7 @@ def test_nothing_else_is_in_the_wheel(names: set[str]) -> None:
     tops = {name.partition("/")[0] for name in names}
     assert tops == {"surveysynth", f"surveysynth-{VERSION}.dist-info"}
     inside = {Path(name) for name in names if name.startswith("surveysynth/")}
-    suffixes = {".py", ".typed", ".css", ".csv", ".j2", ".md", ".stan", ".tex", ".toml"}
+    suffixes = {".py", ".pyi", ".typed", ".css", ".csv", ".j2", ".md", ".stan", ".tex", ".toml"}
     assert {path.suffix for path in inside} <= suffixes
     unwanted = {"tests", "vignettes", "__pycache__", "benchmarks", "confidential"}
     assert not [path for path in inside if unwanted & set(path.parts)]

@@ -167,7 +167,7 @@ def test_codebook_describes_every_column(make_spec: MakeSpec, tmp_path: Path) ->
     codebook = json.loads((folder / "codebook.json").read_text())
     microdata = pd.read_csv(folder / codebook["files"][0]["file"])
     assert [column["name"] for column in codebook["columns"]] == list(microdata.columns)
-    said = "but **fraction** as the sampling fraction of the stratum"
+    said = "**fraction** is the exception: it holds the sampling fraction"
     assert said in (folder / "README.md").read_text()
     public = ["field", "gender", "employed", "fraction"]
     assert list(microdata.columns) == [*public, "salary", "weight"]

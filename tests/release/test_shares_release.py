@@ -187,7 +187,7 @@ def test_shares_of_every_outcome_with_levels_in_every_format(
         shown = workbook.read("xl/sharedStrings.xml").decode()
     for words in (">Not &amp; never<", ">At &lt;work&gt;<", ">Shares 4<"):
         assert words in shown, words
-    assert "line for each `level`" in (folder / "README.md").read_text()
+    assert "a line for each level" in (folder / "README.md").read_text()
     assert "outcome" not in read(folder / "tables" / "counts.csv")
     back = read_release(folder).tables["shares"]
     assert back["level"].tolist() == frame["level"].tolist()
@@ -301,7 +301,7 @@ def test_the_documents_say_what_rows_by_an_outcome_are(
     columns = {c["name"]: c for c in json.loads((folder / "codebook.json").read_text())["columns"]}
     assert columns["sector"]["roles"] == ["outcome", "table"]
     assert columns["sector"]["margin_in_tables"] == "Any"
-    assert "is not published" in columns["sector"]["meaning"]
+    assert "not published" in columns["sector"]["meaning"]
     assert "table" not in columns["sector_for_variance"]["roles"]
     assert columns["field"]["roles"][0] == "table"
     assert "Their `n` is empty" in (folder / "README.md").read_text()

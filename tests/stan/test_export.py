@@ -58,7 +58,7 @@ def test_it_writes_into_no_release_and_over_no_file(spec: Path, tmp_path: Path) 
     with pytest.raises(InputError, match="exists; name another"):
         export_stan(spec, tmp_path / "data.json")
     assert (tmp_path / "data.json").read_text() == "kept"
-    with pytest.raises(InputError, match="is not there; make it"):
+    with pytest.raises(InputError, match="does not exist; make it"):
         export_stan(spec, tmp_path / "nowhere" / "data.json")
 
 

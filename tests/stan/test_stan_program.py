@@ -348,7 +348,7 @@ def test_priors_can_be_overridden_by_name() -> None:
         (('["mu"]', '["lp__"]'), ("", ""), "expected the name of a Stan variable, got 'lp__'"),
         (('outcome = "y_rep"', ""), ("", ""), "give outcome and log_weight"),
         (('"y_rep"', '"y_repp"'), ("", ""), "no generated quantity 'y_repp'. Did you mean 'y_rep'"),
-        (("[output]", '[output]\nsimulate = "a.py:f"'), ("", ""), "give one or the other"),
+        (("[output]", '[output]\nsimulate = "a.py:f"'), ("", ""), "and log_weight, not both"),
         (("[output]", '[output]\nscales = ["mu"]'), ("", ""), "scales needs simulate = 'file.py"),
         (("[output]", '[output]\nscales = ["nu"]'), ("", ""), "'nu' must be one of the parameters"),
         (("[output]", '[output]\nscales = ["mu__"]'), ("", ""), "output.scales.*Stan variable"),

@@ -166,9 +166,11 @@ def z_scores(rho: float, n: int, sweeps: int, change: str = "") -> FloatArray:
     return np.abs(difference.mean(axis=0)) / np.where(error > 0, error, 1.0)
 
 
-@pytest.mark.parametrize(("rho", "n"), [(2.0, 90), (0.15, 240)])
+@pytest.mark.parametrize(
+    ("rho", "n"), [pytest.param(2.0, 90, marks=pytest.mark.slow), (0.15, 240)]
+)
 def test_a_sweep_leaves_the_law(rho: float, n: int) -> None:
-    """The largest of about sixty z; another law is told."""
+    """The largest of about sixty z; another law is rejected."""
     right = z_scores(rho, n, sweeps=6)
     assert right.max() < 4.2
     for change in ("covariance", "counts"):

@@ -99,9 +99,9 @@ def quadrature(
     T and W integrated out by nodes, the scale of the mean's prior by quadrature."""
     t_noisy, q_noisy = noisy.cross[0, 0, 0], noisy.squares[0, 0, 0]
     centre, spread = noisy.centre[0], noisy.spread[0]
-    mean, log_sd = np.linspace(-3.0, 3.0, 181), np.linspace(-4.0, 2.0, 161)
+    mean, log_sd = np.linspace(-3.0, 3.0, 151), np.linspace(-4.0, 2.0, 121)
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
-    chi2 = stats.chi2.ppf((np.arange(200) + 0.5) / 200, n - 1)
+    chi2 = stats.chi2.ppf((np.arange(100) + 0.5) / 100, n - 1)
     scale = priors["coefficient_scale"]
     beta = centre + spread * mean
     prior = np.array([
@@ -116,8 +116,8 @@ def quadrature(
         own, noise = n * sd**2, noisy.sigma**2
         posterior = n * mean + own / (own + noise) * (t_noisy - n * mean)
         t = posterior[:, None] + np.sqrt(own * noise / (own + noise)) * nodes
-        expected = t[:, :, None] ** 2 / n + sd**2 * chi2
-        of_q = stats.norm.pdf(q_noisy, expected, noisy.squares_sd[0, 0]).mean(-1) @ weights
+        gap = (t[:, :, None] ** 2 / n + sd**2 * chi2 - q_noisy) / noisy.squares_sd[0, 0]
+        of_q = np.exp(-0.5 * gap * gap).mean(-1) @ weights  # up to a constant
         of_t = stats.norm.logpdf(t_noisy, n * mean, np.sqrt(own + noise))
         half_t = stats.t.logpdf(spread * sd / priors["residual_scale"], 3) + log_sd[j]
         log_mass[:, j] = np.log(prior) + of_t + np.log(of_q + 1e-300) + half_t
