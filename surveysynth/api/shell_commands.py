@@ -108,9 +108,14 @@ def _write(
     **said: Any,
 ) -> None:
     """Write the choices of flags and, on a terminal, answers; ``said``: parts of ``Choices``."""
-    from surveysynth.spec.draft.choices import Choices, check_choices
+    from surveysynth.spec.draft.choices import (
+        Choices,
+        check_choices,
+        check_said,
+        read_outcomes,
+        split_columns,
+    )
     from surveysynth.spec.draft.columns import open_data
-    from surveysynth.spec.draft.flags import check_said, read_outcomes, split_columns
     from surveysynth.spec.draft.questions import ask_rest
     from surveysynth.spec.draft.write import check_free, write_draft
 
