@@ -83,7 +83,7 @@ class Choices:
 
     @property
     def strict(self) -> bool:
-        """Whether the mechanism is that of noisy statistics."""
+        """True if the mechanism is noisy statistics."""
         return self.mechanism == NOISY_STATISTICS
 
     @property
@@ -112,7 +112,7 @@ def check_choices(choices: Choices, columns: Sequence[str]) -> None:
     names = [each.name for each in choices.outcomes]
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
-        raise InputError(f"outcome: {repeated[0]!r} is named more than once.")
+        raise InputError(f"outcome: {repeated[0]!r} is named more than once; name it once.")
     parts = [("outcome", name) for name in names]
     single = (("weight", choices.weight), ("strata", choices.strata), ("psu", choices.psu))
     parts += [(part, name) for part, name in single if name]
@@ -129,7 +129,7 @@ def check_choices(choices: Choices, columns: Sequence[str]) -> None:
         if each.kind is not None:
             check_word(f"kind of {each.name!r}", each.kind, possible_kinds(choices))
     if choices.weight in names:
-        raise InputError(f"weight: {choices.weight!r} is also an outcome; they must differ.")
+        raise InputError(f"weight: {choices.weight!r} is also an outcome; name another column.")
     if choices.mechanism is not None:
         check_word("mechanism", choices.mechanism, MECHANISMS)
     check_positive("epsilon", choices.epsilon)

@@ -13,7 +13,7 @@ from surveysynth.spec.draft.choices import (
     read_constant,
 )
 
-#: Choices without a default: asked for on a terminal, otherwise required as flags.
+#: Choices without a default: questions on a terminal, otherwise required flags.
 _REQUIRED = ("outcomes", "weight", "mechanism", "epsilon")
 _FLAGS = {"outcomes": "--outcome NAME:KIND", "weight": "--weight COLUMN",
           "mechanism": "--mechanism NAME", "epsilon": "--epsilon E"}  # fmt: skip
@@ -34,8 +34,8 @@ def read_outcomes(
 ) -> tuple[OutcomeChoice, ...]:
     """Read outcomes from ``NAME`` or ``NAME:KIND``, and constants from ``NAME.KEY=VALUE``.
 
-    Names may hold any character: what is a column is taken whole. Raises ``InputError`` for names
-    that are no columns and for constants of none of them.
+    Names may have any character: the name of a column is not split. Raises ``InputError`` for names
+    that are not columns and for constants of other columns.
     """
     kinds = dict(_read_outcome(text, columns) for text in outcomes)
     values: dict[str, dict[str, object]] = {name: {} for name in kinds}
@@ -67,7 +67,7 @@ def _read_constant(text: str, names: Sequence[str]) -> tuple[str, str, object]:
             return name, key, read_constant(key, value)
     raise InputError(
         f"--constant {text!r}: expected NAME.KEY=VALUE, such as salary.centre=45000, where NAME is "
-        "among the outcomes."
+        "an outcome."
     )
 
 
