@@ -159,7 +159,7 @@ def test_what_is_not_tested_says_why(small):
     (line,) = lines_of(cut, SEED)
     assert line.verdict == "skipped"
     assert "truncated" in line.reason
-    with pytest.raises(InputError, match="There is no audit of 'fbz'; the cases are: fbs;"):
+    with pytest.raises(InputError, match="There is no audit case 'fbz'; the cases are: fbs;"):
         list(examples(300, SEED, ["fbz"]))
 
 
