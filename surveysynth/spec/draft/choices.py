@@ -83,7 +83,7 @@ class Choices:
 
     @property
     def strict(self) -> bool:
-        """Whether the mechanism is that of noisy statistics."""
+        """True if the mechanism is noisy statistics."""
         return self.mechanism == NOISY_STATISTICS
 
     @property
@@ -112,7 +112,7 @@ def check_choices(choices: Choices, columns: Sequence[str]) -> None:
     names = [each.name for each in choices.outcomes]
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
-        raise InputError(f"outcome: {repeated[0]!r} is named more than once.")
+        raise InputError(f"outcome: {repeated[0]!r} is named more than once; name it once.")
     parts = [("outcome", name) for name in names]
     single = (("weight", choices.weight), ("strata", choices.strata), ("psu", choices.psu))
     parts += [(part, name) for part, name in single if name]
@@ -129,7 +129,7 @@ def check_choices(choices: Choices, columns: Sequence[str]) -> None:
         if each.kind is not None:
             check_word(f"kind of {each.name!r}", each.kind, possible_kinds(choices))
     if choices.weight in names:
-        raise InputError(f"weight: {choices.weight!r} is also an outcome; they must differ.")
+        raise InputError(f"weight: {choices.weight!r} is also an outcome; name another column.")
     if choices.mechanism is not None:
         check_word("mechanism", choices.mechanism, MECHANISMS)
     check_positive("epsilon", choices.epsilon)
@@ -237,7 +237,7 @@ def _one_digit(number: float) -> float:
     return float(f"{number:.0e}")
 
 
-#: Choices without a default: asked for on a terminal, otherwise required as flags.
+#: Choices without a default: questions on a terminal, otherwise required flags.
 _REQUIRED = ("outcomes", "weight", "mechanism", "epsilon")
 _FLAGS = {"outcomes": "--outcome NAME:KIND", "weight": "--weight COLUMN",
           "mechanism": "--mechanism NAME", "epsilon": "--epsilon E"}  # fmt: skip
@@ -258,8 +258,8 @@ def read_outcomes(
 ) -> tuple[OutcomeChoice, ...]:
     """Read outcomes from ``NAME`` or ``NAME:KIND``, and constants from ``NAME.KEY=VALUE``.
 
-    Names may hold any character: what is a column is taken whole. Raises ``InputError`` for names
-    that are no columns and for constants of none of them.
+    Names may have any character: the name of a column is not split. Raises ``InputError`` for names
+    that are not columns and for constants of other columns.
     """
     kinds = dict(_read_outcome(text, columns) for text in outcomes)
     values: dict[str, dict[str, object]] = {name: {} for name in kinds}
@@ -291,7 +291,7 @@ def _read_constant(text: str, names: Sequence[str]) -> tuple[str, str, object]:
             return name, key, read_constant(key, value)
     raise InputError(
         f"--constant {text!r}: expected NAME.KEY=VALUE, such as salary.centre=45000, where NAME is "
-        "among the outcomes."
+        "an outcome."
     )
 
 
