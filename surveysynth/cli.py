@@ -372,8 +372,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ.setdefault(variable, "1")
 
     def command() -> object:
-        for told in sweep():
-            exits.say(told)
+        for message in sweep():
+            exits.say(message)
         return app(args=given or ["--help"], prog_name="surveysynth", standalone_mode=False)
 
     return exits.code_of(command)

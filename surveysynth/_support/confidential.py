@@ -1,4 +1,4 @@
-"""Keep confidential values where they are: objects that are not pickled, folders that are deleted.
+"""Protect confidential values: objects that cannot be pickled, folders that are deleted.
 
 A process holds a lock on its temporary folder while it uses it. The lock ends with the process,
 however that ends, so a folder whose lock is free was left by a process that was killed, and
@@ -25,14 +25,14 @@ DELETE_TRIES, BETWEEN_TRIES = 20, 0.1
 class Unpickled:
     """Base of objects with confidential values: neither pickled nor copied.
 
-    Notebooks, caches and schedulers pickle what they are given. What may be kept of a fit is what
-    ``to_json_dict`` and the confidential folder have; everything else is made again from the data.
+    Notebooks, caches and schedulers pickle their arguments. Only ``to_json_dict`` and the
+    confidential folder keep parts of a fit; everything else is made again from the data.
     """
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError(
-            f"{type(self).__name__} holds confidential values and is not pickled or copied; make "
-            "it again from the survey where it is needed."
+            f"{type(self).__name__} holds confidential values and cannot be pickled or copied; "
+            "make it again from the survey where you need it."
         )
 
 
@@ -43,8 +43,8 @@ def private_folder() -> Iterator[Path]:
     Folders that killed processes left are deleted first, with a warning that names them. Raises
     ``RefusedError`` if the folder cannot be deleted.
     """
-    for told in sweep():
-        warnings.warn(told, UserWarning, stacklevel=3)
+    for message in sweep():
+        warnings.warn(message, UserWarning, stacklevel=3)
     folder, lock = _made()
     try:
         yield folder
@@ -77,7 +77,7 @@ def sweep(place: Path | None = None) -> list[str]:
     ``place`` is by default the folder for temporary files. Returns a sentence for each folder: it
     was deleted, or must be deleted by hand.
     """
-    told = []
+    messages = []
     for folder in sorted((place or Path(tempfile.gettempdir())).glob(f"{PREFIX}*")):
         if folder.is_symlink() or not folder.is_dir():
             continue
@@ -87,11 +87,11 @@ def sweep(place: Path | None = None) -> list[str]:
         _delete(folder)
         os.close(lock)
         done = "could not be deleted: delete it by hand" if folder.exists() else "was deleted"
-        told.append(
+        messages.append(
             f"The temporary folder {folder} of a killed fit held confidential data; "
             f"it {done}."
         )
-    return told
+    return messages
 
 
 def lock_of(folder: Path) -> int | None:

@@ -1,6 +1,6 @@
-"""Results in a notebook: a heading, what there is to say, and tables, in a part of its page.
+"""HTML of results in a notebook: a heading, paragraphs, and tables.
 
-It styles nothing but itself, has no id that another part may have, and needs no script.
+The HTML styles nothing outside itself, has no ids, and needs no script.
 """
 
 import math
@@ -39,10 +39,10 @@ def fragment(
     text: str = "",
     frames: "Iterable[tuple[str, pd.DataFrame]]" = (),
 ) -> str:
-    """HTML of a result; everything in it is escaped.
+    """Return the HTML of a result, with all text escaped.
 
-    mark: warnings, which stand first; lines: a paragraph each; text: as it stands, with its line
-    ends; frames: with a caption each.
+    mark: warnings, shown first; lines: one paragraph each; text: preformatted, with its line ends;
+    frames: tables with their captions.
     """
     marks = (mark,) if isinstance(mark, str) else mark
     parts = [
@@ -58,7 +58,7 @@ def fragment(
 
 
 def frame_html(frame: "pd.DataFrame", caption: str) -> str:
-    """A table of at most ``MOST_ROWS`` rows, columns of text to the left."""
+    """Return the HTML of at most ``MOST_ROWS`` rows, with text aligned left."""
     import pandas as pd
 
     text = [not pd.api.types.is_numeric_dtype(frame[name]) for name in frame]
@@ -89,8 +89,10 @@ def _kind(left: bool) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value in few digits: whole numbers with groups of three, others with four significant
-    digits or as many as there are before the point; nothing for what is missing."""
+    """Return a value in few digits; empty for missing values.
+
+    Whole numbers and numbers from 1,000 have no decimals, others have four significant digits.
+    """
     if isinstance(value, bool | str) or not isinstance(value, numbers.Real):
         return "" if value is None else str(value)
     number = float(value)

@@ -1,4 +1,4 @@
-"""What HTML reports share: their style sheet, and figures inside the page."""
+"""Parts of all HTML reports: the style sheet, and figures inside the page."""
 
 import re
 from base64 import b64encode
@@ -22,7 +22,7 @@ p { max-width: 46rem; margin: 6px 0; }
 caption { text-align: left; padding: 0 0 4px; }
 /* Stays in view while a wide table scrolls under it. */
 .fit { display: block; position: sticky; left: 0; width: fit-content; max-width: 100%; }
-/* Shadows at the ends tell that there is more to the side. */
+/* Shadows at the ends show that there is more to the side. */
 .scroll { overflow-x: auto; margin: 8px 0 14px;
   background: linear-gradient(to right, #fff 30%, transparent) left / 32px 100%,
     linear-gradient(to left, #fff 30%, transparent) right / 32px 100%,
@@ -85,7 +85,7 @@ img { display: block; max-width: 100%; height: auto; }
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure of a report: its file name without ending, heading, what to see, PNG bytes."""
+    """A figure of a report: its file name without ending, heading, explanation, PNG bytes."""
 
     name: str
     heading: str
@@ -99,8 +99,10 @@ class Picture:
 
 
 def whole_page(title: str, mark: str, body: Sequence[str], style: str = "") -> str:
-    """A page that needs nothing else, with ``mark``, where there is one, at its top and end; body:
-    HTML; style: after that of all pages."""
+    """Return a complete page, with ``mark`` (if not empty) at its top and end.
+
+    body: HTML; style: CSS added to that of all pages.
+    """
     inner = "\n".join(
         [
             *([f'<header class="banner">{escape(mark)}</header>'] if mark else []),
@@ -119,8 +121,10 @@ def whole_page(title: str, mark: str, body: Sequence[str], style: str = "") -> s
 
 
 def scrolled(caption: str, head: Iterable[str], body: Iterable[str], kind: str) -> str:
-    """A table that scrolls sideways under its first column where the screen is narrow, with the
-    keyboard too. Its headings say what they are of."""
+    """Return a table that scrolls sideways on a narrow screen, with a fixed first column.
+
+    The keyboard scrolls it too. Its headings state whether they belong to rows or columns.
+    """
     name = f' aria-label="{escape(caption)}"' if caption else ""
     title = f'<caption><span class="fit">{escape(caption)}</span></caption>' if caption else ""
     return (
@@ -130,7 +134,7 @@ def scrolled(caption: str, head: Iterable[str], body: Iterable[str], kind: str) 
 
 
 def _scoped(lines: Iterable[str], scope: str) -> str:
-    """Headings (``<th>``) with what they are of; those that span columns head a group of rows."""
+    """Add a scope to headings (``<th>``); those that span columns head a group of rows."""
     text = "".join(lines)
     text = re.sub(r"<th(?=[^>]* colspan=)(?![^>]* scope=)", '<th scope="rowgroup"', text)
     return re.sub(r"<th(?=[ >])(?![^>]* scope=)", f'<th scope="{scope}"', text)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# What works says these, and the lists below hold them, so that a bar moves at every one.
+# Long steps report these names, and the lists below contain them, so that a bar moves at each.
 COMPILING = "compiling the Stan program"
 READING = "reading the survey"
 UNWEIGHTED_FIT = "unweighted fit"
@@ -35,7 +35,7 @@ def synthesizer_stage(model: str) -> str:
     return f"synthesizer {model}"
 
 
-#: In the order in which they are said; a run may leave some out.
+#: Stages in the order of a run, which may skip some.
 RELEASE_STAGES = (
     READING,
     COMPILING,

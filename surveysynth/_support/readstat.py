@@ -1,7 +1,7 @@
 """Call pyreadstat safely: its C library ends the whole program on some damaged files.
 
-The same call runs in a process of its own first: where that process dies, the file is damaged, and
-the caller hears of it as of any other damage.
+The same call runs in a separate process first. If that process dies, the file is damaged, and the
+caller gets an error as for other damaged files.
 """
 
 import io
@@ -10,7 +10,7 @@ import subprocess
 import sys
 from typing import Any
 
-#: What that process runs: the bytes come by a pipe, and of its memory no image is left on the disk.
+#: The program of that process: it reads the bytes from a pipe and writes no core dump.
 _TRIAL = """
 import contextlib, io, json, sys
 with contextlib.suppress(ImportError, OSError, ValueError):
@@ -43,11 +43,11 @@ def read_with(function: str, content: bytes, **options: Any) -> Any:
 
 def _survives(function: str, content: bytes, options: dict[str, Any]) -> bool:
     """Return True if the call ends, with or without an error."""
-    if not sys.executable:  # Python within another program: there is nothing to start
+    if not sys.executable:  # Python embedded in another program: no process can be started
         return True
     done = subprocess.run(
         [sys.executable, "-I", "-c", _TRIAL, json.dumps([function, sys.path, options])],
         input=content, capture_output=True, check=False,
     )  # fmt: skip
-    # A process that could not start or import says nothing of the file: no crash, a status of 1.
+    # A process that could not start or import ends with status 1; the file may be fine.
     return done.stdout.strip() == b"alive" or done.returncode == 1

@@ -42,5 +42,5 @@ def environment(package: str) -> "Environment":
 
 
 def _is_html(name: str | None) -> bool:
-    """Return whether a template writes HTML, in which every value is escaped."""
+    """Return True for a template of HTML, in which every value is escaped."""
     return name is not None and name.endswith(".html.j2")

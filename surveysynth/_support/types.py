@@ -1,4 +1,4 @@
-"""Names for array types used throughout; shapes are stated where the arrays are used."""
+"""Names for array types; shapes are stated where the arrays are used."""
 
 from typing import TypeAlias
 
@@ -15,5 +15,5 @@ Theta: TypeAlias = dict[str, FloatArray]
 #: Entries of Theta with this ending concern single records or the sampler: they are confidential
 #: and never leave the mechanism. Stan keeps such names for itself, so no parameter has one.
 INTERNAL_SUFFIX = "__"
-#: (databases, chains, draws), 1 where a draw diverged: from samplers that can tell.
+#: (databases, chains, draws), 1 where a draw diverged; only from samplers that report it.
 DIVERGENT = "divergent" + INTERNAL_SUFFIX

@@ -33,14 +33,15 @@ class CheckResult:
     preview
         Lines on design, cells, and the files that would be published.
     feasibility
-        Whether epsilon can be reached, by simulation; None for noisy statistics, which reach any.
+        The result of simulating whether epsilon can be reached; None for noisy statistics, which
+        reach any epsilon.
     confidential
         A warning for the user only, if the sum of the weights is far from the population size.
         Empty otherwise; the text does not include it.
     spent
         The total of the survey's ledger, and whether the budget has room for a release.
     no_room
-        The reason why it has none; empty if it has.
+        The reason why the budget has no room; empty if it has.
 
     Examples
     --------
@@ -95,9 +96,9 @@ def check(
     out
         A folder for the expected standard errors of all rows, which are public.
     ledger
-        A file that the ledger of the survey is kept in; by default as in ``release``.
+        The file of the survey's ledger; by default as in ``release``.
     overwrite
-        Replaces ``out`` if such errors are in it.
+        Replaces ``out`` if it has such errors.
     tell
         Called with each part of the report as soon as it is known.
     time_limit
@@ -146,7 +147,7 @@ def check(
         say("\n".join([*lines, *spent]))
         return CheckResult(tuple(lines), spent=tuple(spent), no_room=no_room)
     if out is not None:
-        raise InputError("--out is for mechanism = 'noisy_statistics': leave it out.")
+        raise InputError("--out is for mechanism = 'noisy_statistics'; leave it out.")
     model, settings = model_of(specification), settings_of(specification)
     check_engine(specification, model)
     survey = read_survey(specification)
@@ -189,11 +190,11 @@ def release(
     out
         The folder to write; it must not exist, unless ``overwrite`` is set.
     confidential
-        Where realised bounds, risk weights and a copy of the ledger go: ``out``/confidential by
-        default.
+        The folder for realized bounds, risk weights and a copy of the ledger; by default
+        ``out``/confidential.
     ledger
-        A file to keep the ledger of the survey in; by default one in the user's state folder, by
-        the id of the survey ([survey] id), or else by the place of its file.
+        The file of the survey's ledger; by default one in the user's state folder, named by the id
+        of the survey ([survey] id) or else by the location of its file.
     overwrite
         Replaces ``out`` if a release wrote it.
     seed
@@ -205,18 +206,17 @@ def release(
     Returns
     -------
     ReleaseResult
-        Where the files are, the tables, and what the ledger adds up to; ``adequacy.page``, the
-        confidential page that tells whether the model is adequate.
+        The location of the files, the tables, and the totals of the ledger; ``adequacy.page`` is
+        the confidential page that shows whether the model is adequate.
 
     Raises
     ------
     InputError
         For unusable input and existing targets.
     RefusedError
-        When a release would not hold what it states, or would take the ledger above the budget
-        ([privacy] budget). Nothing is written then, nor on any other exception, but for the ledger
-        and the noisy numbers of a run of noisy statistics, from which the same specification and
-        data go on at no further cost.
+        If a release would not satisfy its statement, or would exceed the budget ([privacy] budget).
+        After any exception nothing is written, except the ledger and the noisy numbers of a run of
+        noisy statistics. The same specification and data continue from them at no further cost.
 
     Examples
     --------
@@ -272,17 +272,17 @@ def study(
     seed
         Makes another study of the same kind.
     two_stage
-        A simulation of clusters, in the place of ``spec``.
+        Run a simulation of clusters instead of ``spec``.
     methods
-        In place of those of the study: "laplace", "fbs", "fbs_noisy" ...
+        Methods instead of those of the study: "laplace", "fbs", "fbs_noisy" ...
     epsilons
-        At which every method runs, in place of those of the study.
+        Values at which every method runs, instead of those of the study.
     resume
-        Goes on with the batches that ``out`` lacks.
+        Continue with the batches that ``out`` lacks.
     scheduler
         Address of a Dask scheduler; without it, processes of this machine.
     workers
-        Number of processes; None for one a processor.
+        Number of processes; None for one per processor.
     progress
         Called with a line, the number of finished batches and the number of all batches; otherwise
         notebooks show a progress bar.
@@ -297,9 +297,9 @@ def study(
     InputError
         For unusable input and a folder that exists or holds another study.
     StoppedError
-        When interrupted; ``resume`` goes on.
+        If interrupted; ``resume`` continues.
     IncompleteError
-        When batches failed, after everything else was written.
+        If batches failed, after everything else was written.
 
     Examples
     --------
@@ -339,7 +339,7 @@ def ledger(survey_id: str, path: str | Path | None = None) -> LedgerSummary:
     ----------
     survey_id
         The id in [survey] of specifications; without one, releases are recorded under "file:" and
-        the place of the data file.
+        the location of the data file.
     path
         The file of the ledger; by default that of the id in the user's state folder.
 
@@ -352,7 +352,7 @@ def ledger(survey_id: str, path: str | Path | None = None) -> LedgerSummary:
     Raises
     ------
     InputError
-        Where the ledger cannot be read, or is damaged.
+        If the ledger cannot be read, or is damaged.
 
     Examples
     --------

@@ -53,50 +53,50 @@ def tables(
     Parameters
     ----------
     survey
-        Of which ``Survey.from_frame`` has settled design, transforms and formula.
+        The survey, with design, transforms and formula from ``Survey.from_frame``.
     model
         A synthesizer by name, the path of a .toml file that declares a Stan program, or a model.
     epsilon
         The target of all tables together: required, unless ``sections`` give it or rho.
     by
-        Columns of the tables; None for those of the survey. Others have to be public and in the
-        model.
+        Columns of the tables; None for those of the survey. Other columns must be public and in
+        the model.
     statistics
         "count", "total", "mean", "proportion".
     m, replicates_per_draw
         Numbers of released draws, and of synthetic datasets of each; None for the mechanism's
         default (3 and 4).
     level
-        Of confidence intervals.
+        The level of confidence intervals.
     linearisation
-        "ratio" or "plain"; None for ratio where the population size is known.
+        "ratio" or "plain"; None for ratio if the population size is known.
     where
-        The subpopulation that the tables are of, a condition on columns of the model and on
-        outcomes with levels: ``'gender == "Female" and field in ("Biology", "Physics")'``.
+        The subpopulation of the tables: a condition on columns of the model and on outcomes with
+        levels: ``'gender == "Female" and field in ("Biology", "Physics")'``.
     several
-        Several tables at the one epsilon, each a mapping as one of [[tables]]: name, and what it
-        has of its own (by, statistics, where, level, ...); the arguments of this call are what the
-        others have. ``private_tables["NAME"]`` is one of them.
+        Several tables at one epsilon, each a mapping like one of [[tables]]: name, and its own
+        keys (by, statistics, where, level, ...). The arguments of this call are the defaults.
+        ``private_tables["NAME"]`` is one table.
     inference
         "debiased", or "paper" as published.
     priors
         Scales of the model's priors by name.
     options
-        The model's own, and chains, warmup and draws: keys of [synthesizer].
+        Options of the model, and chains, warmup and draws: keys of [synthesizer].
     labels
-        How columns are shown, by column, as [labels.COLUMN]: title, unit, levels, ...
+        Labels by column, as in [labels.COLUMN]: title, unit, levels, ...
     sections
         Further keys by section, as in a specification file: ``{"privacy": {"risk": "count"},
         "tables": {"flags": "nchs"}}``.
     survey_id
-        What the survey is called in the ledger, as [survey] id. The ledger of this id records the
-        call, and the budget is kept to (``{"privacy": {"budget": 30}}``). Without it nothing is
-        recorded, and the tables say so when they are shown.
+        The survey's name in the ledger, as [survey] id. The ledger of this id records the call and
+        enforces the budget (``{"privacy": {"budget": 30}}``). Without an id nothing is recorded,
+        and the tables report this when they are shown.
     ledger
-        A file to keep the ledger in; by default one in the user's state folder.
+        The file of the ledger; by default one in the user's state folder.
     seed
         A number or a Generator makes the run repeatable, which undoes its protection: the tables
-        then say that they are a test and not private. Without it, random numbers come from the
+        are then marked as a test and not private. Without it, random numbers come from the
         operating system.
     progress
         Called with the name of each stage; without it a notebook shows a bar.
@@ -109,17 +109,16 @@ def tables(
     Raises
     ------
     InputError
-        For arguments that a specification file would be refused for, or that do not fit the
-        survey.
+        For arguments that are invalid in a specification file, or do not fit the survey.
     RefusedError
-        When the tables would not hold what they state: the fit has not converged, or its target
-        was not reached; and above the budget.
+        If the tables would not satisfy their statement (the fit has not converged, or has not
+        reached its target), or would exceed the budget.
 
     Notes
     -----
-    Each call spends its epsilon, also where no ``survey_id`` tells which ledger to write it to. A
-    call that was refused has told that much of the data, too. Tables are those of ``release`` with
-    the same settings and seed.
+    Each call spends its epsilon, even if no ``survey_id`` names a ledger to record it in. A refusal
+    also reveals something about the data. Tables equal those of ``release`` with the same settings
+    and seed.
 
     Examples
     --------
@@ -183,13 +182,13 @@ def _recorder(
 ) -> Recorder | None:
     """Return the run for the ledger of its survey; None without an id.
 
-    Raises ``RefusedError`` above the budget, ``InputError`` for a ledger or a budget of no survey.
+    Raises ``RefusedError`` above the budget, ``InputError`` for a ledger or a budget without an id.
     """
     if survey_id is None:
         if ledger is not None or spec.privacy.budget is not None:
             raise InputError(
-                "a ledger and a budget are of a survey: give its name as survey_id, the id in "
-                "[survey] of specification files."
+                "ledger and budget need the name of the survey: set survey_id to the id in "
+                "[survey] of its specification files."
             )
         return None
     kept = ledger_of(spec, ledger, survey=survey_id)
@@ -238,7 +237,7 @@ def _each_own(several: Any) -> list[dict[str, Any]]:
     if not listed or not all(isinstance(each, Mapping) for each in several):
         wrong = [each for each in several if not isinstance(each, Mapping)] if listed else [several]
         raise InputError(
-            "several: expected a list of mappings, one a table, such as "
+            "several: expected a list of mappings, one per table, such as "
             f"[{{'name': 'by_field', 'by': 'field'}}], got {shown(wrong[0])}"
             f"{' in the list' if listed else ''}."
         )
@@ -246,7 +245,7 @@ def _each_own(several: Any) -> list[dict[str, Any]]:
     for number, key in ((n, key) for n, each in enumerate(several, start=1) for key in each):
         if key in ("formats", "figures"):
             raise InputError(
-                f"several[{number}].{key}: tables in memory are written to no files; leave it out."
+                f"several[{number}].{key}: tables in memory are not written to files; leave it out."
             )
     return [
         {key: [value] if key in lists and isinstance(value, str) else value
@@ -258,7 +257,7 @@ def _each_own(several: Any) -> list[dict[str, Any]]:
 def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     """Return the survey with the by columns and the order of records of a specification.
 
-    Raises ``InputError`` for what ``read_survey`` refuses in a file.
+    Raises ``InputError`` as ``read_survey`` does for a file.
     """
     from surveysynth._support.messages import nearest, raise_problems
     from surveysynth.release.folder.microdata import public_order
@@ -269,9 +268,9 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     design, confidential = survey.design, survey.confidential
     if spec.privacy.answers_every_survey and survey.refused_degenerate:
         raise InputError(
-            f"{SOURCE}: mechanism = 'noisy_statistics' answers on every valid survey, but this one "
-            "would have been refused if its outcomes or weights did not vary, so that it tells of "
-            "them by being there; make it with Survey.from_frame(.., refuse_degenerate=False)."
+            f"{SOURCE}: mechanism = 'noisy_statistics' requires a survey that is accepted whatever "
+            "its outcomes and weights are, but this one was checked for variation, which reveals "
+            "that they vary. Make it with Survey.from_frame(.., refuse_degenerate=False)."
         )
     known = (*map(str, design.frame), *design.outcome_names, str(design.weight_name))
     for name in spec.labels:
@@ -287,7 +286,7 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     orders = {name: tuple(label.levels) for name, label in spec.labels.items() if label.levels}
     margins = {name: spec.margin_label(name) for name in spec.public_by}
     chosen = replace(survey, design=design.with_by(spec.public_by, orders, margins))
-    # As in a release, whose numbers can be made again from its files.
+    # The order of a release, whose numbers can be computed again from its files.
     return chosen.in_order(public_order(chosen.design)) if spec.privacy.rebuildable else chosen
 
 

@@ -18,7 +18,7 @@ from surveysynth.errors import InputError, RefusedError, SurveySynthError
 if TYPE_CHECKING:
     from surveysynth.spec.draft.write import Drafted
 
-#: Where a checkout is: around the package, or where the command is run. The wheel has no pages.
+#: Possible checkouts: around the package, or the working folder. The wheel has no pages.
 _PAGES = Path(__file__).parents[2] / "vignettes"
 _HERE = Path("vignettes")
 _NEEDED = {"sphinx": "sphinx", "numpydoc": "numpydoc", "myst_parser": "myst-parser",
@@ -105,27 +105,32 @@ def _write(
     by: Sequence[str] | None,
     *,
     overwrite: bool,
-    **said: Any,
+    **given: Any,
 ) -> None:
-    """Write the choices of flags and, on a terminal, answers; ``said``: parts of ``Choices``."""
-    from surveysynth.spec.draft.choices import Choices, check_choices
+    """Write the choices of flags and, on a terminal, answers; ``given``: parts of ``Choices``."""
+    from surveysynth.spec.draft.choices import (
+        Choices,
+        check_choices,
+        check_said,
+        read_outcomes,
+        split_columns,
+    )
     from surveysynth.spec.draft.columns import open_data
-    from surveysynth.spec.draft.flags import check_said, read_outcomes, split_columns
     from surveysynth.spec.draft.questions import ask_rest
     from surveysynth.spec.draft.write import check_free, write_draft
 
-    check_free(out, overwrite=overwrite)  # before anything is asked
+    check_free(out, overwrite=overwrite)  # before any question
     file = open_data(data)
     choices = Choices(
         outcomes=read_outcomes(outcomes, constants, file.names),
         by=None if by is None else split_columns("--by", by, file.names),
-        **said,
+        **given,
     )
     check_choices(choices, file.names)
     if sys.stdin.isatty():
         choices = ask_rest(choices, file, Prompt())
     check_said(choices)
-    print("\n".join(_told(write_draft(file, choices, out, overwrite=overwrite))))
+    print("\n".join(_summary(write_draft(file, choices, out, overwrite=overwrite))))
 
 
 class Prompt:
@@ -140,7 +145,7 @@ class Prompt:
         return str(typer.prompt(question, default="", show_default=False)).strip()
 
 
-def _told(made: "Drafted") -> list[str]:
+def _summary(made: "Drafted") -> list[str]:
     """Return lines on what was written, read, and left open."""
     looked = f" and the values of {', '.join(made.read)}" if made.read else ""
     lines = [

@@ -11,20 +11,20 @@ from surveysynth.errors import InputError
 def export_stan(spec: str | Path, out: str | Path) -> Path:
     """Write the data of a specification's Stan program as JSON that Stan's interfaces read.
 
-    The fit that they give has whole records, no risk weights: nothing of it is private.
+    A fit of these data has whole records and no risk weights, so it is not private.
 
     Parameters
     ----------
     spec
         The specification file.
     out
-        The file to write, which must not exist and only this user can read: it holds the
-        confidential records, or sums of them, in full.
+        The file to write, which must not exist. It has the confidential records, or sums of them,
+        and only this user can read it.
 
     Returns
     -------
     Path
-        The program that the data are for.
+        The Stan program of the data.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def _target(out: Path) -> Path:
     """Return the file to write; raises ``InputError`` if it exists or would be published."""
     target = out.expanduser().resolve()
     if target.exists():
-        raise InputError(f"the file {target} exists; name another.")
+        raise InputError(f"the file {target} exists; name another file.")
     if not target.parent.is_dir():
         raise InputError(f"the folder {target.parent} does not exist; make it or name another.")
     for folder in target.parents:
@@ -83,5 +83,5 @@ def _program_and_data(model: Any, stats: Any) -> tuple[Path, dict[str, Any]]:
     if isinstance(model, StanProgram):
         return model.declared.beside(model.declared.program.file), model.data(stats)
     if model.stan is None:
-        raise InputError(f"the model {model.name!r} has no Stan program; export another model's.")
+        raise InputError(f"the model {model.name!r} has no Stan program; choose another model.")
     return stan_directory() / model.stan.program, model.stan.data(stats, model.priors)

@@ -32,13 +32,13 @@ def example(
     Parameters
     ----------
     folder
-        A new or empty one.
+        A new or empty folder.
     n
         Number of records.
     seed
         Makes another survey of the same kind.
     study
-        Also population.csv, from which the survey was drawn, and study.toml.
+        Also write population.csv, from which the survey was drawn, and study.toml.
 
     Returns
     -------
@@ -138,29 +138,29 @@ def init(
     out
         The file to write, spec.toml beside the data unless given.
     outcomes
-        Confidential columns; of each its kind ("continuous", "semicontinuous", "binary",
+        Confidential columns, each with its kind ("continuous", "semicontinuous", "binary",
         "categorical", "count") and constants from public sources: centre (a typical value), range
         (two values between which about two thirds of the population lie), spread, transform,
-        scale, power, shift, spikes, lower, upper, levels. What is left out stays open in the
+        scale, power, shift, spikes, lower, upper, levels. Missing constants stay open in the
         file; None leaves the kind open too.
     weight
         Column of sampling weights.
     mechanism
         "pseudo_posterior" or "noisy_statistics".
     epsilon
-        What the whole release may cost.
+        The privacy cost of the whole release.
     public_weights
-        Whether the weights are constants of the sample design, published as they are.
+        True if the weights are constants of the sample design, published unchanged.
     strata, psu
         Public columns of the sample design.
     design_effect
         Public factor by which the units raise variances, for models without effects of units.
     by
-        Public columns to make tables by.
+        Public columns that define the rows of tables.
     population_size
-        From a frame or a published source.
+        The size of the population, from a frame or a published source.
     overwrite
-        Replaces a file that is there.
+        Replaces an existing file.
 
     Returns
     -------
@@ -170,8 +170,8 @@ def init(
     Raises
     ------
     InputError
-        For data that cannot be read, columns that are not there, choices that do not belong
-        together, and a file that exists.
+        For data that cannot be read, missing columns, inconsistent choices, and a file that
+        exists.
 
     Examples
     --------
@@ -193,7 +193,7 @@ def init(
 
     path = Path(data)
     choices = Choices(
-        outcomes=tuple(_outcome(name, said) for name, said in outcomes.items()),
+        outcomes=tuple(_outcome(name, given) for name, given in outcomes.items()),
         weight=weight,
         public_weights=public_weights,
         strata=strata,
@@ -210,8 +210,8 @@ def init(
     return write_draft(open_data(path), choices, target, overwrite=overwrite)
 
 
-def _outcome(name: str, said: Mapping[str, Any] | None) -> "OutcomeChoice":
+def _outcome(name: str, given: Mapping[str, Any] | None) -> "OutcomeChoice":
     from surveysynth.spec.draft.choices import OutcomeChoice
 
-    constants = dict(said or {})
+    constants = dict(given or {})
     return OutcomeChoice(name, constants.pop("kind", None), constants)

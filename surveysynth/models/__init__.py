@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 #: Names in specifications, and the class of each: folder, file and class below this package.
 _REGISTRY = {
-    "fbs": "gaussian.fbs.model.FBS",
-    "fbp": "gaussian.fbp.model.FBP",
-    "normal": "gaussian.normal.model.Normal",
+    "fbs": "gaussian.fbs.FBS",
+    "fbp": "gaussian.fbp.FBP",
+    "normal": "gaussian.normal.Normal",
     "poisson": "counts.model.Poisson",
     "normal_mixture": "mixture.model.NormalMixture",
     "negative_binomial": "counts.model.NegativeBinomial",

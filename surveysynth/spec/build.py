@@ -22,7 +22,7 @@ def read_survey(spec: "Spec") -> "Survey":
     Parameters
     ----------
     spec
-        Of ``load_spec``.
+        The specification, from ``load_spec``.
 
     Returns
     -------
@@ -32,7 +32,7 @@ def read_survey(spec: "Spec") -> "Survey":
     Raises
     ------
     InputError
-        When the data file cannot be read as it is or does not fit the specification.
+        If the data file cannot be read or does not fit the specification.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def read_design(spec: "Spec") -> "PublicDesign":
 
 
 def declaration_of(spec: "Spec") -> "Declaration":
-    """Return what a specification declares of the columns of the survey."""
+    """Return the declaration of the survey's columns in a specification."""
     from surveysynth.survey.declaration import Declaration, make_roles
 
     section, synthesizer = spec.survey, spec.synthesizer
@@ -90,15 +90,15 @@ def declaration_of(spec: "Spec") -> "Declaration":
 
 
 def _open(spec: "Spec") -> "tuple[Table, Declaration]":
-    """Return the data file, and what is declared of its columns."""
+    """Return the data file and the declaration of its columns."""
     from surveysynth._support.messages import raise_problems
     from surveysynth.survey.columns import missing_column
     from surveysynth.survey.files import open_table
 
     if spec.study is not None:
         raise InputError(
-            f"{spec.path} has a section [study], so that its data are a population and no survey: "
-            "run 'surveysynth study' with it, or leave the section out."
+            f"{spec.path} has a section [study], so its data are a population, not a survey: run "
+            "'surveysynth study' with it, or remove the section."
         )
     declaration = declaration_of(spec)
     table = open_table(spec.data_path)
@@ -131,7 +131,7 @@ def model_options(spec: "Spec") -> dict[str, Any]:
     synthesizer = spec.synthesizer
     options = {"priors": dict(synthesizer.priors), **synthesizer.options}
     if spec.privacy.needs_declared_scales and "covariance_by" in options:
-        # Noise asks for more records of a group.
+        # Under noise, a group needs more records.
         columns = sum(each.is_amount for each in spec.declared)
         columns += int(spec.survey.weight is not None and not spec.survey.public_weights)
         options["least_records"] = noisy_settings_of(spec).least_records(max(columns, 1))
@@ -139,8 +139,10 @@ def model_options(spec: "Spec") -> dict[str, Any]:
 
 
 def check_engine(spec: "Spec", model: "Model") -> None:
-    """Raise ``InputError`` where the engine of a specification, or what runs a Stan program of the
-    caller's own, is not installed: what a release would say."""
+    """Raise ``InputError`` if the engine of a specification is not installed.
+
+    The engine of a user's own Stan program is checked too. A release raises the same error.
+    """
     from importlib.util import find_spec
 
     chosen: Any = engine_of(spec, model)
@@ -161,7 +163,7 @@ def check_engine(spec: "Spec", model: "Model") -> None:
 def engine_of(spec: "Spec", model: "Model") -> "Model":
     """Return the model with the sampler of a specification.
 
-    A Stan program of the caller's own is its own sampler.
+    A Stan program of the user is its own sampler.
     """
     if spec.synthesizer.engine != "cmdstan" or spec.synthesizer.is_program:
         return model
@@ -257,7 +259,7 @@ def method_name(model: str) -> str:
 def with_noisy_statistics(spec: "Spec") -> "Spec":
     """Return the specification with noisy statistics at the same epsilon.
 
-    Raises ``InputError`` for what is missing, such as declared centres and spreads.
+    Raises ``InputError`` for missing settings, such as centres and spreads.
     """
     from surveysynth._support.messages import raise_problems
     from surveysynth.spec.outcomes import strict_problems
@@ -274,6 +276,8 @@ def with_noisy_statistics(spec: "Spec") -> "Spec":
 
 
 def with_pseudo_posterior(spec: "Spec") -> "Spec":
-    """Return the specification with the pseudo-posterior at an asymptotic epsilon of the same
-    number. The promises differ."""
+    """Return the specification with the pseudo-posterior at the same, but asymptotic, epsilon.
+
+    The guarantees of the two mechanisms differ.
+    """
     return spec.model_copy(update={"privacy": spec.privacy.as_pseudo_posterior()})

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def with_file_labels(spec: "Spec") -> "Spec":
-    """The specification with titles of all columns that have a part, and with the labels of levels
-    of public ones, where it has none of its own and the data file has them.
+    """Return the specification with titles and labels from the data file.
 
-    Of the records, those of public columns with labels are read, and no others. Raises
-    ``InputError`` as ``open_table`` does, and for labels that cannot be told apart.
+    Titles of all columns with a role and labels of levels of public ones are added if the
+    specification has none. Only cells of public columns with labels are read. Raises
+    ``InputError`` as ``open_table`` does, and for labels that are not distinct.
     """
     if not spec.data_path.name.lower().endswith(LABELLED_SUFFIXES) or spec.study is not None:
         return spec
@@ -46,7 +46,7 @@ def with_file_labels(spec: "Spec") -> "Spec":
 def _section(
     spec: "Spec", table: LabelledTable, name: str, *, public: bool
 ) -> LabelSection | None:
-    """Return the section ``[labels.NAME]``, None for no section."""
+    """Return the section ``[labels.NAME]``, or None."""
     given = spec.labels.get(name)
     found: dict[str, object] = {} if given is None else given.model_dump(exclude_unset=True)
     title = table.described[name].title
@@ -61,16 +61,16 @@ def _section(
     except ValidationError as error:
         reasons = [str(each["ctx"]["error"]) for each in error.errors() if "ctx" in each]
         raise InputError(
-            f"{spec.data_path}: labels of the values of {name!r}: {' '.join(reasons)} Give this "
-            f"column labels of its own in the specification: [labels.{name}] levels."
+            f"{spec.data_path}: labels of the values of {name!r}: {' '.join(reasons)} Set "
+            f"this column's labels in the specification: [labels.{name}] levels."
         ) from None
 
 
 def _levels(table: LabelledTable, name: str) -> dict[str, str]:
     """Return the labels of the levels that occur, in natural order; other levels keep their code.
 
-    None where such a level is so rare that it may have slipped in: to be listed here would make it
-    a declared one, and no warning would tell.
+    Empty if a level without a label is so rare that it may be an error: listing it here would
+    declare it as valid and suppress the warning.
     """
     labels = table.described[name].labels
     if not labels:

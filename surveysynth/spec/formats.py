@@ -1,8 +1,8 @@
-"""The formats of published tables and figures, in one place: their files, what a reader needs to
-know of them, and the writer of each.
+"""The formats of published tables and figures: their files, descriptions, and writers.
 
-The specification, writing, the README and the preview of ``check`` all ask here. A writer is named
-and imported when it is first used: those of HTML and workbooks load libraries that take a second.
+The specification, the writers, the README and the preview of ``check`` all use this registry. A
+writer is imported when it is first used: those of HTML and workbooks load libraries that take a
+second.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,10 +24,10 @@ FIGURES_FOLDER: Folder = "figures"
 class Format:
     """One format.
 
-    ending: of its files; meaning: for readers of a release; writer: "module:function", called as
-    function(shown, folder, format) with the tables as ``release.tables.layout.Shown``; one_file:
-    of all tables, if it has such a file; file_each: whether each statistic has a file; folder: of
-    a release, which is also the key of [tables] where it is asked for ("formats" for tables).
+    ending: the suffix of its files; meaning: a description for readers of a release; writer:
+    "module:function", called as function(shown, folder, format) with the tables as
+    ``release.tables.layout.Shown``; one_file: the name of a file with all tables, if there is one;
+    file_each: True if each statistic has a file; folder: the folder in a release.
     """
 
     ending: str
@@ -95,7 +95,7 @@ FORMATS: dict[str, Format] = {
     "svg": _figure("svg"),
     "pdf": _figure("pdf"),
 }
-"""By the names of a specification, in the order in which messages list them."""
+"""Formats by their names in a specification, in the order in which messages list them."""
 
 
 def format_names(folder: Folder) -> tuple[str, ...]:
@@ -106,8 +106,10 @@ def format_names(folder: Folder) -> tuple[str, ...]:
 def table_files(
     statistics: Sequence[str], formats: Sequence[str], table: str = ""
 ) -> Iterator[tuple[str, str, Format]]:
-    """Folder, file name and format of every file of these tables and figures; ``table``: the name
-    of one among several, whose files are in a folder of theirs."""
+    """Yield folder, file name and format of every file of these tables and figures.
+
+    ``table``: the name of one of several tables, whose files are in a folder of that name.
+    """
     for name in formats:
         for file in FORMATS[name].files(statistics):
             yield folder_of(FORMATS[name], table), file, FORMATS[name]

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 Sections = Mapping[str, Mapping[str, Any]]
 """Keys by section, as in a file."""
 
-#: In the place of files, which nobody reads.
+#: Replaces the name of a data file; nothing reads it.
 NO_DATA = "survey.csv"
 SOURCE = "the tables of this survey"
-#: What a survey has said already.
+#: Keys that the survey itself sets, by the beginnings of their names.
 _SETTLED = {
     "synthesizer": ("outcome", "predictors", "transform"),
     "survey": ("any key",),
@@ -38,8 +38,7 @@ def spec_of_survey(
 
     ``several``: the sections [[tables]], which share the section all_tables.
 
-    Raises ``InputError`` for what a file would be refused for, and for keys that the survey has
-    settled.
+    Raises ``InputError`` as for a file, and for keys that the survey itself sets.
     """
     given = {name: _plain(dict(keys)) for name, keys in sections.items()}
     _refuse_settled(given)
@@ -56,7 +55,7 @@ def spec_of_survey(
         own["outcomes"] = {
             each.name: {**moments.get(each.name, {}), **_section(each)} for each in design.outcomes
         }
-        # A section of its own says more than what was given of the same name.
+        # The section of an outcome has more keys than the given one of the same name.
         given = {**given, "outcomes": {**moments, **own["outcomes"]}}
     else:
         own["synthesizer"].update(_transforms(design.transforms))
@@ -133,14 +132,13 @@ def _refuse_settled(given: Mapping[str, Mapping[str, Any]]) -> None:
         ]
         if settled:
             raise InputError(
-                f"{section}.{settled[0]}: the survey settles this; give it to Survey.from_frame."
+                f"{section}.{settled[0]}: the survey sets this; pass it to Survey.from_frame."
             )
     for name, keys in given.get("outcomes", {}).items():
         settled = [key for key in keys if key not in ("centre", "spread")]
         if settled:
             raise InputError(
-                f"outcomes.{name}.{settled[0]}: the survey settles this; give it to "
-                "Survey.from_frame."
+                f"outcomes.{name}.{settled[0]}: the survey sets this; pass it to Survey.from_frame."
             )
 
 

@@ -38,7 +38,7 @@ def _by_side(*, positive: bool) -> PlainValidator:
             return float(value)
         if len(value) != 2:
             raise ValueError(
-                f"expected a number, or two, above a split and below it, got {len(value)}."
+                f"expected one number, or two (above and below a split), got {len(value)}."
             )
         return float(value[0]), float(value[1])
 

@@ -1,4 +1,4 @@
-"""Check ``[outcomes.NAME]``: what is publicly known about outcomes and the weight."""
+"""Check ``[outcomes.NAME]``: public facts about outcomes and the weight."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -48,7 +48,8 @@ def declared_outcome(
         given = [key for key in (*_OF_TRANSFORM, *_OF_MOMENTS) if key in section.model_fields_set]
         if given:
             raise InputError(
-                f"outcomes.{name}.{given[0]}: this is for amounts, got kind {section.kind!r}."
+                f"outcomes.{name}.{given[0]}: this key is for amounts, got kind {section.kind!r}; "
+                "leave it out."
             )
         transform = Transform("identity")
     else:
@@ -80,7 +81,7 @@ def _transform(
         if both and here != there:
             raise InputError(
                 f"outcomes.{name}.{key} is {here!r} and synthesizer.{elsewhere} {there!r}: they "
-                "say the same thing and must agree; leave one out."
+                "set the same constant and must agree; leave one out."
             )
         constants[key] = there if here is None else here
     if section.transform is None and "transform" not in synthesizer.model_fields_set:
@@ -141,7 +142,7 @@ def _moment_problems(outcome: Outcome, section: OutcomeSection) -> list[str]:
     if outcome.split is None:
         pairs = [key for key in _OF_MOMENTS if isinstance(getattr(section, key), tuple)]
         if pairs:
-            return [f"{where}.{pairs[0]}: expected one number; two are of an outcome with a split."]
+            return [f"{where}.{pairs[0]}: expected one number; only a split requires two."]
     elif section.centre is not None and not (
         isinstance(section.centre, tuple)
         and section.centre[1] < outcome.split < section.centre[0]
@@ -155,8 +156,8 @@ def _moment_problems(outcome: Outcome, section: OutcomeSection) -> list[str]:
         centre, _ = section.of_side(side)
         if centre is not None and outcome.violations(np.array([centre]), side):
             problems.append(
-                f"{where}.centre: expected a typical value in the outcome's own units, which "
-                f"{outcome.formula(side)} is defined at, got {centre!r}."
+                f"{where}.centre: expected a typical value in the outcome's own units, at which "
+                f"{outcome.formula(side)} is defined, got {centre!r}."
             )
     return problems
 
@@ -178,8 +179,8 @@ def _section_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> li
         if WEIGHT in synthesizer.outcome or other:
             key = f".{other[0]}" if other else ""
             problems.append(
-                f"outcomes.{WEIGHT}{key}: this section is of the sampling weight and takes centre "
-                "and spread of its logarithm; an outcome of that name has to be renamed."
+                f"outcomes.{WEIGHT}{key}: this section is for the sampling weight and has centre "
+                "and spread of its logarithm; rename an outcome of that name."
             )
         elif isinstance(weight.centre, tuple) or isinstance(weight.spread, tuple):
             problems.append(
@@ -195,8 +196,8 @@ def _section_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> li
     lists = [key for key in _OF_TRANSFORM.values() if len(getattr(synthesizer, key)) > 1]
     if levelled and lists:
         problems.append(
-            f"synthesizer.{lists[0]}: a list is of amounts, and {listing(levelled)} has none; give "
-            "each amount its own in [outcomes.NAME]."
+            f"synthesizer.{lists[0]}: a list needs amounts only, but {listing(levelled)} has "
+            "levels; set this key for each amount in [outcomes.NAME]."
         )
     return problems
 
@@ -217,7 +218,7 @@ def kind_problems(synthesizer: SynthesizerSection, declared: Sequence[Outcome]) 
         elif not outcome.is_plain and len(kinds) == 1:
             key = "upper" if outcome.lower is None else "lower"
             problems.append(
-                f"{where}.{key}: model {synthesizer.model!r} knows no bounds; "
+                f"{where}.{key}: model {synthesizer.model!r} supports no bounds; "
                 f"{_able(lambda able: len(able) > 1)}."
             )
     return problems
@@ -229,7 +230,7 @@ def _able(holds: Any) -> str:
 
 
 def label_problems(outcomes: Sequence[Outcome], labelled: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the labels, by column, of levels that an outcome does not have."""
+    """Return problems of labels for levels that an outcome does not have."""
     return [
         f"labels.{outcome.name}.levels: {code!r} is not among the levels of the outcome, "
         f"{listing(outcome.levels)}.{nearest(code, outcome.levels)}"
@@ -271,17 +272,17 @@ def by_problems(
             continue
         if outcome.is_amount:
             problems.append(
-                f"tables.by: {name!r} is an amount; rows are by public columns, and by binary or "
-                "categorical outcomes. Declare classes of it as an outcome of their own."
+                f"tables.by: {name!r} is an amount; rows are defined by public columns, and by "
+                "binary or categorical outcomes. Declare its classes as a separate outcome."
             )
         elif study:
             problems.append(
-                f"tables.by: {name!r} is an outcome; rows of a study are by public columns."
+                f"tables.by: {name!r} is an outcome; public columns define the rows of a study."
             )
         elif margin in outcome.levels:
             problems.append(
-                f"tables.by: {name!r} has a level {margin!r}, the name of its margin; set another: "
-                f'[labels.{name}] margin = "Total".'
+                f"tables.by: {name!r} has a level {margin!r}, the name of its margin; rename the "
+                f'margin: [labels.{name}] margin = "Total".'
             )
     of_shares = any(statistic_of(name).by_level for name in statistics)
     own = {
@@ -292,8 +293,7 @@ def by_problems(
         "tables of shares": (LEVEL,) if of_shares else (),
     }
     problems += [
-        f"tables.by: {whose} have a column {name!r} of their own; give the one in the data "
-        "another name."
+        f"tables.by: {whose} already have a column {name!r}; rename the one in the data."
         for whose, names in own.items()
         for name in tables.by
         if name in names
@@ -307,8 +307,8 @@ def count_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> list[
         return []
     able = " or ".join(repr(model.name) for model in registered() if model.takes_count)
     return [
-        f"outcomes.{name}.kind: a count is the one outcome of model = {able}, got model "
-        f"{synthesizer.model!r}."
+        f"outcomes.{name}.kind: model {synthesizer.model!r} does not support a count; use "
+        f"model = {able}, with this one outcome."
         for name in synthesizer.outcome
         if name in sections and sections[name].kind == "count"
     ]
@@ -323,8 +323,11 @@ def strict_problems(
     *,
     whole: bool = False,
 ) -> list[str]:
-    """What noisy statistics need, or have no use for; ``public``: names of public columns;
-    ``whole``: the data are a population, whose size is then known."""
+    """Return settings that noisy statistics lack or do not support.
+
+    ``public``: names of public columns; ``whole``: True if the data are a population, whose size
+    is then known.
+    """
     problems: list[str] = []
     for key in ("engine", "inference"):
         if (given := getattr(synthesizer, key)) in ("cmdstan", "paper"):
@@ -342,8 +345,8 @@ def strict_problems(
                 "'noisy_statistics' needs both from public sources: last year's publication, a "
                 "frame, an administrative register. centre is a typical value in the outcome's own "
                 "units (with a split one above it and one below), spread a typical standard "
-                "deviation on the scale of its transform. Neither may be taken from these data; "
-                "far-off ones cost accuracy, never privacy."
+                "deviation on the scale of its transform. Never take them from these data; values "
+                "far off cost accuracy, never privacy."
             )
     of_weight = outcomes.get(WEIGHT, OutcomeSection())
     modelled = not (whole or survey.public_weights)

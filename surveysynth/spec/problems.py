@@ -21,20 +21,22 @@ def study_problems(
     general: bool,
     several: bool,
 ) -> list[str]:
-    """What a study, whose data are a population, cannot take or would not look at; ``kept``: draws
-    of a fit; ``general``: whether the model is of outcomes of several kinds; ``several``: whether
-    there is more than one table of all records."""
+    """Return settings that a study, whose data are a population, does not support or would ignore.
+
+    ``kept``: draws of a fit; ``general``: True for a model of outcomes of several kinds;
+    ``several``: True for more than one table of all records.
+    """
     problems = []
     for key in ("weight", "stratum_sizes", "fpc", "public_columns"):
         if getattr(survey, key):
             problems.append(
-                f"survey.{key}: with [study] the data are a population, which has none; "
+                f"survey.{key}: with [study] the data are a population, which has no such column; "
                 "leave it out."
             )
     if survey.public_weights:
         problems.append(
-            "survey.weights: studies draw samples with confidential weights and do not know "
-            "of public ones; leave it out."
+            "survey.weights: studies draw samples with confidential weights and do not support "
+            "public ones; leave it out."
         )
     if survey.lonely_psu != "fail":
         problems.append(
@@ -42,12 +44,12 @@ def study_problems(
         )
     if general:
         problems.append(
-            "outcomes: studies take continuous outcomes without bounds and one residual "
-            "covariance; other kinds are not built yet."
+            "outcomes: studies support only continuous outcomes without bounds, and one residual "
+            "covariance; remove other kinds, bounds and covariance_by."
         )
     if several:
         problems.append(
-            "tables: a study takes one [tables] of all records; leave out where and further "
+            "tables: a study makes one [tables] of all records; leave out where and further "
             "tables."
         )
     if synthesizer.is_program or synthesizer.engine == "cmdstan":
@@ -57,7 +59,8 @@ def study_problems(
         )
     if not privacy.private:
         problems.append(
-            "privacy.risk: a study compares methods at one epsilon, and 'none' has none."
+            "privacy.risk: a study compares methods at one epsilon, and risk = 'none' has no "
+            "epsilon; choose another risk."
         )
     if max(study.draws, default=1) > kept:
         problems.append(
@@ -70,10 +73,10 @@ def study_problems(
 def pattern_problems(
     pattern: Sequence[str], confidential: Sequence[str], public: Sequence[str]
 ) -> list[str]:
-    """Return the columns of the pattern that are not known to be public."""
+    """Return the columns of the pattern that are not declared public."""
     known = tuple(dict.fromkeys(public))
     return [
-        f"privacy.pattern: {name!r} is confidential; a pattern is of public columns."
+        f"privacy.pattern: {name!r} is confidential; name public columns only."
         if name in confidential
         else f"privacy.pattern: {name!r} is not among the public columns of this file "
         f"({listing(known) or 'none'}).{nearest(name, known)} Name it in "
@@ -107,7 +110,7 @@ def public_weight_problems(
     if "confidential_weight" in synthesizer.requires:
         problems.append(
             f"synthesizer.model: {synthesizer.model!r} models selection by confidential weights, "
-            "and weights = 'public' leaves none; use 'fbs'."
+            "which weights = 'public' excludes; use 'fbs'."
         )
     if WEIGHT in outcomes and WEIGHT not in synthesizer.outcome:
         problems.append(
@@ -117,6 +120,6 @@ def public_weight_problems(
     if tables.linearisation == "ratio":
         problems.append(
             "tables.linearisation: 'ratio' is for weights that are scaled to "
-            "survey.population_size; weights = 'public' are used as they are. Leave it out."
+            "survey.population_size; weights = 'public' are used unchanged. Leave it out."
         )
     return problems

@@ -2,8 +2,8 @@
 
 Rules for one key or one section are in the module of the section, rules for several sections in
 ``spec``. The text below a key is its entry in the reference (``reference``): what the key does,
-then Type, Values and Default where the annotation does not say, and what becomes Public by it.
-Validators raise ``ValueError`` with a sentence for the reader.
+then Type, Values and Default unless the annotation gives them, and what becomes Public by it.
+Validators raise ``ValueError`` with a sentence for the user.
 """
 
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ Names = Annotated[tuple[Name, ...], BeforeValidator(as_tuple), AfterValidator(di
 class Section(BaseModel):
     """Base of the sections: frozen, no unknown keys, no conversion between types.
 
-    about: what the section is for, in the reference.
+    about: the purpose of the section, for the reference.
     """
 
     about: ClassVar[str] = ""

@@ -1,8 +1,8 @@
 """The specification file: TOML in, frozen and typed settings out.
 
-Every mistake is an ``InputError`` in the reader's words: it names ``section.key``, what was
-expected, what was got (a specification is public, so values may be shown) and the nearest right
-name. All mistakes of a file are listed together.
+Every mistake is an ``InputError``: it names ``section.key``, the expected and the given value (a
+specification is public, so values may be shown), and the nearest valid name. All mistakes of a file
+are listed together.
 """
 
 import tomllib
@@ -49,7 +49,7 @@ from surveysynth.spec.wording import describe, read_text
 from surveysynth.survey.outcome import Outcome, needs_general_form
 from surveysynth.survey.transforms import Transform
 
-#: In the place of a file, where the survey is in memory and the model may be an object.
+#: Replaces the path of a file if the survey is in memory and the model may be an object.
 NO_FILE = "specification.toml"
 
 #: Keys of each section.
@@ -93,8 +93,10 @@ class Spec(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _as_sections(cls, given: Any) -> Any:
-        """List the tables. Where the synthesizer names no outcome, the sections of outcomes do, in
-        their order."""
+        """List the tables, and name the outcomes.
+
+        If the synthesizer names no outcome, the sections of outcomes do, in their order.
+        """
         if not isinstance(given, Mapping):
             return given
         given = folded(given)
@@ -112,7 +114,7 @@ class Spec(BaseModel):
         return self.synthesizer.plan(self.privacy.default_plan)
 
     def for_records(self, n: int) -> "Spec":
-        """The specification with the settings that depend on the number of records."""
+        """Return the specification with the settings that depend on the number of records."""
         return self.model_copy(update={"privacy": self.privacy.for_records(n)})
 
     @model_validator(mode="after")
@@ -152,10 +154,10 @@ class Spec(BaseModel):
         return self
 
     def _study_problems(self) -> list[str]:
-        """What a study cannot take or would not look at."""
-        assert self.study is not None  # the caller has seen it
+        """Return settings that a study does not support or would ignore."""
+        assert self.study is not None  # checked by the caller
         general = False
-        with suppress(InputError):  # what is wrong with an outcome is told by itself
+        with suppress(InputError):  # reported by the checks of outcomes
             general = needs_general_form(self.declared) or bool(self.synthesizer.grouping)
         return study_problems(
             self.survey, self.synthesizer, self.privacy, self.study, kept=self.plan.kept,
@@ -163,7 +165,7 @@ class Spec(BaseModel):
         )  # fmt: skip
 
     def _table_problems(self, number: int) -> list[str]:
-        """What one table cannot be made of, with its place in the file."""
+        """Return the problems of one table, with its place in the file."""
         tables, declared = self.tables[number], self.declared
         place = f"tables[{number + 1}]" if self.named_tables else "tables"
         known = tuple(dict.fromkeys((*self.public_by, *self.formula_columns)))
@@ -173,17 +175,19 @@ class Spec(BaseModel):
         ) or statistic_problems(tables, declared)
         problems += where_problems(tables.where, declared, known, weight)
         if tables.name is not None and not self.named_tables:
-            problems.append("tables.name: this is of one among several [[tables]]; leave it out.")
+            problems.append("tables.name: only one of several [[tables]] has a name; leave it out.")
         if tables.layout == "crosstab" and not tables.by:
-            problems.append("tables.layout: 'crosstab' needs a column in by, which goes across.")
+            problems.append(
+                "tables.layout: 'crosstab' needs a column in by, whose levels go side by side."
+            )
         return [f"{place}{each.removeprefix('tables')}" for each in problems]
 
     def _survey_problems(self) -> list[str]:
-        """What tables of a survey need."""
+        """Return the settings that tables of a survey need and the file lacks."""
         survey, problems = self.survey, []
         if survey.weight is None and not survey.public_weights:
             problems.append(
-                "survey.weight: missing; the tables of a survey need a column of weights."
+                "survey.weight: missing; tables need a column of sampling weights."
             )
         synthesizer = self.synthesizer
         problems += public_weight_problems(survey, synthesizer, self.all_tables, self.outcomes)
@@ -202,7 +206,7 @@ class Spec(BaseModel):
 
     @property
     def declared(self) -> tuple[Outcome, ...]:
-        """What is publicly known of each outcome."""
+        """The public facts about each outcome."""
         return tuple(
             declared_outcome(name, self.synthesizer, self.outcomes)
             for name in self.synthesizer.outcome
@@ -210,24 +214,24 @@ class Spec(BaseModel):
 
     @property
     def transforms(self) -> tuple[Transform, ...]:
-        """Of each outcome."""
+        """The transform of each outcome."""
         return tuple(outcome.transform for outcome in self.declared)
 
     @property
     def formula_columns(self) -> tuple[str, ...]:
-        """Raw columns of the formula, or where none is given, the strata; by columns apart."""
+        """Raw columns of the formula, without by columns; the strata if there is no formula."""
         formula, strata = self.synthesizer.predictors, self.survey.strata
         if formula is None:
             return () if strata is None else (strata,)
         from surveysynth.survey.formula import parse_formula
 
-        with suppress(InputError):  # what is wrong with a formula is told where it is read
+        with suppress(InputError):  # reported where the formula is read
             return parse_formula(formula).variables
         return ()
 
     @property
     def public_names(self) -> tuple[str, ...]:
-        """Columns that are public by their part: by, strata, psu, predictors, public_columns."""
+        """Columns with a public role: by, strata, psu, predictors, public_columns."""
         design = [name for name in (self.survey.strata, self.survey.psu) if name is not None]
         weight = (self.survey.weight,) if self.survey.public_weights else ()
         named = (*design, *self.formula_columns, *filter(None, weight), *self.survey.public_columns)
@@ -280,13 +284,15 @@ class Spec(BaseModel):
 
     @property
     def binary_statistics(self) -> tuple[str, ...]:
-        """The statistics asked for that need an outcome of 0 and 1."""
+        """The chosen statistics that need an outcome of 0 and 1."""
         return tuple(name for name in self.statistics if statistic_of(name).binary)
 
     @property
     def linearisation(self) -> Literal["ratio", "plain"]:
-        """The linearisation in force: as given, else ratio when there is a population size that
-        weights are scaled to, which a study has."""
+        """The given linearisation, else ratio if weights are scaled to a population size.
+
+        A study has a population size.
+        """
         if self.all_tables.linearisation is not None:
             return self.all_tables.linearisation
         if self.survey.public_weights:
@@ -295,7 +301,7 @@ class Spec(BaseModel):
         return "ratio" if known else "plain"
 
     def margin_label(self, column: str) -> str:
-        """The name of the margin over ``column`` (``All`` unless labelled otherwise)."""
+        """Return the name of the margin over ``column`` (``All`` unless labelled otherwise)."""
         return self.labels[column].margin if column in self.labels else "All"
 
 
@@ -305,7 +311,7 @@ def load_spec(path: str | Path) -> Spec:
     Parameters
     ----------
     path
-        Of the file (TOML).
+        The specification file (TOML).
 
     Returns
     -------
@@ -315,8 +321,8 @@ def load_spec(path: str | Path) -> Spec:
     Raises
     ------
     InputError
-        When the file cannot be read, is not TOML, or holds unknown keys, wrong types, values out
-        of range or values whose part is not built yet.
+        If the file cannot be read, is not TOML, or has unknown keys, wrong types, values out of
+        range, or values that are not supported yet.
 
     Examples
     --------
@@ -344,12 +350,12 @@ def parse_spec(text: str, path: str | Path = "spec.toml") -> Spec:
             reason += "; the line ends within a text: close its quote"
         raise InputError(f"{path} is not valid TOML: {reason}.") from None
     if "path" in content:
-        raise InputError(f"{path}: path: unknown key. The data file is named by survey.data.")
+        raise InputError(f"{path}: path: unknown key. Name the data file in survey.data.")
     return validate_spec({**content, "path": path}, str(path))
 
 
 def validate_spec(content: Mapping[str, Any], source: str) -> Spec:
-    """The specification of sections of keys; ``source`` is what messages call them.
+    """Return the specification of sections of keys; messages call them ``source``.
 
     Raises ``InputError`` as ``load_spec`` does.
     """

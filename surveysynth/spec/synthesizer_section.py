@@ -46,7 +46,7 @@ OneOrMoreKinds = Annotated[
 
 
 def _type_of(option: Option) -> Any:
-    """What pydantic makes of a model's option."""
+    """Return the type of a model's option for pydantic."""
     if isinstance(option, Choice):
         return Literal[option.choices]
     if isinstance(option, ColumnNames):
@@ -146,7 +146,7 @@ class SynthesizerSection(_WithOptions):
 
     @property
     def is_program(self) -> bool:
-        """Whether the model is a Stan program of the caller's own, declared in a toml file."""
+        """True if the model is a Stan program of the user, declared in a toml file."""
         return self.model.lower().endswith(".toml")
 
     def plan(self, default: SamplingPlan) -> SamplingPlan:
@@ -171,13 +171,14 @@ class SynthesizerSection(_WithOptions):
         return self
 
     def _check_model(self) -> None:
-        """What the model takes: outcomes, options and priors.
+        """Raise ``ValueError`` for outcomes, options and priors that the model does not take.
 
-        A program's priors are in the file that declares it."""
+        A program's priors are in the file that declares it.
+        """
         for key, option in _OPTIONS.items():
             value = getattr(self, key)
             if self.model not in _OWNERS[key] and value != option.default:
-                shown = f"{value!r} is" if isinstance(value, str) else "this is"
+                shown = f"{value!r} is" if isinstance(value, str) else "this key is"
                 owners = " or ".join(map(repr, _OWNERS[key]))
                 raise ValueError(f"{key}: {shown} for model = {owners}; leave it out.")
         if self.is_program:
@@ -196,20 +197,20 @@ class SynthesizerSection(_WithOptions):
             self._check_count()
 
     def _check_count(self) -> None:
-        """A count enters its model as it is."""
+        """Raise ``ValueError`` for a transform: models of counts do not transform them."""
         for key, plain in (
             ("transform", "identity"), ("transform_scale", 1.0), ("transform_shift", 0.0)
         ):  # fmt: skip
             other = [value for value in getattr(self, key) if value != plain]
             if key in self.model_fields_set and other:
                 raise ValueError(
-                    f"{key}: model {self.model!r} takes a count as it is, so {plain!r} is the one "
-                    f"value, got {other[0]!r}; leave it out."
+                    f"{key}: model {self.model!r} does not transform counts; expected {plain!r}, "
+                    f"got {other[0]!r}. Leave it out."
                 )
 
     @property
     def options(self) -> dict[str, Any]:
-        """The model's own options, given or not."""
+        """The options of the model, given or default."""
         owned = (key for key, owners in _OWNERS.items() if self.model in owners)
         return {key: getattr(self, key) for key in owned}
 
@@ -221,12 +222,11 @@ class SynthesizerSection(_WithOptions):
 
     @property
     def requires(self) -> frozenset[str]:
-        """What the model needs of a survey, as far as it is known: a program says it in its own
-        file."""
+        """The model's requirements for a survey; empty for a program, whose file states them."""
         return frozenset() if self.is_program else get_model(self.model).requires
 
     def with_model(self, name: str) -> "SynthesizerSection":
-        """The same with another model, whose options and priors are its defaults."""
+        """Return the section with another model, whose options and priors are its defaults."""
         if name == self.model:
             return self
         kept = {

@@ -1,4 +1,4 @@
-"""Several tables in one release: ``[[tables]]``, with ``[all_tables]`` for what they share.
+"""Several tables in one release: ``[[tables]]``, with ``[all_tables]`` for shared keys.
 
     [all_tables]            # optional; any key of [tables] but name and where, as default of each
     title = "..."           # of the release
@@ -63,12 +63,12 @@ def _misplaced(shared: Any, tables: Sequence[Any]) -> list[str]:
     if not tables:
         return [f"{TABLES}: expected at least one table."]
     problems = [
-        f"{ALL_TABLES}.{key}: this is of one table; put it into one of [[tables]]."
+        f"{ALL_TABLES}.{key}: this key belongs to one table; move it to one of [[tables]]."
         for key in OWN
         if isinstance(shared, Mapping) and key in shared
     ]
     problems += [
-        f"{TABLES}[{number}].{key}: this is of all tables of a release; put it into [{ALL_TABLES}]."
+        f"{TABLES}[{number}].{key}: this key is for all tables; move it to [{ALL_TABLES}]."
         for number, own in enumerate(tables, start=1)
         for key in OF_RELEASE
         if isinstance(own, Mapping) and key in own
@@ -78,11 +78,13 @@ def _misplaced(shared: Any, tables: Sequence[Any]) -> list[str]:
     for number, name in enumerate(names, start=1):
         if name is None:
             problems.append(
-                f"{TABLES}[{number}].name: missing; each of several tables has a name, which its "
-                'folder is called by, such as name = "income_by_region".'
+                f"{TABLES}[{number}].name: missing; each of several tables needs a name, which "
+                'also names its folder, such as name = "income_by_region".'
             )
         elif isinstance(name, str) and lower.index(name.casefold()) < number - 1:
-            problems.append(f"{TABLES}[{number}].name: {name!r} is the name of another table too.")
+            problems.append(
+                f"{TABLES}[{number}].name: another table is also named {name!r}; rename one."
+            )
     return problems
 
 
@@ -105,8 +107,10 @@ def unfolded(content: dict[str, Any]) -> dict[str, Any]:
 def section_of(location: Sequence[int | str], keys: Sequence[str]) -> (
     tuple[str, tuple[str, ...]]
 ):
-    """What a file calls the section of an unknown key, and those of its ``keys`` that may stand
-    there: some are of one table, others of all."""
+    """Return the name of an unknown key's section in a file, and those ``keys`` that it may have.
+
+    Some keys belong to one table, others to all tables.
+    """
     section = str(location[0])
     if section == TABLES and isinstance(location[1], int):
         return f"[{TABLES}]", tuple(key for key in keys if key not in OF_RELEASE)
@@ -137,8 +141,10 @@ def as_written(location: tuple[int | str, ...], content: Mapping[str, Any]) -> (
 def where_problems(
     text: str | None, declared: Sequence[Outcome], public: Sequence[str], weight: str | None
 ) -> list[str]:
-    """Columns that the condition of a table cannot be of, and levels that an outcome does not have;
-    ``public``: columns that are public and in the model; ``weight``: that is confidential."""
+    """Return the columns and levels that the condition of a table cannot use.
+
+    ``public``: columns that are public and in the model; ``weight``: the confidential weight.
+    """
     if text is None:
         return []
     condition = parse_where(text)
@@ -149,22 +155,22 @@ def where_problems(
         place = next(each.place for each in relations(condition) if each.column == name)
         if name in outcomes and outcomes[name].is_amount:
             problems.append(
-                f"tables.where: character {place}: {name!r} is an amount; a subpopulation is of "
-                "public columns, and of binary or categorical outcomes. Declare classes of it as "
-                "an outcome of their own."
+                f"tables.where: character {place}: {name!r} is an amount; a condition uses "
+                "public columns, and binary or categorical outcomes. Declare its classes as a "
+                "separate outcome."
             )
         elif name == weight:
             problems.append(
                 f"tables.where: character {place}: {name!r} is the weight, which is "
-                "confidential; a subpopulation is of public columns, and of binary or categorical "
+                "confidential; a condition uses public columns, and binary or categorical "
                 "outcomes."
             )
         elif name not in known:
             problems.append(
                 f"tables.where: character {place}: {name!r} is not among the columns that the "
-                f"model knows ({listing(known) or 'none'}).{nearest(name, known)} Synthetic "
-                "records do not differ by another one: name it in tables.by or "
-                "synthesizer.predictors."
+                f"model knows ({listing(known) or 'none'}).{nearest(name, known)} To use "
+                "it, name it in tables.by or synthesizer.predictors, so that synthetic records "
+                "have it."
             )
     return problems or [
         f"tables.where: {problem}"
@@ -175,7 +181,7 @@ def where_problems(
 
 
 def _of_outcome(relation: Relation, outcome: Outcome) -> list[str]:
-    """Levels that an outcome does not have; its levels are declared, and may be told."""
+    """Return the literals that are no levels of an outcome; declared levels are public."""
     levels, place = outcome.category_names, f"character {relation.place}:"
     known: set[Value] = set(levels)
     if relation.of_numbers:
@@ -191,5 +197,5 @@ def _of_outcome(relation: Relation, outcome: Outcome) -> list[str]:
             f"{listing(levels)}.{nearest(str(unknown[0]), levels)}"
         ]
     if not levels_held(relation, levels).any():
-        return [f"{place} this holds for no level of {outcome.name!r}, {listing(levels)}."]
+        return [f"{place} no level of {outcome.name!r} satisfies this: {listing(levels)}."]
     return []

@@ -1,4 +1,4 @@
-"""The section ``[tables]`` of a specification file: which tables are made, and how."""
+"""The section ``[tables]`` of a specification file."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from surveysynth.spec.sections import Names, Section, Text, as_tuple, distinct, 
 from surveysynth.survey.where import parse_where
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-#: Devices of Windows, where no folder is called so.
+#: Devices of Windows, which are no names for folders there.
 _DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9]", re.IGNORECASE)
 
 RULE_SETS = ("none", "nchs", "statcan")
@@ -28,22 +28,22 @@ FlagChoice = str | Mapping[str, Mapping[str, int | float]]
 
 
 def table_name(name: str) -> str:
-    """A name that a folder can have; raises ``ValueError`` for another."""
+    """Return a name that a folder can have; raise ``ValueError`` for another."""
     if _DEVICE.fullmatch(name):
         raise ValueError(
-            f"{name!r} is the name of a device on Windows, where no folder is called so; give the "
-            "table another, such as 'income_by_region'."
+            f"{name!r} is a device on Windows, so a folder cannot have this name; rename the "
+            "table, for example to 'income_by_region'."
         )
     if not _NAME.fullmatch(name):
         raise ValueError(
-            "expected a name of 1 to 63 letters, digits, _ and -, which its folder is called by, "
+            "expected a name of 1 to 63 letters, digits, _ and -, which also names its folder, "
             f"such as 'income_by_region', got {name!r}."
         )
     return name
 
 
 def where_text(text: str) -> str:
-    """A condition that can be read; raises ``ValueError`` for another."""
+    """Return a condition that can be read; raise ``ValueError`` for another."""
     try:
         parse_where(text)
     except InputError as error:
@@ -52,7 +52,7 @@ def where_text(text: str) -> str:
 
 
 def statistic_name(value: Any) -> Any:
-    """A name of the registry, or one with arguments in the form that they have everywhere."""
+    """Return a name of the registry, or one with arguments in its standard form."""
     if not (isinstance(value, str) and "(" in value):
         return known_name(value, tuple(STATISTICS))
     try:
@@ -62,16 +62,18 @@ def statistic_name(value: Any) -> Any:
 
 
 def own_files(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Statistics whose files have names of their own."""
+    """Return the statistics; raise ``ValueError`` if two have the same file name."""
     stems = [statistic_of(name).stem.casefold() for name in names]
     for name, stem in zip(names, stems, strict=True):
         if stems.count(stem) > 1:
-            raise ValueError(f"{name!r} and another statistic would both write {stem}; leave one.")
+            raise ValueError(
+                f"{name!r} and another statistic would both write {stem}; leave one out."
+            )
     return names
 
 
 def check_flags(value: Any) -> FlagChoice:
-    """The choice as given; raises ``ValueError`` with a line for each mistake."""
+    """Return the given choice; raise ``ValueError`` with a line for each mistake."""
     if isinstance(value, Mapping):
         problems = _thresholds(value)
         if problems:
@@ -118,18 +120,18 @@ def _limit(severity: str, name: Any, limit: Any) -> list[str]:
 
 
 def built(planned: Sequence[str], works: str) -> BeforeValidator:
-    """Say what works when the value is one of those planned but not built."""
+    """Return a validator that reports which values work if a planned one is given."""
 
     def check(value: Any) -> Any:
         if isinstance(value, str) and value in planned:
-            raise ValueError(f"{value!r} is not built yet; what works now: {works}.")
+            raise ValueError(f"{value!r} is not supported yet; use {works}.")
         return value
 
     return BeforeValidator(check)
 
 
 def _one_of(known: Callable[[], Sequence[str]]) -> BeforeValidator:
-    """One of the names of a registry, refused in the words of a Literal of them."""
+    """Return a validator of names in a registry, with the message of a Literal."""
     return BeforeValidator(lambda value: known_name(value, known()))
 
 
@@ -164,7 +166,7 @@ class TablesSection(Section):
         "none of these keys costs epsilon. Several tables are several sections [[tables]], each "
         "with a name. The section [all_tables] may then have any of these keys except name and "
         "where: they are the defaults of each table, and its title is the title of the whole "
-        "release. The keys linearisation, microdata and microdata_digits then stand in "
+        "release. The keys linearisation, microdata and microdata_digits then belong in "
         "[all_tables] only."
     )
 
@@ -238,5 +240,5 @@ class TablesSection(Section):
     @model_validator(mode="after")
     def _agree(self) -> "TablesSection":
         if self.flags == "none" and self.flag_action != "suppress":
-            raise ValueError("flag_action: there are no flags; set flags or leave it out.")
+            raise ValueError("flag_action: this key needs flags; set flags or leave it out.")
         return self

@@ -1,4 +1,4 @@
-"""Read the text of a specification file, and describe its mistakes in the reader's words."""
+"""Read the text of a specification file, and describe its mistakes."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ _TYPE_WORDS = {
 
 _PLAIN_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 
-#: What to write where a section or key is missing that is required.
+#: Descriptions of required sections and keys, for messages that report them missing.
 REQUIRED = {
     "survey": "it names the data file and the columns of the sampling design",
     "survey.data": 'the data file, such as data = "survey.csv"',
@@ -45,13 +45,13 @@ _LIMIT_WORDS = {
 
 
 def nearest_choice(value: Any, context: Mapping[str, Any]) -> str:
-    """The choice nearest to a word that is none of them."""
+    """Return the valid choice nearest to an invalid word."""
     choices = re.findall(r"'([^']*)'", str(context["expected"]))
     return nearest(value, choices) if isinstance(value, str) else ""
 
 
 def expected(kind: str, context: Mapping[str, Any]) -> str:
-    """What would have been right, from the kind of a mistake and its context."""
+    """Return the expected value in words, from the kind of a mistake and its context."""
     if kind == "literal_error":
         return f"one of {context['expected']}".replace("one of 1", "1")
     if kind in _LIMIT_WORDS:
@@ -63,7 +63,7 @@ def expected(kind: str, context: Mapping[str, Any]) -> str:
 
 
 def without_quotes(kind: str, key: str, value: Any) -> str:
-    """The remedy for a number in quotes."""
+    """Return the remedy for a number in quotes."""
     if kind not in ("float_type", "int_type") or not isinstance(value, str):
         return ""
     plain = re.sub(r"(?<=\d)[,_ '](?=\d{3}\b)", "", value.strip())
@@ -71,7 +71,7 @@ def without_quotes(kind: str, key: str, value: Any) -> str:
 
 
 def where_of(location: tuple[int | str, ...]) -> str:
-    """``section.key[3]`` (entries counted from 1), as the reader would write it."""
+    """Return ``section.key[3]`` (entries counted from 1), as a file has it."""
     where = ""
     for part in location:
         if isinstance(part, int):
@@ -82,7 +82,7 @@ def where_of(location: tuple[int | str, ...]) -> str:
 
 
 def shown(value: Any, limit: int = 60) -> str:
-    """A value as the reader wrote it, about; long ones are cut."""
+    """Return a value about as the file has it; long ones are cut."""
     if isinstance(value, dict):
         return "a table of keys"
     if isinstance(value, list | tuple):
@@ -121,9 +121,9 @@ def describe(
 
 
 def read_text(path: Path) -> str:
-    """The text of a specification file; raises ``InputError`` for a file that is none."""
+    """Return the text of a specification file; raise ``InputError`` for another kind of file."""
     if path.suffix.lower() in SUFFIXES:
-        # What the parser says of other text may quote it.
+        # The parser quotes text in its messages, which may be confidential here.
         raise InputError(
             f"{path} is a data file; expected a specification (TOML), which surveysynth init "
             "writes for it."

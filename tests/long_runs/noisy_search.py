@@ -31,7 +31,7 @@ from surveysynth.evaluation.audit.neighbours import Change, changed, places  # n
 from surveysynth.evaluation.audit.posterior import Alike, compared, databases, prepared  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
-from surveysynth.models.gaussian.fbs.model import FBS  # noqa: E402
+from surveysynth.models.gaussian.fbs import FBS  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
 

@@ -47,7 +47,7 @@ from surveysynth.mechanisms.pseudo_posterior.settings import (  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.models.base import Coordinates, Model  # noqa: E402
-from surveysynth.models.gaussian.fbs.model import FBS  # noqa: E402
+from surveysynth.models.gaussian.fbs import FBS  # noqa: E402
 from surveysynth.models.general_location.model import intercept_direction, mean_row  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402

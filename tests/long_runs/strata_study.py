@@ -37,7 +37,7 @@ from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.models.base import Model  # noqa: E402
-from surveysynth.models.gaussian.fbs.model import FBS  # noqa: E402
+from surveysynth.models.gaussian.fbs import FBS  # noqa: E402
 from surveysynth.models.parts.gaussian import GaussianStats  # noqa: E402
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import gammaln, psi
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.mixture.stan import log_shares
+from surveysynth.models.mixture.model import log_shares
 from surveysynth.models.mixture.start import responsibilities
 from surveysynth.models.mixture.stats import MixtureStats, MixtureSums
 from surveysynth.models.parts.coefficients import HALF_T_DF

@@ -376,7 +376,7 @@ def test_nothing_published_depends_on_who_is_in_the_rows(
 
 def test_mistakes_are_told(make_spec: MakeSpec) -> None:
     cases = {
-        'by = ["salary"]': r"tables.by: 'salary' is an amount; rows are by public columns",
+        'by = ["salary"]': r"tables.by: 'salary' is an amount; rows are defined by public columns",
         'by = ["field", "sector"]\nstatistics = ["share"]\n[labels.sector]\nmargin = "1"':
             r"tables.by: 'sector' has a level '1', the name of its margin",
         'by = ["level"]\nstatistics = ["share"]': "tables of shares have a column 'level'",

@@ -22,9 +22,14 @@ from surveysynth._support.xml_text import has_control
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import LEVEL, TABLE_COLUMNS
 from surveysynth.spec.draft import columns as draft_columns
-from surveysynth.spec.draft.choices import Choices, OutcomeChoice, settled_amount
+from surveysynth.spec.draft.choices import (
+    Choices,
+    OutcomeChoice,
+    read_outcomes,
+    settled_amount,
+    split_columns,
+)
 from surveysynth.spec.draft.columns import PublicLevels, open_data
-from surveysynth.spec.draft.flags import read_outcomes, split_columns
 from surveysynth.spec.draft.questions import ask_rest
 from surveysynth.spec.draft.text import draft_text
 from surveysynth.spec.draft.write import write_draft

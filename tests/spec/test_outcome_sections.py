@@ -195,8 +195,9 @@ def test_the_section_of_the_weight_is_of_the_weight() -> None:
     for keys in ("kind = 'binary'", "transform = 'log'", "levels = ['a', 'b']"):
         text = refusal(f"[outcomes.y]\n[outcomes.weight]\n{keys}")
         assert "outcomes.weight." in text
-        assert "renamed" in text
-    assert "renamed" in refusal("[outcomes.weight]\ncentre = 1", synthesizer="outcome = 'weight'")
+        assert "rename an outcome" in text
+    same_name = refusal("[outcomes.weight]\ncentre = 1", synthesizer="outcome = 'weight'")
+    assert "rename an outcome" in same_name
 
 
 @pytest.mark.parametrize(
@@ -206,7 +207,7 @@ def test_the_section_of_the_weight_is_of_the_weight() -> None:
         ("normal", "kind = 'binary'", "use model = 'fbs' or 'fbp'."),
         ("normal_mixture", "kind = 'semicontinuous'\nspikes = [0]", "'fbs' or 'fbp'"),
         ("poisson", "kind = 'semicontinuous'\nspikes = [0]", "'fbs' or 'fbp'"),
-        ("normal", "upper = 9", "outcomes.y.upper: model 'normal' knows no bounds"),
+        ("normal", "upper = 9", "outcomes.y.upper: model 'normal' supports no bounds"),
         ("own.toml", "kind = 'binary'", "use model = 'fbs' or 'fbp'."),
     ],
 )
@@ -266,7 +267,7 @@ def test_a_split_has_a_centre_on_each_side() -> None:
     for keys, parts in (
         ("centre = 5000", ["outcomes.tax.centre", "one above the split at 0 and one below"]),
         ("centre = [-1000, 5000]", ["outcomes.tax.centre", "in this order"]),
-        ("centre = [1, 2, 3]", ["outcomes.tax.centre", "two, above a split and below it, got 3"]),
+        ("centre = [1, 2, 3]", ["outcomes.tax.centre", "or two (above and below a split), got 3"]),
         ("centre = ['a', 2]", ["outcomes.tax.centre", "a number, got 'a'"]),
         ("spread = [1, 0]", ["outcomes.tax.spread", "greater than 0, got 0"]),
         ("spread = [1, inf]", ["outcomes.tax.spread", "a finite number"]),
@@ -302,7 +303,7 @@ def test_a_split_of_a_survey_in_memory_is_that_of_a_file() -> None:
 
 def test_studies_take_continuous_outcomes() -> None:
     text = text_of("[outcomes.y]\nkind = 'binary'\n[study]\n").replace('weight = "w"', "")
-    with pytest.raises(InputError, match="studies take continuous outcomes"):
+    with pytest.raises(InputError, match="studies support only continuous outcomes"):
         parse_spec(text)
 
 
@@ -380,7 +381,7 @@ def test_a_survey_in_memory_says_the_same() -> None:
         transforms=Transform("yeo_johnson", scale=1e4, power=0.3),
     )  # fmt: skip
     assert spec_of_survey(plain.design, sections).declared == plain.design.outcomes
-    with pytest.raises(InputError, match=r"outcomes.salary.kind: the survey settles this"):
+    with pytest.raises(InputError, match=r"outcomes.salary.kind: the survey sets this"):
         spec_of_survey(survey.design, {**sections, "outcomes": {"salary": {"kind": "binary"}}})
 
 

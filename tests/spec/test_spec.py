@@ -342,7 +342,7 @@ def test_linear_weights_take_their_keys() -> None:
         ("tables", "flags = {mark = {rce = 1}}", ["mark.rce", "Did you mean 'rse'"]),
         ("tables", "flags = {mark = {rse = -1}}", ["mark.rse", "positive number"]),
         ("tables", "flags = {mark = {n = 2.5}}", ["mark.n", "whole number", "2.5"]),
-        ("tables", "flag_action = 'mark'", ["flag_action", "no flags"]),
+        ("tables", "flag_action = 'mark'", ["flag_action", "needs flags"]),
         ("tables", "flags = 'nchs'\nflag_action = 'hide'", ["tables.flag_action", "'hide'"]),
         ("tables", "layout = 'colums'", ["tables.layout", "Did you mean 'columns'"]),
         ("tables", "formats = ['tex']", ["tables.formats[1]", "'latex'"]),
@@ -401,7 +401,7 @@ def test_a_study_needs_no_weight_and_knows_its_population() -> None:
         ("survey", "lonely_psu = 'adjust'", ["survey.lonely_psu", "no lonely PSU"]),
         ("synthesizer", "model = 'own.toml'", ["embedded samplers"]),
         ("synthesizer", "engine = 'cmdstan'", ["embedded samplers"]),
-        ("privacy", "risk = 'none'", ["privacy.risk", "has none"]),
+        ("privacy", "risk = 'none'", ["privacy.risk", "has no epsilon"]),
     ],
 )
 def test_what_a_study_cannot_take(section: str, line: str, expected: list[str]) -> None:

@@ -18,7 +18,7 @@ from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import stan_engine as stan_module
-from surveysynth.models.gaussian.fbp.model import FBP
+from surveysynth.models.gaussian.fbp import FBP
 from surveysynth.models.stan_engine import MAX_SEED, StanEngine, seed_from
 from surveysynth.release.pipeline import release
 from surveysynth.sampling.plan import SamplingPlan
@@ -240,7 +240,7 @@ def test_a_release_with_the_engine(
     caplog.set_level(logging.DEBUG)
     monkeypatch.setattr("surveysynth.sampling.stan.backends.CmdStanBackend", lambda: backend)
     monkeypatch.delenv(BACKEND_VARIABLE, raising=False)
-    monkeypatch.setattr("surveysynth.models.gaussian.fbp.model.FBP", Watched)
+    monkeypatch.setattr("surveysynth.models.gaussian.fbp.FBP", Watched)
     spec = write_spec(tmp_path)
     stages: list[str] = []
     release(spec, tmp_path / "out", progress=stages.append)

@@ -64,7 +64,7 @@ def test_it_writes_into_no_release_and_over_no_file(spec: Path, tmp_path: Path) 
 
 def test_a_model_without_a_program_is_told(spec: Path, tmp_path: Path) -> None:
     from surveysynth.api import stan_data
-    from surveysynth.models.gaussian.fbs.model import FBS
+    from surveysynth.models.gaussian.fbs import FBS
 
     class NoProgram(FBS):
         stan = None

@@ -13,7 +13,7 @@ from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit, Database
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.models.gaussian.fbs.model import FBS
+from surveysynth.models.gaussian.fbs import FBS
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Survey
 from tests.long_runs.noisy_search import Restarted

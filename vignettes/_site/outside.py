@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 def _page_of(path: Path, root: Path) -> str:
-    """The name of the page of a file or folder."""
+    """Return the name of the page of a file or folder."""
     name = path.relative_to(root).as_posix()
     return f"{_FOLDER}/{name}" + ("/contents" if path.is_dir() else "")
 
@@ -59,7 +59,7 @@ def _rewrite(app: Any, docname: str, source: list[str]) -> None:
 
 
 def _write(app: Any, error: Exception | None) -> None:
-    """A page for each linked file and folder, and for the files in a linked folder.
+    """Write a page for each linked file and folder, and for the files in a linked folder.
 
     Bare ones: the theme's navigation on each would take most of the time of the build.
     """

@@ -7,25 +7,71 @@
 The outcome enters without a transform: whole numbers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
 from surveysynth.models.base import Model, Simulated, SimulationKind, require
-from surveysynth.models.counts import sampler, stan
+from surveysynth.models.counts import sampler
 from surveysynth.models.counts.family import NEGATIVE_BINOMIAL, POISSON, CountFamily
 from surveysynth.models.counts.stats import CountStats, compress, count_records
 from surveysynth.models.parts import survey_weight
 from surveysynth.models.parts.pairs import PairRecords, log_lik_blocks
 from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.stan.source import StanProgramSpec
 from surveysynth.sampling.sweeps import Streams
 from surveysynth.survey.survey import Confidential, PublicDesign
 from surveysynth.survey.transforms import Transform
+
+
+def _data(stats: CountStats, priors: Mapping[str, float]) -> dict[str, Any]:
+    """Return what the programs of both models need of one database, JSON-ready."""
+    counts, k = stats.counts, stats.shape[0]
+    inside = counts.mass[0] > 0
+    return {
+        "K": k,
+        "G": int(inside.sum()),
+        "x": counts.x[0, inside].tolist(),
+        "mass": counts.mass[0, inside].tolist(),
+        "sums": counts.sums[0, inside].tolist(),
+        "log_factorials": float(counts.log_factorials[0]),
+        "coefficient_scale_prior": priors["coefficient_scale"],
+        "lkj": priors["lkj"],
+        **survey_weight.stan_data(stats.weight, k, priors),
+    }
+
+
+def _overdispersed_data(stats: CountStats, priors: Mapping[str, float]) -> dict[str, Any]:
+    values, mass = stats.counts.values[0], stats.counts.value_mass[0]
+    return {
+        **_data(stats, priors),
+        "D": values.size,
+        "values": values.tolist(),
+        "value_mass": mass.tolist(),
+        "overdispersion_scale": priors["overdispersion_scale"],
+    }
+
+
+def _theta(draws: Mapping[str, FloatArray]) -> Theta:
+    """Turn Stan's draws by name into Theta."""
+    theta = {"beta": draws["beta"]}
+    if "overdispersion" in draws:
+        theta["overdispersion"] = draws["overdispersion"]
+    root = draws["coefficient_root"]
+    theta["coefficient_scale"] = draws["coefficient_scale"]
+    theta["coefficient_correlation"] = root @ root.swapaxes(-1, -2)
+    return {**theta, **survey_weight.stan_theta(draws)}
+
+
+POISSON_PROGRAM = StanProgramSpec("poisson.stan", _data, _theta)
+
+
+NEGATIVE_BINOMIAL_PROGRAM = StanProgramSpec("negative_binomial.stan", _overdispersed_data, _theta)
 
 
 class CountModel(Model):
@@ -185,7 +231,7 @@ class Poisson(CountModel):
 
     name = "poisson"
     title = "a Poisson regression of the count"
-    stan = stan.POISSON
+    stan = POISSON_PROGRAM
     family = POISSON
 
 
@@ -198,7 +244,7 @@ class NegativeBinomial(CountModel):
 
     name = "negative_binomial"
     title = "a negative binomial regression of the count"
-    stan = stan.NEGATIVE_BINOMIAL
+    stan = NEGATIVE_BINOMIAL_PROGRAM
     family = NEGATIVE_BINOMIAL
     default_priors = MappingProxyType(
         {"overdispersion_scale": 5.0, **CountModel.default_priors}

@@ -13,15 +13,16 @@ times (zeros, rounded figures) would draw a component's SD to zero and the likel
 Labels switch, so monitored scalars do not depend on them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Model, Simulated, SimulationKind
-from surveysynth.models.mixture import sampler, stan
+from surveysynth.models.mixture import sampler
 from surveysynth.models.mixture.stats import MixtureStats, compress, mixture_records
 from surveysynth.models.options import WholeNumber
 from surveysynth.models.parts import survey_weight
@@ -30,6 +31,53 @@ from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.source import StanProgramSpec
 from surveysynth.sampling.sweeps import Streams
 from surveysynth.survey.survey import PublicDesign
+
+
+def log_shares(logits: FloatArray) -> FloatArray:
+    """Return log pi (..., H) of logits (..., H - 1); the first component's logit is zero."""
+    full = np.concatenate([np.zeros((*logits.shape[:-1], 1)), logits], axis=-1)
+    largest = full.max(axis=-1, keepdims=True)
+    total = np.log(np.exp(full - largest).sum(axis=-1, keepdims=True))
+    return np.asarray(full - largest - total, dtype=np.float64)
+
+
+def stan_program(components: int, least_sd: float) -> StanProgramSpec:
+    """Return ``normal_mixture.stan`` for a number of components."""
+
+    def data(stats: MixtureStats, priors: Mapping[str, float]) -> dict[str, Any]:
+        outcome, k = stats.outcome, stats.shape[0]
+        own = ("least_sd", "lkj", "concentration_shape", "concentration_rate")
+        return {
+            "K": k,
+            "H": components,
+            "G": outcome.x.shape[0],
+            "x": outcome.x.tolist(),
+            "P": outcome.y.size,
+            "cell": (outcome.cell + 1).tolist(),
+            "y": outcome.y.tolist(),
+            "mass": outcome.mass.tolist(),
+            "coefficient_scale_prior": priors["coefficient_scale"],
+            "residual_scale_prior": priors["residual_scale"],
+            **{name: priors[name] for name in own},
+            **survey_weight.stan_data(stats.weight, k, priors),
+        }
+
+    def theta(draws: Mapping[str, FloatArray]) -> Theta:
+        root, sd = draws["coefficient_root"], draws["above_least_sd"]
+        # One component has no logits, and some interfaces then omit them.
+        logits = draws.get("logits", np.empty((*sd.shape[:-1], 0)))
+        return {
+            "log_shares": log_shares(logits),
+            "concentration": draws["concentration"],
+            "beta": draws["beta"].swapaxes(-1, -2),
+            "residual_sd": least_sd + sd,
+            "coefficient_scale": draws["coefficient_scale"],
+            "coefficient_correlation": root @ root.swapaxes(-1, -2),
+            **survey_weight.stan_theta(draws),
+        }
+
+    return StanProgramSpec("normal_mixture.stan", data, theta)
+
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
 #: Default of H.
@@ -66,7 +114,7 @@ class NormalMixture(Model):
     @property
     def stan(self) -> StanProgramSpec | None:
         """Stan program of the mixture."""
-        return stan.stan_program(self.components, self.priors["least_sd"])
+        return stan_program(self.components, self.priors["least_sd"])
 
     def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> PairRecords:
         """Return the records of a dataset on the model's scale."""

@@ -83,7 +83,7 @@ class Choices:
 
     @property
     def strict(self) -> bool:
-        """Whether the mechanism is that of noisy statistics."""
+        """True if the mechanism is noisy statistics."""
         return self.mechanism == NOISY_STATISTICS
 
     @property
@@ -112,7 +112,7 @@ def check_choices(choices: Choices, columns: Sequence[str]) -> None:
     names = [each.name for each in choices.outcomes]
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
-        raise InputError(f"outcome: {repeated[0]!r} is named more than once.")
+        raise InputError(f"outcome: {repeated[0]!r} is named more than once; name it once.")
     parts = [("outcome", name) for name in names]
     single = (("weight", choices.weight), ("strata", choices.strata), ("psu", choices.psu))
     parts += [(part, name) for part, name in single if name]
@@ -129,7 +129,7 @@ def check_choices(choices: Choices, columns: Sequence[str]) -> None:
         if each.kind is not None:
             check_word(f"kind of {each.name!r}", each.kind, possible_kinds(choices))
     if choices.weight in names:
-        raise InputError(f"weight: {choices.weight!r} is also an outcome; they must differ.")
+        raise InputError(f"weight: {choices.weight!r} is also an outcome; name another column.")
     if choices.mechanism is not None:
         check_word("mechanism", choices.mechanism, MECHANISMS)
     check_positive("epsilon", choices.epsilon)
@@ -235,3 +235,74 @@ def _half_width(transform: Transform, bounds: Sequence[float], name: str) -> flo
 
 def _one_digit(number: float) -> float:
     return float(f"{number:.0e}")
+
+
+#: Choices without a default: questions on a terminal, otherwise required flags.
+_REQUIRED = ("outcomes", "weight", "mechanism", "epsilon")
+_FLAGS = {"outcomes": "--outcome NAME:KIND", "weight": "--weight COLUMN",
+          "mechanism": "--mechanism NAME", "epsilon": "--epsilon E"}  # fmt: skip
+
+
+def check_said(choices: Choices) -> None:
+    """Raise ``InputError`` that names the missing flags without a default."""
+    missing = [_FLAGS[part] for part in _REQUIRED if not getattr(choices, part)]
+    if missing:
+        raise InputError(
+            "there is no terminal for questions. Give these flags, which have no default: "
+            f"{', '.join(missing)}."
+        )
+
+
+def read_outcomes(
+    outcomes: Sequence[str], constants: Sequence[str], columns: Sequence[str]
+) -> tuple[OutcomeChoice, ...]:
+    """Read outcomes from ``NAME`` or ``NAME:KIND``, and constants from ``NAME.KEY=VALUE``.
+
+    Names may have any character: the name of a column is not split. Raises ``InputError`` for names
+    that are not columns and for constants of other columns.
+    """
+    kinds = dict(_read_outcome(text, columns) for text in outcomes)
+    values: dict[str, dict[str, object]] = {name: {} for name in kinds}
+    for text in constants:
+        name, key, value = _read_constant(text, tuple(kinds))
+        values[name][key] = value
+    return tuple(OutcomeChoice(name, kind, values[name]) for name, kind in kinds.items())
+
+
+def _read_outcome(text: str, columns: Sequence[str]) -> tuple[str, str | None]:
+    name, colon, kind = text.rpartition(":")
+    if text in columns or not colon or (name not in columns and kind not in KINDS):
+        check_column("--outcome", text, columns)
+        return text, None
+    check_column("--outcome", name, columns)
+    return name, kind
+
+
+def _read_constant(text: str, names: Sequence[str]) -> tuple[str, str, object]:
+    # The longest name: one may begin with another and a point.
+    for name in sorted(names, key=len, reverse=True):
+        key, sign, value = text.removeprefix(f"{name}.").partition("=")
+        if text.startswith(f"{name}.") and sign:
+            if key not in CONSTANTS:
+                raise InputError(
+                    f"--constant {text!r}: unknown key {key!r}.{nearest(key, CONSTANTS)} Known: "
+                    f"{', '.join(CONSTANTS)}."
+                )
+            return name, key, read_constant(key, value)
+    raise InputError(
+        f"--constant {text!r}: expected NAME.KEY=VALUE, such as salary.centre=45000, where NAME is "
+        "an outcome."
+    )
+
+
+def split_columns(part: str, given: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
+    """Split names of columns at commas; a column with a comma in its name is given alone.
+
+    Raises ``InputError`` for names that are no columns."""
+    found: dict[str, None] = {}
+    for text in given:
+        names = (text,) if text in columns else map(str.strip, text.split(","))
+        found.update(dict.fromkeys(name for name in names if name))
+    for name in found:
+        check_column(part, name, columns)
+    return tuple(found)

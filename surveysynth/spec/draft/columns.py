@@ -31,9 +31,9 @@ _TYPES = (
 class PublicLevels:
     """Levels of a public column in natural order, and a name for its margin that is not a level.
 
-    ``rare``: how many levels have so few records that they may be values of another column; no
-    level is written then. ``title`` and ``labels``: what the file calls the column and its levels,
-    where it does."""
+    ``rare``: the number of levels with so few records that they may be values of another column; if
+    there are any, no level is written. ``title`` and ``labels``: those of the file, if any.
+    """
 
     levels: tuple[str, ...]
     margin: str
@@ -44,7 +44,7 @@ class PublicLevels:
 
 @dataclass(frozen=True)
 class DataFile:
-    """``names`` of all columns; ``types`` of those of a file that tells them, none of a csv."""
+    """A data file: ``names`` of all columns, and ``types`` by name (empty for csv)."""
 
     path: Path
     names: tuple[str, ...]
@@ -54,7 +54,8 @@ class DataFile:
     def levels(self, name: str) -> PublicLevels:
         """Return the levels of a public column; no other column is read.
 
-        Raises ``InputError`` where they cannot make a table."""
+        Raises ``InputError`` if they cannot define rows of a table.
+        """
         column = text_column(self.table.read([name])[name], name)
         quote(name)
         title, labels = self._called(name, column.levels)
@@ -80,8 +81,8 @@ class DataFile:
 def open_data(path: Path) -> DataFile:
     """Open a data file for its column names, and their types if the file has them.
 
-    Raises ``InputError`` as ``open_table`` does, and where the first line looks like a record: its
-    values would be taken for names, shown and written into a specification.
+    Raises ``InputError`` as ``open_table`` does, and if the first line looks like a record: its
+    values would be mistaken for names, shown, and written into a specification.
     """
     table = open_table(path)
     values = sum(map(looks_like_value, table.columns))
@@ -89,8 +90,8 @@ def open_data(path: Path) -> DataFile:
         str(path),
         [
             f"{values:,} of {len(table.columns):,} names in the first line look like values "
-            "(numbers, dates). Write the names of the columns into the first line, and give "
-            "columns names that hold letters."
+            "(numbers, dates). Write the names of the columns into the first line, and use "
+            "names with letters."
         ]
         if values
         else [],

@@ -16,9 +16,9 @@ from surveysynth.spec.draft.choices import (
     read_constant,
     read_number,
     settled_amount,
+    split_columns,
 )
 from surveysynth.spec.draft.columns import DataFile
-from surveysynth.spec.draft.flags import split_columns
 
 T = TypeVar("T")
 

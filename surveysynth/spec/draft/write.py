@@ -21,7 +21,7 @@ class Drafted:
     Attributes
     ----------
     path
-        Of the file.
+        The file.
     open
         Keys that are still to be filled in; ``surveysynth check`` names them too.
     read
@@ -50,7 +50,7 @@ class Drafted:
 def check_free(out: Path, *, overwrite: bool) -> None:
     """Raise ``InputError`` for a file that exists or does not end in .toml."""
     if out.suffix.lower() != ".toml":
-        raise InputError(f"{out}: expected the name of a specification, ending in .toml.")
+        raise InputError(f"{out}: expected a file name that ends in .toml; name another file.")
     if out.exists() and not overwrite:
         raise InputError(f"{out} exists; name another with --out or replace it with --overwrite.")
 
@@ -76,7 +76,7 @@ def write_draft(data: DataFile, choices: Choices, out: Path, *, overwrite: bool)
     except FileExistsError:
         raise InputError(f"{out} exists; replace it with --overwrite.") from None
     except UnicodeEncodeError:
-        raise InputError("a constant or level is not UTF-8 text.") from None
+        raise InputError("a constant or level is not UTF-8 text; correct it.") from None
     except OSError as error:
         raise InputError(f"{out} cannot be written: {error.strerror}.") from None
     return Drafted(out, draft.open, by)
@@ -91,5 +91,5 @@ def _write(out: Path, content: bytes, *, overwrite: bool) -> None:
         finally:
             staged.unlink(missing_ok=True)
         return
-    with out.open("xb") as file:  # fails where the file is there by now
+    with out.open("xb") as file:  # fails if the file exists by now
         file.write(content)

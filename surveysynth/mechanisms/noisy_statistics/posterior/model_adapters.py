@@ -16,10 +16,8 @@ from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.posterior.augmentation import CoefficientPrior
 from surveysynth.mechanisms.noisy_statistics.posterior.slices import Chains
 from surveysynth.models.base import Model
-from surveysynth.models.gaussian.fbp import clustered as fbp_clustered
-from surveysynth.models.gaussian.fbp.sampler import Gibbs
-from surveysynth.models.gaussian.fbs import sampler as fbs_sampler
-from surveysynth.models.gaussian.normal import sampler as normal_sampler
+from surveysynth.models.gaussian import fbp_sampler, fbs, normal
+from surveysynth.models.gaussian.fbp_sampler import Gibbs
 from surveysynth.models.parts.coefficients import HALF_T_DF, CoefficientBlocks
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.sampling import primitives
@@ -59,7 +57,7 @@ class ImpliedFBS:
 
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
         clustered = stats.psu is not None
-        sampler = fbs_sampler.ClusteredGibbs if clustered else fbs_sampler.Gibbs
+        sampler = fbs.ClusteredGibbs if clustered else fbs.Gibbs
         self.sampler = sampler(stats, priors, rng)
         self.residual_prior = (HALF_T_DF, priors["residual_scale"])
         self.lkj = priors["lkj"]
@@ -72,7 +70,7 @@ class ImpliedFBS:
         """Return B and Sigma."""
         s = self.sampler
         beta = s.coefficients.beta
-        if isinstance(s, fbs_sampler.ClusteredGibbs):
+        if isinstance(s, fbs.ClusteredGibbs):
             beta = np.concatenate([beta, s.psu.effects], axis=1)
         return beta, s.residual.covariance
 
@@ -80,8 +78,8 @@ class ImpliedFBS:
         """Return the prior of B given all else."""
         s = self.sampler
         b, k, q = s.coefficients.beta.shape
-        effects = s.psu.covariance if isinstance(s, fbs_sampler.ClusteredGibbs) else None
-        size = s.psu.size if isinstance(s, fbs_sampler.ClusteredGibbs) else 0
+        effects = s.psu.covariance if isinstance(s, fbs.ClusteredGibbs) else None
+        size = s.psu.size if isinstance(s, fbs.ClusteredGibbs) else 0
         mean = np.zeros((b, k + size, q))
         return CoefficientPrior(mean, _precision(_hierarchical(s.coefficients), effects, size))
 
@@ -104,7 +102,7 @@ class ImpliedFBS:
         k = s.coefficients.k
         s.coefficients.beta = coefficients[:, :k]
         s.residual.covariance = covariance
-        if isinstance(s, fbs_sampler.ClusteredGibbs):
+        if isinstance(s, fbs.ClusteredGibbs):
             s.psu.effects = coefficients[:, k:]
 
 
@@ -112,7 +110,7 @@ class ImpliedNormal:
     """Normal regression, and log w given y~ as a second one: Sigma by its regressions."""
 
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
-        self.sampler = normal_sampler.Gibbs(stats, priors, rng)
+        self.sampler = normal.Gibbs(stats, priors, rng)
         self.scales = [priors["residual_scale"], priors["weight_residual_scale"]]
 
     def observe(self, stats: GaussianStats) -> None:
@@ -187,7 +185,7 @@ class ImpliedFBP:
     PSUs about their tilted mean (methods 3)."""
 
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
-        sampler = Gibbs if stats.psu is None else fbp_clustered.ClusteredGibbs
+        sampler = Gibbs if stats.psu is None else fbp_sampler.ClusteredGibbs
         self.sampler: Any = sampler(stats, priors, rng)
         self.ones = _ones(stats)
         self.residual_scale = priors["residual_scale"]
@@ -201,7 +199,7 @@ class ImpliedFBP:
     @property
     def clustered(self) -> bool:
         """True if PSUs have effects."""
-        return isinstance(self.sampler, fbp_clustered.ClusteredGibbs)
+        return isinstance(self.sampler, fbp_sampler.ClusteredGibbs)
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
         """Return B and Sigma."""

@@ -6,23 +6,113 @@
 A design with a survey weight adds log w | y, x ~ N(x gamma + delta y~, s^2) (``survey_weight``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Simulated, SimulationKind
 from surveysynth.models.gaussian.gaussian_model import GaussianModel
-from surveysynth.models.gaussian.normal.sampler import Gibbs
-from surveysynth.models.gaussian.normal.stan import STAN
 from surveysynth.models.parts import log_lik, survey_weight
+from surveysynth.models.parts.coefficients import HALF_T_DF, CoefficientBlocks
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.models.parts.log_lik import QuadraticForm
+from surveysynth.sampling import primitives
 from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.stan.source import StanProgramSpec
 from surveysynth.sampling.sweeps import Streams, run_sweeps
 from surveysynth.survey.survey import PublicDesign
+
+
+def _data(stats: GaussianStats, priors: Mapping[str, float]) -> dict[str, Any]:
+    k, q = stats.fit.shape[-2:]
+    return {
+        "K": k,
+        "has_weight": q - 1,
+        **stats.stan_data(),
+        "coefficient_scale_prior": priors["coefficient_scale"],
+        "residual_scale_prior": priors["residual_scale"],
+        "lkj": priors["lkj"],
+        "weight_coefficient_sd": priors["weight_coefficient_sd"],
+        "weight_residual_scale": priors["weight_residual_scale"],
+    }
+
+
+def _theta(draws: Mapping[str, FloatArray]) -> Theta:
+    root = draws["coefficient_root"]
+    theta = {
+        "beta": draws["beta"],
+        "variance": draws["residual_sd"] ** 2,
+        "coefficient_scale": draws["coefficient_scale"],
+        "coefficient_correlation": root @ root.swapaxes(-1, -2),
+    }
+    # Without a weight these have no elements, and some interfaces then omit them.
+    weight_sd = draws.get("weight_sd")
+    if weight_sd is not None and weight_sd.size:
+        theta["weight_coefficients"] = draws["weight_coefficients"]
+        theta["variance"] = np.concatenate([theta["variance"], weight_sd**2], axis=-1)
+    return theta
+
+
+STAN = StanProgramSpec(program="normal.stan", data=_data, theta=_theta)
+
+
+class Gibbs:
+    """State of a batch of chains, B = databases x chains."""
+
+    def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
+        self.stats, self.rng = stats, rng
+        self.residual_scale = priors["residual_scale"]
+        self.batch = stats.fit.shape[0]
+        spread = stats.start_covariance()[:, :1, :1]
+        self.variance = spread[:, 0, 0] * np.exp(0.2 * rng.standard_normal((self.batch,), 0))
+        self.coefficients = CoefficientBlocks(stats.gram, stats.fit[:, :, :1], spread, priors, rng)
+        has_weight = stats.fit.shape[-1] > 1
+        self.weight = survey_weight.WeightBlocks(stats, priors, rng) if has_weight else None
+
+    def state(self) -> Theta:
+        """Return the parameters of the outcome and of any weight."""
+        blocks, variance = self.coefficients, self.variance[:, None]
+        state = {
+            "beta": blocks.beta[:, :, 0],
+            "variance": variance,
+            "coefficient_scale": blocks.scale[:, 0],
+            "coefficient_correlation": blocks.correlation,
+        }
+        if self.weight is not None:
+            state["weight_coefficients"] = self.weight.coefficients
+            state["variance"] = np.concatenate([variance, self.weight.variance[:, None]], axis=1)
+        return state
+
+    def observe(self, stats: GaussianStats) -> None:
+        """Take other values z on the same X, for statistics that change between sweeps."""
+        self.stats = stats
+        self.coefficients.observe(stats.fit[:, :, :1])
+        if self.weight is not None:
+            self.weight.observe(stats)
+
+    def draw_random_numbers(self, c: int) -> None:
+        """Draw the random numbers of the next c sweeps."""
+        self.coefficients.draw_random_numbers(c)
+        self.levels = self.rng.random((c, self.batch), 1)
+        self.uniforms = self.rng.random((c, primitives.MAX_SHRINKS, self.batch), 2)
+        if self.weight is not None:
+            self.weight.draw_random_numbers(c)
+
+    def sweep(self, i: int) -> None:
+        """Run one sweep; i counts the sweeps since the random numbers were drawn."""
+        self.coefficients.update(i, 1.0 / self.variance[:, None, None])
+        squares = self.stats.outcome_squares(self.coefficients.beta[:, :, 0])
+        total = self.stats.total
+        self.variance = primitives.slice_variances(
+            self.variance, total, np.zeros_like(total), squares, self.residual_scale,
+            self.levels[i], self.uniforms[i], df=HALF_T_DF,
+        )  # fmt: skip
+        if self.weight is not None:
+            self.weight.sweep(i)
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,17 @@ needs weighted sufficient statistics and X'alpha alone (methods 4). With PSUs bo
 an effect of the PSU, a_c ~ N(0, T) in the population.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
 from surveysynth.models.base import Model, Simulated, SimulationKind, psu_codes, require
-from surveysynth.models.gaussian.fbp.clustered import ClusteredGibbs
-from surveysynth.models.gaussian.fbp.sampler import Gibbs
-from surveysynth.models.gaussian.fbp.stan import STAN
+from surveysynth.models.gaussian.fbp_sampler import ClusteredGibbs, Gibbs
 from surveysynth.models.gaussian.gaussian_model import GaussianModel
 from surveysynth.models.general_location.groups import LEAST_RECORDS
 from surveysynth.models.general_location.model import OWN_PRIORS, GeneralFBP, general_form
@@ -28,8 +27,34 @@ from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats
 from surveysynth.models.parts.log_lik import QuadraticForm
 from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS, PSU_COVARIANCE
 from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.stan.source import StanProgramSpec
 from surveysynth.sampling.sweeps import Streams, run_sweeps
 from surveysynth.survey.survey import Confidential, PublicDesign
+
+
+def _data(stats: GaussianStats, priors: Mapping[str, float]) -> dict[str, Any]:
+    return {
+        "K": stats.fit.shape[-2],
+        "x_sum": stats.x_sum[0].tolist(),
+        **stats.stan_data(),
+        "coefficient_sd": priors["coefficient_sd"],
+        "selection_sd": priors["selection_sd"],
+        "residual_scale": priors["residual_scale"],
+        **psu_effects.stan_data(stats, priors),
+        "lkj": priors["lkj"],
+    }
+
+
+def _theta(draws: Mapping[str, FloatArray]) -> Theta:
+    return {
+        "beta": draws["beta"],
+        "selection": draws["selection"],
+        "variance": draws["residual_sd"] ** 2,
+        **psu_effects.stan_theta(draws),
+    }
+
+
+STAN = StanProgramSpec(program="fbp.stan", data=_data, theta=_theta)
 
 
 @dataclass(frozen=True)

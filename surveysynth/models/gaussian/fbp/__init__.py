@@ -1,1 +1,0 @@
-"""FBP: fully Bayes for the population."""

@@ -1,1 +1,0 @@
-"""FBS: fully Bayes for the observed sample."""

@@ -1,1 +1,0 @@
-"""Normal and log-normal regression of one outcome."""
