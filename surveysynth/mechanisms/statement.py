@@ -1,4 +1,4 @@
-"""What a release guarantees, in words: what the statements of all mechanisms share.
+"""The guarantee of a release in words: the parts shared by all mechanisms.
 
 Their text is in the templates of the folders ``words``.
 """

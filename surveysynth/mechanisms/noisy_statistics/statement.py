@@ -1,4 +1,4 @@
-"""What a release by noisy statistics guarantees and what it does not, in words (strict 1)."""
+"""The guarantee of a release by noisy statistics and its limits, in words (strict 1)."""
 
 from surveysynth._support.templates import render
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings

@@ -1,4 +1,4 @@
-"""What a release guarantees and what it does not, in words (methods 2). Public inputs only."""
+"""The guarantee of a release and its limits, in words (methods 2). Public inputs only."""
 
 import math
 
@@ -113,6 +113,6 @@ def outside_of_stated(design: PublicDesign, settings: MechanismSettings, model: 
     given = ((settings.shares_weights_of(model), "shared_weights"), (few, "small_strata"))
     keys = " and ".join(f"{key} = allow" for applies, key in given if applies)
     return keys and (
-        f"outside of what is stated ({keys}): replacing one record was measured to move such "
+        f"outside the statement ({keys}): replacing one record was measured to move such "
         "releases by many times as much"
     )

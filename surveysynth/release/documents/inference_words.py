@@ -1,4 +1,4 @@
-"""How published estimates come from released draws, in words and as facts (methods 8)."""
+"""Inference from released draws to published estimates, in words and as facts (methods 8)."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
