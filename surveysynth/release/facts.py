@@ -35,7 +35,7 @@ def inference_words(record: "DebiasRecord") -> str:
     shifts = zip(kinds, record.log_shift, strict=record.debiased)
     factors = [(kind, f"{np.exp(shift):.3f}") for kind, shift in shifts]
     words = render(
-        __package__,
+        "surveysynth.release.documents",
         "templates/inference.j2",
         status=record.status,
         debiased=record.debiased,
