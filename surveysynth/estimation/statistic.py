@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 from surveysynth._support.messages import capitalised, listing
 from surveysynth._support.types import FloatArray
 from surveysynth.estimation.contrasts import Contrast
-from surveysynth.estimation.extremes import Sensitivity
 from surveysynth.estimation.linearised import Linearise
+from surveysynth.estimation.margins import Sensitivity
 from surveysynth.survey.outcome import Outcome, OutcomeKind, zero_one
 
 Rounding: TypeAlias = Literal["multiples", "digits", "percent", "warranted"]

@@ -13,9 +13,9 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.extremes import of_means, of_totals, of_weights
 from surveysynth.estimation.families import EXAMPLES, FAMILIES, of_share, parse_call
 from surveysynth.estimation.linearised import Linearised, average, expansion
+from surveysynth.estimation.margins import of_means, of_totals, of_weights
 from surveysynth.estimation.statistic import (
     Interval,
     Program,

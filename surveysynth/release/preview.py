@@ -89,7 +89,7 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
 
 def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
     """State records per coefficient, and what is pooled so that there are enough."""
-    from surveysynth.mechanisms.pseudo_posterior.statement import smallest_records
+    from surveysynth.mechanisms.pseudo_posterior.mechanism import smallest_records
     from surveysynth.spec.build import settings_of
 
     settings, smallest = settings_of(spec), smallest_records(design)
@@ -172,7 +172,7 @@ def _files_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
 
 
 def _guarantee(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
-    from surveysynth.mechanisms.pseudo_posterior.statement import outside_of_stated
+    from surveysynth.mechanisms.pseudo_posterior.mechanism import outside_of_stated
     from surveysynth.spec.build import settings_of
 
     if not spec.privacy.private:

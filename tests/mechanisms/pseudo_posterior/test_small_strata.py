@@ -9,9 +9,8 @@ import pytest
 
 import surveysynth as ss
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior
+from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior, privacy_statement
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
 from surveysynth.models import get_model
 from surveysynth.survey.design_matrix import records_per_coefficient
 from tests.surveys import good, make_survey, spec_text, write_survey

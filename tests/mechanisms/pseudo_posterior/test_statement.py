@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from surveysynth.mechanisms.pseudo_posterior.mechanism import privacy_statement
 from surveysynth.mechanisms.pseudo_posterior.risk import OwnRisk
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan
 from tests.surveys import good, make_survey

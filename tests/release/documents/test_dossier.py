@@ -15,8 +15,8 @@ import pytest
 from surveysynth.inference.debias import DebiasRecord
 from surveysynth.release import files
 from surveysynth.release.documents.dossier import make_dossier
+from surveysynth.release.documents.privacy_file import TO_COMPLETE, registry_entry
 from surveysynth.release.documents.readme import guarantee_context
-from surveysynth.release.documents.registry import TO_COMPLETE, registry_entry
 from surveysynth.release.documents.render import percent, render_markdown
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.pipeline import facts_of
