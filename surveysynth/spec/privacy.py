@@ -202,12 +202,12 @@ class PseudoPosteriorSection(PrivacySection):
     small_strata: Literal["pool", "refuse", "allow"] = "pool"
     """What to do with levels on which too few records inform a coefficient, so that one record
     could move more than is stated: pool them for the model, refuse the release, or allow them
-    outside of what the statement covers. Public: Which levels are pooled: a function of public cell
+    outside the statement. Public: Which levels are pooled: a function of public cell
     sizes."""
     shared_weights: Literal["refuse", "allow"] = "refuse"
     """What to do with weights that one record can set for all others: linear weights, which every
     risk but `lipschitz` has, and all weights of `normal_mixture`, whose fit one record can lead to
-    another mode. The release is refused, or continues outside of what the statement covers, to
+    another mode. The release is refused, or continues outside the statement, to
     reproduce the papers. Public: The rule. With "allow", the statement reports that epsilon does
     not cover it."""
 

@@ -1,4 +1,4 @@
-"""What a release by noisy statistics may cost, and the public constants that it needs (strict 1).
+"""The cost of a release by noisy statistics, and its public constants (strict 1).
 
 Everything here is declared before the data are seen. Centres and spreads come from public sources;
 none is ever estimated from the survey.

@@ -69,12 +69,12 @@ class LedgerEntry:
 
     @property
     def in_rho(self) -> bool:
-        """Whether its currency is rho."""
+        """True if the entry counts rho."""
         return self.mechanism == "noisy_statistics"
 
     @property
     def counted(self) -> bool:
-        """Whether it is part of a total: neither a test nor a comparison."""
+        """True if the entry is part of a total: neither a test nor a comparison."""
         return self.released and not self.test
 
     def line(self) -> str:
