@@ -115,7 +115,7 @@ def test_tables_are_those_of_a_release_with_this_seed(mechanism: str, tmp_path: 
     inference = "paper" if mechanism == "pseudo_posterior" else "debiased"
     key = f'inference = "{inference}"'
     text = path.read_text().replace("[privacy]", f"{key}\n\n[privacy]", 1)
-    draws = 10 if mechanism == "noisy_statistics" else 3
+    draws = 10 if mechanism == "noisy_statistics" else 2
     text = re.sub(r"^m = \d+", f"m = {draws}", text, flags=re.MULTILINE)
     path.write_text(text.replace("[tables]", f"{lines}\n[tables]", 1))
     ss.release(path, tmp_path / "out", seed=3)

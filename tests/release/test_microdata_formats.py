@@ -166,6 +166,7 @@ def test_a_release_in_other_formats_than_the_survey(
         one.dataset(1)
 
 
+@pytest.mark.usefixtures("stand_in_posterior")
 def test_tables_are_made_again_from_stata_files_and_as_a_spreadsheet(
     make_spec: MakeSpec, tmp_path: Path
 ) -> None:
