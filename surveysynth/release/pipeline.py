@@ -21,7 +21,7 @@ from surveysynth.release.folder.bundle import (
     publish,
     staged,
 )
-from surveysynth.release.folder.ledger_totals import summarise
+from surveysynth.release.folder.ledger import summarise
 from surveysynth.release.folder.microdata import public_order
 from surveysynth.release.public_checks import (
     check_formats,
