@@ -3,9 +3,10 @@
 Releases, comparisons and studies all estimate here, so that they judge what would be published.
 
 Quantiles of several datasets (methods 5): the distribution functions of the datasets are combined,
-and the interval of the combined one is inverted. q is the inverse at p of the mean distribution function F of all datasets. Each dataset's
-F(q) is a mean of an indicator, at one q for all, so that both combining rules hold for it as for
-any mean. Its interval F(q) ± t SE goes through the inverse of the mean distribution function.
+and the interval of the combined one is inverted. q is the inverse at p of the mean distribution
+function F of all datasets. Each dataset's F(q) is a mean of an indicator, at one q for all, so that
+both combining rules hold for it as for any mean. Its interval F(q) ± t SE goes through the inverse
+of the mean distribution function.
 """
 
 from collections.abc import Callable, Sequence
