@@ -123,7 +123,7 @@ def parse_ledger(content: bytes, source: str) -> list[LedgerEntry]:
 
 
 def _entry(line: bytes) -> LedgerEntry | None:
-    """Return the entry of a line; None where the line is none."""
+    """Return the entry of a line; None if the line is not an entry."""
     try:
         record = json.loads(line.decode("utf-8"))
         check = record.pop(_CHECK)
