@@ -139,14 +139,14 @@ rows without records; infinite where weights of zero leave nothing to divide by.
 def of_weights(
     rows: RowExtremes, weights: FloatArray, outcome: FloatArray, rule: Rule
 ) -> FloatArray:
-    """Of counts: D_c = max w - min w of the records of a row."""
+    """Return D_c = max w - min w of the records of a row, for counts."""
     return rows.ranges(weights).width
 
 
 def of_totals(
     rows: RowExtremes, weights: FloatArray, outcome: FloatArray, rule: Rule
 ) -> FloatArray:
-    """Of totals: the range of w y ("paper"), or of all products of a w and a y ("honest")."""
+    """Return the range of w y ("paper"), or of all products of a w and a y ("honest")."""
     if rule == "paper":
         return rows.ranges(weights * outcome[:, None]).width
     weight, y = rows.ranges(weights), rows.ranges(outcome[:, None])
@@ -157,7 +157,7 @@ def of_totals(
 def of_means(
     rows: RowExtremes, weights: FloatArray, outcome: FloatArray, rule: Rule
 ) -> FloatArray:
-    """Of means.
+    """Return the bound on a record's effect on means.
 
     - "paper": D_a = (max wy - min wy) / (sum w - D_c), which is not a bound: a record that takes
       another's place moves the mean by up to 2.4 D_a;

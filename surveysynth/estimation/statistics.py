@@ -1,9 +1,9 @@
-"""What the tables can show: every fact about a statistic, in one place.
+"""The statistics that tables can show, with all facts about each.
 
-A row of ``STATISTICS`` is all that there is to say of one: its words, how it is rounded, what it
-asks of an outcome, its estimate and linearised variable as an array function, and the lines that
-recompute it in a release's README. The specification, estimation, tables, writers, comparisons and
-noise look here and nowhere else.
+A row of ``STATISTICS`` has a statistic's words, rounding rule, requirements for an outcome,
+estimate and linearised variable as an array function, and the lines that recompute it in a
+release's README. The specification, estimation, tables, writers, comparisons and noise all read
+this registry.
 """
 
 from collections.abc import Sequence

@@ -95,7 +95,7 @@ def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
     settings, smallest = settings_of(spec), smallest_records(design)
     lines = [
         f"Records per coefficient: {smallest:,.4g} for the row of X that has fewest; at least "
-        f"{settings.least_records:.4g} are asked for (small_strata = {settings.small_strata!r})."
+        f"{settings.least_records:.4g} are required (small_strata = {settings.small_strata!r})."
     ]
     if design.pooling is not None:
         lines.append(f"Pooled for that: {design.pooling.words}. {design.pooling.means}")
@@ -115,7 +115,7 @@ def _weight_lines(design: "PublicDesign") -> list[str]:
         if name in design.predictors
         else "Records with the same row of X have equal weights."
     )
-    return [f"Weight: {name}, public{source}: used and published as it is. {model}"]
+    return [f"Weight: {name}, public{source}: used and published unchanged. {model}"]
 
 
 def _cell_lines(domains: Domains, labels: Labels) -> list[str]:

@@ -159,7 +159,7 @@ class PrivateTables:
 
     @property
     def private(self) -> bool:
-        """Whether there is a guarantee; tests with a seed have none."""
+        """True if there is a guarantee; tests with a seed have none."""
         return not self.warnings
 
     @property
@@ -206,7 +206,7 @@ class PrivateTables:
         Returns
         -------
         matplotlib.figure.Figure
-            Which notebooks show by itself; ``savefig`` writes it.
+            The figure, which notebooks show automatically; ``savefig`` writes it.
 
         Raises
         ------

@@ -196,7 +196,7 @@ def impossible_values(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Sample(Unpickled):
-    """What receives noise: weights (n,), those of R replicates, and their known sum or None."""
+    """The data that receive noise: weights (n,), those of R replicates, known sum or None."""
 
     domains: Domains
     half_samples: ReplicateWeights

@@ -125,7 +125,7 @@ def outside_of_stated(design: PublicDesign, settings: MechanismSettings, model: 
     given = ((settings.shares_weights_of(model), "shared_weights"), (few, "small_strata"))
     keys = " and ".join(f"{key} = allow" for applies, key in given if applies)
     return keys and (
-        f"outside of what is stated ({keys}): replacing one record was measured to move such "
+        f"outside the statement ({keys}): replacing one record was measured to move such "
         "releases by many times as much"
     )
 

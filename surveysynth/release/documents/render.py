@@ -39,7 +39,7 @@ def render_json(name: str, context: dict[str, Any]) -> Any:
 def joined(text: str) -> str:
     """Return Markdown with every paragraph and every item of a list on one line.
 
-    Items indented by two spaces stay below the item before them; code stays as it is.
+    Items indented by two spaces stay below the item before them; code is unchanged.
     """
     lines: list[str] = []
     in_code = False

@@ -354,8 +354,8 @@ def _pystan(
         _raise_failure(source.name, failure.code, "")
     if not error.is_file():
         raise InputError("PyStan could not be started: install the extra 'stan' of surveysynth.")
-    told = json.loads(error.read_text(encoding="utf-8"))
-    if told["stage"] == "compile":
-        message = re.sub(r"'[^'\n]*[/\\]model_\w+\.stan'", "the program", told["message"])
+    report = json.loads(error.read_text(encoding="utf-8"))
+    if report["stage"] == "compile":
+        message = re.sub(r"'[^'\n]*[/\\]model_\w+\.stan'", "the program", report["message"])
         raise InputError(f"The Stan program {source.name!r} does not compile:\n{message}")
-    raise failed_program(source.name, told["message"])
+    raise failed_program(source.name, report["message"])
