@@ -116,7 +116,7 @@ def test_the_record_of_privacy_says_what_it_is(made: tuple[Path, Path]) -> None:
     assert settings["spreads"] == {"benefit": 0.6, "log weight": 0.6}
     assert settings["count_share"] == 1.0
     text = (made[0] / "README.md").read_text(encoding="utf-8")
-    assert "Numbers of records by row of the model matrix and category of every outcome" in text
+    assert "numbers of records by row of the model matrix and category of every outcome" in text
     assert "not private" in text
 
 

@@ -179,7 +179,7 @@ def test_check_tells_it_beforehand(released) -> None:
     assert f"with an asymptotic epsilon of at most {given.privacy.epsilon:g}:" in text
     allowed = replace_privacy(given, small_strata="allow")
     text = "\n".join(preview_lines(allowed, read_survey(given).design, model_of(given)))
-    assert "outside of what its statement says" in text
+    assert "There are fewer: the statement does not cover this release." in text
     assert ", outside of what is stated (small_strata = allow)" in text
 
 
