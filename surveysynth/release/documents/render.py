@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.messages import capitalised
 from surveysynth._support.templates import environment
