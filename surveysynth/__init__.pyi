@@ -68,9 +68,9 @@ from .evaluation.baselines.noisy_release import (
 from .evaluation.baselines.noisy_release import (
     noisy_release as noisy_release,
 )
-from .evaluation.baselines.topcoding import topcode as topcode
 from .evaluation.compare.folder import compare as compare
 from .evaluation.microdata.identification import identification_risk as identification_risk
+from .evaluation.microdata.identification import topcode as topcode
 from .evaluation.microdata.regression import (
     coefficient_utility as coefficient_utility,
 )
@@ -92,6 +92,7 @@ from .inference.synthesis import SyntheticDataset as SyntheticDataset
 from .inference.synthesis import synthesise as synthesise
 from .mechanisms.base import PrivateDraws as PrivateDraws
 from .mechanisms.pseudo_posterior.fit import ConfidentialFit as ConfidentialFit
+from .mechanisms.pseudo_posterior.mechanism import privacy_statement as privacy_statement
 from .mechanisms.pseudo_posterior.risk import (
     CountBased as CountBased,
 )
@@ -111,7 +112,6 @@ from .mechanisms.pseudo_posterior.risk import (
     Scalar as Scalar,
 )
 from .mechanisms.pseudo_posterior.settings import MechanismSettings as MechanismSettings
-from .mechanisms.pseudo_posterior.statement import privacy_statement as privacy_statement
 from .models import get_model as get_model
 from .release.folder.reader import Release as Release
 from .release.folder.reader import read_release as read_release

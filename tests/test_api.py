@@ -21,6 +21,9 @@ from tests.surveys import CANARIES, CANARY_OUTCOME, CANARY_WEIGHT, good, make_su
 QUICK: dict[str, Any] = {"epsilon": 10.8, "inference": "paper", "seed": 5, "m": 1}
 
 
+pytestmark = pytest.mark.xdist_group("api")  # what its tests share is made once
+
+
 @pytest.fixture(scope="module")
 def survey() -> ss.Survey:
     return ss.example_survey(n=200)
@@ -345,6 +348,7 @@ def test_the_function_keeps_its_name_whatever_is_imported(first: str) -> None:
 def test_a_check_tells_as_it_goes(tmp_path: Path) -> None:
     told: list[str] = []
     _, path = ss.example(tmp_path / "ex", n=200)
+    path.write_text(re.sub(r'model = "\w+"', 'model = "normal"', path.read_text()))
     found = ss.check(path, tell=told.append)
     assert str(found) == "\n".join(told)
     assert found.feasible

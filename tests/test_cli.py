@@ -85,10 +85,13 @@ def test_example_is_repeatable(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("n", [0, 15, -3])
-def test_example_too_small_is_bad_input(tmp_path: Path, n: int) -> None:
-    done = _run("example", tmp_path / "ex", "--n", n)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "at least 16" in done.stderr
+def test_example_too_small_is_bad_input(
+    tmp_path: Path, n: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["example", str(tmp_path / "ex"), "--n", str(n)]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "at least 16" in told.err
     assert os.listdir(tmp_path) == []
 
 
@@ -102,12 +105,23 @@ def test_example_too_small_is_bad_input(tmp_path: Path, n: int) -> None:
         (["check", "no.toml"], "no specification file"),
     ],
 )
-def test_bad_input_is_one_message_and_exit_code_2(arguments: list[str], told: str) -> None:
-    done = _run(*arguments)
-    assert done.returncode == 2
-    assert told in done.stderr
+def test_bad_input_is_one_message_and_exit_code_2(
+    arguments: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(arguments) == 2
+    said = capsys.readouterr().err
+    assert told in said
+    assert "Traceback" not in said
+    assert os.listdir(tmp_path) == []
+
+
+def test_exit_code_and_message_are_those_of_the_process(tmp_path: Path) -> None:
+    done = _run("check", tmp_path / "no.toml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no specification file" in done.stderr
     assert "Traceback" not in done.stderr
-    assert not Path("out").exists()
 
 
 def test_no_arguments_show_the_help() -> None:
@@ -117,7 +131,7 @@ def test_no_arguments_show_the_help() -> None:
         assert command in done.stdout
 
 
-def test_refusal_is_exit_code_3(example: Path) -> None:
+def test_refusal_is_exit_code_3(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
     frame = pd.read_csv(example.parent / "survey.csv")
     frame["psu"] = frame.groupby("field").cumcount() // 2
     frame.to_csv(example.parent / "survey.csv", index=False)
@@ -129,10 +143,10 @@ def test_refusal_is_exit_code_3(example: Path) -> None:
     assert "no effects of them" in done.stderr
     assert "survey.design_effect" in done.stderr
     assert not out.exists()
-    checked = _run("check", example)
-    assert checked.returncode == 3
-    assert "Cells: 16" in checked.stdout
-    assert "no design effect is declared: refused" in checked.stdout
+    assert cli.main(["check", str(example)]) == 3
+    checked = capsys.readouterr().out
+    assert "Cells: 16" in checked
+    assert "no design effect is declared: refused" in checked
 
 
 @pytest.mark.parametrize(("feasible", "code"), [(True, 0), (False, 3)])

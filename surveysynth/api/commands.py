@@ -198,7 +198,7 @@ def release(
     overwrite
         Replaces ``out`` if a release wrote it.
     seed
-        Makes the run repeatable, which undoes its protection: every file then says that it is a
+        Makes the run repeatable, which undoes its protection: every file is then marked as a
         test and not private. Without it, random numbers come from the operating system.
     progress
         Called with the name of each stage; otherwise notebooks show a progress bar.

@@ -28,7 +28,7 @@ class Clusters:
     design_effect: float | None
 
     def as_dict(self) -> dict[str, Any]:
-        """For privacy.json; all of it is public."""
+        """Return the facts for privacy.json, all public."""
         return asdict(self)
 
     @property
@@ -94,7 +94,7 @@ def _remedy() -> str:
 
 
 def cluster_lines(design: "PublicDesign", model: "Model") -> list[str]:
-    """For ``surveysynth check``: what will happen to the PSUs."""
+    """Return lines for ``surveysynth check`` on the treatment of the PSUs."""
     clusters = clusters_of(design, model)
     if clusters is None:
         return []

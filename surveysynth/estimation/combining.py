@@ -50,19 +50,19 @@ class OwnInterval(Protocol):
 
 
 class Collected(Protocol):
-    """What a combining rule keeps of one table while its datasets stream by."""
+    """Sums that a combining rule keeps of one table while datasets arrive one by one."""
 
     def add(self, draw: int, replicate: int, estimate: FloatArray, pair: LinearisedTable) -> None:
-        """One dataset: its estimates (D,), and the table that its variance is taken from."""
+        """Add one dataset: its estimates (D,), and the table that gives its variance."""
         ...
 
     def combined(self) -> Combined:
-        """One estimate, variance and interval of all datasets."""
+        """Return one estimate, variance and interval of all datasets."""
         ...
 
 
 class CombiningRule(Protocol):
-    """How datasets become one table; which rule is right depends on what was released."""
+    """A rule that combines datasets into one table; the right one depends on the release."""
 
     def collect(self, draws: int, replicates: int, sample_design: SampleDesign) -> Collected:
         """Begin a table of ``draws`` x ``replicates`` datasets."""
@@ -295,7 +295,7 @@ def positive_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArr
 
 
 def _half_width(combined: Combined, level: float) -> FloatArray:
-    """Of the t interval, (D,); raises ``InputError`` for a level that is none."""
+    """Return half the width (D,) of the t interval; raise ``InputError`` for an invalid level."""
     if not 0.0 < level < 1.0:
         raise InputError(f"The level of an interval must lie between 0 and 1, but got {level}.")
     quantile = t_quantile(0.5 * (1.0 + level), combined.df)

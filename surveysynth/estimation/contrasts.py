@@ -35,7 +35,7 @@ class Contrast:
     second: str | None
 
     def combine(self, first: FloatArray, second: FloatArray) -> FloatArray:
-        """Of estimates, whatever their shape."""
+        """Return the contrast of estimates of any shape."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return first - second if self.kind == "difference" else first / second
 
@@ -64,7 +64,7 @@ class Pairs:
 
     @classmethod
     def of(cls, contrast: Contrast, rows: TableRows) -> "Pairs":
-        """Of the rows of a table.
+        """Find the pairs of rows in a table.
 
         Raises ``InputError`` for a by variable or a level that the table does not have.
         """
@@ -126,7 +126,7 @@ class Pairs:
         return replace(domains, n=self.fewer(domains.n), codes=codes, rows=rows)
 
     def _by_outcome(self, rows: OutcomeRows, passes: list[tuple[int, int]]) -> OutcomeRows:
-        """Where by variables are outcomes: rows with these summed over, and the ways from there."""
+        """Return rows summed over by variables that are outcomes, and the steps from there."""
         public, steps = [], []
         for index, first in passes:
             ways = rows.steps[index]
@@ -155,7 +155,7 @@ class _Chosen:
     source: OutcomeRows
 
     def shares(self, record: BoolArray) -> FloatArray:
-        """Of the row that holds a contrast."""
+        """Return the shares of the row that holds a contrast."""
         return self.source.shares(record)
 
 

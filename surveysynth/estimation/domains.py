@@ -61,7 +61,7 @@ class TableRows(Protocol):
 
 
 class OutcomeRows(Protocol):
-    """What rows by outcomes have beside the rows of one dataset."""
+    """Facts about rows by outcomes beyond the rows of one dataset."""
 
     @property
     def public(self) -> IntArray:
@@ -70,7 +70,7 @@ class OutcomeRows(Protocol):
 
     @property
     def steps(self) -> tuple[IntArray, ...]:
-        """Of each margin set, the steps from there to all rows that outcomes lead to, rising."""
+        """The steps from each margin set to all rows that outcomes lead to, in rising order."""
         ...
 
     @property
@@ -89,7 +89,7 @@ class OutcomeRows(Protocol):
         ...
 
     def shares(self, record: BoolArray) -> FloatArray:
-        """Of ``n_public`` the share (D,) of the records that ``record`` (n,) names."""
+        """Return the share (D,) of ``n_public`` of the records that ``record`` (n,) names."""
         ...
 
 
@@ -147,7 +147,7 @@ class Domains:
         return self
 
     def shares(self, record: BoolArray) -> FloatArray:
-        """Of the records of each row, the share (D,) of those that ``record`` (n,) names."""
+        """Return the share (D,) of each row's records that ``record`` (n,) names."""
         if self.rows is not None:
             return self.rows.shares(record)
         return _sizes(self.codes[:, record], self.n_rows) / np.maximum(self.n, 1)
@@ -262,7 +262,7 @@ class RowsByOutcome:
         return self._numbers(np.ones(self.n_records, dtype=bool))
 
     def shares(self, record: BoolArray) -> FloatArray:
-        """Of ``n_public`` the share (D,) of the records that ``record`` (n,) names."""
+        """Return the share (D,) of ``n_public`` of the records that ``record`` (n,) names."""
         return self._numbers(record) / np.maximum(self.n_public, 1)
 
     def _numbers(self, record: BoolArray) -> IntArray:
@@ -328,7 +328,7 @@ def _rows(
 
 
 def margin_sets(k: int) -> Iterator[tuple[bool, ...]]:
-    """Of each margin set of k by variables, which of them are kept."""
+    """Yield, for each margin set of k by variables, flags of the variables that are kept."""
     return product((False, True), repeat=k)
 
 

@@ -193,7 +193,7 @@ class Estimates:
         self.add(SyntheticDataset(1, 1, outcomes, weight, outcomes, weight))
 
     def levels(self, key: Key) -> tuple[str, ...]:
-        """Of the outcome, where a row of the table has a line for each; else empty."""
+        """Return the outcome's levels if a row of the table has a line for each; else empty."""
         statistic, column = key
         if column is None or not statistic_of(statistic).by_level:
             return ()
@@ -230,7 +230,7 @@ class Estimates:
     def _weighted(
         self, key: Key, domains: Domains, outcomes: FloatArray, weight: FloatArray
     ) -> Weighted:
-        """One outcome with its weights, which quantiles do not scale: they do not look at size."""
+        """Return one outcome with its weights, unscaled: quantiles do not depend on their size."""
         assert key[1] is not None  # quantiles are of outcomes
         return Weighted(domains, outcomes[:, key[1]], self._weighting(weight, key[0]))
 

@@ -144,7 +144,7 @@ def of_share(p: float) -> Statistic:
 
 
 def _python_quantile(p: float) -> Program:
-    """Of one dataset, with the density from the rise of F around the estimate (``quantile``)."""
+    """Return the program of one dataset, with the density from the rise of F (``quantile``)."""
     return Program(
         (
             "order = y[inside & (w > 0)].sort_values(kind='stable')",
@@ -331,7 +331,7 @@ def _described(base: Statistic, contrast: Contrast, name: str, rows: str) -> Sta
 
 
 def _share(call: Call, name: str, lookup: Lookup) -> Statistic:
-    """Of the records of a level in a margin the share of each row."""
+    """Return the statistic of shares: each row as a share of its level's records in a margin."""
     if len(call.arguments) != 1 or _sides(call.arguments[0], name):
         raise InputError(
             f"The statistic {name!r} needs one by variable, over whose levels shares add up to 1: "

@@ -26,7 +26,7 @@ _FEW_ROWS = 2**16
 
 
 def weighted_quantiles(values: FloatArray, weights: FloatArray, shares: FloatArray) -> FloatArray:
-    """For each share in (0, 1] the smallest value with at least that share of the weight up to it.
+    """Return, by share in (0, 1], the smallest value with that share of weight up to it.
 
     values, weights (n,), weights not all zero; shares (k,) -> (k,).
     """

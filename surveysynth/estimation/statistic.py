@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 from surveysynth._support.messages import capitalised, listing
 from surveysynth._support.types import FloatArray
 from surveysynth.estimation.contrasts import Contrast
-from surveysynth.estimation.extremes import Sensitivity
 from surveysynth.estimation.linearised import Linearise
+from surveysynth.estimation.margins import Sensitivity
 from surveysynth.survey.outcome import Outcome, OutcomeKind, zero_one
 
 Rounding: TypeAlias = Literal["multiples", "digits", "percent", "warranted"]
@@ -62,7 +62,7 @@ class Statistic:
     needs_outcome
         False for a statistic of the weights alone, which has one table whatever the outcomes.
     binary
-        Whether the outcome must be 0 or 1 and enter its model as it is.
+        True if the outcome must be 0 or 1 and is modelled untransformed.
     kinds
         Of the outcomes that it is of; a table of one leaves the others out.
     instead
@@ -96,8 +96,8 @@ class Statistic:
     of
         The outcomes, by name, of a statistic of several: its array function takes (n, k).
     contrast
-        Of two rows; the array function, the programs and what is asked of an outcome are those of
-        the statistic of one row.
+        The contrast of two rows; the array function, the programs and the requirements for an
+        outcome are those of the statistic of one row.
     base
         With a contrast, the name of that statistic.
     signed
@@ -147,17 +147,17 @@ class Statistic:
 
     @property
     def percent(self) -> bool:
-        """Whether readers see hundredths."""
+        """True if readers see percent."""
         return self.rounding == "percent"
 
     @property
     def additive(self) -> bool:
-        """Whether cells add up to their margins, as what grows with the weights does."""
+        """True if cells add up to their margins, as values proportional to the weights do."""
         return self.margins == "sums"
 
     @property
     def is_count(self) -> bool:
-        """Whether it is a number of units, the whole of which may be known."""
+        """True for a number of units, whose total may be known."""
         return self.additive and not self.needs_outcome
 
     def columns_of(self, by: Sequence[str]) -> list[str]:

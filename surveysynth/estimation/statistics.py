@@ -1,9 +1,9 @@
-"""What the tables can show: every fact about a statistic, in one place.
+"""The statistics that tables can show, with all facts about each.
 
-A row of ``STATISTICS`` is all that there is to say of one: its words, how it is rounded, what it
-asks of an outcome, its estimate and linearised variable as an array function, and the lines that
-recompute it in a release's README. The specification, estimation, tables, writers, comparisons and
-noise look here and nowhere else.
+A row of ``STATISTICS`` has a statistic's words, rounding rule, requirements for an outcome,
+estimate and linearised variable as an array function, and the lines that recompute it in a
+release's README. The specification, estimation, tables, writers, comparisons and noise all read
+this registry.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.extremes import of_means, of_totals, of_weights
 from surveysynth.estimation.families import EXAMPLES, FAMILIES, of_share, parse_call
 from surveysynth.estimation.linearised import Linearised, average, expansion
+from surveysynth.estimation.margins import of_means, of_totals, of_weights
 from surveysynth.estimation.statistic import (
     Interval,
     Program,

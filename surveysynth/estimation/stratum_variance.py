@@ -58,7 +58,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Outside:
-    """What records outside a row take from a calibrated count or total: centre per unit weight.
+    """The part of a calibrated count or total from records outside a row: centre per unit weight.
 
     The weights of PSUs are kept as deviations from their stratum's mean, so that the squares of
     the PSUs that have no record in a row can be summed without looking at them.

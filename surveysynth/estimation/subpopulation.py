@@ -39,7 +39,7 @@ MOST_CASES = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class Subpopulation(Classes):
-    """Which records of a dataset a condition holds for.
+    """The records of a dataset that satisfy a condition.
 
     condition: on columns of ``frame`` (n rows, public) and on outcomes with levels. Raises
     ``InputError`` for a comparison that a column does not allow, and where no record is inside
@@ -76,7 +76,7 @@ class Subpopulation(Classes):
 
     @property
     def is_public(self) -> bool:
-        """Whether public columns alone tell who is inside."""
+        """True if public columns alone determine who is inside."""
         return not self._named
 
     @property
@@ -151,7 +151,7 @@ class Subpopulation(Classes):
         return (~self.inside(outcomes)).astype(np.int64)
 
     def _of_levels(self, relation: Relation) -> BoolArray:
-        """Which levels (L,) of an outcome a relation holds for."""
+        """Return flags (L,) of the levels of an outcome that satisfy a relation."""
         outcome = next(each for each in self.outcomes if each.name == relation.column)
         return levels_held(relation, outcome.category_names)
 
@@ -175,7 +175,7 @@ def _whole(condition: Condition, holds: Callable[[Relation], BoolArray]) -> Bool
 
 
 def levels_held(relation: Relation, levels: Sequence[str]) -> BoolArray:
-    """Which of the levels (L,) a relation holds for; as numbers where its literals are.
+    """Return flags (L,) of levels that satisfy a relation; levels are numbers if its literals are.
 
     Raises ``InputError`` for a level that is not a number and one that is not there.
     """
@@ -275,7 +275,7 @@ def build_public_rows(
 
 
 def inside_rows(rows: TableRows) -> BoolArray:
-    """Which rows (D,) are of the subpopulation; all where there is none."""
+    """Return flags (D,) of rows in the subpopulation; all True without one."""
     if WHERE not in rows.by:
         return np.ones(len(rows.table), dtype=bool)
     return np.asarray(rows.table[WHERE] == INSIDE, dtype=bool)

@@ -75,7 +75,7 @@ class _Collected:
         self._composition: Composition | None = None
 
     def add(self, draw: int, replicate: int, estimate: FloatArray, pair: LinearisedTable) -> None:
-        """One dataset."""
+        """Add one dataset."""
         if self._values is None or self._composition is None:
             self._values = np.full((3, *self._shape, estimate.size), np.nan)
             self._composition = Composition(pair, self._group)
@@ -85,7 +85,7 @@ class _Collected:
         self._composition.add(pair)
 
     def combined(self) -> Combined:
-        """One estimate, variance and interval of all datasets."""
+        """Return one estimate, variance and interval of all datasets."""
         if self._values is None or self._composition is None:
             raise InputError("There is nothing to combine: no dataset was added.")
         estimates, variances, limited = self._values
@@ -223,7 +223,7 @@ class Composition:
         self._outside = np.zeros(table.domains.n_rows)
 
     def add(self, table: LinearisedTable) -> None:
-        """One dataset."""
+        """Add one dataset."""
         with np.errstate(divide="ignore", invalid="ignore"):
             for margin_set, rows in enumerate(table.domains.codes):
                 public, steps = self._choices[margin_set]

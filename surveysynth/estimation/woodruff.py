@@ -58,7 +58,7 @@ class Quantiles:
         self._kept: list[tuple[int, int, Weighted, Weighted]] = []
 
     def add(self, draw: int, replicate: int, dataset: Weighted, pair: Weighted) -> None:
-        """One dataset, and what its variance is taken from."""
+        """Add one dataset, with the table that gives its variance."""
         self._kept.append((draw, replicate, dataset, pair))
 
     def combined(self) -> Combined:

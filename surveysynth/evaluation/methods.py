@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.noisy_statistics.mechanism import GUARANTEE
 from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import implied_sample
-from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE
 from surveysynth.models import get_model, model_names
 from surveysynth.spec.build import mechanism_of, method_name
 

@@ -52,7 +52,7 @@ def entries(root: Path) -> list[Path]:
 
 
 def check(root: Path | None = None, say: Say = print) -> list[Outcome]:
-    """Rebuild every entry and compare; ``say`` is told each entry's name and result."""
+    """Rebuild every entry and compare; ``say`` is called with each entry's name and result."""
     outcomes = []
     for entry in entries(tables_directory() if root is None else root):
         with _rebuilt(entry) as folder:
@@ -109,7 +109,7 @@ def diff(name: str, expected: str, made: str) -> list[str]:
 
 
 def agree(expected: str, made: str) -> bool:
-    """Whether two lines have the same text and, within the tolerance, the same numbers."""
+    """Return True if two lines have the same text and, within the tolerance, the same numbers."""
     if _NUMBER.sub("#", expected) != _NUMBER.sub("#", made):
         return False
     pairs = zip(_NUMBER.findall(expected), _NUMBER.findall(made), strict=True)

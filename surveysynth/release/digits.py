@@ -119,12 +119,12 @@ class Digits:
 
     @property
     def amount_words(self) -> str:
-        """How outcomes are rounded, in words."""
+        """The rounding of outcomes, in words."""
         return f"{self.significant} significant digits"
 
     @property
     def weight_words(self) -> str:
-        """How synthetic weights are rounded, in words."""
+        """The rounding of synthetic weights, in words."""
         step = self.weight_step
         return self.amount_words if step is None else f"multiples of {step:f}"
 

@@ -1,13 +1,15 @@
 """Public facts about a release, gathered once for all its files."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from surveysynth._support.templates import render
 from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.mechanisms.pseudo_posterior.mechanism import UNPROTECTED
 from surveysynth.release.digits import Digits
-from surveysynth.release.documents.inference_words import inference_words
 from surveysynth.release.folder.microdata import format_of
 from surveysynth.release.tables.labels import ColumnLabel, Labels
 from surveysynth.release.tables.rounding import (
@@ -23,10 +25,42 @@ from surveysynth.spec.formats import Format, table_files
 if TYPE_CHECKING:
     from surveysynth.estimation.clusters import Clusters
     from surveysynth.inference.debias import DebiasRecord
-    from surveysynth.mechanisms.base import Mechanism, Settings
-    from surveysynth.mechanisms.statement import Statement
+    from surveysynth.mechanisms.base import Mechanism, Settings, Statement
     from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import PublicDesign
+
+def inference_words(record: "DebiasRecord") -> str:
+    """Return a paragraph of the privacy statement, from ``templates/inference.j2``."""
+    kinds = record.kinds if record.debiased else ()
+    shifts = zip(kinds, record.log_shift, strict=record.debiased)
+    factors = [(kind, f"{np.exp(shift):.3f}") for kind, shift in shifts]
+    words = render(
+        "surveysynth.release.documents",
+        "templates/inference.j2",
+        status=record.status,
+        debiased=record.debiased,
+        reason=record.reason,
+        databases=record.databases,
+        records=f"{record.n_simulated:,}",
+        rounds=record.rounds,
+        scales=[factor for kind, factor in factors if kind == "scale"],
+        odds=[factor for kind, factor in factors if kind == "odds"],
+    )
+    return " ".join(words.split())
+
+
+def debias_facts(record: "DebiasRecord") -> dict[str, Any]:
+    """Return what was done to the draws, from public inputs alone, for privacy.json.
+
+    Numbers have six significant digits, not the last ones, which are those of the draws.
+    """
+    return {
+        name: [float(f"{each:.6g}") if isinstance(each, float) else each for each in value]
+        if isinstance(value, tuple)
+        else value
+        for name, value in asdict(record).items()
+    }
+
 
 TEST_WARNING = (
     "TEST RUN, NOT PRIVATE: this is a test and not private. Its random numbers come from a stated "

@@ -11,9 +11,8 @@ from surveysynth.release.documents.contents import CONTENTS_NAME, contents_page
 from surveysynth.release.documents.ddi import DDI_NAME, make_ddi
 from surveysynth.release.documents.dossier import make_dossier
 from surveysynth.release.documents.example import make_example
-from surveysynth.release.documents.privacy_file import make_privacy_record
+from surveysynth.release.documents.privacy_file import make_privacy_record, registry_entry
 from surveysynth.release.documents.readme import make_readme
-from surveysynth.release.documents.registry import registry_entry
 from surveysynth.release.facts import ReleaseFacts, rounding_of
 from surveysynth.release.folder.bundle import (
     DOSSIER_NAMES,

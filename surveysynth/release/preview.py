@@ -89,13 +89,13 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
 
 def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
     """State records per coefficient, and what is pooled so that there are enough."""
-    from surveysynth.mechanisms.pseudo_posterior.statement import smallest_records
+    from surveysynth.mechanisms.pseudo_posterior.mechanism import smallest_records
     from surveysynth.spec.build import settings_of
 
     settings, smallest = settings_of(spec), smallest_records(design)
     lines = [
         f"Records per coefficient: {smallest:,.4g} for the row of X that has fewest; at least "
-        f"{settings.least_records:.4g} are asked for (small_strata = {settings.small_strata!r})."
+        f"{settings.least_records:.4g} are required (small_strata = {settings.small_strata!r})."
     ]
     if design.pooling is not None:
         lines.append(f"Pooled for that: {design.pooling.words}. {design.pooling.means}")
@@ -115,7 +115,7 @@ def _weight_lines(design: "PublicDesign") -> list[str]:
         if name in design.predictors
         else "Records with the same row of X have equal weights."
     )
-    return [f"Weight: {name}, public{source}: used and published as it is. {model}"]
+    return [f"Weight: {name}, public{source}: used and published unchanged. {model}"]
 
 
 def _cell_lines(domains: Domains, labels: Labels) -> list[str]:
@@ -172,7 +172,7 @@ def _files_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
 
 
 def _guarantee(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
-    from surveysynth.mechanisms.pseudo_posterior.statement import outside_of_stated
+    from surveysynth.mechanisms.pseudo_posterior.mechanism import outside_of_stated
     from surveysynth.spec.build import settings_of
 
     if not spec.privacy.private:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from surveysynth._support.messages import nearest
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import LEVEL, TABLE, statistic_of
-from surveysynth.mechanisms.statement import Statement
+from surveysynth.mechanisms.base import Statement
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.files import presentation_of
 from surveysynth.release.pipeline import flat_tables
@@ -159,7 +159,7 @@ class PrivateTables:
 
     @property
     def private(self) -> bool:
-        """Whether there is a guarantee; tests with a seed have none."""
+        """True if there is a guarantee; tests with a seed have none."""
         return not self.warnings
 
     @property
@@ -206,7 +206,7 @@ class PrivateTables:
         Returns
         -------
         matplotlib.figure.Figure
-            Which notebooks show by itself; ``savefig`` writes it.
+            The figure, which notebooks show automatically; ``savefig`` writes it.
 
         Raises
         ------

@@ -12,7 +12,7 @@ from surveysynth.release.tables.table import ReleaseTable
 
 @dataclass(frozen=True, repr=False)
 class Adequacy:
-    """How far the tables lie from the sample: confidential, its counts included.
+    """Distances of the tables from the sample: confidential, its counts included.
 
     page: the file that shows it, None without one; rows: number of rows compared; beyond: number
     of rows that lie more than three standard errors of the sample from it; problem: why there is
@@ -37,7 +37,7 @@ class Adequacy:
 
 @dataclass(frozen=True)
 class ReleaseResult:
-    """Where the files are, the tables in them, and the totals of the ledger (confidential).
+    """The location of the files, their tables, and the totals of the ledger (confidential).
 
     ``tables``: by statistic, and where there are several tables by "NAME/statistic";
     ``ledger_path``: the file of the ledger; ``ledger_hints``: spending that its totals may miss.

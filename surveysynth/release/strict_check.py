@@ -15,9 +15,9 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.estimation.estimates import Key
 from surveysynth.estimation.statistics import statistic_of
+from surveysynth.mechanisms.noisy_statistics.mechanism import GUARANTEE, column_names
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import location_design
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
-from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE, column_names
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.release.expected import FACTORS, Expectation, Misdeclared, UnitLimit
 from surveysynth.release.facts import labels_of

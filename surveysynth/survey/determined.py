@@ -63,7 +63,7 @@ def _problems_given_x(design: PublicDesign, values: FloatArray) -> list[str]:
 def _problems_within_units(
     design: PublicDesign, psu: IntArray, values: FloatArray
 ) -> list[str]:
-    """As given X, but given X and the PSU, codes (n,) from 0 to C - 1.
+    """Return the problems given X and the PSU, whose codes (n,) are 0 to C - 1.
 
     The likelihood of a record is conditional on the effect of its PSU, so it has no bound where
     both together determine the record.

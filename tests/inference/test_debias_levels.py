@@ -17,7 +17,7 @@ from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
 from surveysynth.models.base import Coordinates, Model, Simulated
 from surveysynth.models.general_location.model import intercept_direction, mean_row
-from surveysynth.release.documents.inference_words import inference_words
+from surveysynth.release.facts import inference_words
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Survey
 from surveysynth.survey.transforms import Transform

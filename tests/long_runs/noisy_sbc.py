@@ -25,12 +25,12 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.augmentation import Augmentation
+from surveysynth.mechanisms.noisy_statistics.posterior.draws import sample_noisy
 from surveysynth.mechanisms.noisy_statistics.posterior.moments import (
     NoisyMoments,
     NoisyTarget,
     PublicSums,
 )
-from surveysynth.mechanisms.noisy_statistics.posterior.noisy_sweeps import sample_noisy
 from surveysynth.models import get_model
 from surveysynth.models.parts.psu_effects import PSU_EFFECT
 from surveysynth.sampling.plan import SamplingPlan

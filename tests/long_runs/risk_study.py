@@ -27,8 +27,10 @@ from typing import Any  # noqa: E402
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
-from surveysynth.evaluation.baselines.topcoding import topcode  # noqa: E402
-from surveysynth.evaluation.microdata.identification import identification_risk  # noqa: E402
+from surveysynth.evaluation.microdata.identification import (  # noqa: E402
+    identification_risk,
+    topcode,
+)
 from surveysynth.evaluation.microdata.utility import distribution_utility  # noqa: E402
 from surveysynth.inference.synthesis import synthesise  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.risk import CountBased, Pairwise  # noqa: E402

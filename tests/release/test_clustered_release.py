@@ -20,6 +20,8 @@ from surveysynth.survey.survey import Survey
 from tests.release.documents.test_readme_programs import assert_recomputes
 from tests.surveys import clustered_survey, spec_text, write_survey
 
+pytestmark = pytest.mark.xdist_group("clustered release")  # what its tests share is made once
+
 MakeSpec = Callable[..., Path]
 REAL = Path(__file__).parents[3] / "shared" / "data" / "ce2015q3.csv"
 PLAN = "chains = 4\ndraws = 250\nwarmup = 250"

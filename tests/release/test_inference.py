@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from surveysynth.inference.debias import DebiasRecord
-from surveysynth.release.documents.inference_words import inference_words
+from surveysynth.release.facts import inference_words
 from surveysynth.release.pipeline import release
 
 FAST = 'predictors = "field + gender"\nchains = 4\ndraws = 250\nwarmup = 100'

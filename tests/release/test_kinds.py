@@ -59,8 +59,13 @@ def frame_of() -> pd.DataFrame:
     )
 
 
-def datasets_by_hand(n: int, *, pair: bool) -> dict[tuple[int, int], SyntheticDataset]:
-    """Twelve datasets: 3 draws of 4; zeros of either sign, spikes, positions of levels."""
+def datasets_by_hand(
+    n: int, *, pair: bool, size: float | None = None
+) -> dict[tuple[int, int], SyntheticDataset]:
+    """Twelve datasets: 3 draws of 4; zeros of either sign, spikes, positions of levels.
+
+    Weights add up to ``size``, where one is given.
+    """
     rng = np.random.default_rng(2)
     made = {}
 
@@ -74,6 +79,7 @@ def datasets_by_hand(n: int, *, pair: bool) -> dict[tuple[int, int], SyntheticDa
     for draw in range(1, 4):
         for replicate in range(1, 5):
             values, weight = outcome(), rng.uniform(50.0, 150.0, n)
+            weight *= 1.0 if size is None else size / weight.sum()
             data = SyntheticDataset(draw, replicate, values, weight, values, weight)
             if pair:
                 data = replace(data, variance_outcome=outcome(), variance_weight=weight[::-1])
@@ -85,8 +91,10 @@ def datasets_by_hand(n: int, *, pair: bool) -> dict[tuple[int, int], SyntheticDa
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """In the place of the model's datasets those above."""
 
-    def install(*, pair: bool = False) -> dict[tuple[int, int], SyntheticDataset]:
-        made = datasets_by_hand(len(frame_of()), pair=pair)
+    def install(
+        *, pair: bool = False, size: float | None = None
+    ) -> dict[tuple[int, int], SyntheticDataset]:
+        made = datasets_by_hand(len(frame_of()), pair=pair, size=size)
 
         def synthesise(*_: Any, **__: Any) -> Iterator[SyntheticDataset]:
             yield from made.values()
@@ -346,7 +354,7 @@ def test_an_amount_on_two_sides_is_one_column(
 def test_the_adequacy_report_has_shares_of_every_kind(
     make_spec: MakeSpec, tmp_path: Path, by_hand: Callable[..., Any]
 ) -> None:
-    made = by_hand(pair=True)
+    made = by_hand(pair=True, size=30_000.0)
     lines = {"survey": "population_size = 30000", "tables": 'statistics = ["count", "proportion"]'}
     spec = spec_of(make_spec, **lines)
     result = ss.release(spec, tmp_path / "out")

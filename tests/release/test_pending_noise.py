@@ -4,7 +4,7 @@ file system, and the noisy numbers of the run that was refused."""
 import json
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,7 +22,11 @@ from surveysynth.release.rebuild import rebuild
 from tests.release.test_strict_release import SHORT, SMALL_MODEL, STRICT, strict_spec
 from tests.surveys import small_survey
 
+# Draws that follow from the noise are a stand-in's: what is kept and counted is tested.
+pytestmark = pytest.mark.usefixtures("stand_in_posterior", "stand_in_mechanism")
+
 MakeSpec = Callable[..., Path]
+Refuse = Callable[[BaseException | None], None]
 RHO = rho_of(10.8, 1e-6)
 LONGER = SHORT.replace("draws = 60", "draws = 80")
 
@@ -44,16 +48,22 @@ def published(out: Path) -> Any:
 
 
 @pytest.fixture
-def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
-    """From now on chains end with this error."""
+def refuse(stand_in_posterior: None) -> Iterator[Refuse]:
+    """From now on chains end with this error; with None as before."""
+    patch = pytest.MonkeyPatch()
 
-    def plant(error: BaseException) -> None:
+    def plant(error: BaseException | None) -> None:
+        if error is None:
+            patch.undo()
+            return
+
         def posterior_draws(*_: Any) -> NoReturn:
             raise error
 
-        monkeypatch.setattr(mechanism, "posterior_draws", posterior_draws)
+        patch.setattr(mechanism, "posterior_draws", posterior_draws)
 
-    return plant
+    yield plant
+    patch.undo()
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -106,15 +116,15 @@ def test_a_refused_run_has_spent_its_rho_once(
     ids=["epsilon", "predictors", "data"],
 )
 def test_other_noise_is_another_run(
-    make_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    refuse: Callable[[BaseException], None], lines: dict[str, str], frame: pd.DataFrame | None,
+    make_spec: MakeSpec, tmp_path: Path, refuse: Refuse, lines: dict[str, str],
+    frame: pd.DataFrame | None,
 ) -> None:  # fmt: skip
     secret = tmp_path / "secret"
     refuse(RefusedError("Planted."))
     with pytest.raises(RefusedError):
         release(strict_spec(make_spec), tmp_path / "one", confidential=secret)
     (numbers,) = kept(secret)
-    monkeypatch.undo()
+    refuse(None)
     release(strict_spec(make_spec, frame, **lines), tmp_path / "two", confidential=secret)
     assert published(tmp_path / "two")["cross"] != numbers["cross"]
     entries = read_ledger(secret / "ledger.jsonl")
@@ -137,7 +147,7 @@ def test_other_noise_is_another_run(
     ],
 )
 def test_any_end_after_the_noise_is_recorded(
-    make_spec: MakeSpec, tmp_path: Path, refuse: Callable[[BaseException], None],
+    make_spec: MakeSpec, tmp_path: Path, refuse: Refuse,
     error: BaseException, told: type[BaseException],
 ) -> None:  # fmt: skip
     refuse(error)
@@ -154,7 +164,7 @@ def test_any_end_after_the_noise_is_recorded(
 )  # fmt: skip
 def test_noise_that_cannot_be_recorded_is_not_used(
     make_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    refuse: Callable[[BaseException], None], broken: str, told: str,
+    refuse: Refuse, broken: str, told: str,
 ) -> None:  # fmt: skip
     refuse(AssertionError("the posterior was begun"))
 
@@ -168,9 +178,8 @@ def test_noise_that_cannot_be_recorded_is_not_used(
 
 
 def test_a_budget_that_is_spent_stops_noise_but_not_what_goes_on_from_it(
-    make_spec: MakeSpec, tmp_path: Path, refuse: Callable[[BaseException], None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    make_spec: MakeSpec, tmp_path: Path, refuse: Refuse
+) -> None:
     limited = {"privacy": f"{STRICT}\nbudget = 11.0"}
     refuse(RefusedError("Planted."))
     with pytest.raises(RefusedError, match=r"^Planted\."):
@@ -178,13 +187,13 @@ def test_a_budget_that_is_spent_stops_noise_but_not_what_goes_on_from_it(
     with pytest.raises(RefusedError, match=r"total rho so far .* in 1 run .*budget epsilon 11"):
         release(strict_spec(make_spec, **limited), tmp_path / "elsewhere")
     assert not (tmp_path / "elsewhere").exists()
-    monkeypatch.undo()
+    refuse(None)
     made = release(strict_spec(make_spec, privacy=f"{STRICT}\nbudget = 10.8"), tmp_path / "out")
     assert (made.ledger.strict_runs, made.ledger.rho) == (1, RHO)
 
 
 def test_what_ends_before_the_noise_or_without_any_leaves_nothing(
-    make_spec: MakeSpec, tmp_path: Path, refuse: Callable[[BaseException], None]
+    make_spec: MakeSpec, tmp_path: Path, refuse: Refuse
 ) -> None:
     refuse(RefusedError("Planted."))
     with pytest.raises(InputError):
@@ -195,7 +204,7 @@ def test_what_ends_before_the_noise_or_without_any_leaves_nothing(
 
 
 def test_the_command_says_what_to_do(
-    make_spec: MakeSpec, tmp_path: Path, refuse: Callable[[BaseException], None],
+    make_spec: MakeSpec, tmp_path: Path, refuse: Refuse,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     refuse(RefusedError("Planted."))
@@ -213,8 +222,8 @@ def test_the_command_says_what_to_do(
 
 @pytest.mark.parametrize("test", [False, True])
 def test_ctrl_c_says_what_was_drawn(
-    make_spec: MakeSpec, tmp_path: Path, refuse: Callable[[BaseException], None],
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, test: bool,
+    make_spec: MakeSpec, tmp_path: Path, refuse: Refuse,
+    capsys: pytest.CaptureFixture[str], test: bool,
 ) -> None:  # fmt: skip
     """The same command then goes on from it; of a test run nothing is kept."""
     out = tmp_path / "out"
@@ -229,13 +238,13 @@ def test_ctrl_c_says_what_was_drawn(
     if not test:
         for words in ("rho spent", str(ledgers_folder()), str(out), "at no further cost"):
             assert words in told
-        monkeypatch.undo()
+        refuse(None)
         assert main(command) == 0
         assert f"so far: {RHO:.6g} in 1 run" in capsys.readouterr().out
 
 
 def test_damaged_numbers_are_told(
-    make_spec: MakeSpec, tmp_path: Path, refuse: Callable[[BaseException], None]
+    make_spec: MakeSpec, tmp_path: Path, refuse: Refuse
 ) -> None:
     refuse(RefusedError("Planted."))
     spec, out = strict_spec(make_spec), tmp_path / "out"

@@ -196,7 +196,8 @@ def test_check_tells_the_expected_errors(
 ) -> None:
     assert main(["check", str(strict_spec(make_spec, SIZES))]) == 0
     said = capsys.readouterr().out
-    assert "Weight: weight, public: used and published as it is. log(weight) is a predictor" in said
+    line = "Weight: weight, public: used and published unchanged. log(weight) is a predictor"
+    assert line in said
     assert "No outcome was read" in said
     assert "log weight" not in said
     counts = said.split("\nCounts:")[1].split("\nMeans")[0].splitlines()[2:-1]

@@ -132,7 +132,7 @@ def test_every_valid_survey_goes_the_same_way(kind: str) -> None:
     usual = run_in_memory(FRAME, kind)
     assert usual["stages"] == ["noisy statistics", "posterior under the noise"]
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=QUIET)
+    @settings(max_examples=25, deadline=None, suppress_health_check=QUIET)
     @given(databases(kind))
     @example(([1.0] * N, [1.0] * N))
     @example(([1e300, *[1e-300] * (N - 1)], [1e-300, 1e300] * (N // 2)))
@@ -151,7 +151,7 @@ def test_the_command_says_the_same_of_every_valid_survey(kind: str) -> None:
     assert "Planted." in told
     assert "ledger.jsonl" in files
 
-    @settings(max_examples=12, deadline=None, suppress_health_check=QUIET)
+    @settings(max_examples=6, deadline=None, suppress_health_check=QUIET)
     @given(databases(kind))
     @example(([1e300, *[1e-300] * (N - 1)], [1e-300, 1e300] * (N // 2)))
     def check(database: tuple[list[float], list[float]]) -> None:
@@ -183,7 +183,7 @@ def message_of_one_wrong_value(column: str, value: float, kind: str) -> str:
 
 
 @pytest.mark.parametrize(("column", "value", "kind", "words"), INVALID.values(), ids=list(INVALID))
-@settings(max_examples=15, deadline=None, suppress_health_check=QUIET)
+@settings(max_examples=8, deadline=None, suppress_health_check=QUIET)
 @given(data=st.data())
 def test_an_invalid_value_is_bad_input_among_any_others(
     column: str, value: float, kind: str, words: str, data: st.DataObject

@@ -20,8 +20,8 @@ from surveysynth._support import confidential as private
 from surveysynth._support.confidential import PREFIX, private_folder, sweep
 from surveysynth.errors import InputError
 from surveysynth.sampling.stan import cache
+from surveysynth.sampling.stan.backends import Failure, run_commands
 from surveysynth.sampling.stan.cache import compiled_program, program_version
-from surveysynth.sampling.stan.processes import Failure, run_commands
 from surveysynth.sampling.stan.source import StanSource
 from tests.stan.fake_cmdstan import MEANS, compilations, fake_program, install_fake_cmdstan
 

@@ -15,8 +15,7 @@ from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.combining import Combined
 from surveysynth.estimation.domains import Domains
-from surveysynth.estimation.extremes import RowExtremes, Rule
-from surveysynth.estimation.margins import margin_set_of_row
+from surveysynth.estimation.margins import RowExtremes, Rule, margin_set_of_row
 from surveysynth.estimation.replicate_weights import preston_bootstrap
 from surveysynth.estimation.replication import (
     ReplicateWeights,
@@ -44,7 +43,7 @@ def row_sensitivities(
 ) -> FloatArray:
     """Return how far one record can move each row: (D, S) for S sets of weights (n, S).
 
-    The formulas are those of the statistic (``estimation.extremes``), as published ("paper") or an
+    The formulas are those of the statistic (``estimation.margins``), as published ("paper") or an
     honest bound. NaN in rows without records; infinite if weights of zero leave nothing to divide
     by. Raises ``InputError`` for a statistic whose sensitivity is not known.
     """
@@ -197,7 +196,7 @@ def impossible_values(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Sample(Unpickled):
-    """What receives noise: weights (n,), those of R replicates, and their known sum or None."""
+    """The data that receive noise: weights (n,), those of R replicates, known sum or None."""
 
     domains: Domains
     half_samples: ReplicateWeights

@@ -64,7 +64,7 @@ class DeclaredBounds:
 
 @dataclass(frozen=True)
 class NoisyRelease:
-    """What may be published: tables, and the guarantee for their point estimates.
+    """The publishable result: tables, and the guarantee for their point estimates.
 
     ``tables``: by (statistic, outcome), frames of D rows with the by-columns, is_margin, n,
     estimate, noise_se (the standard error from the noise alone) and flag ("no sample", "negative").

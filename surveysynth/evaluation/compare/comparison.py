@@ -81,18 +81,18 @@ class Comparison:
 
     @cached_property
     def promises(self) -> dict[str, dict[str, object]]:
-        """What each method promises; equal numbers are not equal promises."""
+        """The guarantee of each method; equal numbers are not equal guarantees."""
         ran = {name: run.spec for name, run in self.runs.items()}
         return promises(self.spec, ran, self.methods, self.strict_budget)
 
     @cached_property
     def powers(self) -> pd.DataFrame:
-        """How each public power would fit each amount: ``power_fits``."""
+        """The fit of each amount under each public power: ``power_fits``."""
         return power_fits(self.spec, self.survey)
 
     @property
     def mixes_currencies(self) -> bool:
-        """Whether both an asymptotic epsilon and an (epsilon, delta) are shown."""
+        """True if both an asymptotic epsilon and an (epsilon, delta) are shown."""
         return self.strict_budget is not None and any(
             run.spec.privacy.down_weights for run in self.runs.values()
         )

@@ -40,7 +40,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, repr=False)
 class ComparisonResult:
-    """Where the files are, what was compared, and the totals of the ledger."""
+    """The location of the files, the comparison, and the totals of the ledger."""
 
     out: Path
     comparison: "Comparison"

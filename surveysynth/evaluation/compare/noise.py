@@ -68,7 +68,7 @@ class Noise:
 
     @property
     def possible(self) -> bool:
-        """Whether noise can be made for any table."""
+        """True if noise can be made for any table."""
         return any(_noise_fits(each) for each in self.spec.each_table)
 
     def laplace(

@@ -1,4 +1,4 @@
-"""How public powers would fit the amounts of a survey. Confidential.
+"""The fit of a survey's amounts under public powers. Confidential.
 
 A power is declared, from an earlier year or another source. Choosing it by these numbers is a look
 at the data that epsilon does not cover.

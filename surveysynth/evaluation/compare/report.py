@@ -35,7 +35,7 @@ from surveysynth.evaluation.style import (
     side_table,
     table_suffix,
 )
-from surveysynth.mechanisms.noisy_statistics.statement import GUARANTEE
+from surveysynth.mechanisms.noisy_statistics.mechanism import GUARANTEE
 from surveysynth.release.facts import labels_of, rounding_of
 from surveysynth.release.figure_style import MARK
 from surveysynth.release.tables.labels import listed

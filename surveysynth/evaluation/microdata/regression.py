@@ -58,7 +58,7 @@ class CoefficientUtility:
 
 @dataclass(frozen=True)
 class PropensityScore:
-    """How well a regression separates synthetic from confidential records.
+    """The quality of a regression that separates synthetic from confidential records.
 
     pmse: mean of (p - c)^2 over all records, p the fitted chance of being synthetic, c their share;
     0 if the data cannot be separated, c (1 - c) if they always can. expected: its mean if the

@@ -1,4 +1,4 @@
-"""How well synthetic data keep the distribution of the confidential data. Never part of a release.
+"""Utility: distances between synthetic and confidential data. Never part of a release.
 
 Several synthetic datasets are summarized by their barycentre, whose quantile function is the
 average of theirs. All functions read confidential values; results are confidential.

@@ -159,7 +159,7 @@ class NoiseTask(Work):
 
 @dataclass(frozen=True)
 class Conventions:
-    """How tables are estimated from the synthetic data of one model, as in a release."""
+    """Rules that estimate tables from the synthetic data of one model, as in a release."""
 
     model: "Model"
     design: "PublicDesign"
@@ -178,7 +178,7 @@ class Conventions:
 
 
 class PublishedConventions(Conventions):
-    """How Tables 4 and 5 of the tabular-products paper ([T]) were estimated.
+    """Rules that estimated Tables 4 and 5 of the tabular-products paper ([T]).
 
     Their interval lengths show conventions that [T] 2.3 states in part: intervals are 1.96 standard
     errors on either side; tables of data synthesized from a population model (FBP) have equal

@@ -138,7 +138,7 @@ def inclusion_probabilities(size: FloatArray, n: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class SamplingDesign:
-    """How samples are drawn, by stratum if the population has strata.
+    """A design that draws samples, by stratum if the population has strata.
 
     kind: "pps_wr" (PPS with replacement), "pps" (systematic, without), "srs" (simple random,
     without replacement), "two_stage" (clusters, then ``per_cluster`` units of each, or all of a
@@ -174,12 +174,12 @@ class SamplingDesign:
 
     @property
     def two_stage(self) -> bool:
-        """Whether samples have PSUs."""
+        """True if samples have PSUs."""
         return self.kind == "two_stage"
 
     @property
     def equal_weights(self) -> bool:
-        """Whether all records of a stratum have one weight, which is then public."""
+        """True if all records of a stratum have the same weight, which is then public."""
         return self.kind == "srs" or (
             self.two_stage and (self.clusters, self.within) == ("units", "srs")
         )

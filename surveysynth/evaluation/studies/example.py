@@ -93,7 +93,7 @@ allocation = "proportional"    # of n to the strata; or equal, power
 replicates = 100               # samples
 methods = ["laplace", "fbs_paper", "fbs", "fbp_paper", "fbp"]    # the sample is always there
 # draws = [1, 3, 5, 10]        # numbers of draws m, from the same fits
-# bounds = [1.8, 3.4]          # bounds of one draw, in the place of epsilon / (2 m)
+# bounds = [1.8, 3.4]          # bounds of one draw, instead of epsilon / (2 m)
 """
 
 

@@ -128,12 +128,12 @@ def rmse_against_epsilon(cells: "pd.DataFrame", mark: str) -> "Figure":
     for panel, key in zip(panels, tables, strict=True):
         part = cells[(cells["statistic"] == key[0]) & (cells["outcome"] == key[1])]
         for method, bound, line in _lines(part, methods, bounds):
-            told = len(bounds) > 1 and not (method.startswith("laplace") or is_strict(method))
+            named = len(bounds) > 1 and not (method.startswith("laplace") or is_strict(method))
             panel.plot(
                 np.log10(line.index), np.log10(line), "o", markersize=4.5,
                 linestyle=_DASHES[bounds.index(bound) % len(_DASHES)],
                 color=color_of(method, methods),
-                label=label_of(method) + (f", bound {bound:.3g}" if told else ""),
+                label=label_of(method) + (f", bound {bound:.3g}" if named else ""),
             )  # fmt: skip
         panel.axhline(0.0, color=style.FAINT, linewidth=1, linestyle=_DASHES[1])
         panel.set_title(table_title(*key, tables))
@@ -142,7 +142,7 @@ def rmse_against_epsilon(cells: "pd.DataFrame", mark: str) -> "Figure":
         log_ticks(panel, "y")
     places = np.log10(sorted(set(cells["epsilon"])))
     apart = np.diff(places, prepend=-np.inf) > 0.05 * np.ptp(places)
-    labels = [f"{10**place:.3g}" if told else "" for place, told in zip(places, apart, strict=True)]
+    labels = [f"{10**place:.3g}" if far else "" for place, far in zip(places, apart, strict=True)]
     panels[-1].set_xticks(places, labels)
     panels[-1].set_xlabel("epsilon of the release, log scale")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", fontsize=8,

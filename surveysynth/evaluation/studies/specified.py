@@ -15,6 +15,7 @@ from surveysynth.evaluation.studies.coverage import (
     BATCH_PLAN,
     NOISE_METHODS,
     CoverageStudy,
+    StrictSettings,
 )
 from surveysynth.evaluation.studies.designs import (
     Allocation,
@@ -24,7 +25,6 @@ from surveysynth.evaluation.studies.designs import (
     WithinRule,
 )
 from surveysynth.evaluation.studies.population import Population
-from surveysynth.evaluation.studies.strict import StrictSettings
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.build import (
     model_options,

@@ -1,4 +1,4 @@
-"""What one task of a study collects, and which samples it can fit side by side."""
+"""One task of a study: its results, and the samples that it can fit side by side."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

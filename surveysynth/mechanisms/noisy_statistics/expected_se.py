@@ -106,7 +106,7 @@ def expected_errors(
     inverse
         From z to outcomes, arrays to arrays; ``outcome`` its column in z.
     correlation
-        Of the residuals of outcome and log weight, as far as it is known publicly.
+        The correlation of the residuals of outcome and log weight, if publicly known.
     m, replicates
         Draws, and datasets a draw.
     records

@@ -1,4 +1,4 @@
-"""How isolated a value is among others: counts within balls, by sorting (methods 2).
+"""Isolation of a value among others: counts within balls, by sorting (methods 2).
 
 The ball of a record is closed, [y - r|y|, y + r|y|] for a relative radius and [y - r, y + r] for an
 absolute one. Both ends rise with y, also for zero and negative y: sorted by y, the records of a

@@ -1,4 +1,4 @@
-"""What goes into the mechanism and what stays behind in it: confidential, both."""
+"""The confidential input of the mechanism, and the confidential results of a fit."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,17 +1,134 @@
-"""The pseudo-posterior as one of the mechanisms (methods 2)."""
+"""The pseudo-posterior as one of the mechanisms, and its guarantee in words (methods 2)."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from surveysynth.mechanisms.base import Combining, NoiseKeeper, Progress, Released
+from surveysynth._support.templates import render
+from surveysynth.mechanisms.base import (
+    SEEDED,
+    Combining,
+    NoiseKeeper,
+    Progress,
+    Released,
+    Statement,
+    not_units,
+    public_assumptions,
+)
 from surveysynth.mechanisms.pseudo_posterior import weighted_fits
-from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement, smallest_records
-from surveysynth.mechanisms.statement import Statement
-from surveysynth.models.base import Model
+from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_ORIGIN, MechanismSettings
+from surveysynth.models.base import Model, psu_codes
+from surveysynth.sampling.convergence import MAX_R_HAT
+from surveysynth.sampling.randomness import STAN_SEED_BITS
+from surveysynth.survey.design_matrix import records_per_coefficient
 from surveysynth.survey.survey import Confidential, PublicDesign
+
+_PACKAGE = "surveysynth.mechanisms.pseudo_posterior"
+_BEYOND = (
+    "replacing one record where fewer support a row was measured to move the log posterior ratio "
+    "by many times the stated bound."
+)
+#: Of linear weights, and of normal mixtures of 300, 1,000 and 3,000 records.
+_MEASURED = (
+    "Replacing one record was measured to move the log posterior ratio by more than ten times the "
+    "stated bound."
+)
+
+
+def privacy_statement(
+    design: PublicDesign, settings: MechanismSettings, model: Model, *, test: bool = False
+) -> Statement:
+    """Return the statement of a release with these settings.
+
+    Parameters
+    ----------
+    design, settings, model
+        Of the release, all public.
+    test
+        True for a release with a seed, which undoes the protection.
+
+    Returns
+    -------
+    Statement
+        ``guarantee``, ``assumptions`` and ``not_covered``; ``paragraphs`` has all of it.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> design, settings = ss.example_survey(n=100).design, ss.MechanismSettings(epsilon=10.8)
+    >>> statement = ss.privacy_statement(design, settings, ss.get_model("fbs"))
+    >>> statement.assumptions[0]
+    'who is in the sample: the 100 records and hence every unweighted cell size'
+    """
+    public, plan, measure = design.public_weight is not None, settings.plan, settings.measure
+    linear = settings.weights == "linear"
+    dependence = render(_PACKAGE, "words/own_dependence.md.j2", risk=measure.name)
+    text = render(
+        _PACKAGE,
+        "words/statement.md.j2",
+        test=test,
+        seeded=SEEDED,
+        private=settings.private,
+        epsilon=f"{settings.epsilon:g}",
+        m=settings.m,
+        bound=f"{settings.target_bound:g}",
+        differing="outcome" if public else "outcome and sampling weight",
+        title=model.title,
+        public_weight=public,
+        public=public_assumptions(design),
+        kept_draws=f"{settings.kept_draws:,}",
+        draws=f"{plan.kept:,}",
+        plan=plan,
+        warmup=f"{plan.warmup:,}",
+        draws_per_chain=f"{plan.draws:,}",
+        max_r_hat=f"{MAX_R_HAT:g}",
+        seed_bits=STAN_SEED_BITS,
+        truncate=f"{settings.truncate:g}" if settings.truncate < 1 else None,
+        origin=settings.origin or DEFAULT_ORIGIN,
+        weights=settings.weights,
+        risk=measure.name if linear else None,
+        risk_words=measure.words,
+        reweight=settings.reweight,
+        own_dependence=dependence.strip(),
+        one_record_sets_weights=settings.shares_weights,
+        shares_weights=settings.shares_weights_of(model),
+        measured=_MEASURED,
+        smallest=f"{smallest_records(design):g}",
+        least=f"{settings.least_records:.4g}",
+        few=_few(design, settings),
+        beyond=_BEYOND,
+        pooling=design.pooling,
+        psu_effects=psu_codes(model, design) is not None,
+        psu=design.psu_name,
+        not_units=not_units(design),
+        compiled=model.compiled,
+        identified=model.identified,
+        noisy_weights=not model.common_random_numbers and not linear,
+    )
+    return Statement.read(text, outside_of_stated(design, settings, model))
+
+
+def smallest_records(design: PublicDesign) -> float:
+    """Return records per coefficient of the row of X that has fewest, to a tenth: public."""
+    return float(np.round(records_per_coefficient(design.matrix).min(), 1))
+
+
+def _few(design: PublicDesign, settings: MechanismSettings) -> bool:
+    return smallest_records(design) < math.floor(10.0 * settings.least_records) / 10.0
+
+
+def outside_of_stated(design: PublicDesign, settings: MechanismSettings, model: Model) -> str:
+    """Return which settings take a release out of what is stated, where some do."""
+    few = settings.private and _few(design, settings)
+    given = ((settings.shares_weights_of(model), "shared_weights"), (few, "small_strata"))
+    keys = " and ".join(f"{key} = allow" for applies, key in given if applies)
+    return keys and (
+        f"outside the statement ({keys}): replacing one record was measured to move such "
+        "releases by many times as much"
+    )
+
 
 UNPROTECTED = (
     'NOT PRIVATE: made with risk = "none", without any protection of the confidential records. '

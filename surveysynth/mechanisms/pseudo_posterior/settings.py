@@ -77,12 +77,12 @@ class MechanismSettings:
     small_strata
         Treatment of levels and rows of X that rest on fewer than ``least_records``: "pool" removes
         coefficients until there are none, "refuse" raises and names them, and "allow" leaves them,
-        as the papers do, outside of what is stated.
+        as the papers do, outside the statement.
     shared_weights
         Treatment of weights that one record sets for all: linear weights, by its risk or bound, and
         those of a mixture, whose fit it can move to another mode. With "refuse", ``prepared``
         raises for any design and ``run`` for such a model. "allow" accepts them, as the papers do,
-        outside of what is stated.
+        outside the statement.
     plan
         Size of a fit.
 
@@ -304,7 +304,7 @@ class MechanismSettings:
                 "with weights = 'linear' one record can set the weights of all others, and was "
                 "measured to move the result by more than ten times what is stated: take weights = "
                 "'fixed_point' with risk = 'lipschitz', the default, or set shared_weights = "
-                "'allow', which is outside of what is stated."
+                "'allow', which is outside the statement."
             )
 
     def require_prepared(self, design: PublicDesign) -> None:
@@ -317,5 +317,5 @@ class MechanismSettings:
             raise RefusedError(
                 f"{smallest:.1f} records support some row of the model matrix, and {least:g} are "
                 "required: use the design that settings.prepared(design) returns, or set "
-                "small_strata = 'allow', which is outside of what is stated."
+                "small_strata = 'allow', which is outside the statement."
             )

@@ -9,8 +9,13 @@ import numpy as np
 from surveysynth.estimation.contrasts import Contrast
 from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.estimation.total_variance import public_row_columns
-from surveysynth.release.documents.programs import ExampleSetting, LonelyRule
-from surveysynth.release.documents.subsets import pair_columns, subset_of, where_columns
+from surveysynth.release.documents.programs import (
+    ExampleSetting,
+    LonelyRule,
+    pair_columns,
+    subset_of,
+    where_columns,
+)
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import (
     VARIANCE_SUFFIX,

@@ -9,11 +9,14 @@ from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.estimation.total_variance import LEAST_DF, public_row_columns
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
 from surveysynth.release.documents.contents import CONTENTS_NAME
-from surveysynth.release.documents.context import shared_context
 from surveysynth.release.documents.example import Example, has_lonely_stratum
-from surveysynth.release.documents.programs import python_program, r_program
-from surveysynth.release.documents.render import render_markdown
-from surveysynth.release.documents.subsets import pair_columns, subset_of
+from surveysynth.release.documents.programs import (
+    pair_columns,
+    python_program,
+    r_program,
+    subset_of,
+)
+from surveysynth.release.documents.render import render_markdown, shared_context
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import (
     VARIANCE_SUFFIX,

@@ -57,7 +57,7 @@ _OWN_NAMES = _OF_UNRELEASED | {
 
 @dataclass(frozen=True)
 class BundlePlan:
-    """Where a release goes: absolute paths, checked before any computation.
+    """The folders of a release: absolute paths, checked before any computation.
 
     ``confidential`` is inside ``out`` unless the caller named another folder.
     """
@@ -82,7 +82,7 @@ class BundlePlan:
 
     @property
     def confidential_inside(self) -> bool:
-        """Whether the confidential folder is part of the release folder."""
+        """True if the confidential folder is part of the release folder."""
         return self.confidential == self.inside
 
 

@@ -69,12 +69,12 @@ class LedgerEntry:
 
     @property
     def in_rho(self) -> bool:
-        """Whether its currency is rho."""
+        """True if the entry counts rho."""
         return self.mechanism == "noisy_statistics"
 
     @property
     def counted(self) -> bool:
-        """Whether it is part of a total: neither a test nor a comparison."""
+        """True if the entry is part of a total: neither a test nor a comparison."""
         return self.released and not self.test
 
     def line(self) -> str:
@@ -123,7 +123,7 @@ def parse_ledger(content: bytes, source: str) -> list[LedgerEntry]:
 
 
 def _entry(line: bytes) -> LedgerEntry | None:
-    """Return the entry of a line; None where the line is none."""
+    """Return the entry of a line; None if the line is not an entry."""
     try:
         record = json.loads(line.decode("utf-8"))
         check = record.pop(_CHECK)

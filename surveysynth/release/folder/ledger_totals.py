@@ -145,7 +145,7 @@ def _sum(amounts: Iterable[float | None]) -> Fraction:
 
 @dataclass(frozen=True)
 class Limit:
-    """What all releases of a survey by one mechanism may cost together.
+    """The limit on the total cost of all releases of a survey by one mechanism.
 
     ``amount`` is an epsilon. For noisy statistics it is the epsilon of all rhos at the delta of the
     release, or rho itself (``in_rho``).

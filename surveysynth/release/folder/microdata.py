@@ -204,7 +204,7 @@ def public_order(design: "PublicDesign") -> IntArray:
 def _order_of(public: "pd.DataFrame") -> IntArray:
     """Return the row order (n,) by the public columns, first column first.
 
-    Ties cannot be told apart.
+    Ties cannot be distinguished.
     """
     if public.shape[1] == 0:
         return np.arange(len(public), dtype=np.int64)

@@ -112,12 +112,12 @@ class PendingNoise:
 
     @property
     def waits(self) -> bool:
-        """Whether noise has been drawn for the run, and no release was made of it."""
+        """True if noise has been drawn for the run and not released yet."""
         return self.used and self._waiting() is not None
 
     @property
     def stopped(self) -> str:
-        """What an interrupted run leaves behind."""
+        """The message after an interrupted run."""
         return (
             f"interrupted; nothing was released. {self._spent} Any change but longer chains, or "
             "another folder, draws new noise, whose rho is added."
@@ -125,7 +125,7 @@ class PendingNoise:
 
     @property
     def advice(self) -> str:
-        """What to do after a run that was not released."""
+        """Advice after a run that was not released."""
         return (
             f"{self._spent} Longer chains may help (draws and warmup in [synthesizer]); any other "
             "change draws new noise, whose rho is added."

@@ -41,7 +41,7 @@ class Release:
         "NAME/counts"), where the release has csv files; by-columns are codes as text, ``outcome``
         comes first where there are several.
     codebook, privacy
-        The JSON files. Datasets are read when they are asked for.
+        The JSON files. Datasets are read on first use.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class Release:
 
     @property
     def private(self) -> bool:
-        """Whether the release claims a guarantee; tests with a seed do not."""
+        """True if the release claims a guarantee; tests with a seed do not."""
         return bool(self.privacy["private"])
 
     @property
@@ -100,7 +100,7 @@ class Release:
     def dataset(
         self, draw: int, replicate: int = 1, *, positions: bool = False
     ) -> "pd.DataFrame":
-        """One synthetic dataset with the columns of the codebook; codes are text.
+        """Return one synthetic dataset with the columns of the codebook; codes are text.
 
         ``positions``: synthetic outcomes with levels as the positions of these, from 0 on, in the
         order of the codebook: numbers as models and estimates take them.

@@ -148,7 +148,7 @@ class Layout:
 
     @property
     def summary(self) -> str:
-        """How the table is arranged, for people who hear it instead of seeing it."""
+        """The arrangement of the table, for people who use a screen reader."""
         headings = [column.in_one_line for column in self.columns]
         parts = [
             f"{len(self.rows):,} rows by {self.stub_heading}, {len(self.columns)} columns: "
@@ -163,7 +163,7 @@ class Layout:
 
     @property
     def grouped(self) -> bool:
-        """Whether rows stand under group headings."""
+        """True if rows are under group headings."""
         return any(row.stub.group for row in self.rows)
 
 

@@ -47,7 +47,7 @@ _NO_DATE: dict[str, dict[str, None]] = {
 
 
 def write(shown: Shown, folder: Path, made: Format) -> None:
-    """One figure a statistic; a panel for each outcome."""
+    """Write one figure per statistic, with a panel for each outcome."""
     for statistic, of_outcomes in shown.tables.items():
         with _own_style():
             figure = estimates_with_intervals(of_outcomes, shown.presentation)

@@ -41,7 +41,7 @@ _LARGEST = 2_147_483_620
 
 @dataclass(frozen=True)
 class LabelledColumn:
-    """How a column stands in a file of Stata or SPSS.
+    """A column in a file of Stata or SPSS.
 
     values: the number of each code, empty for columns of numbers and for texts that stay; labels:
     of these numbers; nominal: whether the column classifies.
@@ -64,7 +64,7 @@ def values_of(codes: Sequence[str], *, positions: bool) -> dict[str, int]:
 
 
 def _is_whole(code: str) -> bool:
-    """Whether a code is a whole number as a program writes it: "01" and "+1" are none."""
+    """Return True for a whole number as programs write it: "01" and "+1" are none."""
     return bool(re.fullmatch(r"0|-?[1-9]\d{0,9}", code)) and abs(int(code)) <= _LARGEST
 
 

@@ -151,12 +151,12 @@ def _asked_version(executable: Path, size: int, modified: int) -> str:
         # The system's loader wrote this, before any data were read.
         said = done.stderr.decode(errors="replace").strip().splitlines()[:1]
         raise _does_not_start(executable, ": ".join([ended, *said]))
-    told = dict(
+    parts = dict(
         re.findall(r"^\s*stan_version_(\w+)\s*=\s*(\d+)", done.stdout.decode(), re.MULTILINE)
     )
-    if "major" not in told:
+    if "major" not in parts:
         raise _does_not_start(executable, "it does not answer 'info' as CmdStan's programs do")
-    return ".".join(told.get(part, "0") for part in ("major", "minor", "patch"))
+    return ".".join(parts.get(part, "0") for part in ("major", "minor", "patch"))
 
 
 def _does_not_start(executable: Path, why: str) -> InputError:

@@ -42,8 +42,8 @@ def _run(folder: Path) -> int:
     except ImportError:
         return 1
     except Exception as error:
-        told = {"stage": stage, "message": str(error)}
-        (folder / "error.json").write_text(json.dumps(told), encoding="utf-8")
+        failure = {"stage": stage, "message": str(error)}
+        (folder / "error.json").write_text(json.dumps(failure), encoding="utf-8")
         return 1
     return 0
 

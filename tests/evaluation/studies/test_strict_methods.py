@@ -22,6 +22,7 @@ from surveysynth.evaluation.studies.coverage import (
     PAPER_DECLARED,
     TWO_STAGE_DECLARED,
     CoverageStudy,
+    StrictSettings,
     Task,
     paper_study,
     two_stage_study,
@@ -32,7 +33,6 @@ from surveysynth.evaluation.studies.folder import fingerprint
 from surveysynth.evaluation.studies.measures import measure_cells
 from surveysynth.evaluation.studies.population import superpopulation
 from surveysynth.evaluation.studies.specified import chosen_study, study_of
-from surveysynth.evaluation.studies.strict import StrictSettings
 from surveysynth.inference.synthesis import datasets_of
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise

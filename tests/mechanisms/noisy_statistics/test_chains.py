@@ -16,8 +16,8 @@ from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.posterior import draws
 from surveysynth.mechanisms.noisy_statistics.posterior.augmentation import Augmentation
 from surveysynth.mechanisms.noisy_statistics.posterior.covariance_moves import small_cholesky
+from surveysynth.mechanisms.noisy_statistics.posterior.draws import sample_noisy
 from surveysynth.mechanisms.noisy_statistics.posterior.moments import NoisyMoments, PublicSums
-from surveysynth.mechanisms.noisy_statistics.posterior.noisy_sweeps import sample_noisy
 from surveysynth.mechanisms.noisy_statistics.posterior.slices import shrinking, slice_step
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics

@@ -8,8 +8,8 @@ from surveysynth._support.types import FloatArray, Theta
 from surveysynth.estimation.domains import build_domains
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.expected_se import expected_errors
+from surveysynth.mechanisms.noisy_statistics.posterior.draws import sample_noisy
 from surveysynth.mechanisms.noisy_statistics.posterior.moments import NoisyMoments, PublicSums
-from surveysynth.mechanisms.noisy_statistics.posterior.noisy_sweeps import sample_noisy
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.statistics import NoisyStatistics
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (

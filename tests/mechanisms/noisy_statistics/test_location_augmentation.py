@@ -10,7 +10,7 @@ from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import (
     LocationAugmentation,
 )
-from surveysynth.mechanisms.noisy_statistics.posterior.location.counts import (
+from surveysynth.mechanisms.noisy_statistics.posterior.location.latent import (
     exchanged,
     start_counts,
     tournament,

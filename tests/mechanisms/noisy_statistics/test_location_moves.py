@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.mechanisms.noisy_statistics.posterior.location import augmentation, moves
+from surveysynth.mechanisms.noisy_statistics.posterior.location import augmentation, location_sweeps
 from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
     LocationSweeps,
 )
@@ -142,12 +142,12 @@ def _no_prior(monkeypatch: pytest.MonkeyPatch) -> None:
     """Coefficients without their prior."""
 
     def value(
-        self: moves.Moves, core: FloatArray, laws: augmentation.Laws, near: Normals
+        self: location_sweeps.Moves, core: FloatArray, laws: augmentation.Laws, near: Normals
     ) -> FloatArray:
         own = self.data.log_factor(laws).sum(1)
         return np.asarray(own - near.log_density(core - near.mean))
 
-    monkeypatch.setattr(moves.Moves, "_value", value)
+    monkeypatch.setattr(location_sweeps.Moves, "_value", value)
 
 
 def _no_reference(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,14 +165,14 @@ def _no_jacobian(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _s_0_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Variances move by one factor, what they are pooled about does not."""
-    own = moves.Moves._move
+    own = location_sweeps.Moves._move
 
-    def move(self: moves.Moves, *given: object, jointly: bool) -> None:
+    def move(self: location_sweeps.Moves, *given: object, jointly: bool) -> None:
         before = self.regressions.scales.s_0
         own(self, *given, jointly=jointly)  # type: ignore[arg-type]
         self.regressions.scales.s_0 = before
 
-    monkeypatch.setattr(moves.Moves, "_move", move)
+    monkeypatch.setattr(location_sweeps.Moves, "_move", move)
 
 
 def _slopes_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,9 @@ from scipy import integrate, stats
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.noisy_statistics.posterior.draws import sample_noisy
 from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import implied_sample
 from surveysynth.mechanisms.noisy_statistics.posterior.moments import NoisyMoments, PublicSums
-from surveysynth.mechanisms.noisy_statistics.posterior.noisy_sweeps import sample_noisy
 from surveysynth.models import get_model
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.sampling.plan import SamplingPlan

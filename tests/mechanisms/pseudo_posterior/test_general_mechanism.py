@@ -10,7 +10,7 @@ import pytest
 import surveysynth as ss
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
-from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
+from surveysynth.mechanisms.pseudo_posterior.mechanism import privacy_statement
 from surveysynth.models.general_location.model import GeneralFBP, GeneralFBS, GeneralLocation
 from surveysynth.sampling.convergence import check_convergence
 from tests.surveys import make_survey

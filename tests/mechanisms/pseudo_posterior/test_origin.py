@@ -8,8 +8,8 @@ import pytest
 
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior.lipschitz import LikelihoodExtremes
+from surveysynth.mechanisms.pseudo_posterior.mechanism import privacy_statement
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
 from surveysynth.models import get_model
 from surveysynth.models.gaussian.fbs import FBS
 from tests.mechanisms.pseudo_posterior.mechanism_cases import (

@@ -10,6 +10,7 @@ import pytest
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
+from surveysynth.mechanisms.pseudo_posterior.mechanism import privacy_statement
 from surveysynth.mechanisms.pseudo_posterior.risk import (
     CountBased,
     Lipschitz,
@@ -19,7 +20,6 @@ from surveysynth.mechanisms.pseudo_posterior.risk import (
     Scalar,
 )
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan

@@ -9,9 +9,8 @@ import pytest
 
 import surveysynth as ss
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior
+from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior, privacy_statement
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
 from surveysynth.models import get_model
 from surveysynth.survey.design_matrix import records_per_coefficient
 from tests.surveys import good, make_survey, spec_text, write_survey
@@ -112,7 +111,7 @@ def test_the_statement_says_what_rests_on_how_many_records(survey) -> None:
     assert text.count("many times the stated bound") == 2  # guarantee, not covered
     assert "SHORT" not in said(allowed, plain)
     outside = [privacy_statement(each, allowed, model).outside for each in (design, plain)]
-    assert outside[0].startswith("outside of what is stated (small_strata = allow)")
+    assert outside[0].startswith("outside the statement (small_strata = allow)")
     assert outside[1] == ""
     described = PseudoPosterior(settings).described(pooled)
     assert described["records_per_coefficient"] == smallest
@@ -174,13 +173,13 @@ def test_check_tells_it_beforehand(released) -> None:
     given = load_spec(spec)
     design = settings_of(given).prepared(read_survey(given).design)
     text = "\n".join(preview_lines(given, design, model_of(given)))
-    assert "at least 20 are asked for (small_strata = 'pool')" in text
+    assert "at least 20 are required (small_strata = 'pool')" in text
     assert "Pooled for that: 05 (3 records) of field." in text
     assert f"with an asymptotic epsilon of at most {given.privacy.epsilon:g}:" in text
     allowed = replace_privacy(given, small_strata="allow")
     text = "\n".join(preview_lines(allowed, read_survey(given).design, model_of(given)))
     assert "There are fewer: the statement does not cover this release." in text
-    assert ", outside of what is stated (small_strata = allow)" in text
+    assert ", outside the statement (small_strata = allow)" in text
 
 
 def replace_privacy(spec, **changes):

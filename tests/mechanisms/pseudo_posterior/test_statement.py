@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from surveysynth.mechanisms.pseudo_posterior.mechanism import privacy_statement
 from surveysynth.mechanisms.pseudo_posterior.risk import OwnRisk
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.mechanisms.pseudo_posterior.statement import privacy_statement
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan
 from tests.surveys import good, make_survey
@@ -100,7 +100,7 @@ def test_weights_that_one_record_sets_are_the_headline():
         statement = said(**settings, shared_weights="allow")
         assert any("DOES NOT KEEP WHAT IS STATED" in each for each in statement.guarantee)
         assert "by more than ten times the stated bound" in "".join(statement.not_covered)
-        assert statement.outside.startswith("outside of what is stated (shared_weights = allow):")
+        assert statement.outside.startswith("outside the statement (shared_weights = allow):")
         assert not any(f"{each} times" in "".join(statement.paragraphs) for each in (14, 28, 41))
     assert said().outside == said(risk="none").outside == ""
     assert not any("DOES NOT KEEP" in each for each in said().paragraphs)

@@ -15,8 +15,8 @@ import pytest
 from surveysynth.inference.debias import DebiasRecord
 from surveysynth.release import files
 from surveysynth.release.documents.dossier import make_dossier
+from surveysynth.release.documents.privacy_file import TO_COMPLETE, registry_entry
 from surveysynth.release.documents.readme import guarantee_context
-from surveysynth.release.documents.registry import TO_COMPLETE, registry_entry
 from surveysynth.release.documents.render import percent, render_markdown
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.pipeline import facts_of
@@ -242,11 +242,11 @@ def test_no_headline_claims_what_settings_gave_up(
 ) -> None:
     """Wherever epsilon is named it is said that this release is not held to it."""
     usual = facts(make_spec())
-    assert "outside of what is stated" not in make_dossier(usual)[0]
+    assert "outside the statement" not in make_dossier(usual)[0]
     unused = facts(make_spec(privacy='shared_weights = "allow"\nsmall_strata = "allow"'))
-    assert "outside of what is stated" not in make_dossier(unused)[0]
+    assert "outside the statement" not in make_dossier(unused)[0]
     made = facts(make_spec(small_survey().iloc[:records], privacy=privacy))
-    outside = f"outside of what is stated ({key} = allow)"
+    outside = f"outside the statement ({key} = allow)"
     text = make_dossier(made)[0].replace("\\", "")
     for part in ("## In short", "### For a lawyer", "Which definition of privacy",
                  "## What epsilon means", "## Residual risks"):  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 from jinja2 import UndefinedError
 
 from surveysynth.release.documents import render
-from surveysynth.release.documents.page import page_of
+from surveysynth.release.documents.dossier import page_of
 from surveysynth.release.documents.render import joined, render_json, render_markdown
 
 

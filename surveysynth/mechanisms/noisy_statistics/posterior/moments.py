@@ -1,4 +1,4 @@
-"""What the noise-aware posterior is given: noisy moments, and sums over public variables.
+"""The data of the noise-aware posterior: noisy moments, and sums over public variables.
 
     u_i = (z_i - centre) / spread;  A = X basis, or (X basis, weight times indicators of PSUs)
     cross = A'U + noise,  squares = U'U + noise

@@ -87,7 +87,7 @@ class LocationShape:
 
     @cached_property
     def present_in(self) -> BoolArray:
-        """Which columns of z there are (D, q) in each combination."""
+        """Flags (D, q) of the columns of z that exist in each combination."""
         return self.layout.present(self.combinations)
 
     @cached_property

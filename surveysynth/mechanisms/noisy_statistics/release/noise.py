@@ -22,7 +22,7 @@ BLOCK_BYTES = 4096
 
 
 class NoiseSource(Protocol):
-    """Where noise comes from, and what it is good for.
+    """A source of noise, with its kind.
 
     ``kind`` is "system" (exact sampler, randomness of the operating system: the only one that makes
     a release private), "seeded" (the same sampler, a generator that can be run again) or
@@ -31,7 +31,7 @@ class NoiseSource(Protocol):
 
     @property
     def kind(self) -> str:
-        """Which of the three it is."""
+        """One of the three kinds."""
         ...
 
     def draw(self, variance: int | Fraction, size: int) -> list[int]:

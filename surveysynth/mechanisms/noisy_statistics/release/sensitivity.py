@@ -1,4 +1,4 @@
-"""How far one record moves the statistics, and the noise that a budget requires: the proofs.
+"""Sensitivity of the statistics to one record, and the noise for a budget: the proofs.
 
 **What is released.** A record i has a public row a_i of A with |a_i|^2 <= h <= 1 and a confidential
 u_i with |u_i| <= R, both in whole numbers (of 2^-30, and of a step of the grid; ``noise_design``).

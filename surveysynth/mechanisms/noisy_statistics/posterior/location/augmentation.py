@@ -22,15 +22,13 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
-from surveysynth.mechanisms.noisy_statistics.posterior.location.counts import (
-    exchanged,
-    start_counts,
-    tournament,
-)
 from surveysynth.mechanisms.noisy_statistics.posterior.location.latent import (
     Geometry,
     Law,
     PatternTarget,
+    exchanged,
+    start_counts,
+    tournament,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 from surveysynth.mechanisms.noisy_statistics.posterior.slices import shrinking_angles

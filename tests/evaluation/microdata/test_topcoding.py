@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surveysynth.errors import InputError
-from surveysynth.evaluation.baselines.topcoding import topcode
+from surveysynth.evaluation.microdata.identification import topcode
 
 
 @given(
