@@ -30,6 +30,6 @@ class IncompleteError(SurveySynthError):
 
 
 class StoppedError(SurveySynthError):
-    """Long work that was interrupted and can go on where it stopped."""
+    """Long work that was interrupted and can be resumed."""
 
     exit_code = 130

@@ -1,9 +1,9 @@
-"""The commonest mistakes, made one at a time, and what the program says of each.
+"""Common mistakes, made one at a time, and the error message of each.
 
     python -m tests.mistakes
 
-writes golden/messages.md, where the messages can be read one after the other. Whoever changes a
-message reads it there: what was expected, what was got, where, and what to do.
+writes golden/messages.md, which lists all messages. Read a changed message there: it should say
+what is wrong, where, and what to do.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ from tests.surveys import good, spec_text, write_survey
 GOLDEN = Path(__file__).parent / "golden" / "messages.md"
 
 PREAMBLE = """\
-# What the program says of the commonest mistakes
+# Error messages for common mistakes
 
-Made by `python -m tests.mistakes`. Each survey has 240 records. A message counts confidential cells
-and shows none; specifications are public, so what they say is quoted.
+Made by `python -m tests.mistakes`. Each survey has 240 records. Messages count confidential
+cells and show none. Specifications are public, so messages quote them.
 """
 
 Change = Callable[[pd.DataFrame], pd.DataFrame]
@@ -81,13 +81,13 @@ MISTAKES = (
     Mistake("A command is misspelled", arguments=("chekc", "spec.toml")),
     Mistake("An option that is required is left out", arguments=("release", "spec.toml")),
     Mistake("There is no such specification", arguments=("check", "specs.toml")),
-    Mistake("The data are given in the place of the specification",
+    Mistake("The data file is given instead of the specification",
             arguments=("check", "survey.csv")),
     Mistake("A first specification without a terminal and without choices",
             arguments=("init", "survey.csv", "--out", "first.toml")),
-    Mistake("The first specification is there already",
+    Mistake("The first specification already exists",
             arguments=("init", "survey.csv", "--epsilon", "3")),
-    Mistake("The folder to write has something in it",
+    Mistake("The output folder is not empty",
             arguments=("release", "spec.toml", "--out", "full")),
     # The specification
     Mistake("A quote is not closed", text='[survey]\ndata = "survey.csv\n'),
@@ -121,7 +121,7 @@ MISTAKES = (
             {"labels": '[labels.gender]\nlevels = { M = "Men", W = "Women" }'}),
     Mistake("The size of the population is that of the sample",
             {"survey": "population_size = 200"}),
-    Mistake("A formula uses what is confidential",
+    Mistake("A formula uses a confidential column",
             {"synthesizer": 'predictors = "field + log(weight)"'}),
     # The file
     Mistake("Cells are separated by semicolons", content=_csv(lambda t: t.replace(",", ";"))),

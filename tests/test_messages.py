@@ -1,4 +1,4 @@
-"""What the program says of the commonest mistakes, word by word; and that it shows no value."""
+"""Error messages for common mistakes, word by word, and that they show no confidential value."""
 
 import re
 from pathlib import Path

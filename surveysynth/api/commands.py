@@ -9,8 +9,8 @@ from surveysynth._support.fragment import fragment
 from surveysynth._support.progress import shows_parts, shows_stages
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run as run_mechanism
+from surveysynth.release.folder.ledger import LedgerSummary
 from surveysynth.release.folder.ledger_file import Ledger
-from surveysynth.release.folder.ledger_totals import LedgerSummary
 from surveysynth.release.pipeline import release as release_alone
 from surveysynth.release.result import ReleaseResult
 
@@ -198,7 +198,7 @@ def release(
     overwrite
         Replaces ``out`` if a release wrote it.
     seed
-        Makes the run repeatable, which undoes its protection: every file then says that it is a
+        Makes the run repeatable, which undoes its protection: every file is then marked as a
         test and not private. Without it, random numbers come from the operating system.
     progress
         Called with the name of each stage; otherwise notebooks show a progress bar.

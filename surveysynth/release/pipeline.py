@@ -21,7 +21,7 @@ from surveysynth.release.folder.bundle import (
     publish,
     staged,
 )
-from surveysynth.release.folder.ledger_totals import summarise
+from surveysynth.release.folder.ledger import summarise
 from surveysynth.release.folder.microdata import public_order
 from surveysynth.release.public_checks import (
     check_formats,
@@ -90,14 +90,14 @@ def release(
     out
         The folder to write; it must not exist, unless ``overwrite`` is set.
     confidential
-        Where realised bounds, risk weights and a copy of the ledger go: ``out``/confidential by
-        default.
+        The folder for realized bounds, risk weights and a copy of the ledger; by default
+        ``out``/confidential.
     ledger
-        A file to keep the ledger in; by default that of the survey's id in the user's state folder.
+        The file of the ledger; by default that of the survey's id in the user's state folder.
     overwrite
         Replaces ``out`` if a release wrote it.
     seed
-        Makes the run repeatable, which undoes its protection: every file then says that it is a
+        Makes the run repeatable, which undoes its protection: every file is then marked as a
         test and not private. Without it, random numbers come from the operating system.
     progress
         Called with the name of each stage.
@@ -107,20 +107,19 @@ def release(
     Returns
     -------
     ReleaseResult
-        Where the files are, the tables, and what the ledger adds up to.
+        The location of the files, the tables, and the totals of the ledger.
 
     Raises
     ------
     InputError
         For unusable input and existing targets.
     RefusedError
-        When a release would not hold what it states, or would take the ledger above the budget.
-        Nothing is written then, nor on any other exception, but for one thing: from the moment that
-        noisy statistics have drawn their noise the run stands in the ledger, and the confidential
-        folder has the noisy numbers, from which the same specification and data go on at no further
-        cost.
+        If a release would not satisfy its statement, or would exceed the budget. After any
+        exception nothing is written, with one exception: once noisy statistics have drawn their
+        noise, the run is in the ledger and the noisy numbers are in the confidential folder. The
+        same specification and data continue from them at no further cost.
     StoppedError
-        In the place of ``KeyboardInterrupt``, which says nothing, once that moment is over.
+        Raised instead of ``KeyboardInterrupt`` after the noise has been drawn.
     """
     from surveysynth.spec.build import (
         engine_of,

@@ -206,7 +206,7 @@ class PrivateTables:
         Returns
         -------
         matplotlib.figure.Figure
-            Which notebooks show by itself; ``savefig`` writes it.
+            The figure, which notebooks show automatically; ``savefig`` writes it.
 
         Raises
         ------

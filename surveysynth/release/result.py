@@ -6,7 +6,7 @@ from pathlib import Path
 
 from surveysynth._support.fragment import fragment
 from surveysynth.release.folder.bundle import RELEASE
-from surveysynth.release.folder.ledger_totals import LedgerSummary
+from surveysynth.release.folder.ledger import LedgerSummary
 from surveysynth.release.tables.table import ReleaseTable
 
 

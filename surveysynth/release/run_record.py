@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from surveysynth._support.doctor import version_of
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.release.folder.bundle import BundlePlan
-from surveysynth.release.folder.ledger import LedgerEntry, file_sha256
+from surveysynth.release.folder.ledger import LedgerEntry, Limit, file_sha256
 from surveysynth.release.folder.ledger_file import OF_FILE, Ledger, survey_id
-from surveysynth.release.folder.ledger_totals import Limit
 from surveysynth.release.folder.pending_noise import PendingNoise, purpose_of
 from surveysynth.survey.files import open_table
 

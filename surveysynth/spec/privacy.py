@@ -200,15 +200,14 @@ class PseudoPosteriorSection(PrivacySection):
     typical records keep their weight in any units. Default: "peak" with fixed-point weights,
     otherwise "density". Public: The rule."""
     small_strata: Literal["pool", "refuse", "allow"] = "pool"
-    """What to do with levels on which too few records inform a coefficient, so that one record
-    could move more than is stated: pool them for the model, refuse the release, or allow them
-    outside the statement. Public: Which levels are pooled: a function of public cell
-    sizes."""
+    """The treatment of levels with too few records for a coefficient, so that one record could
+    move more than is stated: pool them for the model, refuse the release, or allow them outside
+    the statement. Public: Which levels are pooled: a function of public cell sizes."""
     shared_weights: Literal["refuse", "allow"] = "refuse"
-    """What to do with weights that one record can set for all others: linear weights, which every
+    """The treatment of weights that one record can set for all others: linear weights, which every
     risk but `lipschitz` has, and all weights of `normal_mixture`, whose fit one record can lead to
-    another mode. The release is refused, or continues outside the statement, to
-    reproduce the papers. Public: The rule. With "allow", the statement reports that epsilon does
+    another mode. The release is refused, or continues outside the statement to reproduce the
+    papers. Public: The rule. With "allow", the statement reports that epsilon does
     not cover it."""
 
     currency: ClassVar[Currency] = "epsilon"
@@ -268,7 +267,7 @@ class PseudoPosteriorSection(PrivacySection):
 
     @property
     def weight_map(self) -> Literal["fixed_point", "linear"]:
-        """The map in force: as given, else the fixed point for the one measure that has it."""
+        """The given map, else the fixed point for the one risk measure that has it."""
         if "weights" in self.model_fields_set or self.risk in ("lipschitz", "none"):
             return self.weights
         return "linear"

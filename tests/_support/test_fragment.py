@@ -31,7 +31,7 @@ from surveysynth.evaluation.audit.folder import AuditResult
 from surveysynth.evaluation.compare.folder import ComparisonResult
 from surveysynth.evaluation.studies.work import StudyResult
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
-from surveysynth.release.folder.ledger_totals import LedgerSummary
+from surveysynth.release.folder.ledger import LedgerSummary
 from surveysynth.release.rebuild import Rebuilt
 from surveysynth.release.result import Adequacy, ReleaseResult
 from surveysynth.spec.draft.write import Drafted

@@ -38,8 +38,15 @@ from surveysynth.evaluation.audit.folder import examples, lines_of  # noqa: E402
 from surveysynth.evaluation.audit.lines import Line, frame_of  # noqa: E402
 from surveysynth.evaluation.audit.neighbours import FEW, Change, changed, places  # noqa: E402
 from surveysynth.evaluation.audit.noise import flatten, noise_of, published  # noqa: E402
-from surveysynth.evaluation.audit.posterior import Alike, databases, posterior_lines, prepared, side  # noqa: E402
-from surveysynth.evaluation.audit.ratio import Side, weighted_log_lik  # noqa: E402
+from surveysynth.evaluation.audit.posterior import (  # noqa: E402  # noqa: E402
+    Alike,
+    Side,
+    databases,
+    posterior_lines,
+    prepared,
+    side,
+    weighted_log_lik,
+)
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.release import statistics  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics as noisy  # noqa: E402

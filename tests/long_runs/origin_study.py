@@ -30,9 +30,12 @@ import pandas as pd  # noqa: E402
 from surveysynth._support.types import FloatArray, Theta  # noqa: E402
 from surveysynth.evaluation.audit import neighbours  # noqa: E402
 from surveysynth.evaluation.audit.neighbours import CHANGES, Change  # noqa: E402
-from surveysynth.evaluation.audit.posterior import Alike, databases  # noqa: E402
-from surveysynth.evaluation.audit.ratio import Side  # noqa: E402
-from surveysynth.evaluation.audit.ratio import log_ratios as ratios_of_posteriors  # noqa: E402
+from surveysynth.evaluation.audit.posterior import (  # noqa: E402
+    Alike,
+    Side,
+    databases,
+)
+from surveysynth.evaluation.audit.posterior import log_ratios as ratios_of_posteriors  # noqa: E402
 from surveysynth.evaluation.studies.batches import run_task  # noqa: E402
 from surveysynth.evaluation.studies.coverage import CoverageStudy, Task  # noqa: E402
 from surveysynth.evaluation.studies.designs import SamplingDesign  # noqa: E402

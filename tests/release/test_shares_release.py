@@ -379,7 +379,7 @@ def test_mistakes_are_told(make_spec: MakeSpec) -> None:
         'by = ["salary"]': r"tables.by: 'salary' is an amount; rows are defined by public columns",
         'by = ["field", "sector"]\nstatistics = ["share"]\n[labels.sector]\nmargin = "1"':
             r"tables.by: 'sector' has a level '1', the name of its margin",
-        'by = ["level"]\nstatistics = ["share"]': "tables of shares have a column 'level'",
+        'by = ["level"]\nstatistics = ["share"]': "tables of shares already have a column 'level'",
         'by = ["employed", "sector"]\nstatistics = ["share"]':
             "'share' has no outcome left: rows are by employed, sector",
         'by = ["weight"]': "'weight' is the sampling weight, which is confidential",

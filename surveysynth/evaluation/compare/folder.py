@@ -17,8 +17,7 @@ from surveysynth.evaluation.compare.report import comparison_csv, facts_record, 
 from surveysynth.release.figure_style import draw, png_bytes
 from surveysynth.release.files import write_json
 from surveysynth.release.folder.bundle import plan_folder, publish_folder, staged_folder
-from surveysynth.release.folder.ledger import LEDGER_NAME
-from surveysynth.release.folder.ledger_totals import LedgerSummary, summarise
+from surveysynth.release.folder.ledger import LEDGER_NAME, LedgerSummary, summarise
 from surveysynth.release.run_record import entry_of, ledger_of, with_unit_size
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.file_labels import with_file_labels

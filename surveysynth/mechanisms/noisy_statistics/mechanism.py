@@ -86,10 +86,10 @@ def _weight_defaults(design: PublicDesign, settings: NoisySettings) -> str:
     if design.weight_name is None:
         return ""
     defaults = (
-        (settings.weight.centre, "center, which is log(N/n) with the public population size N"),
-        (settings.weight.spread, "spread, which is a default of the package"),
+        (settings.weight.centre, "the center is log(N/n) with the public population size N"),
+        (settings.weight.spread, "the spread is a default of the package"),
     )
-    return " and the ".join(words for declared, words in defaults if declared is None)
+    return " and ".join(words for declared, words in defaults if declared is None)
 
 
 STATISTICS_NAME = "statistics.json"

@@ -67,7 +67,7 @@ class NoisySettings:
     protect
         "record", or the public column whose units are protected as a whole.
     plan
-        Size of a fit at first; one that has not converged goes on.
+        The initial size of a fit; a fit that has not converged continues.
     count_share
         Of outcomes with categories or spikes: how precise counts are beside moments, 1 for about
         a third of the budget each for a change of counts, of first and of second moments.
@@ -110,7 +110,7 @@ class NoisySettings:
 
     @property
     def lipschitz_bound(self) -> float:
-        """There is none: draws are functions of noisy numbers."""
+        """None: draws are functions of noisy numbers."""
         return math.inf
 
     def clipping(self, design: PublicDesign) -> Clipping:

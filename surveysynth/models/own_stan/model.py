@@ -46,12 +46,12 @@ from surveysynth._support.messages import listing, nearest
 from surveysynth._support.types import DIVERGENT, FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
 from surveysynth.models.base import Model, Simulated, SimulationKind
-from surveysynth.models.own_stan.contract import check_contract
-from surveysynth.models.own_stan.data import (
+from surveysynth.models.own_stan.contract import (
     CONFIDENTIAL,
     LOG_LIK,
     ProgramRecords,
     ProgramStats,
+    check_contract,
     confidential_data,
     public_data,
     with_weight,

@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.messages import capitalised
 from surveysynth._support.templates import environment
@@ -28,12 +28,12 @@ _BLOCKS = ("# ", "## ", "### ", "#### ", "- ", "|", _FENCE)
 
 def render_markdown(name: str, context: dict[str, Any]) -> str:
     """Return the document of ``templates/NAME``, filled in."""
-    return joined(_templates("markdown").get_template(f"templates/{name}").render(context))
+    return joined(_templates(_markdown_text).get_template(f"templates/{name}").render(context))
 
 
 def render_json(name: str, context: dict[str, Any]) -> Any:
     """Return the values of the JSON in ``templates/NAME``, filled in."""
-    return json.loads(_templates("json").get_template(f"templates/{name}").render(context))
+    return json.loads(_templates(_json_text).get_template(f"templates/{name}").render(context))
 
 
 def joined(text: str) -> str:
@@ -63,11 +63,9 @@ def joined(text: str) -> str:
 
 
 @cache
-def _templates(kind: Literal["markdown", "json"]) -> "Environment":
-    """Return the templates of a kind of document, which print values as the kind writes them."""
+def _templates(write: Callable[[str], str]) -> "Environment":
+    """Return the templates, which print every value as ``write`` escapes it."""
     from markupsafe import Markup
-
-    write = _markdown_text if kind == "markdown" else _json_text
 
     def marked(text: Callable[[Any], str]) -> Callable[[Any], Markup]:
         return lambda value: Markup(text(value))

@@ -21,8 +21,15 @@ from surveysynth.release.folder.atomic import (
     flush_path,
     lock_file,
 )
-from surveysynth.release.folder.ledger import LedgerEntry, merge, parse_ledger, text_of
-from surveysynth.release.folder.ledger_totals import LedgerSummary, Limit, summarise
+from surveysynth.release.folder.ledger import (
+    LedgerEntry,
+    LedgerSummary,
+    Limit,
+    merge,
+    parse_ledger,
+    summarise,
+    text_of,
+)
 
 #: Where ledgers are, in the user's state folder.
 FOLDER = "ledgers"

@@ -15,14 +15,15 @@ from surveysynth.evaluation.audit.folder import examples, lines_of
 from surveysynth.evaluation.audit.neighbours import Change, changed, places
 from surveysynth.evaluation.audit.posterior import (
     Alike,
+    Side,
     compared,
     databases,
+    log_ratios,
     over_stated,
     posterior_lines,
     prepared,
     side,
 )
-from surveysynth.evaluation.audit.ratio import Side, log_ratios
 from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism
 from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from surveysynth.evaluation.audit.ratio import (
+from surveysynth.evaluation.audit.posterior import (
     Side,
     log_constant,
     log_ratios,

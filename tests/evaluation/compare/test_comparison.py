@@ -28,8 +28,7 @@ from surveysynth.evaluation.studies.example import write_example
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
 from surveysynth.release.figure_style import MARK, draw, outcome_ticks
-from surveysynth.release.folder.ledger import read_ledger
-from surveysynth.release.folder.ledger_totals import summarise
+from surveysynth.release.folder.ledger import read_ledger, summarise
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec
 from surveysynth.survey.transforms import Transform

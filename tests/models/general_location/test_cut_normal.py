@@ -9,9 +9,8 @@ from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 
 from surveysynth._support.types import FloatArray
-from surveysynth.models.general_location import bounds, simulate
-from surveysynth.models.general_location.bounds import MARGIN, WIDEST, parent_normal
-from surveysynth.models.general_location.simulate import cut_normal
+from surveysynth.models.general_location import simulate
+from surveysynth.models.general_location.simulate import MARGIN, WIDEST, cut_normal, parent_normal
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential
@@ -78,7 +77,7 @@ def test_far_bounds_change_nothing() -> None:
         np.testing.assert_array_equal(mu, m)
         np.testing.assert_array_equal(sigma, s)
     # Just inside of where bounds count: all digits but the last few.
-    mu, sigma = parent_normal(m, s, (-1.0 - 0.1 * (bounds.FAR - 0.01), INF))
+    mu, sigma = parent_normal(m, s, (-1.0 - 0.1 * (simulate.FAR - 0.01), INF))
     np.testing.assert_allclose(mu, m, atol=1e-13)
     np.testing.assert_allclose(sigma, s, rtol=1e-13)
 

@@ -173,11 +173,11 @@ def test_every_column_is_public_or_confidential(strict: Callable[..., ReleaseFac
     assert "log(salary)" in rows["salary"][3]
     assert "30,000" in rows["weight"][3]
     assert (
-        "but of the log weight the center, which is log(N/n) with the public population size N and "
-        "the spread, which is a default of the package, and the radius"
+        "The log weight is an exception: the center is log(N/n) with the public population size N "
+        "and the spread is a default of the package"
     ) in text
     declared = strict(labels=f"{SALARY}\n[outcomes.weight]\ncentre = 4.8\nspread = 0.5")
-    assert "of the log weight" not in make_dossier(declared)[0]
+    assert "The log weight is an exception" not in make_dossier(declared)[0]
     cells = rows_of(text, "Sample records by field and gender")
     sizes = {tuple(row[0].split(", ")): int(row[1]) for row in cells}
     assert sizes == frame.groupby(["field", "gender"]).size().to_dict()

@@ -16,9 +16,8 @@ from filelock import FileLock
 
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.release.folder import ledger_file
-from surveysynth.release.folder.ledger import text_of
+from surveysynth.release.folder.ledger import Limit, text_of
 from surveysynth.release.folder.ledger_file import Ledger, ledgers_folder, survey_id
-from surveysynth.release.folder.ledger_totals import Limit
 from tests.release.folder.ledger_entries import entry
 
 
@@ -82,7 +81,7 @@ from pathlib import Path
 from surveysynth.errors import RefusedError
 from surveysynth.release.folder.ledger import LedgerEntry
 from surveysynth.release.folder.ledger_file import Ledger
-from surveysynth.release.folder.ledger_totals import Limit
+from surveysynth.release.folder.ledger import Limit
 
 free, limited, ready, go = map(Path, sys.argv[1:])
 ready.touch()
