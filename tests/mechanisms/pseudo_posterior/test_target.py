@@ -191,8 +191,9 @@ def test_other_random_numbers_give_other_draws():
     assert not np.isin(draws[0], draws[1]).any()
 
 
-def test_a_search_that_runs_away_is_refused():
-    """At 0.6 the target is reached, but by about a dozen effective records of 1,000: with weights
-    next to zero it always is, by draws from the prior."""
+@pytest.mark.parametrize(("weights", "epsilon"), [("fixed_point", 0.6), ("linear", 1.5)])
+def test_a_search_that_runs_away_is_refused(weights, epsilon):
+    """Weights next to zero reach any target, by draws from the prior. Linear weights do so at 1.5
+    with fewer than 30 effective records of 1,000; without the rule on them they would pass."""
     with pytest.raises(RefusedError, match="target epsilon was not reached"):
-        fitted("fbs", epsilon=0.6)
+        fitted("fbs", epsilon=epsilon, weights=weights)
