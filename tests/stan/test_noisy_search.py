@@ -142,7 +142,7 @@ def test_more_than_one_in_a_hundred_divergent_draws_refuse(diverged: int, refuse
     Noisy.fits, model = 0, Noisy()
     object.__setattr__(model, "diverged", diverged)
     if refused:
-        with pytest.raises(RefusedError, match=r"More than 1% of the draws diverged.*Raise warmup"):
+        with pytest.raises(RefusedError, match=r"More than 1% of the draws diverged.*raise warmup"):
             run(model)
     else:
         assert run(model)[1].divergent_draws == diverged
