@@ -83,43 +83,8 @@ def release(
 ) -> ReleaseResult:
     """Run the mechanism on a survey and write its private tables and microdata.
 
-    Parameters
-    ----------
-    spec_path
-        The specification file.
-    out
-        The folder to write; it must not exist, unless ``overwrite`` is set.
-    confidential
-        The folder for realized bounds, risk weights and a copy of the ledger; by default
-        ``out``/confidential.
-    ledger
-        The file of the ledger; by default that of the survey's id in the user's state folder.
-    overwrite
-        Replaces ``out`` if a release wrote it.
-    seed
-        Makes the run repeatable, which undoes its protection: every file is then marked as a
-        test and not private. Without it, random numbers come from the operating system.
-    progress
-        Called with the name of each stage.
-    observer
-        Compares the release with the survey; nothing that is published depends on it.
-
-    Returns
-    -------
-    ReleaseResult
-        The location of the files, the tables, and the totals of the ledger.
-
-    Raises
-    ------
-    InputError
-        For unusable input and existing targets.
-    RefusedError
-        If a release would not satisfy its statement, or would exceed the budget. After any
-        exception nothing is written, with one exception: once noisy statistics have drawn their
-        noise, the run is in the ledger and the noisy numbers are in the confidential folder. The
-        same specification and data continue from them at no further cost.
-    StoppedError
-        Raised instead of ``KeyboardInterrupt`` after the noise has been drawn.
+    Arguments, result, and errors are those of ``surveysynth.release``, which adds the observer: it
+    compares the release with the survey, and nothing that is published depends on it.
     """
     from surveysynth.spec.build import (
         engine_of,
