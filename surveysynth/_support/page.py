@@ -1,8 +1,7 @@
 """Parts of all HTML reports: the style sheet, and figures inside the page."""
 
-import re
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -118,23 +117,3 @@ def whole_page(title: str, mark: str, body: Sequence[str], style: str = "") -> s
         f"<title>{escape(title)}</title>\n"
         f"<style>{PAGE_CSS}{style}</style>\n</head>\n<body>\n{inner}\n</body>\n</html>\n"
     )
-
-
-def scrolled(caption: str, head: Iterable[str], body: Iterable[str], kind: str) -> str:
-    """Return a table that scrolls sideways on a narrow screen, with a fixed first column.
-
-    The keyboard scrolls it too. Its headings state whether they belong to rows or columns.
-    """
-    name = f' aria-label="{escape(caption)}"' if caption else ""
-    title = f'<caption><span class="fit">{escape(caption)}</span></caption>' if caption else ""
-    return (
-        f'<div class="scroll" role="group" tabindex="0"{name}><table class="{kind}">{title}'
-        f"<thead>{_scoped(head, 'col')}</thead><tbody>{_scoped(body, 'row')}</tbody></table></div>"
-    )
-
-
-def _scoped(lines: Iterable[str], scope: str) -> str:
-    """Add a scope to headings (``<th>``); those that span columns head a group of rows."""
-    text = "".join(lines)
-    text = re.sub(r"<th(?=[^>]* colspan=)(?![^>]* scope=)", '<th scope="rowgroup"', text)
-    return re.sub(r"<th(?=[ >])(?![^>]* scope=)", f'<th scope="{scope}"', text)
