@@ -273,10 +273,5 @@ class LocationSweeps:
 
     def _law(self, state: Theta, pattern: int) -> tuple[FloatArray, FloatArray]:
         """Return coefficients (B, G, width, q), covariances (B, G, q, q) of a pattern's columns."""
-        shape = self.target.shape
-        present = np.flatnonzero(shape.patterns[pattern])
-        normals = [
-            Chain.of(state, self.layout, group, present).normal() for group in range(shape.groups)
-        ]
-        beta, covariance = (np.stack(each, axis=1) for each in zip(*normals, strict=True))
-        return beta, covariance
+        present = np.flatnonzero(self.target.shape.patterns[pattern])
+        return Chain.of_groups(state, self.layout, present).normal()
