@@ -1,0 +1,405 @@
+"""Moves of coefficients, slopes and variances with xi and eta held; T and W move along.
+
+Given T and W parameters creep wherever the noise exceeds what the records tell. With xi and eta
+held they depend almost on the noisy moments alone. A round makes, each an exact step of Metropolis
+or a slice:
+
+- coefficients on x~ of all regressions, by a slice about their normal law given T~ (``reference``);
+- log variances and slopes of every group, all groups at once, each accepted by itself;
+- what groups have in common: log s_0 with all log variances, and core slopes;
+- log nu with log variances stretched about log s_0^2; log t with the slopes of groups.
+
+Widths of steps are learned during the warm-up, from all chains of a database, and fixed then.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from scipy.special import gammaln
+
+from surveysynth._support.types import BoolArray, FloatArray, Theta
+from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import (
+    Laws,
+    LocationAugmentation,
+    PatternLaw,
+    angles_of,
+    difference,
+)
+from surveysynth.mechanisms.noisy_statistics.posterior.location.reference import (
+    MeanReference,
+    information,
+    mean_maps,
+)
+from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
+from surveysynth.models.general_location.layout import Layout, RegressionPart
+from surveysynth.models.general_location.sampler import Regressions
+from surveysynth.models.parts.coefficients import HALF_T_DF
+from surveysynth.sampling import primitives
+from surveysynth.sampling.sweeps import Streams
+
+#: Tries of a slice of coefficients.
+TRIES = 12
+#: Steps in a round: of each group, and of what groups have in common.
+STEPS = 2
+COMMON_STEPS = 2
+#: Share of steps to accept: of groups, and of one number.
+ACCEPTED = 0.35
+#: Least precision of the proposal of a log variance: priors of a scale alone leave about that.
+LEAST_PRECISION = 0.05
+
+
+class Chains(Protocol):
+    """The members that moves need of the chains that they are part of."""
+
+    layout: Layout
+    target: LocationTarget
+    data: LocationAugmentation
+    rng: Streams
+    batch: int
+
+    def state(self) -> Theta:
+        """Return the parameters."""
+
+    def law(self) -> PatternLaw:
+        """Return laws of the patterns at the current parameters."""
+
+
+@dataclass(frozen=True, repr=False)
+class Point:
+    """The parameters that move.
+
+    core (B, C) and slopes (B, G, k) by regression, variance (J, B, G), s_0, nu and t (J, B)."""
+
+    core: tuple[FloatArray, ...]
+    slopes: tuple[FloatArray, ...]
+    variance: FloatArray
+    s_0: FloatArray
+    nu: FloatArray
+    t: FloatArray
+
+    @classmethod
+    def of(cls, regressions: Regressions) -> "Point":
+        """Read the state of the regressions."""
+        scales, parts = regressions.scales, regressions.parts
+        return cls(
+            tuple(part.core for part in parts), tuple(part.slopes for part in parts),
+            scales.variance, scales.s_0, scales.nu, scales.t,
+        )  # fmt: skip
+
+    def assign(self, regressions: Regressions) -> None:
+        """Write the state of the regressions, whose arrays are replaced and never written into."""
+        for part, core, slopes in zip(regressions.parts, self.core, self.slopes, strict=True):
+            part.core, part.slopes = core, slopes
+        scales = regressions.scales
+        scales.variance, scales.s_0, scales.nu, scales.t = self.variance, self.s_0, self.nu, self.t
+
+    def chosen(self, accept: BoolArray, other: "Point") -> "Point":
+        """Return the other point for the chains (B, 1) or groups (B, G) that accept it."""
+
+        def of(mask: BoolArray, new: FloatArray, old: FloatArray) -> FloatArray:
+            return old if new is old else np.where(mask, new, old)
+
+        chain = accept[:, 0]
+        return Point(
+            tuple(of(accept[:, :1], *pair) for pair in zip(other.core, self.core, strict=True)),
+            tuple(
+                of(accept[..., None], *pair)
+                for pair in zip(other.slopes, self.slopes, strict=True)
+            ),
+            of(accept, other.variance, self.variance),
+            of(chain, other.s_0, self.s_0),
+            of(chain, other.nu, self.nu),
+            of(chain, other.t, self.t),
+        )
+
+
+def log_prior(regressions: Regressions) -> tuple[FloatArray, FloatArray]:
+    """Return log priors on the scales of the moves, of groups (B, G) and of the rest (B,).
+
+    Log variances and slopes given s_0, nu, t; then core coefficients, log s_0, log nu, log t."""
+    scales, priors = regressions.scales, regressions.scales.priors
+    low, high = scales.limits
+    inside = ((scales.variance > low) & (scales.variance < high)).all(0)
+    of_group = np.where(inside, 0.0, -np.inf)
+    rest = np.zeros(scales.batch)
+    for j, part in enumerate(regressions.parts):
+        precision = regressions.prior_precision(j)
+        rest += 0.5 * (np.log(precision) - precision * part.core**2).sum(1)
+    if not scales.grouped:
+        rest += _log_scale(np.sqrt(scales.variance[..., 0]), priors["residual_scale"]).sum(0)
+        return of_group, rest
+    half = 0.5 * scales.nu
+    log_ratio = np.log(scales.s_0**2)[..., None] - np.log(scales.variance)
+    norm = half * np.log(half) - half - gammaln(half)
+    of_group += (norm[..., None] + half[..., None] * (log_ratio - np.expm1(log_ratio))).sum(0)
+    rest += _log_scale(scales.s_0, priors["residual_scale"]).sum(0)
+    rest += _log_scale(scales.nu, priors["pooling_df"], 1.0).sum(0)
+    for j, part in enumerate(regressions.parts):
+        if part.k:
+            t = scales.t[j]
+            of_group -= 0.5 * ((part.slopes / t[:, None, None]) ** 2).sum(-1)
+            of_group -= part.k * np.log(t)[:, None]
+            rest += _log_scale(t, priors["slope_scale"])
+    return of_group, rest
+
+
+def _log_scale(scale: FloatArray, prior_scale: float, df: float = HALF_T_DF) -> FloatArray:
+    """Return the log density of the logarithm of a scale with a half-t prior."""
+    return primitives.half_t_log_density(scale, df, prior_scale) + np.log(scale)
+
+
+class Moves:
+    """Moves of the regressions of a sampler's chains; ``adapting``: widths are being learned."""
+
+    def __init__(self, sweeps: Chains, regressions: Regressions) -> None:
+        self.sweeps, self.data, self.rng = sweeps, sweeps.data, sweeps.rng
+        self.regressions, self.batch = regressions, sweeps.batch
+        self.reference = MeanReference(sweeps.data, sweeps.layout)
+        self.grouped = regressions.scales.grouped
+        self.q, self.groups = len(regressions.parts), sweeps.target.shape.groups
+        self.row, self.column = np.tril_indices(self.q, -1)
+        # There are no slopes on the other side of a split.
+        pairs = zip(self.row, self.column, strict=True)
+        slope = [bool(np.isin(k, regressions.parts[j].part.earlier)) for j, k in pairs]
+        self.slope = np.array(slope, dtype=bool)
+        self.active = np.concatenate([np.ones(self.q, dtype=bool), self.slope])
+        self.jointly = self._joint_moves()
+        self.databases = self.batch // sweeps.target.chains
+        self.adapting, self.rounds = True, 0
+        self.log_group_width = np.zeros((self.databases, self.groups))
+        self.log_width = np.zeros((self.databases, len(self.jointly)))
+
+    def _joint_moves(self) -> list[Callable[[FloatArray], tuple[Point, FloatArray]]]:
+        """Return the moves of whole chains."""
+        moves = [self._common] * COMMON_STEPS
+        if self.grouped:
+            moves.append(self._stretch)
+            if any(part.k for part in self.regressions.parts):
+                moves.append(self._grow)
+        return moves
+
+    def draw_random_numbers(self, c: int) -> None:
+        """Draw the random numbers of the next c rounds."""
+        b, rng, size = self.batch, self.rng, self.q + self.row.size
+        self.n_turn = rng.standard_normal((c, b, self.reference.index.size), 1)
+        self.u_level = rng.random((c, b), 1)
+        self.u_angle = rng.random((c, TRIES, b), 2)
+        self.n_group = rng.standard_normal((c, STEPS, b, self.groups, size), 2)
+        self.log_u_group = np.log(rng.random((c, STEPS, b, self.groups), 2))
+        self.n_joint = rng.standard_normal((c, b, len(self.jointly), size), 1)
+        self.log_u_joint = np.log(rng.random((c, b, len(self.jointly)), 1))
+
+    def round(self, i: int) -> None:
+        """Make all moves once."""
+        if self.adapting:
+            self._learn()
+        self.point = Point.of(self.regressions)
+        self.turn(i)
+        self.prior = log_prior(self.regressions)
+        self.factor = self.data.log_factor(self.data.laws)
+        if self.grouped:
+            self.step(i)
+        for number in range(len(self.jointly)):
+            self._jointly(i, number)
+        self.rounds += 1
+
+    # --- coefficients on x~ ----------------------------------------------------------------------
+
+    def turn(self, i: int) -> None:
+        """Draw the coefficients on x~ by an elliptical slice about their law given T~ alone.
+
+        Prior and T~ are that law: the slice is of what Q~ says."""
+        sizes = [part.part.columns.size for part in self.regressions.parts]
+        cuts = np.cumsum(sizes)[:-1]
+        parts = zip(self.point.core, sizes, strict=True)
+        now = np.concatenate([core[:, :size] for core, size in parts], axis=1)
+        prior = [
+            self.regressions.prior_precision(j)[:, :size] for j, size in enumerate(sizes)
+        ]
+        maps = mean_maps(self.sweeps.state(), self.sweeps.layout, self.sweeps.target)
+        near = self.reference.normal(maps, np.concatenate(prior, axis=1))
+        centred, fresh = now - near.mean, near.deviation(self.n_turn[i])
+        threshold = self._told(self.data.laws) + np.log(self.u_level[i])
+        pending, start = np.ones((self.batch, 1), dtype=bool), self.point
+        for angle in angles_of(self.u_angle[i])[..., None]:
+            drawn = near.mean + np.cos(angle) * centred + np.sin(angle) * fresh
+            split = zip(np.split(drawn, cuts, axis=1), start.core, sizes, strict=True)
+            core = tuple(np.hstack([own, old[:, size:]]) for own, old, size in split)
+            point, laws = self._laws(replace(start, core=core))
+            inside = pending & (self._told(laws) >= threshold)[:, None]
+            self._take(inside, point, laws)
+            pending = pending & ~inside
+            if not pending.any():
+                break
+        self.point.assign(self.regressions)
+
+    def _told(self, laws: Laws) -> FloatArray:
+        """Return the log density (B,) of the noisy moments less that of T~."""
+        cross = sum(np.where(law.target.used, law.log_cross, 0.0) for law in laws)
+        return np.asarray((self.data.log_factor(laws) - cross).sum(1))
+
+    def _laws(self, point: Point) -> tuple[Point, Laws]:
+        point.assign(self.regressions)
+        return point, self.data.laws_at(self.sweeps.law())
+
+    def _take(self, accept: BoolArray, point: Point, laws: Laws) -> None:
+        """Move the chains (B, 1) or groups (B, G) that accept."""
+        self.point = self.point.chosen(accept, point)
+        self.data.take(np.broadcast_to(accept, (self.batch, self.groups)), laws)
+
+    # --- groups ----------------------------------------------------------------------------------
+
+    def step(self, i: int) -> None:
+        """Move log variances and slopes of every group."""
+        root = self._group_root()
+        for k in range(STEPS):
+            normals = self.n_group[i, k][..., self.active]
+            step = np.zeros((self.batch, self.groups, self.q + self.row.size))
+            step[..., self.active] = np.linalg.solve(
+                root.swapaxes(-1, -2), normals[..., None]
+            )[..., 0]
+            point, laws = self._laws(self._moved(step))
+            prior = log_prior(self.regressions)
+            factor = self.data.log_factor(laws)
+            ratio = difference(factor, self.factor) + difference(prior[0], self.prior[0])
+            accept = self.log_u_group[i, k] < ratio
+            self._take(accept, point, laws)
+            self._keep(accept, prior, factor)
+            if self.adapting:
+                mean = np.minimum(np.exp(np.minimum(ratio, 0.0)), 1.0)
+                self.log_group_width += self._rate * (self._by_database(mean) - ACCEPTED)
+        self.point.assign(self.regressions)
+
+    def _group_root(self) -> FloatArray:
+        """Return a root of the precision of proposals (B, G, p, p).
+
+        Of the information of the noise, and the prior at scales that are held."""
+        scales, chains = self.regressions.scales, self.sweeps.target.chains
+        prior = np.empty((self.batch, self.q + self.row.size))
+        prior[:, : self.q] = 0.5 * scales.nu.T + LEAST_PRECISION
+        prior[:, self.q :] = (1.0 / np.maximum(scales.t, 1e-100) ** 2).T[:, self.row]
+        active = self.active
+        size = np.count_nonzero(active)
+        told = np.repeat(self.information, chains, axis=0)[..., active, :][..., active]
+        total = told + prior[:, None, active, None] * np.eye(size)
+        width = np.repeat(np.exp(self.log_group_width), chains, axis=0) * 2.38 / np.sqrt(size)
+        return np.asarray(np.linalg.cholesky(total) / width[..., None, None])
+
+    def _moved(self, step: FloatArray) -> Point:
+        """Return the point with log variances and slopes moved by ``step`` (B, G, p)."""
+        point = self.point
+        variance = point.variance * np.exp(np.moveaxis(step[..., : self.q], -1, 0))
+        slopes = list(point.slopes)
+        for j, part in enumerate(self.regressions.parts):
+            if part.k:
+                own = self.q + np.flatnonzero((self.row == j) & self.slope)
+                slopes[j] = slopes[j] + step[..., own]
+        return replace(point, variance=variance, slopes=tuple(slopes))
+
+    # --- whole chains ----------------------------------------------------------------------------
+
+    def _jointly(self, i: int, number: int) -> None:
+        """Make one step of scales, or core slopes, with what depends on them."""
+        chains = self.sweeps.target.chains
+        width = np.repeat(np.exp(self.log_width[:, number]), chains)
+        step = width[:, None] * self.n_joint[i, :, number]
+        proposal, log_jacobian = self.jointly[number](step)
+        point, laws = self._laws(proposal)
+        prior = log_prior(self.regressions)
+        factor = self.data.log_factor(laws)
+        ratio = difference(factor, self.factor) + difference(prior[0], self.prior[0])
+        total = ratio.sum(1) + prior[1] - self.prior[1] + log_jacobian
+        accept = (self.log_u_joint[i, :, number] < total)[:, None]
+        self._take(accept, point, laws)
+        self._keep(accept, prior, factor)
+        self.point.assign(self.regressions)
+        if self.adapting:
+            mean = self._by_database(np.exp(np.minimum(total, 0.0)))
+            self.log_width[:, number] += self._rate * (mean - ACCEPTED)
+
+    def _common(self, step: FloatArray) -> tuple[Point, FloatArray]:
+        """Move the log variances of all groups with log s_0^2, and core slopes.
+
+        Constants move so that the lines turn about the declared centres."""
+        target, point = self.sweeps.target, self.point
+        active = self.active
+        told = self.information.sum(1)[:, active][:, :, active]
+        told = told + LEAST_PRECISION * np.eye(told.shape[-1])
+        root = np.repeat(np.linalg.cholesky(told), target.chains, axis=0).swapaxes(-1, -2)
+        moved = np.zeros(step.shape)
+        moved[:, active] = np.linalg.solve(root, step[:, active, None])[..., 0]
+        log_step, cores = moved[:, : self.q].T, []
+        for j, (part, core) in enumerate(zip(self.regressions.parts, point.core, strict=True)):
+            slopes = moved[:, self.q + np.flatnonzero((self.row == j) & self.slope)]
+            cores.append(self._turned(part.part, core, slopes) if slopes.size else core)
+        return replace(
+            point,
+            core=tuple(cores),
+            s_0=point.s_0 * np.exp(0.5 * log_step) if self.grouped else point.s_0,
+            variance=point.variance * np.exp(log_step)[..., None],
+        ), np.zeros(self.batch)
+
+    def _turned(self, part: RegressionPart, core: FloatArray, slopes: FloatArray) -> FloatArray:
+        """Return core coefficients with slopes (B, k) added, about the declared centres."""
+        target, w, core = self.sweeps.target, part.columns.size, core.copy()
+        core[:, w:] += slopes
+        for k, position in enumerate(part.earlier):
+            there = self.sweeps.layout.presence(int(position), target.ones)[part.columns]
+            core[:, :w] -= slopes[:, k, None] * there * target.centre[int(position)]
+        return core
+
+    def _stretch(self, step: FloatArray) -> tuple[Point, FloatArray]:
+        """Stretch log variances about log s_0^2, and nu with them."""
+        point, log_step = self.point, step[:, : self.q].T
+        log_ratio = np.log(point.variance / (point.s_0**2)[..., None])
+        stretched = np.exp(np.exp(log_step)[..., None] * log_ratio)
+        return replace(
+            point,
+            nu=point.nu * np.exp(-2.0 * log_step),
+            variance=(point.s_0**2)[..., None] * stretched,
+        ), self.groups * log_step.sum(0)
+
+    def _grow(self, step: FloatArray) -> tuple[Point, FloatArray]:
+        """Multiply t and the slopes of all groups by one factor."""
+        point, factor = self.point, np.exp(step[:, : self.q].T)
+        sizes = np.array([[part.k] for part in self.regressions.parts])
+        slopes = tuple(
+            own * factor[j][:, None, None] for j, own in enumerate(point.slopes)
+        )
+        grown = replace(point, t=np.where(sizes > 0, point.t * factor, point.t), slopes=slopes)
+        return grown, self.groups * (sizes * step[:, : self.q].T).sum(0)
+
+    def _keep(
+        self, accept: BoolArray, prior: tuple[FloatArray, FloatArray], factor: FloatArray
+    ) -> None:
+        """Keep prior and density of what was accepted."""
+        self.factor = np.where(accept, factor, self.factor)
+        # A step of groups leaves the rest.
+        chain = accept[:, 0]
+        self.prior = (
+            np.where(accept, prior[0], self.prior[0]), np.where(chain, prior[1], self.prior[1])
+        )  # fmt: skip
+
+    # --- widths ----------------------------------------------------------------------------------
+
+    @property
+    def _rate(self) -> float:
+        return 2.0 / (self.rounds + 2.0) ** 0.5
+
+    def _by_database(self, values: FloatArray) -> FloatArray:
+        """Return means (D, ...) over the chains of each database."""
+        shape = self.databases, self.sweeps.target.chains, *values.shape[1:]
+        return np.asarray(values.reshape(shape).mean(1))
+
+    def _learn(self) -> None:
+        """Take the information of the noise at the mean of the chains."""
+        scales = self.regressions.scales
+        size = 2.0 * np.log(scales.s_0) if self.grouped else np.log(scales.variance[..., 0])
+        variance = np.exp(self._by_database(size.T))
+        lower = np.zeros((self.databases, self.q, self.q))
+        for j, part in enumerate(self.regressions.parts):
+            slopes = self._by_database(part.core[:, part.part.columns.size :])
+            lower[:, j, part.part.earlier] = slopes
+        self.information = information(self.data, variance, lower)
