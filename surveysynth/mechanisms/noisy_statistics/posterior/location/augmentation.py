@@ -29,6 +29,8 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.moment_law impor
     Geometry,
     Law,
     PatternTarget,
+    across,
+    along,
     symmetric_axes,
     turned,
 )
@@ -39,7 +41,7 @@ from surveysynth.models.general_location.stats import BlockMoments
 from surveysynth.sampling.sweeps import Streams
 
 #: Tries of a slice of T and W, which mostly takes the first; of one where records are few.
-TRIES, BARTLETT_TRIES = 12, 30
+TRIES, BARTLETT_TRIES = 4, 30
 #: Degrees of freedom below which a Wishart is far from normal.
 FEW = 40.0
 #: Rounds of exchanges that are taken or left together.
@@ -49,7 +51,7 @@ LEAST_START = 0.05
 
 #: Of each pattern.
 Laws = list[Law]
-#: theta to M (B, G, width, q) and Sigma (B, G, q, q) of a pattern, in units of z.
+#: theta to M (B, G or 1, width, q) and Sigma (B, G, q, q) of a pattern, in units of z.
 PatternLaw = Callable[[int], tuple[FloatArray, FloatArray]]
 
 
@@ -155,25 +157,30 @@ class LocationAugmentation:
         there = self.target.shape.patterns[number]
         centre, spread = self.target.centre[there], self.target.spread[there]
         about = (coefficients - self.target.ones[:, None] * centre) / spread
+        if about.shape[1] == 1:  # all groups at once
+            flat = target.link.reshape(-1, about.shape[2]) @ about[:, 0]
+            middle = flat.reshape(self.batch, *target.link.shape[:2], target.q)
+        else:
+            middle = target.link @ about
         scaled = sigma / (spread[:, None] * spread)
         largest = np.einsum("...qq->...q", scaled).max(-1)[..., None, None]
         # Far below all noise: no chain strays to where a covariance has lost its digits.
         floor = (1e-10 + 1e-11 * largest) * np.eye(int(there.sum()))
-        return target.link @ about, scaled + floor
+        return middle, scaled + floor
 
     def _slices(self, i: int, p: int, law: Law) -> tuple[FloatArray, FloatArray]:
         """Draw xi and eta of a pattern by elliptical slices, from its T and W."""
         (fresh_xi, fresh), (level, angle) = self.normals[p], self.uniforms[p]
         fresh_eta = (fresh[i, :2] + fresh[i, :2].swapaxes(-1, -2)) / np.sqrt(2.0)
         back = law.turn
-        cross = law.geometry.vectors.swapaxes(-1, -2) @ self.cross[p] @ back
-        xi = law.xi_of(cross, fresh_xi[i, 1])
+        xi = law.xi_of(along(across(law.geometry.vectors, self.cross[p]), back), fresh_xi[i, 1])
         eta = law.eta_of(law.gap(law.cross_at(xi)), turned(self.scatter[p], back), fresh_eta[1])
-        xi = _elliptical(
-            xi, fresh_xi[i, 0], lambda x: law.log_factor(x, eta), level[i, 0], angle[i, 0]
-        )
-        eta = _elliptical(
-            eta, fresh_eta[0], lambda x: law.log_factor(xi, x), level[i, 1], angle[i, 1]
+        xi, value = _elliptical(
+            xi, fresh_xi[i, 0], lambda x: law.log_factor(x, eta), law.log_factor(xi, eta),
+            level[i, 0], angle[i, 0],
+        )  # fmt: skip
+        eta, _ = _elliptical(
+            eta, fresh_eta[0], lambda x: law.log_factor(xi, x), value, level[i, 1], angle[i, 1]
         )
         return law.out_of(xi, eta)
 
@@ -289,23 +296,26 @@ def _elliptical(
     now: FloatArray,
     fresh: FloatArray,
     log_factor: Callable[[FloatArray], FloatArray],
+    value: FloatArray,
     level: FloatArray,
     uniforms: FloatArray,
-) -> FloatArray:
-    """Return elliptical slices of standard normals (B, G, ...), each block its own.
+) -> tuple[FloatArray, FloatArray]:
+    """Return elliptical slices of standard normals (B, G, ...), each block its own, and values.
 
-    level (B, G) and uniforms (tries, B, G). A block whose tries run out stays."""
+    value (B, G): the log factor now; level (B, G) and uniforms (tries, B, G). A block whose tries
+    run out stays."""
     lead = (...,) + (None,) * (now.ndim - level.ndim)
-    threshold = log_factor(now) + np.log(level)
+    threshold = value + np.log(level)
     result, pending = now, np.ones(level.shape, dtype=bool)
     for angle in angles_of(uniforms):
         there = np.cos(angle)[lead] * now + np.sin(angle)[lead] * fresh
-        inside = pending & (log_factor(there) >= threshold)
-        result = np.where(inside[lead], there, result)
+        then = log_factor(there)
+        inside = pending & (then >= threshold)
+        result, value = np.where(inside[lead], there, result), np.where(inside, then, value)
         pending &= ~inside
         if not pending.any():
             break
-    return result
+    return result, value
 
 
 def angles_of(uniforms: FloatArray) -> FloatArray:

@@ -40,14 +40,15 @@ from surveysynth.sampling import primitives
 from surveysynth.sampling.sweeps import Streams
 
 #: Tries of a slice of coefficients.
-TRIES = 12
-#: Steps in a round: of each group, and of what groups have in common.
+TRIES = 5
+#: Steps of each group in a round.
 STEPS = 2
-COMMON_STEPS = 2
 #: Share of steps to accept: of groups, and of one number.
 ACCEPTED = 0.35
 #: Least precision of the proposal of a log variance: priors of a scale alone leave about that.
 LEAST_PRECISION = 0.05
+#: Weight of the latest round in what the warm-up learns.
+FORGETTING = 0.05
 
 
 class Chains(Protocol):
@@ -150,6 +151,12 @@ def _log_scale(scale: FloatArray, prior_scale: float, df: float = HALF_T_DF) -> 
     return primitives.half_t_log_density(scale, df, prior_scale) + np.log(scale)
 
 
+def _told(factor: FloatArray, laws: Laws) -> FloatArray:
+    """Return the log density (B,) of the noisy moments less that of T~."""
+    cross = sum(np.where(law.target.used, law.log_cross, 0.0) for law in laws)
+    return np.asarray((factor - cross).sum(1))
+
+
 class Moves:
     """Moves of the regressions of a sampler's chains; ``adapting``: widths are being learned."""
 
@@ -172,8 +179,11 @@ class Moves:
         self.log_width = np.zeros((self.databases, len(self.jointly)))
 
     def _joint_moves(self) -> list[Callable[[FloatArray], tuple[Point, FloatArray]]]:
-        """Return the moves of whole chains."""
-        moves = [self._common] * COMMON_STEPS
+        """Return the moves of whole chains.
+
+        Each takes standard normals (B, p + 1) times widths, and returns a point and the log of
+        the ratio (B,) of proposals there and back, on the scales of ``log_prior``."""
+        moves: list[Callable[[FloatArray], tuple[Point, FloatArray]]] = [self._walk, self._turn]
         if self.grouped:
             moves.append(self._stretch)
             if any(part.k for part in self.regressions.parts):
@@ -188,17 +198,16 @@ class Moves:
         self.u_angle = rng.random((c, TRIES, b), 2)
         self.n_group = rng.standard_normal((c, STEPS, b, self.groups, size), 2)
         self.log_u_group = np.log(rng.random((c, STEPS, b, self.groups), 2))
-        self.n_joint = rng.standard_normal((c, b, len(self.jointly), size), 1)
+        self.n_joint = rng.standard_normal((c, b, len(self.jointly), size + 1), 1)
         self.log_u_joint = np.log(rng.random((c, b, len(self.jointly)), 1))
 
     def round(self, i: int) -> None:
         """Make all moves once."""
+        self.point = Point.of(self.regressions)
         if self.adapting:
             self._learn()
-        self.point = Point.of(self.regressions)
         self.turn(i)
         self.prior = log_prior(self.regressions)
-        self.factor = self.data.log_factor(self.data.laws)
         if self.grouped:
             self.step(i)
         for number in range(len(self.jointly)):
@@ -221,24 +230,22 @@ class Moves:
         maps = mean_maps(self.sweeps.state(), self.sweeps.layout, self.sweeps.target)
         near = self.reference.normal(maps, np.concatenate(prior, axis=1))
         centred, fresh = now - near.mean, near.deviation(self.n_turn[i])
-        threshold = self._told(self.data.laws) + np.log(self.u_level[i])
+        self.factor = self.data.log_factor(self.data.laws)
+        threshold = _told(self.factor, self.data.laws) + np.log(self.u_level[i])
         pending, start = np.ones((self.batch, 1), dtype=bool), self.point
         for angle in angles_of(self.u_angle[i])[..., None]:
             drawn = near.mean + np.cos(angle) * centred + np.sin(angle) * fresh
             split = zip(np.split(drawn, cuts, axis=1), start.core, sizes, strict=True)
             core = tuple(np.hstack([own, old[:, size:]]) for own, old, size in split)
             point, laws = self._laws(replace(start, core=core))
-            inside = pending & (self._told(laws) >= threshold)[:, None]
+            factor = self.data.log_factor(laws)
+            inside = pending & (_told(factor, laws) >= threshold)[:, None]
             self._take(inside, point, laws)
+            self.factor = np.where(inside, factor, self.factor)
             pending = pending & ~inside
             if not pending.any():
                 break
         self.point.assign(self.regressions)
-
-    def _told(self, laws: Laws) -> FloatArray:
-        """Return the log density (B,) of the noisy moments less that of T~."""
-        cross = sum(np.where(law.target.used, law.log_cross, 0.0) for law in laws)
-        return np.asarray((self.data.log_factor(laws) - cross).sum(1))
 
     def _laws(self, point: Point) -> tuple[Point, Laws]:
         point.assign(self.regressions)
@@ -304,8 +311,11 @@ class Moves:
         """Make one step of scales, or core slopes, with what depends on them."""
         chains = self.sweeps.target.chains
         width = np.repeat(np.exp(self.log_width[:, number]), chains)
-        step = width[:, None] * self.n_joint[i, :, number]
-        proposal, log_jacobian = self.jointly[number](step)
+        step, move = self.n_joint[i, :, number].copy(), self.jointly[number]
+        # A turn has a width for its angle alone: it is about a normal of the right size.
+        turns = move == self._turn
+        step[:, -1 if turns else slice(None)] *= width if turns else width[:, None]
+        proposal, log_jacobian = move(step)
         point, laws = self._laws(proposal)
         prior = log_prior(self.regressions)
         factor = self.data.log_factor(laws)
@@ -319,35 +329,78 @@ class Moves:
             mean = self._by_database(np.exp(np.minimum(total, 0.0)))
             self.log_width[:, number] += self._rate * (mean - ACCEPTED)
 
-    def _common(self, step: FloatArray) -> tuple[Point, FloatArray]:
-        """Move the log variances of all groups with log s_0^2, and core slopes.
+    def _common(self) -> FloatArray:
+        """Return what groups have in common (B, p): log s_0^2 by column, and core slopes."""
+        point = self.point
+        size = 2.0 * np.log(point.s_0) if self.grouped else np.log(point.variance[..., 0])
+        parts = zip(self.regressions.parts, point.core, strict=True)
+        slopes = [core[:, part.part.columns.size :] for part, core in parts]
+        return np.concatenate([size.T, *slopes], axis=1)
 
-        Constants move so that the lines turn about the declared centres."""
-        target, point = self.sweeps.target, self.point
-        active = self.active
-        told = self.information.sum(1)[:, active][:, :, active]
-        told = told + LEAST_PRECISION * np.eye(told.shape[-1])
-        root = np.repeat(np.linalg.cholesky(told), target.chains, axis=0).swapaxes(-1, -2)
-        moved = np.zeros(step.shape)
-        moved[:, active] = np.linalg.solve(root, step[:, active, None])[..., 0]
-        log_step, cores = moved[:, : self.q].T, []
-        for j, (part, core) in enumerate(zip(self.regressions.parts, point.core, strict=True)):
-            slopes = moved[:, self.q + np.flatnonzero((self.row == j) & self.slope)]
-            cores.append(self._turned(part.part, core, slopes) if slopes.size else core)
+    def _walk(self, step: FloatArray) -> tuple[Point, FloatArray]:
+        """Move what groups have in common by a step of the size that Q~ leaves open."""
+        root = np.linalg.cholesky(self.common_told).swapaxes(-1, -2)
+        root = np.repeat(root, self.sweeps.target.chains, axis=0)
+        moved = np.linalg.solve(root, step[:, :-1, None])[..., 0]
+        return self._moved_together(moved), np.zeros(self.batch)
+
+    def _turn(self, step: FloatArray) -> tuple[Point, FloatArray]:
+        """Turn what groups have in common about the normal that the warm-up has found."""
+        chains = self.sweeps.target.chains
+        mean = np.repeat(self.common_mean, chains, axis=0)
+        root = np.repeat(np.linalg.cholesky(self.common_variance), chains, axis=0)
+        now = self._common() - mean
+        fresh = (root @ step[:, :-1, None])[..., 0]
+        angle = np.arctan(np.abs(step[:, -1:]))
+        then = np.cos(angle) * now + np.sin(angle) * fresh
+        white = [np.linalg.solve(root, each[..., None])[..., 0] for each in (now, then)]
+        ratio = 0.5 * ((white[1] ** 2).sum(1) - (white[0] ** 2).sum(1))
+        return self._moved_together(then - now), ratio
+
+    def _moved_together(self, moved: FloatArray) -> Point:
+        """Return the point with what groups have in common moved (B, p); means stay."""
+        point, log_step = self.point, moved[:, : self.q].T
+        cores, first = list(point.core), self.q
+        means = self._means()
+        for j, part in enumerate(self.regressions.parts):
+            last = first + part.part.earlier.size
+            if last > first:
+                cores[j] = self._turned(part.part, point.core[j], moved[:, first:last], means)
+            first = last
         return replace(
             point,
             core=tuple(cores),
             s_0=point.s_0 * np.exp(0.5 * log_step) if self.grouped else point.s_0,
             variance=point.variance * np.exp(log_step)[..., None],
-        ), np.zeros(self.batch)
+        )
 
-    def _turned(self, part: RegressionPart, core: FloatArray, slopes: FloatArray) -> FloatArray:
-        """Return core coefficients with slopes (B, k) added, about the declared centres."""
-        target, w, core = self.sweeps.target, part.columns.size, core.copy()
+    def _means(self) -> list[FloatArray]:
+        """Return coefficients (B, W) of the mean of each column on x~."""
+        layout, result = self.sweeps.layout, []
+        for part, core in zip(self.regressions.parts, self.point.core, strict=True):
+            mean, w = np.zeros((self.batch, layout.width)), part.part.columns.size
+            mean[:, part.part.columns] = core[:, :w]
+            for k, position in enumerate(part.part.earlier):
+                mean += core[:, w + k, None] * result[int(position)]
+            result.append(mean)
+        return result
+
+    def _turned(
+        self, part: RegressionPart, core: FloatArray, slopes: FloatArray, means: list[FloatArray]
+    ) -> FloatArray:
+        """Return core coefficients with slopes (B, k) added, the fit at means unchanged.
+
+        At the declared centre where not all records have a column."""
+        target, layout = self.sweeps.target, self.sweeps.layout
+        w, core = part.columns.size, core.copy()
         core[:, w:] += slopes
-        for k, position in enumerate(part.earlier):
-            there = self.sweeps.layout.presence(int(position), target.ones)[part.columns]
-            core[:, :w] -= slopes[:, k, None] * there * target.centre[int(position)]
+        for k, position in enumerate(map(int, part.earlier)):
+            outcome = self.regressions.parts[position].part.outcome
+            if outcome is None or layout.categories[outcome] == 1:
+                about = means[position]
+            else:
+                about = layout.presence(position, target.ones) * target.centre[position]
+            core[:, :w] -= slopes[:, k, None] * about[..., part.columns]
         return core
 
     def _stretch(self, step: FloatArray) -> tuple[Point, FloatArray]:
@@ -394,12 +447,18 @@ class Moves:
         return np.asarray(values.reshape(shape).mean(1))
 
     def _learn(self) -> None:
-        """Take the information of the noise at the mean of the chains."""
-        scales = self.regressions.scales
-        size = 2.0 * np.log(scales.s_0) if self.grouped else np.log(scales.variance[..., 0])
-        variance = np.exp(self._by_database(size.T))
+        """Take the information of the noise at the mean of the chains, and how these spread."""
+        common = self._common()
+        mean = self._by_database(common)
         lower = np.zeros((self.databases, self.q, self.q))
-        for j, part in enumerate(self.regressions.parts):
-            slopes = self._by_database(part.core[:, part.part.columns.size :])
-            lower[:, j, part.part.earlier] = slopes
-        self.information = information(self.data, variance, lower)
+        lower[:, self.row[self.slope], self.column[self.slope]] = mean[:, self.q :]
+        self.information = information(self.data, np.exp(mean[:, : self.q]), lower)
+        told = self.information.sum(1)[:, self.active][:, :, self.active]
+        self.common_told = told + LEAST_PRECISION * np.eye(told.shape[-1])
+        if not self.rounds:
+            self.common_mean, self.common_variance = mean, np.linalg.inv(self.common_told)
+        share = max(1.0 / (self.rounds + 2.0), FORGETTING)
+        self.common_mean = self.common_mean + share * (mean - self.common_mean)
+        off = common - np.repeat(self.common_mean, self.sweeps.target.chains, axis=0)
+        spread = self._by_database(off[:, :, None] * off[:, None, :])
+        self.common_variance = self.common_variance + share * (spread - self.common_variance)
