@@ -107,7 +107,11 @@ class NotConvergedError(RefusedError):
 
 
 def check_convergence(
-    monitored: Mapping[str, FloatArray], divergent: FloatArray | None
+    monitored: Mapping[str, FloatArray],
+    divergent: FloatArray | None,
+    *,
+    max_r_hat: float = MAX_R_HAT,
+    min_ess: float = MIN_ESS,
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return largest R-hat and smallest ESS by parameter group; refuse without convergence.
 
@@ -127,12 +131,12 @@ def check_convergence(
         for name, draws in monitored.items()
     }
     failing = sorted(
-        name for name in monitored if not (r_hats[name] <= MAX_R_HAT and ess[name] >= MIN_ESS)
+        name for name in monitored if not (r_hats[name] <= max_r_hat and ess[name] >= min_ess)
     )
     if failing:
         raise NotConvergedError(
-            f"The fit has not converged (R-hat above {MAX_R_HAT} or an effective sample size "
-            f"below {MIN_ESS:.0f} for {', '.join(failing)}): raise draws and warmup in "
+            f"The fit has not converged (R-hat above {max_r_hat} or an effective sample size "
+            f"below {min_ess:.0f} for {', '.join(failing)}): raise draws and warmup in "
             "[synthesizer]."
         )
     return r_hats, ess

@@ -68,6 +68,9 @@ NOISY_LEAST_SHARE = 0.8
 SIMULATED_TOLERANCE = 0.05
 SIMULATED_WINDOW = (0.9, 1.1)
 SIMULATED_STRIDE = 1.5
+#: Of them means over draws alone are used, and chains that mix slowly add Monte Carlo error to
+#: these, which the spread between databases shows.
+SIMULATED_GATES = {"max_r_hat": 1.2, "min_ess": 20.0}
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,6 +108,7 @@ class _Run(Unpickled):
         self.start = start
         self.smooth = model.common_random_numbers
         self.protects = protects
+        self.gates = {} if protects else SIMULATED_GATES
         noisy = protects and not self.smooth and settings.weights == "fixed_point"
         self.most_fits = NOISY_MOST_FITS if noisy else MAX_FITS
         if not protects:
@@ -333,7 +337,7 @@ def _result(run_: _Run) -> Result | RefusedError:
         return run_.refusal or _target_not_reached()
     divergent = fit.theta.get(DIVERGENT)
     try:
-        r_hat, ess = check_convergence(model.monitored(fit.theta), divergent)
+        r_hat, ess = check_convergence(model.monitored(fit.theta), divergent, **run_.gates)
     except RefusedError as refusal:
         return refusal
     released = release_positions(settings.m, settings.plan, fit.kept)
@@ -358,15 +362,15 @@ def _result(run_: _Run) -> Result | RefusedError:
         kept_draws=int(fit.kept.sum()),
         divergent_draws=None if divergent is None else int(divergent.sum()),
         theta=fit.theta,
-        mean_logs=_mean_logs(model, run_.database, fit),
-        unweighted_mean_logs=_mean_logs(model, run_.database, unweighted),
+        means=_coordinate_means(model, run_.database, fit),
+        unweighted_means=_coordinate_means(model, run_.database, unweighted),
     )
 
 
-def _mean_logs(model: Model, database: Database, fit: _Fit) -> FloatArray:
+def _coordinate_means(model: Model, database: Database, fit: _Fit) -> FloatArray:
     """Return posterior means (d,) over the kept draws of what debiasing shifts."""
     theta, design = {k: v[fit.kept] for k, v in fit.flat().items()}, database.design
-    logs = model.log_scales(theta) if design is None else model.debiased(theta, design).logs
+    logs = model.log_scales(theta) if design is None else model.debiased(theta, design).values
     return np.asarray(logs.mean(axis=0), dtype=np.float64)
 
 
