@@ -66,14 +66,15 @@ def example(
         bool, typer.Option("--study", help="Also write population.csv and study.toml.")
     ] = False,
 ) -> None:
-    """Write a simulated survey.csv and a spec.toml that works."""
+    """Write a simulated survey.csv and a specification for each mechanism."""
     from surveysynth.api.start import example as write
     from surveysynth.evaluation.studies.example import DEFAULT_SEED
 
     seed = DEFAULT_SEED if seed is None else seed
     survey, spec = write(directory, n, seed, study=study)
-    print(f"Wrote {survey} ({n:,} simulated records) and {spec}.")
+    print(f"Wrote {survey} ({n:,} simulated records) and {spec}, for noisy statistics.")
     print(f"Next: surveysynth release {spec} --out out")
+    print(f"The papers' mechanism: {spec.with_name('spec_pseudo_posterior.toml')}.")
     if study:
         print(f"And:  surveysynth study {directory / 'study.toml'} --out study")
 
