@@ -106,7 +106,7 @@ def run(folder: Path, frame: Frame, name: str, samples: int, workers: int) -> di
         "seed": SEED, "units": frame.units, "design": dict(frame.design),
         "refused": result.refusals["reason"].value_counts().to_dict(),
         "failed": len(result.failed), "tables": records(result.summary),
-        "by_size": records(result.by_size), "rows": records(own), "versions": library_versions(),
+        "by_size": records(result.by_size), "rows": columns(own), "versions": library_versions(),
     }  # fmt: skip
 
 
@@ -114,6 +114,12 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Lines of a frame, numbers to four digits."""
     found: list[dict[str, Any]] = json.loads(frame.to_json(orient="records", double_precision=4))
     return found
+
+
+def columns(frame: pd.DataFrame) -> dict[str, list[Any]]:
+    """Columns of a frame, numbers to four digits: shorter than its lines."""
+    lines = records(frame)
+    return {name: [line[name] for line in lines] for name in frame.columns}
 
 
 def kept(path: Path) -> dict[str, dict[str, Any]]:
