@@ -20,7 +20,7 @@ CANARIES = ("987654", "31415", "canary")
 DEFAULTS: dict[str, dict[str, str]] = {
     "survey": {"weight": '"weight"', "strata": '"field"'},
     "synthesizer": {"outcome": '"salary"'},
-    "privacy": {"epsilon": "10.8"},
+    "privacy": {"mechanism": '"pseudo_posterior"', "epsilon": "10.8"},
     "tables": {"by": '["field", "gender"]'},
     "labels": {},
 }

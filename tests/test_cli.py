@@ -17,6 +17,8 @@ from surveysynth._support import exits
 from surveysynth.evaluation.studies.example import write_example
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport, Trial
 
+ROOT = Path(__file__).parents[1]
+
 
 def _run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -93,6 +95,29 @@ def test_example_too_small_is_bad_input(
     assert told.out == ""
     assert "at least 16" in told.err
     assert os.listdir(tmp_path) == []
+
+
+SPECS = sorted([*ROOT.glob("tables/*/spec.toml"), *ROOT.glob("vignettes/*/spec.toml")])
+
+
+@pytest.mark.parametrize("spec", [None, *SPECS], ids=lambda path: path and path.parent.name)
+def test_no_specification_is_released_without_a_mechanism(
+    spec: Path | None, example: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (spec or example).read_text(encoding="utf-8")
+    without = re.sub(r"^mechanism = .*\n", "", text, flags=re.MULTILINE)
+    assert without != text
+    path = (spec or example).with_name("spec.toml") if spec is None else tmp_path / "spec.toml"
+    path.write_text(without, encoding="utf-8")
+    before = sorted(tmp_path.rglob("*"))
+    for command in ("check", "release", "compare", "export-stan"):
+        out = [] if command == "check" else ["--out", str(tmp_path / "out")]
+        assert cli.main([command, str(path), *out]) == 2
+        told = capsys.readouterr()
+        assert told.out == ""
+        for name in ("noisy_statistics", "pseudo_posterior"):
+            assert len(re.findall(rf'^ +mechanism = "{name}"  # .+$', told.err, re.M)) == 1
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ outcome = "salary"             # confidential
 transform = "log"
 
 [privacy]
+mechanism = "pseudo_posterior"
 epsilon = 10.8                 # for the whole release of m draws
 m = 3
 
@@ -77,6 +78,7 @@ outcome = "salary"
 transform = "log"
 
 [privacy]
+mechanism = "pseudo_posterior"
 epsilon = 10.8                 # of each release, and of every other method
 m = 3
 replicates_per_draw = 4
