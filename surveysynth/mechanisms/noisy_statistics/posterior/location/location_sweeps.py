@@ -15,7 +15,6 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import (
-    TRIES,
     Laws,
     LocationAugmentation,
     PatternLaw,
@@ -33,6 +32,8 @@ from surveysynth.models.parts.logit import LogitSums, log_shares
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import SWEEPS_AT_ONCE, Streams, run_sweeps
 
+#: Tries of a slice of coefficients.
+TRIES = 40
 #: SDs of steps of log variances, in turn: what noise and sampling leave open is not known to
 #: within a factor.
 STEPS = (0.15, 0.5, 1.5)
