@@ -11,7 +11,14 @@ import pandas as pd
 import pytest
 
 from surveysynth.spec.spec import load_spec
-from tests.long_runs.real_populations.__main__ import HERE, SETTINGS, keep, kept, page
+from tests.long_runs.real_populations.__main__ import (
+    DEFAULTS,
+    HERE,
+    SETTINGS,
+    keep,
+    kept,
+    page,
+)
 from tests.long_runs.real_populations.frames import FRAMES, PPS, Frame, Source, classes
 
 
@@ -28,7 +35,7 @@ def test_specification_fits_its_frame(name: str) -> None:
     assert not spec.synthesizer.priors
 
 
-@pytest.mark.parametrize("name", list(SETTINGS))
+@pytest.mark.parametrize("name", DEFAULTS)
 def test_settings_change_mechanism_and_epsilon_alone(name: str) -> None:
     made = SETTINGS[name].specification(FRAMES["wages"])
     base = SETTINGS["noisy_10.8"].specification(FRAMES["wages"])
@@ -61,19 +68,36 @@ def test_another_frame_is_refused(tmp_path: Path) -> None:
             wrong.made(tmp_path)
 
 
+def test_planted_defaults_are_wrong() -> None:
+    made = SETTINGS["planted_10.8"].specification(FRAMES["wages"])["synthesizer"]
+    assert made["predictors"] == "region + city + school"
+    assert made["covariance_by"] == []
+    assert "planted_10.8" not in DEFAULTS
+
+
 def test_page_puts_the_sample_beside_each_release(tmp_path: Path) -> None:
     line = {
         "statistic": "mean", "outcome": "acres", "method": "sample", "coverage": 0.94,
         "worst": 0.9, "rmse_ratio": 1.0, "length_ratio": 1.0, "bias": 0.0, "absolute_bias": 0.1,
     }  # fmt: skip
     release = {**line, "method": "release", "coverage": 0.71, "worst": None, "bias": -0.82}
-    keep(tmp_path / "found.json", "counties", "noisy_3.6", {"tables": [line, release]})
-    keep(tmp_path / "found.json", "communes", "noisy_3.6", {"tables": [line, line]})
-    found = kept(tmp_path / "found.json")
-    assert list(found) == ["counties", "communes"]
-    lines = page(found)
-    assert len(lines) == 3
-    assert lines[2] == (
+    few = [{**each, "size": "30-100", "coverage": each["coverage"] - 0.2}
+           for each in (line, release)]  # fmt: skip
+    many = [{**each, "size": "100-300"} for each in (line, release)]
+    fewest = [{**each, "size": "<30", "coverage": None} for each in (line, release)]
+    found = {"tables": [line, release], "by_size": [*many, *few]}
+    keep(tmp_path / "found.json", "counties", "noisy_3.6", found)
+    keep(tmp_path / "found.json", "communes", "planted_10.8", {**found, "by_size": fewest})
+    assert list(kept(tmp_path / "found.json")) == ["counties", "communes"]
+    assert page(kept(tmp_path / "found.json"))[2:] == [
         "| counties | noisy statistics, 3.6 | mean acres | 0.71 (0.94) | - | 1.00 | 1.00 "
-        "| -0.82 (0.10) |"
-    )
+        "| -0.82 (0.10) |",
+        "| communes | noisy statistics, 10.8, one covariance, main effects | mean acres "
+        "| 0.71 (0.94) | - | 1.00 | 1.00 | -0.82 (0.10) |",
+        "",
+        "| frame | release | statistic | <30 | 30-100 | 100-300 |",
+        "|---|---|---|---|---|---|",
+        "| counties | noisy statistics, 3.6 | mean acres | - | 0.51 (0.74) | 0.71 (0.94) |",
+        "| communes | noisy statistics, 10.8, one covariance, main effects | mean acres "
+        "| - (-) | - | - |",
+    ]
