@@ -45,11 +45,8 @@ def inference_words(record: "DebiasRecord") -> str:
         rounds=record.rounds,
         scales=_factors(shifts.get("scale", [])),
         odds=_factors(shifts.get("odds", [])),
-        largest={
-            kind: f"{max(map(abs, shifts[kind])):.2g}"
-            for kind in ("slope", "location")
-            if kind in shifts
-        },
+        slopes=_largest(shifts.get("slope", [])),
+        locations=_largest(shifts.get("location", [])),
     )
     return " ".join(words.split())
 
@@ -65,6 +62,11 @@ def _factors(shifts: list[float]) -> str:
         return ", ".join(factors)
     smallest, largest = (f"{np.exp(end):.3f}" for end in (min(shifts), max(shifts)))
     return f"{len(factors)} factors from {smallest} to {largest}"
+
+
+def _largest(shifts: list[float]) -> str:
+    """Return the largest absolute shift, if there is any."""
+    return f"{max(map(abs, shifts)):.2g}" if shifts else ""
 
 
 def debias_facts(record: "DebiasRecord") -> dict[str, Any]:
