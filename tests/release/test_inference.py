@@ -9,8 +9,10 @@ import pandas as pd
 import pytest
 
 from surveysynth.errors import RefusedError
-from surveysynth.inference import bias_search
+from surveysynth.inference import debias
 from surveysynth.inference.bias_search import DebiasRecord
+from surveysynth.mechanisms.pseudo_posterior.fit import Database
+from surveysynth.models.base import Model
 from surveysynth.release.facts import inference_words
 from surveysynth.release.pipeline import release
 
@@ -63,10 +65,17 @@ def test_paper_inference_publishes_one_pair_and_warns(
 
 
 def test_a_failure_to_converge_is_refused_and_nothing_is_written(
-    make_spec: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_spec: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stand_in_mechanism: None,
 ) -> None:
     """Unless inference is as in the papers, which has no debiasing."""
-    monkeypatch.setattr(bias_search, "LEAST_SUCCESS", 2.0)  # no number of runs is enough
+
+    def no_run(model: Model, databases: list[Database], *_: object, **__: object) -> list[object]:
+        return [RefusedError("missed")] * len(databases)
+
+    monkeypatch.setattr(debias, "run_batch", no_run)
     path = make_spec(synthesizer=f'{FAST}\ninference = "debiased"')
     with pytest.raises(RefusedError, match="Debiasing did not converge"):
         release(path, tmp_path / "out")
