@@ -100,6 +100,10 @@ def effective_sample_size(draws: FloatArray) -> FloatArray:
 MAX_R_HAT = 1.05
 MIN_ESS = 100.0
 MAX_DIVERGENT_SHARE = 0.01
+STRICT = MAX_R_HAT, MIN_ESS
+#: Of fits to simulated databases, whose means over draws alone are used: chains that mix slowly add
+#: Monte Carlo error to these, which the spread between databases shows.
+OF_MEANS = 1.2, 20.0
 
 
 class NotConvergedError(RefusedError):
@@ -109,15 +113,15 @@ class NotConvergedError(RefusedError):
 def check_convergence(
     monitored: Mapping[str, FloatArray],
     divergent: FloatArray | None,
-    *,
-    max_r_hat: float = MAX_R_HAT,
-    min_ess: float = MIN_ESS,
+    gates: tuple[float, float] = STRICT,
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return largest R-hat and smallest ESS by parameter group; refuse without convergence.
 
     monitored: unconstrained scalars by group, (chains, draws, d); divergent (chains, draws), 1
-    where a draw diverged, or None for a sampler that cannot diverge. Raises ``NotConvergedError``.
+    where a draw diverged, or None for a sampler that cannot diverge; gates: largest R-hat and
+    smallest ESS. Raises ``NotConvergedError``.
     """
+    max_r_hat, min_ess = gates
     if divergent is not None and divergent.mean() > MAX_DIVERGENT_SHARE:
         raise NotConvergedError(
             f"More than {MAX_DIVERGENT_SHARE:.0%} of the draws diverged: the sampler could not "

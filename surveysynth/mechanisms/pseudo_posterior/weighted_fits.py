@@ -43,7 +43,7 @@ from surveysynth.mechanisms.pseudo_posterior.settings import (
     epsilon_of,
 )
 from surveysynth.models.base import Model, stacked
-from surveysynth.sampling.convergence import check_convergence
+from surveysynth.sampling.convergence import OF_MEANS, STRICT, check_convergence
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.randomness import Start, secret_generator, starts
 from surveysynth.survey.survey import Confidential, PublicDesign
@@ -68,9 +68,6 @@ NOISY_LEAST_SHARE = 0.8
 SIMULATED_TOLERANCE = 0.05
 SIMULATED_WINDOW = (0.9, 1.1)
 SIMULATED_STRIDE = 1.5
-#: Of them means over draws alone are used, and chains that mix slowly add Monte Carlo error to
-#: these, which the spread between databases shows.
-SIMULATED_GATES = {"max_r_hat": 1.2, "min_ess": 20.0}
 
 
 @dataclass(frozen=True, repr=False)
@@ -108,7 +105,6 @@ class _Run(Unpickled):
         self.start = start
         self.smooth = model.common_random_numbers
         self.protects = protects
-        self.gates = {} if protects else SIMULATED_GATES
         noisy = protects and not self.smooth and settings.weights == "fixed_point"
         self.most_fits = NOISY_MOST_FITS if noisy else MAX_FITS
         if not protects:
@@ -337,7 +333,8 @@ def _result(run_: _Run) -> Result | RefusedError:
         return run_.refusal or _target_not_reached()
     divergent = fit.theta.get(DIVERGENT)
     try:
-        r_hat, ess = check_convergence(model.monitored(fit.theta), divergent, **run_.gates)
+        gates = STRICT if run_.protects else OF_MEANS
+        r_hat, ess = check_convergence(model.monitored(fit.theta), divergent, gates)
     except RefusedError as refusal:
         return refusal
     released = release_positions(settings.m, settings.plan, fit.kept)
