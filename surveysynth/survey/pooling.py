@@ -189,12 +189,12 @@ class _Pool:
     def _smallest_interaction(self, rows: BoolArray, least: float, alone: bool = False) -> str:
         """Return the interaction of highest order with the smallest cell, or "" for none.
 
-        Only cells count with fewer records than ``least`` among base rows (B,), without pooled
-        levels. ``alone``: only interactions without the terms within them.
+        Of those that are not shrunken. Only cells count with fewer records than ``least`` among
+        base rows (B,), without pooled levels. ``alone``: only those without the terms within them.
         """
         found: list[tuple[int, int, str]] = []
         for term in interactions(self.parsed, self.factors):
-            if alone and term.has_all_within:
+            if (alone and term.has_all_within) or term.term in self.own_cells:
                 continue
             own = ~np.any([self.factors[name].pooled_rows for name in term.names], axis=0)
             code = {name: self.factors[name].code for name in term.names}
