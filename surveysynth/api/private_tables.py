@@ -154,8 +154,9 @@ def tables(
         "labels": labels,
     }, several)  # fmt: skip
     survey, mechanism = _survey_for(survey, spec), mechanism_of(spec)
-    design, test = mechanism.prepared(survey.design), seed is not None
-    built = (engine_of(spec, model_of(spec)) if isinstance(model, str) else model).of(design)
+    chosen = engine_of(spec, model_of(spec)) if isinstance(model, str) else model
+    design, test = mechanism.prepared(chosen.with_ridge(survey.design)), seed is not None
+    built = chosen.of(design)
     of_mechanism, of_synthesis = _streams(seed, published=spec.privacy.rebuildable)
     refuse_clusters(design, built)
     say = progress or (lambda stage: None)

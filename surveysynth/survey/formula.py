@@ -316,11 +316,11 @@ def without_terms(parsed: ParsedFormula, left_out: Collection[str]) -> ParsedFor
 
 
 def without_term(parsed: ParsedFormula, text: str) -> str:
-    """Return the formula with a term replaced by its parts of one factor less."""
+    """Return the formula with a term, by either of its names, replaced by its parts."""
     kept: dict[str, None] = {}
     for term in parsed.formula:
         parts = _factors(term)
-        if ":".join(parts) != text:
+        if text not in (":".join(parts), str(term)):
             kept[":".join(parts)] = None
             continue
         lower = itertools.combinations(parts, len(parts) - 1)
