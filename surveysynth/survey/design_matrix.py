@@ -32,6 +32,7 @@ from surveysynth.survey.interactions import (
     Cells,
     interaction_columns,
     ridge_of,
+    ridge_words,
 )
 
 #: A column with at most this share of its length outside the others is their combination.
@@ -73,6 +74,27 @@ class DesignMatrix:
     def n_columns(self) -> int:
         """Number of columns of X, K."""
         return len(self.columns)
+
+    @property
+    def shrunken_terms(self) -> tuple[str, ...]:
+        """Interactions with columns that the model shrinks; none if it has no ridge."""
+        names = [name for name, own in zip(self.columns, self.ridged, strict=True) if own]
+        terms = dict.fromkeys(name[: name.rindex("[")] for name in names)
+        return tuple(terms) if math.isfinite(self.interaction_scale) else ()
+
+    @property
+    def shrunken_words(self) -> str:
+        """The shrunken interactions and their ridge: "a:b (kappa 0.3, worth 11 records)"."""
+        terms = self.shrunken_terms
+        return f"{', '.join(terms)} {ridge_words(self.interaction_scale)}" if terms else ""
+
+    @property
+    def words(self) -> str:
+        """The formula, then the ridge on its interactions, if there is any."""
+        if not self.shrunken_terms:
+            return self.formula
+        what = "interaction" if len(self.shrunken_terms) == 1 else "interactions"
+        return f"{self.formula}, the {what} shrunken {ridge_words(self.interaction_scale)}"
 
     @property
     def shrunken(self) -> int:

@@ -123,3 +123,8 @@ def _orthonormal_root(projector: FloatArray) -> tuple[FloatArray, list[int]]:
 def ridge_of(ridged: BoolArray, scale: float) -> FloatArray:
     """Return the diagonal (K,) of Lambda: scale^-2 on ridged columns, 0 elsewhere."""
     return np.where(ridged, scale**-2, 0.0)
+
+
+def ridge_words(scale: float) -> str:
+    """Return the prior SD, and the number of records that it is worth, in parentheses."""
+    return f"(kappa {scale:g}, worth {scale**-2:.2g} records)"
