@@ -41,8 +41,7 @@ class Gibbs:
         self.rng = rng
         self.residual_scale = priors["residual_scale"]
         self.batch, self.k = stats.fit.shape[:2]
-        # The ridge of interactions is in the statistics.
-        self.free = self.k - stats.ridges
+        self.free = self.k - stats.ridges  # columns whose prior is not in the statistics
         free = (np.arange(1 + self.k) < 1 + self.free).astype(np.float64)
         self.coefficient_precision = priors["coefficient_sd"] ** -2 * free[1:]
         self.selection_precision = priors["selection_sd"] ** -2 * free
@@ -294,9 +293,8 @@ class ClusteredGibbs(Gibbs):
             rows[:, k + 1, k], rows[:, k + 1, -1] = -of_pi, of_y
             rows[:, k + 2, -1] = of_pi
             form += rows.swapaxes(-1, -2) @ (self.products - shrunk @ self.psu_sum) @ rows
-        draw = primitives.normal_from_precision(
-            form[:, :-1, :-1], -form[:, :-1, -1], self.n_coefficients[i]
-        )
+        precision, linear = form[:, :-1, :-1], -form[:, :-1, -1]
+        draw = primitives.normal_from_precision(precision, linear, self.n_coefficients[i])
         fit, k_y = self.stats.fit, draw[:, k, None]
         self.beta = fit[:, :, 0] + draw[:, :k]
         k_x = fit[:, :, 1] - k_y * fit[:, :, 0] + draw[:, k + 1 :]
