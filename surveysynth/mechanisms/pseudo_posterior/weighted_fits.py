@@ -104,7 +104,7 @@ class _Run(Unpickled):
         # Every fit starts the same stream, so that the bound moves smoothly with the weights.
         self.start = start
         self.smooth = model.common_random_numbers
-        self.protects = protects
+        self.protects, self.gates = protects, STRICT if protects else OF_MEANS
         noisy = protects and not self.smooth and settings.weights == "fixed_point"
         self.most_fits = NOISY_MOST_FITS if noisy else MAX_FITS
         if not protects:
@@ -256,7 +256,7 @@ def run(
     5.4
     """
     require_pattern(settings.measure, design.frame)
-    settings.require_prepared(design)
+    settings.require_prepared(model.with_ridge(design))
     settings.require_identified(model := model.of(design))
     records = model.records(design, confidential)
     database = Database(records, design.n, confidential.outcome, design.frame, design)
@@ -333,8 +333,7 @@ def _result(run_: _Run) -> Result | RefusedError:
         return run_.refusal or _target_not_reached()
     divergent = fit.theta.get(DIVERGENT)
     try:
-        gates = STRICT if run_.protects else OF_MEANS
-        r_hat, ess = check_convergence(model.monitored(fit.theta), divergent, gates)
+        r_hat, ess = check_convergence(model.monitored(fit.theta), divergent, run_.gates)
     except RefusedError as refusal:
         return refusal
     released = release_positions(settings.m, settings.plan, fit.kept)
