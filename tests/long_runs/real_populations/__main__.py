@@ -5,7 +5,8 @@ checked. ``run DIR`` draws samples of each frame, releases them with default set
 ``DEFAULTS``, and keeps what it finds in ``tests/golden/real_populations.json``; ``page`` shows that
 as Markdown. A run that was broken off continues where it was; ``--only`` and ``--setting`` run
 parts and keep the results of the others. ``sample DIR`` writes one sample a frame, with the
-specification of its release.
+specification of its release. ``law DIR`` measures how wrong the model's law is on whole frames,
+for ``tests/golden/real_populations_law.json`` (``law.py``).
 """
 
 import os
@@ -30,9 +31,11 @@ from surveysynth.evaluation.studies.designs import SamplingDesign  # noqa: E402
 from surveysynth.evaluation.studies.population import Population  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from tests.long_runs.real_populations.frames import FRAMES, Frame  # noqa: E402
+from tests.long_runs.real_populations.law import bias, units_of  # noqa: E402
 
 HERE = Path(__file__).parent
 GOLDEN = HERE.parents[1] / "golden" / "real_populations.json"
+LAW = GOLDEN.with_stem("real_populations_law")
 SEED = 25
 
 
@@ -85,12 +88,38 @@ def fetch(folder: Path, names: Sequence[str]) -> None:
         print(f"{name}: {len(made):,} units. {FRAMES[name].title}", flush=True)
 
 
+def design_of(frame: Frame) -> SamplingDesign:
+    """The design of its samples."""
+    chosen = dict(frame.design)
+    return SamplingDesign(chosen.pop("design"), **chosen)
+
+
+def write_laws(folder: Path, names: Sequence[str], path: Path = LAW) -> None:
+    """Measure the bias of the law on whole frames, and keep what there was of others."""
+    every = kept(path)
+    for name in names:
+        frame, found = FRAMES[name], pd.read_csv(folder / f"{name}.csv")
+        design = design_of(frame)
+        units, population = units_of(found, HERE / f"{name}.toml", design)
+        every[name] = bias(units, population, design, SEED)
+    path.write_text(json.dumps(every, indent=1) + "\n", encoding="utf-8")
+    print("\n".join(law_page(every)))
+
+
+def law_page(every: dict[str, dict[str, Any]]) -> list[str]:
+    """Lines of Markdown: counts / means / medians, root mean square over rows."""
+    variants = list(next(iter(every.values())))[1:]
+    made = [_row("frame", *variants), "|---" * (1 + len(variants)) + "|"]
+    for name, found in every.items():
+        cells = [" / ".join(f"{each['rms']:.2f}" for each in found[v].values()) for v in variants]
+        made.append(_row(name, *cells))
+    return made
+
+
 def write_sample(folder: Path, frame: Frame) -> None:
     """Write one sample, and the specification that releases it."""
     found = pd.read_csv(folder / f"{frame.name}.csv")
-    survey = SETTINGS["noisy_10.8"].specification(frame)["survey"]
-    chosen = dict(frame.design)
-    sampling = SamplingDesign(chosen.pop("design"), **chosen)
+    survey, sampling = SETTINGS["noisy_10.8"].specification(frame)["survey"], design_of(frame)
     population = Population(
         found, (frame.outcome,), (), survey["strata"], "size", survey.get("psu")
     )
@@ -205,7 +234,7 @@ def _number(value: float | None) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["fetch", "sample", "run", "page"])
+    parser.add_argument("what", choices=["fetch", "law", "sample", "run", "page"])
     parser.add_argument("folder", type=Path, nargs="?", help="of the frames; not for page")
     parser.add_argument("--only", nargs="+", default=list(FRAMES), choices=list(FRAMES))
     parser.add_argument("--setting", nargs="+", default=DEFAULTS, choices=list(SETTINGS))
@@ -220,6 +249,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("name the folder of the frames")
     if given.what == "fetch":
         fetch(given.folder, given.only)
+        return
+    if given.what == "law":
+        write_laws(given.folder, given.only)
         return
     for name in given.only:
         if given.what == "sample":
