@@ -23,6 +23,7 @@ from .api.commands import (
 from .api.commands import (
     study as study,
 )
+from .api.coverage import coverage as coverage
 from .api.private_tables import tables as tables
 from .api.stan_data import export_stan as export_stan
 from .api.start import example as example
@@ -79,15 +80,10 @@ from .evaluation.microdata.regression import (
 )
 from .evaluation.microdata.risk_utility import risk_utility_map as risk_utility_map
 from .evaluation.microdata.utility import distribution_utility as distribution_utility
-from .inference.debias import (
-    Debiased as Debiased,
-)
-from .inference.debias import (
-    DebiasRecord as DebiasRecord,
-)
-from .inference.debias import (
-    debias_draws as debias_draws,
-)
+from .evaluation.studies.frame_results import CoverageResult as CoverageResult
+from .inference.bias_search import DebiasRecord as DebiasRecord
+from .inference.debias import Debiased as Debiased
+from .inference.debias import debias_draws as debias_draws
 from .inference.synthesis import SyntheticDataset as SyntheticDataset
 from .inference.synthesis import synthesise as synthesise
 from .mechanisms.base import PrivateDraws as PrivateDraws

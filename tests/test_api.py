@@ -15,7 +15,14 @@ import surveysynth as ss
 from surveysynth.errors import InputError
 from surveysynth.release.digits import Digits
 from tests.survey.messages import checked
-from tests.surveys import CANARIES, CANARY_OUTCOME, CANARY_WEIGHT, good, make_survey
+from tests.surveys import (
+    CANARIES,
+    CANARY_OUTCOME,
+    CANARY_WEIGHT,
+    good,
+    make_survey,
+    pseudo_example,
+)  # fmt: skip
 
 #: Fits of about a second; their tables are never private.
 QUICK: dict[str, Any] = {
@@ -112,7 +119,7 @@ SPECS = {
 def test_tables_are_those_of_a_release_with_this_seed(mechanism: str, tmp_path: Path) -> None:
     """Whichever mechanism; the release writes its files from a specification."""
     lines, sections = SPECS[mechanism]
-    _, path = ss.example(tmp_path / "ex", n=200)
+    path = pseudo_example(tmp_path / "ex", n=200)
     inference = "paper" if mechanism == "pseudo_posterior" else "debiased"
     key = f'inference = "{inference}"'
     text = path.read_text().replace("[privacy]", f"{key}\n\n[privacy]", 1)
@@ -349,7 +356,7 @@ def test_the_function_keeps_its_name_whatever_is_imported(first: str) -> None:
 
 def test_a_check_tells_as_it_goes(tmp_path: Path) -> None:
     told: list[str] = []
-    _, path = ss.example(tmp_path / "ex", n=200)
+    path = pseudo_example(tmp_path / "ex", n=200)
     path.write_text(re.sub(r'model = "\w+"', 'model = "normal"', path.read_text()))
     found = ss.check(path, tell=told.append)
     assert str(found) == "\n".join(told)

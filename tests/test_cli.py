@@ -16,8 +16,11 @@ from surveysynth import cli
 from surveysynth._support import exits
 from surveysynth.evaluation.studies.example import write_example
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport, Trial
+from tests.surveys import pseudo_example
 
 ROOT = Path(__file__).parents[1]
+#: The files of an example.
+EXAMPLE = ["spec.toml", "spec_pseudo_posterior.toml", "survey.csv"]
 
 
 def _run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -32,8 +35,8 @@ def _run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[
 
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
-    """The specification of a small example."""
-    return write_example(tmp_path / "ex", n=200)[1]
+    """The specification of a small example, by the pseudo-posterior."""
+    return pseudo_example(tmp_path / "ex", n=200)
 
 
 def test_version_starts_without_the_heavy_libraries() -> None:
@@ -71,7 +74,7 @@ def test_example_writes_a_survey_and_refuses_a_full_folder(tmp_path: Path) -> No
     frame = pd.read_csv(folder / "survey.csv")
     assert frame.shape == (300, 4)
     assert (frame["weight"] > 0).all()
-    assert sorted(path.name for path in folder.iterdir()) == ["spec.toml", "survey.csv"]
+    assert sorted(path.name for path in folder.iterdir()) == EXAMPLE
     assert os.listdir(folder.parent) == ["ex"]
     again = _run("example", folder)
     assert again.returncode == 2
@@ -107,7 +110,7 @@ def test_no_specification_is_released_without_a_mechanism(
     text = (spec or example).read_text(encoding="utf-8")
     without = re.sub(r"^mechanism = .*\n", "", text, flags=re.MULTILINE)
     assert without != text
-    path = (spec or example).with_name("spec.toml") if spec is None else tmp_path / "spec.toml"
+    path = tmp_path / "spec.toml" if spec else example
     path.write_text(without, encoding="utf-8")
     before = sorted(tmp_path.rglob("*"))
     for command in ("check", "release", "compare", "export-stan"):
@@ -249,7 +252,7 @@ def test_an_interrupted_release_leaves_nothing(example: Path, number: int) -> No
     assert code == 130
     assert "interrupted" in told
     assert "Traceback" not in told
-    assert sorted(path.name for path in folder.iterdir()) == ["spec.toml", "survey.csv"]
+    assert sorted(path.name for path in folder.iterdir()) == EXAMPLE
 
 
 def test_progress_names_stages_alone(

@@ -45,6 +45,7 @@ def tables(
     inference: "Inference" = "debiased",
     priors: Mapping[str, float] | None = None,
     options: Mapping[str, Any] | None = None,
+    outcomes: Mapping[str, Mapping[str, Any]] | None = None,
     labels: Mapping[str, Mapping[str, Any]] | None = None,
     sections: "Sections | None" = None,
     survey_id: str | None = None,
@@ -90,6 +91,9 @@ def tables(
         Scales of the model's priors by name.
     options
         Options of the model, and chains, warmup and draws: keys of [synthesizer].
+    outcomes
+        A public centre and spread of each amount, as noisy statistics require:
+        ``{"salary": {"centre": 80_000, "spread": 0.5}}``.
     labels
         Labels by column, as in [labels.COLUMN]: title, unit, levels, ...
     sections
@@ -158,12 +162,13 @@ def tables(
             "level": level, "linearisation": linearisation, "where": where,
         },
         "labels": labels,
+        "outcomes": outcomes,
     }, several)  # fmt: skip
     survey, chosen = _survey_for(survey, spec), mechanism_of(spec)
-    design, test = chosen.prepared(survey.design), seed is not None
-    built = (engine_of(spec, model_of(spec)) if isinstance(model, str) else model).of(design)
+    built = engine_of(spec, model_of(spec)) if isinstance(model, str) else model
+    design, test = chosen.prepared(built.with_ridge(survey.design)), seed is not None
     of_mechanism, of_synthesis = _streams(seed, published=spec.privacy.rebuildable)
-    refuse_clusters(design, built)
+    refuse_clusters(design, built := built.of(design))
     say = progress or (lambda stage: None)
     facts = facts_of(spec, design, chosen, built, test=test)
     run = _recorder(spec, design, survey_id, ledger, test=test)

@@ -331,7 +331,7 @@ def load_spec(path: str | Path) -> Spec:
     >>> import surveysynth as ss
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     ss.load_spec(ss.example(folder, n=100)[1]).privacy.epsilon
-    10.8
+    3.6
     """
     path = Path(path)
     return parse_spec(read_text(path), path)

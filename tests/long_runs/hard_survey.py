@@ -42,7 +42,7 @@ class Method:
     """Model, and whether by noisy statistics."""
 
     model: str
-    strict: bool
+    noisy: bool
 
 
 METHODS = {

