@@ -185,9 +185,12 @@ class Chain:
 
     def normal(self) -> tuple[FloatArray, FloatArray]:
         """Return the normal law of z given x~: coefficients (S, W, q), covariance (S, q, q)."""
-        inverse = self.inverse()
-        covariance = (inverse * self.variance[..., None, :]) @ inverse.swapaxes(-1, -2)
-        return (inverse @ self.coefficients).swapaxes(-1, -2), covariance
+        return (self.inverse() @ self.coefficients).swapaxes(-1, -2), self.covariance()
+
+    def covariance(self) -> FloatArray:
+        """Return the covariance of z given x~ (S, q, q)."""
+        root = self.inverse() * np.sqrt(self.variance)[..., None, :]
+        return np.asarray(root @ root.swapaxes(-1, -2))
 
     def inverse(self) -> FloatArray:
         """Return by how much each regression's residual moves the columns (S, q, q)."""

@@ -100,6 +100,7 @@ class LocationSweeps:
             LogitTable(target.shape, part, order) for order, part in enumerate(layout.logits)
         ]
         self.model = Gibbs(self._statistics(), priors, rng)
+        self._present = [np.flatnonzero(target.shape.patterns[p]) for p in target.patterns]
         self.moves = None
         if self.model.regressions is not None:
             self.moves = Moves(self, self.model.regressions)
@@ -158,10 +159,18 @@ class LocationSweeps:
 
     def law(self) -> PatternLaw:
         """Return laws of the patterns at the current parameters."""
-        state = self.state()
-        return lambda pattern: self._law(state, pattern)
+        means, sigmas = self.means(), self.covariances()
+        place = {number: p for p, number in enumerate(self.target.patterns)}
+        return lambda number: (means[place[number]], sigmas[place[number]])
 
-    def _law(self, state: Theta, pattern: int) -> tuple[FloatArray, FloatArray]:
-        """Return coefficients (B, G, width, q), covariances (B, G, q, q) of a pattern's columns."""
-        present = np.flatnonzero(self.target.shape.patterns[pattern])
-        return Chain.of_groups(state, self.layout, present).normal()
+    def means(self) -> list[FloatArray]:
+        """Return coefficients (B, G, width, q) of each pattern's columns."""
+        return [chain.normal()[0] for chain in self._chains()]
+
+    def covariances(self) -> list[FloatArray]:
+        """Return covariances (B, G, q, q) of each pattern's columns."""
+        return [chain.covariance() for chain in self._chains()]
+
+    def _chains(self) -> list[Chain]:
+        state, layout = self.state(), self.layout
+        return [Chain.of_groups(state, layout, present) for present in self._present]

@@ -21,7 +21,7 @@ W are independent under C too, with variances df s_i s_j (twice that on the diag
 above goes entry by entry there, however small C is beside F.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -181,26 +181,16 @@ class Law:
         cls, target: PatternTarget, geometry: Geometry, middle: FloatArray, sigma: FloatArray
     ) -> "Law":
         """Return the law for M (B, G, r, q) and Sigma (B, G, q, q)."""
-        lam = geometry.lam[..., None]
         size, turn = symmetric_axes(sigma)
-        signal = lam * size[..., None, :]
-        both = signal + target.sigma**2
-        observed = along(geometry.cross, turn)
-        expected = lam * along(across(geometry.vectors, middle), turn)
-        gain, gap = signal / both, observed - expected
-        log_cross = np.log(both) + gap * gap / both
         scaled = geometry.df[..., None] * size
         own = scaled[..., :, None] * size[..., None, :]
-        noise = target.squares_sd**2
-        spread = own + noise
+        spread = own + target.squares_sd**2
         share, logs = own / spread, np.log(spread)
         # Entries above the diagonal once, those on it once: half of all, and half of these again.
         log_spread = logs.sum((-1, -2)) + np.einsum("...ii->...", logs)
+        mean, sd, log_cross = _cross(target, geometry, middle, turn, size)
         return cls(
-            target, geometry, middle, sigma, turn, size,
-            mean=expected + gain * gap,
-            sd=target.sigma * np.sqrt(gain),
-            log_cross=-0.5 * log_cross.sum((-1, -2)),
+            target, geometry, middle, sigma, turn, size, mean, sd, log_cross,
             squares=turned(target.squares, turn),
             expected=scaled[..., None] * np.eye(target.q),
             gain=share,
@@ -208,6 +198,11 @@ class Law:
             spread=spread,
             log_constant=geometry.log_df - 0.25 * log_spread,
         )  # fmt: skip
+
+    def with_means(self, middle: FloatArray) -> "Law":
+        """Return the law for another M (B, G, r, q)."""
+        mean, sd, log_cross = _cross(self.target, self.geometry, middle, self.turn, self.size)
+        return replace(self, middle=middle, mean=mean, sd=sd, log_cross=log_cross)
 
     def chosen(self, accept: BoolArray, other: "Law") -> "Law":
         """Return the other law for the blocks (B, G) that accept it."""
@@ -278,6 +273,23 @@ class Law:
             value = self.log_scatter(gap, self.scatter_at(gap, eta))
         value = np.where(self.geometry.possible & ~np.isnan(value), value, -np.inf)
         return np.where(target.used, self.log_cross + np.where(target.told, value, 0.0), 0.0)
+
+
+def _cross(
+    target: PatternTarget,
+    geometry: Geometry,
+    middle: FloatArray,
+    turn: FloatArray,
+    size: FloatArray,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return mean and SD (B, G, r, q) of T given T~ in the axes, and the log density of T~."""
+    lam = geometry.lam[..., None]
+    signal = lam * size[..., None, :]
+    both = signal + target.sigma**2
+    expected = lam * along(across(geometry.vectors, middle), turn)
+    gain, gap = signal / both, along(geometry.cross, turn) - expected
+    log_cross = (np.log(both) + gap * gap / both).sum((-1, -2))
+    return expected + gain * gap, target.sigma * np.sqrt(gain), -0.5 * log_cross
 
 
 def across(vectors: FloatArray, matrix: FloatArray) -> FloatArray:

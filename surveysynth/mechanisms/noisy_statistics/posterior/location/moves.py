@@ -23,30 +23,32 @@ from surveysynth._support.types import BoolArray, FloatArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import (
     Laws,
     LocationAugmentation,
-    PatternLaw,
     angles_of,
     difference,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.reference import (
     MeanReference,
+    Normal,
     information,
     mean_maps,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
-from surveysynth.models.general_location.layout import Layout, RegressionPart
+from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.sampler import Regressions
 from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.sampling import primitives
 from surveysynth.sampling.sweeps import Streams
 
 #: Tries of a slice of coefficients.
-TRIES = 5
+TRIES = 3
 #: Steps of each group in a round.
 STEPS = 2
 #: Share of steps to accept: of groups, and of one number.
 ACCEPTED = 0.35
 #: Least precision of the proposal of a log variance: priors of a scale alone leave about that.
 LEAST_PRECISION = 0.05
+#: Moves of what groups have in common, the last ones of whole chains.
+COMMON = 3
 #: Weight of the latest round in what the warm-up learns.
 FORGETTING = 0.05
 
@@ -63,8 +65,11 @@ class Chains(Protocol):
     def state(self) -> Theta:
         """Return the parameters."""
 
-    def law(self) -> PatternLaw:
-        """Return laws of the patterns at the current parameters."""
+    def means(self) -> list[FloatArray]:
+        """Return coefficients (B, G, width, q) of each pattern's columns."""
+
+    def covariances(self) -> list[FloatArray]:
+        """Return covariances (B, G, q, q) of each pattern's columns."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,6 +128,7 @@ def log_prior(regressions: Regressions) -> tuple[FloatArray, FloatArray]:
     scales, priors = regressions.scales, regressions.scales.priors
     low, high = scales.limits
     inside = ((scales.variance > low) & (scales.variance < high)).all(0)
+    variance = np.clip(scales.variance, low, high)  # what lies outside is refused
     of_group = np.where(inside, 0.0, -np.inf)
     rest = np.zeros(scales.batch)
     for j, part in enumerate(regressions.parts):
@@ -132,7 +138,7 @@ def log_prior(regressions: Regressions) -> tuple[FloatArray, FloatArray]:
         rest += _log_scale(np.sqrt(scales.variance[..., 0]), priors["residual_scale"]).sum(0)
         return of_group, rest
     half = 0.5 * scales.nu
-    log_ratio = np.log(scales.s_0**2)[..., None] - np.log(scales.variance)
+    log_ratio = np.log(scales.s_0**2)[..., None] - np.log(variance)
     norm = half * np.log(half) - half - gammaln(half)
     of_group += (norm[..., None] + half[..., None] * (log_ratio - np.expm1(log_ratio))).sum(0)
     rest += _log_scale(scales.s_0, priors["residual_scale"]).sum(0)
@@ -172,6 +178,8 @@ class Moves:
         slope = [bool(np.isin(k, regressions.parts[j].part.earlier)) for j, k in pairs]
         self.slope = np.array(slope, dtype=bool)
         self.active = np.concatenate([np.ones(self.q, dtype=bool), self.slope])
+        self.sizes = [part.part.columns.size for part in regressions.parts]
+        self.cuts = np.cumsum([part.part.earlier.size for part in regressions.parts])[:-1]
         self.jointly = self._joint_moves()
         self.databases = self.batch // sweeps.target.chains
         self.adapting, self.rounds = True, 0
@@ -183,12 +191,12 @@ class Moves:
 
         Each takes standard normals (B, p + 1) times widths, and returns a point and the log of
         the ratio (B,) of proposals there and back, on the scales of ``log_prior``."""
-        moves: list[Callable[[FloatArray], tuple[Point, FloatArray]]] = [self._walk, self._turn]
+        moves: list[Callable[[FloatArray], tuple[Point, FloatArray]]] = []
         if self.grouped:
             moves.append(self._stretch)
             if any(part.k for part in self.regressions.parts):
                 moves.append(self._grow)
-        return moves
+        return [*moves, self._walk, self._turn, self._scale]
 
     def draw_random_numbers(self, c: int) -> None:
         """Draw the random numbers of the next c rounds."""
@@ -198,21 +206,30 @@ class Moves:
         self.u_angle = rng.random((c, TRIES, b), 2)
         self.n_group = rng.standard_normal((c, STEPS, b, self.groups, size), 2)
         self.log_u_group = np.log(rng.random((c, STEPS, b, self.groups), 2))
-        self.n_joint = rng.standard_normal((c, b, len(self.jointly), size + 1), 1)
+        common = int(np.count_nonzero(self.active))
+        self.n_joint = rng.standard_normal((c, b, len(self.jointly), common + 1), 1)
         self.log_u_joint = np.log(rng.random((c, b, len(self.jointly)), 1))
 
     def round(self, i: int) -> None:
         """Make all moves once."""
+        # Far proposals may overflow: they are refused.
+        with np.errstate(all="ignore"):
+            self._round(i)
+        self.rounds += 1
+
+    def _round(self, i: int) -> None:
         self.point = Point.of(self.regressions)
         if self.adapting:
             self._learn()
-        self.turn(i)
         self.prior = log_prior(self.regressions)
+        self.factor = self.data.log_factor(self.data.laws)
         if self.grouped:
             self.step(i)
         for number in range(len(self.jointly)):
+            if number == len(self.jointly) - COMMON:
+                self.near = self._near(self.data.laws)
             self._jointly(i, number)
-        self.rounds += 1
+        self.turn(i)
 
     # --- coefficients on x~ ----------------------------------------------------------------------
 
@@ -220,36 +237,50 @@ class Moves:
         """Draw the coefficients on x~ by an elliptical slice about their law given T~ alone.
 
         Prior and T~ are that law: the slice is of what Q~ says."""
-        sizes = [part.part.columns.size for part in self.regressions.parts]
-        cuts = np.cumsum(sizes)[:-1]
-        parts = zip(self.point.core, sizes, strict=True)
-        now = np.concatenate([core[:, :size] for core, size in parts], axis=1)
-        prior = [
-            self.regressions.prior_precision(j)[:, :size] for j, size in enumerate(sizes)
-        ]
-        maps = mean_maps(self.sweeps.state(), self.sweeps.layout, self.sweeps.target)
-        near = self.reference.normal(maps, np.concatenate(prior, axis=1))
-        centred, fresh = now - near.mean, near.deviation(self.n_turn[i])
-        self.factor = self.data.log_factor(self.data.laws)
+        near, start = self.near, self.point
+        now, fresh = near.white(self._coefficients(start)), self.n_turn[i]
         threshold = _told(self.factor, self.data.laws) + np.log(self.u_level[i])
-        pending, start = np.ones((self.batch, 1), dtype=bool), self.point
+        pending = np.ones((self.batch, 1), dtype=bool)
         for angle in angles_of(self.u_angle[i])[..., None]:
-            drawn = near.mean + np.cos(angle) * centred + np.sin(angle) * fresh
-            split = zip(np.split(drawn, cuts, axis=1), start.core, sizes, strict=True)
-            core = tuple(np.hstack([own, old[:, size:]]) for own, old, size in split)
-            point, laws = self._laws(replace(start, core=core))
-            factor = self.data.log_factor(laws)
-            inside = pending & (_told(factor, laws) >= threshold)[:, None]
+            drawn = near.at(np.cos(angle) * now + np.sin(angle) * fresh)
+            point = self._with_coefficients(start, drawn)
+            laws = self._means(point, self.data.laws)
+            inside = pending & (_told(self.data.log_factor(laws), laws) >= threshold)[:, None]
             self._take(inside, point, laws)
-            self.factor = np.where(inside, factor, self.factor)
             pending = pending & ~inside
             if not pending.any():
                 break
         self.point.assign(self.regressions)
 
-    def _laws(self, point: Point) -> tuple[Point, Laws]:
+    def _coefficients(self, point: Point) -> FloatArray:
+        """Return the coefficients (B, C) on x~ of all regressions."""
+        parts = zip(point.core, self.sizes, strict=True)
+        return np.concatenate([core[:, :size] for core, size in parts], axis=1)
+
+    def _with_coefficients(self, point: Point, values: FloatArray) -> Point:
+        """Return the point with other coefficients (B, C) on x~."""
+        split = np.split(values, np.cumsum(self.sizes)[:-1], axis=1)
+        parts = zip(split, point.core, self.sizes, strict=True)
+        return replace(
+            point, core=tuple(np.hstack([own, core[:, size:]]) for own, core, size in parts)
+        )
+
+    def _near(self, laws: Laws) -> Normal:
+        """Return the law of these coefficients given T~ alone, at the current parameters."""
+        prior = [self.regressions.prior_precision(j)[:, :size] for j, size in enumerate(self.sizes)]
+        maps = mean_maps(self.sweeps.state(), self.sweeps.layout, self.sweeps.target)
+        return self.reference.normal(laws, maps, np.concatenate(prior, axis=1))
+
+    def _covariances(self, point: Point) -> Laws:
+        """Return the laws at a point with other covariances: slopes of groups move means too."""
         point.assign(self.regressions)
-        return point, self.data.laws_at(self.sweeps.law())
+        laws = self.data.with_covariances(self.sweeps.covariances())
+        return self.data.with_means(laws, self.sweeps.means()) if self.grouped else laws
+
+    def _means(self, point: Point, laws: Laws) -> Laws:
+        """Return laws with the means of a point."""
+        point.assign(self.regressions)
+        return self.data.with_means(laws, self.sweeps.means())
 
     def _take(self, accept: BoolArray, point: Point, laws: Laws) -> None:
         """Move the chains (B, 1) or groups (B, G) that accept."""
@@ -267,7 +298,8 @@ class Moves:
             step[..., self.active] = np.linalg.solve(
                 root.swapaxes(-1, -2), normals[..., None]
             )[..., 0]
-            point, laws = self._laws(self._moved(step))
+            point = self._moved(step)
+            laws = self._covariances(point)
             prior = log_prior(self.regressions)
             factor = self.data.log_factor(laws)
             ratio = difference(factor, self.factor) + difference(prior[0], self.prior[0])
@@ -288,7 +320,7 @@ class Moves:
         prior[:, : self.q] = 0.5 * scales.nu.T + LEAST_PRECISION
         prior[:, self.q :] = (1.0 / np.maximum(scales.t, 1e-100) ** 2).T[:, self.row]
         active = self.active
-        size = np.count_nonzero(active)
+        size = int(np.count_nonzero(active))
         told = np.repeat(self.information, chains, axis=0)[..., active, :][..., active]
         total = told + prior[:, None, active, None] * np.eye(size)
         width = np.repeat(np.exp(self.log_group_width), chains, axis=0) * 2.38 / np.sqrt(size)
@@ -297,7 +329,7 @@ class Moves:
     def _moved(self, step: FloatArray) -> Point:
         """Return the point with log variances and slopes moved by ``step`` (B, G, p)."""
         point = self.point
-        variance = point.variance * np.exp(np.moveaxis(step[..., : self.q], -1, 0))
+        variance = self._scaled(np.moveaxis(step[..., : self.q], -1, 0))
         slopes = list(point.slopes)
         for j, part in enumerate(self.regressions.parts):
             if part.k:
@@ -316,12 +348,22 @@ class Moves:
         turns = move == self._turn
         step[:, -1 if turns else slice(None)] *= width if turns else width[:, None]
         proposal, log_jacobian = move(step)
-        point, laws = self._laws(proposal)
+        point, near = proposal, None
+        laws = self._covariances(point)
+        if number >= len(self.jointly) - COMMON:
+            # Coefficients on x~ move along, as the same standard normals about another normal.
+            near = self._near(laws)
+            white = self.near.white(self._coefficients(self.point))
+            point = self._with_coefficients(point, near.at(white))
+            laws = self._means(point, laws)
+            log_jacobian = log_jacobian + self.near.log_root - near.log_root
         prior = log_prior(self.regressions)
         factor = self.data.log_factor(laws)
         ratio = difference(factor, self.factor) + difference(prior[0], self.prior[0])
         total = ratio.sum(1) + prior[1] - self.prior[1] + log_jacobian
         accept = (self.log_u_joint[i, :, number] < total)[:, None]
+        if near is not None:
+            self.near = self.near.chosen(accept[:, 0], near)
         self._take(accept, point, laws)
         self._keep(accept, prior, factor)
         self.point.assign(self.regressions)
@@ -344,6 +386,14 @@ class Moves:
         moved = np.linalg.solve(root, step[:, :-1, None])[..., 0]
         return self._moved_together(moved), np.zeros(self.batch)
 
+    def _scale(self, step: FloatArray) -> tuple[Point, FloatArray]:
+        """Move the log variances of one column, which noise may leave without a lower end."""
+        chains = self.sweeps.target.chains
+        sd = np.sqrt(np.einsum("dpp->dp", self.common_variance))
+        own = np.arange(sd.shape[1]) == (np.abs(step[:, -1]) * 1e6 % self.q).astype(int)[:, None]
+        moved = 2.0 * own * np.repeat(sd, chains, axis=0) * step[:, :1]
+        return self._moved_together(moved), np.zeros(self.batch)
+
     def _turn(self, step: FloatArray) -> tuple[Point, FloatArray]:
         """Turn what groups have in common about the normal that the warm-up has found."""
         chains = self.sweeps.target.chains
@@ -357,61 +407,33 @@ class Moves:
         ratio = 0.5 * ((white[1] ** 2).sum(1) - (white[0] ** 2).sum(1))
         return self._moved_together(then - now), ratio
 
+    def _scaled(self, log_step: FloatArray) -> FloatArray:
+        """Return variances (J, B, G) times exp(log_step), or just beyond their limits."""
+        low, high = self.regressions.scales.limits
+        log_variance = np.log(self.point.variance) + log_step
+        return np.exp(np.clip(log_variance, np.log(low) - 1.0, np.log(high) + 1.0))
+
     def _moved_together(self, moved: FloatArray) -> Point:
-        """Return the point with what groups have in common moved (B, p); means stay."""
+        """Return the point with what groups have in common moved (B, p)."""
         point, log_step = self.point, moved[:, : self.q].T
-        cores, first = list(point.core), self.q
-        means = self._means()
-        for j, part in enumerate(self.regressions.parts):
-            last = first + part.part.earlier.size
-            if last > first:
-                cores[j] = self._turned(part.part, point.core[j], moved[:, first:last], means)
-            first = last
+        slopes = np.split(moved[:, self.q :], self.cuts, axis=1)
+        parts = zip(point.core, slopes, self.sizes, strict=True)
         return replace(
             point,
-            core=tuple(cores),
+            core=tuple(
+                np.hstack([core[:, :size], core[:, size:] + own]) for core, own, size in parts
+            ),
             s_0=point.s_0 * np.exp(0.5 * log_step) if self.grouped else point.s_0,
-            variance=point.variance * np.exp(log_step)[..., None],
+            variance=self._scaled(log_step[..., None]),
         )
-
-    def _means(self) -> list[FloatArray]:
-        """Return coefficients (B, W) of the mean of each column on x~."""
-        layout, result = self.sweeps.layout, []
-        for part, core in zip(self.regressions.parts, self.point.core, strict=True):
-            mean, w = np.zeros((self.batch, layout.width)), part.part.columns.size
-            mean[:, part.part.columns] = core[:, :w]
-            for k, position in enumerate(part.part.earlier):
-                mean += core[:, w + k, None] * result[int(position)]
-            result.append(mean)
-        return result
-
-    def _turned(
-        self, part: RegressionPart, core: FloatArray, slopes: FloatArray, means: list[FloatArray]
-    ) -> FloatArray:
-        """Return core coefficients with slopes (B, k) added, the fit at means unchanged.
-
-        At the declared centre where not all records have a column."""
-        target, layout = self.sweeps.target, self.sweeps.layout
-        w, core = part.columns.size, core.copy()
-        core[:, w:] += slopes
-        for k, position in enumerate(map(int, part.earlier)):
-            outcome = self.regressions.parts[position].part.outcome
-            if outcome is None or layout.categories[outcome] == 1:
-                about = means[position]
-            else:
-                about = layout.presence(position, target.ones) * target.centre[position]
-            core[:, :w] -= slopes[:, k, None] * about[..., part.columns]
-        return core
 
     def _stretch(self, step: FloatArray) -> tuple[Point, FloatArray]:
         """Stretch log variances about log s_0^2, and nu with them."""
         point, log_step = self.point, step[:, : self.q].T
         log_ratio = np.log(point.variance / (point.s_0**2)[..., None])
-        stretched = np.exp(np.exp(log_step)[..., None] * log_ratio)
+        change = (np.exp(log_step)[..., None] - 1.0) * log_ratio
         return replace(
-            point,
-            nu=point.nu * np.exp(-2.0 * log_step),
-            variance=(point.s_0**2)[..., None] * stretched,
+            point, nu=point.nu * np.exp(-2.0 * log_step), variance=self._scaled(change)
         ), self.groups * log_step.sum(0)
 
     def _grow(self, step: FloatArray) -> tuple[Point, FloatArray]:
@@ -439,7 +461,7 @@ class Moves:
 
     @property
     def _rate(self) -> float:
-        return 2.0 / (self.rounds + 2.0) ** 0.5
+        return float(2.0 / (self.rounds + 2.0) ** 0.5)
 
     def _by_database(self, values: FloatArray) -> FloatArray:
         """Return means (D, ...) over the chains of each database."""

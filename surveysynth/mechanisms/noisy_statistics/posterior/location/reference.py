@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth._support.types import BoolArray, FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import (
     LocationAugmentation,
 )
@@ -22,21 +22,40 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.target import Lo
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.records import Chain
 
-#: Slopes (B, 1 or G, q_p, q_p) of a pattern's columns on coefficients of all of them.
+#: Slopes (B, G, q_p, q_p) of a pattern's columns on coefficients of all of them.
 MeanMap = FloatArray
 
 
 @dataclass(frozen=True, repr=False)
 class Normal:
-    """A normal: mean (B, C) and a root (B, C, C) of its precision."""
+    """A normal: mean (B, C), a root (B, C, C) of its precision, and that root's inverse."""
 
     mean: FloatArray
     root: FloatArray
+    inverse: FloatArray
 
-    def deviation(self, normals: FloatArray) -> FloatArray:
-        """Return a draw less the mean (B, C) from standard normals."""
-        drawn = np.linalg.solve(self.root.swapaxes(-1, -2), normals[..., None])
-        return np.asarray(drawn[..., 0], dtype=np.float64)
+    def white(self, values: FloatArray) -> FloatArray:
+        """Return values (B, C) as standard normals."""
+        off = (values - self.mean)[..., None]
+        return np.asarray((self.root.swapaxes(-1, -2) @ off)[..., 0])
+
+    def at(self, white: FloatArray) -> FloatArray:
+        """Return the values (B, C) of standard normals."""
+        return self.mean + (self.inverse.swapaxes(-1, -2) @ white[..., None])[..., 0]
+
+    @property
+    def log_root(self) -> FloatArray:
+        """Log of the determinant (B,) of the root."""
+        return np.asarray(np.log(np.einsum("bii->bi", self.root)).sum(1))
+
+    def chosen(self, accept: BoolArray, other: "Normal") -> "Normal":
+        """Return the other normal for the chains (B,) that accept it."""
+        wide = accept[:, None, None]
+        return Normal(
+            np.where(accept[:, None], other.mean, self.mean),
+            np.where(wide, other.root, self.root),
+            np.where(wide, other.inverse, self.inverse),
+        )
 
 
 class MeanReference:
@@ -47,12 +66,12 @@ class MeanReference:
         width, parts = layout.width, layout.regressions
         self.index = np.concatenate([part.position * width + part.columns for part in parts])
 
-    def normal(self, maps: Sequence[MeanMap], prior: FloatArray) -> Normal:
-        """Return the normal at the laws of the data, with prior precisions (B, C)."""
+    def normal(self, laws: Sequence[Law], maps: Sequence[MeanMap], prior: FloatArray) -> Normal:
+        """Return the normal at these laws, with prior precisions (B, C)."""
         batch, width, q = self.data.batch, self.layout.width, self.layout.q
         precision = np.zeros((batch, q, width, q, width))
         linear = np.zeros((batch, q, width))
-        for number, law, mean_map in zip(self.target.patterns, self.data.laws, maps, strict=True):
+        for number, law, mean_map in zip(self.target.patterns, laws, maps, strict=True):
             there = np.flatnonzero(self.target.shape.patterns[number])
             curved, pull = self._told(there, law, mean_map)
             precision[:, there[:, None], :, there] += np.moveaxis(curved, (1, 2), (0, 1))
@@ -60,9 +79,11 @@ class MeanReference:
         size = q * width
         own = precision.reshape(batch, size, size)[:, self.index[:, None], self.index]
         own = own + prior[..., None] * np.eye(self.index.size)
-        root = np.linalg.cholesky(own)
+        root = np.asarray(np.linalg.cholesky(own), dtype=np.float64)
+        inverse = np.asarray(np.linalg.inv(root), dtype=np.float64)
         told = linear.reshape(batch, size)[:, self.index]
-        return Normal(np.linalg.solve(own, told[..., None])[..., 0], root)
+        mean = inverse.swapaxes(-1, -2) @ (inverse @ told[..., None])
+        return Normal(mean[..., 0], root, inverse)
 
     def _told(
         self, there: IntArray, law: Law, mean_map: MeanMap
@@ -89,9 +110,9 @@ class MeanReference:
             outer = (rows[:, :, None] * rows[:, None, :]).reshape(len(rows), -1)
             moved = (curved.reshape(batch * q * q, -1) @ outer).reshape(batch, q, q, width, width)
             return moved, pull @ rows
-        rows = links.reshape(batch, 1, -1, width)
-        moved = (rows.swapaxes(-1, -2) * curved[:, :, None]) @ rows
-        return moved.reshape(batch, q, q, width, width), pull @ rows[:, 0]
+        own = links.reshape(batch, 1, -1, width)
+        moved = (own.swapaxes(-1, -2) * curved[:, :, None]) @ own
+        return moved.reshape(batch, q, q, width, width), pull @ own[:, 0]
 
 
 def mean_maps(theta: Theta, layout: Layout, target: LocationTarget) -> list[MeanMap]:
