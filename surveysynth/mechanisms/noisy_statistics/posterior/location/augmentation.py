@@ -182,7 +182,7 @@ class LocationAugmentation:
         spread = self.target.spread[self._there(p)]
         scaled = sigma / (spread[:, None] * spread)
         # What has overflowed is refused by its prior.
-        sound = np.isfinite(scaled).all((-1, -2))[..., None, None]
+        sound = np.isfinite(scaled).all((-1, -2), keepdims=True)
         scaled = np.where(sound, scaled, np.eye(spread.size))
         largest = np.einsum("...qq->...q", scaled).max(-1)[..., None, None]
         # Far below all noise: no chain strays to where a covariance has lost its digits.
