@@ -252,8 +252,9 @@ def confidential_objects() -> Iterator[Any]:
     survey = ss.example_survey(n=200)
     settings = ss.MechanismSettings(epsilon=30.0, m=1, plan=ss.SamplingPlan(4, 60, 150))
     model = get_model("normal").of(survey.design)
+    design = settings.prepared(survey.design)
     yield ss.run_mechanism(
-        model, survey.design, survey.confidential, settings, np.random.default_rng(1)
+        model, design, survey.confidential, settings, np.random.default_rng(1)
     )[1]
     yield survey
     for name in ("fbs", "fbp", "normal", "normal_mixture"):
