@@ -114,6 +114,13 @@ def tables(
         If the tables would not satisfy their statement (the fit has not converged, or has not
         reached its target), or would exceed the budget.
 
+    Warns
+    -----
+    FormulaCutWarning
+        If levels, cells, or interactions have too few records for coefficients of their own.
+    FewRecordsWarning
+        If spikes have few records even if all kinds of values are equally common.
+
     Notes
     -----
     Each call spends its epsilon, even if no ``survey_id`` names a ledger to record it in. A refusal
@@ -136,6 +143,7 @@ def tables(
     TEST RUN, NOT PRIVATE: this is a test and n
     """
     from surveysynth.estimation.clusters import refuse_clusters
+    from surveysynth.release.public_checks import warn_of_design
     from surveysynth.release.tables.table_builder import tables_of_each
     from surveysynth.spec.build import engine_of, mechanism_of, model_of
 
@@ -158,6 +166,7 @@ def tables(
     built = (engine_of(spec, model_of(spec)) if isinstance(model, str) else model).of(design)
     of_mechanism, of_synthesis = _streams(seed, published=spec.privacy.rebuildable)
     refuse_clusters(design, built)
+    warn_of_design(design, stacklevel=3)
     say = progress or (lambda stage: None)
     facts = facts_of(spec, design, mechanism, built, test=test)
     run = _recorder(spec, design, survey_id, ledger, test=test)

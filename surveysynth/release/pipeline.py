@@ -28,6 +28,7 @@ from surveysynth.release.public_checks import (
     delta_warning,
     rare_level_warnings,
     rare_levels,
+    warn_of_design,
 )
 from surveysynth.release.result import Adequacy, ReleaseResult
 from surveysynth.release.run_record import hints_of, run_to_record, with_unit_size
@@ -56,8 +57,11 @@ Progress = Callable[[str], None]
 class AdequacyObserver(Protocol):
     """Compares a release with the confidential survey, for the confidential folder alone."""
 
+    def begin(self, facts: "ReleaseFacts", survey: "Survey") -> None:
+        """Prepare for the datasets of a release; must not raise."""
+
     def see(self, dataset: "SyntheticDataset") -> None:
-        """Take note of a synthetic dataset as it streams by."""
+        """Take note of a synthetic dataset as it streams by; must not raise."""
 
     def write(
         self,
@@ -66,8 +70,8 @@ class AdequacyObserver(Protocol):
         tables: Mapping[str, Tables],
         released: "Released",
         folder: Path,
-    ) -> tuple[int, int]:
-        """Write the report to ``folder``; return how many rows it compares, and how many differ."""
+    ) -> Adequacy:
+        """Write the report to ``folder``; return what it found."""
 
 
 def release(
@@ -116,6 +120,7 @@ def release(
     if model.compiled and not one_form:
         _compile(model, say)
     check_formats(spec, survey.design)
+    warn_of_design(survey.design, stacklevel=4)
     facts = facts_of(spec, survey.design, mechanism, model, test=test)
     pending.entry = with_unit_size(pending.entry, spec, survey.design)
     with _advice_on_errors(pending):
@@ -123,6 +128,8 @@ def release(
             model, survey.design, survey.confidential, streams.mechanism, say,
             seeded=test, keeper=None if test else pending,
         )  # fmt: skip
+        if observer is not None:
+            observer.begin(facts, survey)
         with staged(plan) as staging:
             facts, tables = _write(facts, model, released, staging, streams, say, observer)
             adequacy = _adequacy(observer, facts, survey, tables, released, staging, plan)
@@ -206,11 +213,11 @@ def _adequacy(
     if observer is None:
         return None
     try:
-        rows, beyond = observer.write(facts, survey, tables, released, staging.confidential)
+        found = observer.write(facts, survey, tables, released, staging.confidential)
     except Exception as error:
         # Whether there is a release may not depend on how confidential values can be shown.
         return Adequacy(None, problem=f"{type(error).__name__} at {place_of(error)}")
-    return Adequacy(plan.confidential / ADEQUACY_PAGE, rows, beyond)
+    return replace(found, page=plan.confidential / ADEQUACY_PAGE)
 
 
 def private_estimates(
