@@ -23,6 +23,7 @@ from .api.commands import (
 from .api.commands import (
     study as study,
 )
+from .api.coverage import coverage as coverage
 from .api.private_tables import tables as tables
 from .api.stan_data import export_stan as export_stan
 from .api.start import example as example
@@ -88,6 +89,7 @@ from .evaluation.microdata.regression import (
 )
 from .evaluation.microdata.risk_utility import risk_utility_map as risk_utility_map
 from .evaluation.microdata.utility import distribution_utility as distribution_utility
+from .evaluation.studies.frame_results import CoverageResult as CoverageResult
 from .inference.debias import (
     Debiased as Debiased,
 )

@@ -16,6 +16,7 @@ from surveysynth._support import exits
 from surveysynth._support.confidential import sweep
 from surveysynth._support.doctor import THREAD_VARIABLES, version_of
 from surveysynth.api.shell_commands import audit_command, docs_command, init_command, keys_command
+from surveysynth.api.study_command import MethodsOption, study_command, words
 from surveysynth.errors import InputError, RefusedError, SurveySynthError
 
 app = typer.Typer(
@@ -27,10 +28,6 @@ app = typer.Typer(
 )
 
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="The specification file.")]
-MethodsOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="A,B,..", help="Methods to compare with the sample. May be repeated."),
-]
 LedgerOption = Annotated[
     Path | None,
     typer.Option(
@@ -66,14 +63,15 @@ def example(
         bool, typer.Option("--study", help="Also write population.csv and study.toml.")
     ] = False,
 ) -> None:
-    """Write a simulated survey.csv and a spec.toml that works."""
+    """Write a simulated survey.csv and a specification for each mechanism."""
     from surveysynth.api.start import example as write
     from surveysynth.evaluation.studies.example import DEFAULT_SEED
 
     seed = DEFAULT_SEED if seed is None else seed
     survey, spec = write(directory, n, seed, study=study)
-    print(f"Wrote {survey} ({n:,} simulated records) and {spec}.")
+    print(f"Wrote {survey} ({n:,} simulated records) and {spec}, for noisy statistics.")
     print(f"Next: surveysynth release {spec} --out out")
+    print(f"The papers' mechanism: {spec.with_name('spec_pseudo_posterior.toml')}.")
     if study:
         print(f"And:  surveysynth study {directory / 'study.toml'} --out study")
 
@@ -246,7 +244,7 @@ def compare(
             overwrite=overwrite,
             seed=seed,
             models=model or (),
-            methods=_words(methods),
+            methods=words(methods),
             sensitivity=sensitivity,
             progress=progress,
         )
@@ -257,91 +255,10 @@ def compare(
     print("\n".join(result.ledger.sentences()))
 
 
-@app.command()
-def study(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")],
-    spec: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[SPEC]",
-            help="A specification with [study]; its data are a "
-            "population. Without it, the published simulation.",
-        ),
-    ] = None,
-    replicates: Annotated[
-        int | None, typer.Option(help="Number of samples. Default without SPEC: 100.", min=1)
-    ] = None,
-    seed: Annotated[int, typer.Option(help="The seed of the study.", min=0)] = 0,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Run the batches that are missing in DIR.")
-    ] = False,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="The address of a Dask scheduler. Default: one process per processor here.",
-        ),
-    ] = None,
-    two_stage: Annotated[
-        bool, typer.Option("--two-stage", help="Run a simulation of clusters instead of SPEC.")
-    ] = False,
-    methods: MethodsOption = None,
-    epsilon: Annotated[
-        list[str] | None,
-        typer.Option(metavar="E,..", help="Epsilons for every method. May be repeated."),
-    ] = None,
-) -> None:
-    """Measure coverage and error of every method over repeated samples of a population.
-
-    Without SPEC: the published simulation at epsilon 10.8, m = 3. With --two-stage: a simulated
-    population of clusters, from which 50 clusters and then 20 units of each are drawn. Exit code 4:
-    batches failed twice; the measures are those of the other batches.
-    """
-    from surveysynth._support.progress import report_count
-    from surveysynth.api import commands
-    from surveysynth.evaluation.studies.work import REPORT_NAME
-
-    result = commands.study(
-        spec,
-        out=out,
-        replicates=replicates,
-        seed=seed,
-        two_stage=two_stage,
-        methods=_words(methods),
-        epsilons=_numbers("--epsilon", epsilon),
-        resume=resume,
-        scheduler=scheduler,
-        progress=report_count,
-    )
-    summary = result.summary
-    # The sample's own epsilon is infinite.
-    if summary["epsilon"].where(summary["epsilon"] < float("inf")).nunique() <= 1:
-        summary = summary.drop(columns=["m", "epsilon"])
-    print(summary.round(3).to_string(index=False))
-    print(f"Cells, replicates, refusals, figures: {result.out}")
-    print(f"Report: {result.out / REPORT_NAME}")
-
-
+study = app.command("study")(study_command)
 audit = app.command("audit")(audit_command)
 keys = app.command("keys")(keys_command)
 docs = app.command("docs")(docs_command)
-
-
-def _words(given: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the words of options with comma-separated lists, each once."""
-    words = (word.strip() for each in given or () for word in each.split(","))
-    return tuple(dict.fromkeys(word for word in words if word))
-
-
-def _numbers(option: str, given: Sequence[str] | None) -> tuple[float, ...]:
-    """Return the numbers of an option with comma-separated lists, each once."""
-    try:
-        return tuple(float(word) for word in _words(given))
-    except ValueError:
-        raise InputError(
-            f"{option}: expected numbers above zero with commas between, got "
-            f"{', '.join(given or ())}."
-        ) from None
 
 
 @app.command("export-stan")

@@ -97,6 +97,8 @@ MISTAKES = (
             text=spec_text(privacy="epsilon = 10.8").replace("[tables]", "[table]")),
     Mistake("No outcome is named",
             text=spec_text(privacy="epsilon = 10.8").replace('outcome = "salary"', "")),
+    Mistake("No mechanism is chosen",
+            text=spec_text(privacy="epsilon = 10.8").replace('mechanism = "pseudo_posterior"', "")),
     Mistake("A number is in quotes", {"privacy": 'epsilon = "10.8"'}),
     Mistake("A number has a thousands separator in quotes",
             {"survey": 'population_size = "100,000"'}),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from surveysynth.evaluation.studies.example import write_example
 from surveysynth.survey.survey import Survey
 
 CANARY_OUTCOME = 987654.321
@@ -20,7 +21,7 @@ CANARIES = ("987654", "31415", "canary")
 DEFAULTS: dict[str, dict[str, str]] = {
     "survey": {"weight": '"weight"', "strata": '"field"'},
     "synthesizer": {"outcome": '"salary"'},
-    "privacy": {"epsilon": "10.8"},
+    "privacy": {"mechanism": '"pseudo_posterior"', "epsilon": "10.8"},
     "tables": {"by": '["field", "gender"]'},
     "labels": {},
 }
@@ -114,6 +115,11 @@ def spec_text(data: str = "survey.csv", **sections: str) -> str:
         lines += [f"[{name}]", *kept, given] if kept or given else []
     assert not sections, f"no section {sorted(sections)}"
     return "\n".join(lines) + "\n"
+
+
+def pseudo_example(folder: Path, n: int) -> Path:
+    """Write the example of n records; its specification by the pseudo-posterior."""
+    return write_example(folder, n)[1].with_name("spec_pseudo_posterior.toml")
 
 
 def write_survey(folder: Path, frame: pd.DataFrame, text: str, data: str = "survey.csv") -> Path:

@@ -15,10 +15,19 @@ import surveysynth as ss
 from surveysynth.errors import InputError
 from surveysynth.release.digits import Digits
 from tests.survey.messages import checked
-from tests.surveys import CANARIES, CANARY_OUTCOME, CANARY_WEIGHT, good, make_survey
+from tests.surveys import (
+    CANARIES,
+    CANARY_OUTCOME,
+    CANARY_WEIGHT,
+    good,
+    make_survey,
+    pseudo_example,
+)  # fmt: skip
 
 #: Fits of about a second; their tables are never private.
-QUICK: dict[str, Any] = {"epsilon": 10.8, "inference": "paper", "seed": 5, "m": 1}
+QUICK: dict[str, Any] = {
+    "mechanism": "pseudo_posterior", "epsilon": 10.8, "inference": "paper", "seed": 5, "m": 1,
+}  # fmt: skip
 
 
 pytestmark = pytest.mark.xdist_group("api")  # what its tests share is made once
@@ -84,7 +93,7 @@ def test_one_call_is_the_assembly(survey: ss.Survey) -> None:
     """The same numbers to the bit from the same random numbers."""
     by_hand = assembled(survey, np.random.default_rng(8), ("count", "mean"), replicates=2)
     once = ss.tables(
-        survey, "normal", 10.8, m=2, replicates_per_draw=2, level=0.9,
+        survey, "normal", 10.8, mechanism="pseudo_posterior", m=2, replicates_per_draw=2, level=0.9,
         seed=np.random.default_rng(8),
     )  # fmt: skip
     numbers = once.frame[list(by_hand)]
@@ -97,10 +106,9 @@ def test_one_call_is_the_assembly(survey: ss.Survey) -> None:
 SPECS = {
     "pseudo_posterior": ("", {}),
     "noisy_statistics": (
-        'mechanism = "noisy_statistics"\nreplicates_per_draw = 2\n'
+        "replicates_per_draw = 2\n"
         "[outcomes.salary]\ncentre = 90000.0\nspread = 0.5\n",
         {
-            "privacy": {"mechanism": "noisy_statistics"},
             "outcomes": {"salary": {"centre": 90000.0, "spread": 0.5}},
         },
     ),
@@ -111,20 +119,21 @@ SPECS = {
 def test_tables_are_those_of_a_release_with_this_seed(mechanism: str, tmp_path: Path) -> None:
     """Whichever mechanism; the release writes its files from a specification."""
     lines, sections = SPECS[mechanism]
-    _, path = ss.example(tmp_path / "ex", n=200)
+    path = pseudo_example(tmp_path / "ex", n=200)
     inference = "paper" if mechanism == "pseudo_posterior" else "debiased"
     key = f'inference = "{inference}"'
     text = path.read_text().replace("[privacy]", f"{key}\n\n[privacy]", 1)
     draws = 10 if mechanism == "noisy_statistics" else 2
     text = re.sub(r"^m = \d+", f"m = {draws}", text, flags=re.MULTILINE)
+    text = text.replace("pseudo_posterior", mechanism)
     path.write_text(text.replace("[tables]", f"{lines}\n[tables]", 1))
     ss.release(path, tmp_path / "out", seed=3)
     written = ss.read_release(tmp_path / "out").tables
     replicates = 2 if mechanism == "noisy_statistics" else None
     survey = ss.read_survey(ss.load_spec(path))
     made = ss.tables(
-        survey, epsilon=10.8, seed=3, m=draws, inference=inference, sections=sections,
-        replicates_per_draw=replicates,
+        survey, mechanism=mechanism, epsilon=10.8, seed=3, m=draws, inference=inference,
+        sections=sections, replicates_per_draw=replicates,
     )  # fmt: skip
     for statistic, stem in (("count", "counts"), ("mean", "means")):
         mine = made[statistic].frame[written[stem].columns]
@@ -288,7 +297,7 @@ def test_a_wrong_argument_is_told_with_its_remedy(changes: dict[str, Any], told:
 @pytest.mark.parametrize(
     ("function", "call"),
     [
-        ("tables", lambda frame: ss.tables(frame, epsilon=10.8, by="gender")),
+        ("tables", lambda frame: ss.tables(frame, **QUICK)),
         ("noisy_release", lambda frame: ss.noisy_release(
             frame, ss.DeclaredBounds(weight=(1, 500), outcomes={}), epsilon=1)),
         ("risk_utility_map", lambda frame: ss.risk_utility_map(
@@ -347,7 +356,7 @@ def test_the_function_keeps_its_name_whatever_is_imported(first: str) -> None:
 
 def test_a_check_tells_as_it_goes(tmp_path: Path) -> None:
     told: list[str] = []
-    _, path = ss.example(tmp_path / "ex", n=200)
+    path = pseudo_example(tmp_path / "ex", n=200)
     path.write_text(re.sub(r'model = "\w+"', 'model = "normal"', path.read_text()))
     found = ss.check(path, tell=told.append)
     assert str(found) == "\n".join(told)

@@ -16,6 +16,11 @@ from surveysynth import cli
 from surveysynth._support import exits
 from surveysynth.evaluation.studies.example import write_example
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport, Trial
+from tests.surveys import pseudo_example
+
+ROOT = Path(__file__).parents[1]
+#: The files of an example.
+EXAMPLE = ["spec.toml", "spec_pseudo_posterior.toml", "survey.csv"]
 
 
 def _run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -30,8 +35,8 @@ def _run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[
 
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
-    """The specification of a small example."""
-    return write_example(tmp_path / "ex", n=200)[1]
+    """The specification of a small example, by the pseudo-posterior."""
+    return pseudo_example(tmp_path / "ex", n=200)
 
 
 def test_version_starts_without_the_heavy_libraries() -> None:
@@ -69,7 +74,7 @@ def test_example_writes_a_survey_and_refuses_a_full_folder(tmp_path: Path) -> No
     frame = pd.read_csv(folder / "survey.csv")
     assert frame.shape == (300, 4)
     assert (frame["weight"] > 0).all()
-    assert sorted(path.name for path in folder.iterdir()) == ["spec.toml", "survey.csv"]
+    assert sorted(path.name for path in folder.iterdir()) == EXAMPLE
     assert os.listdir(folder.parent) == ["ex"]
     again = _run("example", folder)
     assert again.returncode == 2
@@ -93,6 +98,29 @@ def test_example_too_small_is_bad_input(
     assert told.out == ""
     assert "at least 16" in told.err
     assert os.listdir(tmp_path) == []
+
+
+SPECS = sorted([*ROOT.glob("tables/*/spec.toml"), *ROOT.glob("vignettes/*/spec.toml")])
+
+
+@pytest.mark.parametrize("spec", [None, *SPECS], ids=lambda path: path and path.parent.name)
+def test_no_specification_is_released_without_a_mechanism(
+    spec: Path | None, example: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (spec or example).read_text(encoding="utf-8")
+    without = re.sub(r"^mechanism = .*\n", "", text, flags=re.MULTILINE)
+    assert without != text
+    path = tmp_path / "spec.toml" if spec else example
+    path.write_text(without, encoding="utf-8")
+    before = sorted(tmp_path.rglob("*"))
+    for command in ("check", "release", "compare", "export-stan"):
+        out = [] if command == "check" else ["--out", str(tmp_path / "out")]
+        assert cli.main([command, str(path), *out]) == 2
+        told = capsys.readouterr()
+        assert told.out == ""
+        for name in ("noisy_statistics", "pseudo_posterior"):
+            assert len(re.findall(rf'^ +mechanism = "{name}"  # .+$', told.err, re.M)) == 1
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
@@ -224,7 +252,7 @@ def test_an_interrupted_release_leaves_nothing(example: Path, number: int) -> No
     assert code == 130
     assert "interrupted" in told
     assert "Traceback" not in told
-    assert sorted(path.name for path in folder.iterdir()) == ["spec.toml", "survey.csv"]
+    assert sorted(path.name for path in folder.iterdir()) == EXAMPLE
 
 
 def test_progress_names_stages_alone(

@@ -1,5 +1,6 @@
 """Tests of the documentation: its code runs, its links lead to files."""
 
+import json
 import os
 import re
 import subprocess
@@ -127,6 +128,13 @@ def test_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_shell(" && ".join(step.removeprefix(".venv/bin/") for step in steps[2:]))
     assert len(pd.read_csv("out/release/tables/counts.csv")) == 27
     assert len(pd.read_csv("out/release/tables/means.csv")) == 27
+    # The other file of the example, as the README says: the same tables by the other mechanism.
+    assert "`ex/spec_pseudo_posterior.toml`" in README.read_text(encoding="utf-8")
+    run_shell("surveysynth release ex/spec_pseudo_posterior.toml --out papers")
+    for folder, promise in (("out", "zero-concentrated"), ("papers", "asymptotic")):
+        privacy = json.loads(Path(folder, "release", "privacy.json").read_text(encoding="utf-8"))
+        assert privacy["guarantee"] == f"{promise} differential privacy"
+        assert len(pd.read_csv(f"{folder}/release/tables/means.csv")) == 27
     run_blocks([block for block in blocks if block.language == "python"])
 
 
@@ -141,22 +149,29 @@ def test_readme_specification_is_the_example_s(tmp_path: Path) -> None:
         path = tmp_path / "shown.toml"
         path.write_text(shown, encoding="utf-8")
         loaded = load_spec(path)
-        for section in ("survey", "synthesizer", "privacy"):
+        for section in ("survey", "synthesizer", "privacy", "outcomes"):
             assert getattr(loaded, section) == getattr(spec, section), (document, section)
         assert loaded.table.by == spec.table.by
         assert loaded.table.statistics == spec.table.statistics
 
 
 def test_readme_s_second_specification_is_the_first_with_another_privacy(tmp_path: Path) -> None:
+    """As the second file of the example is."""
+    from surveysynth.evaluation.studies.example import write_example
     from surveysynth.spec.spec import load_spec
 
+    written = write_example(tmp_path / "ex", n=100)[1]
+    papers = load_spec(written.with_name("spec_pseudo_posterior.toml"))
     first, second = (block.text for block in blocks_of(README) if block.language == "toml")
-    own = re.sub(r"^\[privacy\]\n.*?(?=^\[)", "", first, flags=re.MULTILINE | re.DOTALL)
-    path = tmp_path / "strict.toml"
+    sections = r"^\[(?:privacy|outcomes\.salary)\].*?(?=^\[)"
+    own = re.sub(sections, "", first, flags=re.MULTILINE | re.DOTALL)
+    path = tmp_path / "papers.toml"
     path.write_text(f"{own}\n{second}", encoding="utf-8")
-    loaded = load_spec(path)
-    assert loaded.privacy.rebuildable
-    assert loaded.outcomes["salary"].spread is not None
+    for spec in (load_spec(path), papers):
+        assert (spec.privacy, spec.outcomes) == (papers.privacy, {})
+        assert not spec.privacy.rebuildable
+    assert load_spec(written).privacy.rebuildable
+    assert papers.table == load_spec(written).table
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 from surveysynth.errors import PublicWarning, SurveySynthError
 
@@ -46,7 +46,10 @@ def code_of(command: Callable[[], Any]) -> int:
         return _other(error, debug=debug)
 
 
-def _show(message: Warning | str, *where: object) -> None:
+def _show(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int,
+    file: TextIO | None = None, line: str | None = None,
+) -> None:  # fmt: skip
     """Say a public warning in one line."""
     say(f"WARNING: {message}")
 

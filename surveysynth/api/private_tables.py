@@ -9,9 +9,13 @@ import numpy as np
 
 from surveysynth._support.progress import shows_stages
 from surveysynth.errors import InputError
+from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.release.pipeline import Streams, facts_of, private_estimates
 from surveysynth.release.private_tables import PrivateTables
+from surveysynth.release.public_checks import warn_of_design
 from surveysynth.release.run_record import Recorder, entry_in_memory, ledger_of
+from surveysynth.release.tables.table_builder import tables_of_each
+from surveysynth.spec.build import engine_of, mechanism_of, model_of
 from surveysynth.survey.survey import Survey, require_survey
 
 if TYPE_CHECKING:
@@ -32,6 +36,7 @@ def tables(
     by: str | Sequence[str] | None = None,
     statistics: str | Sequence[str] = ("count", "mean"),
     *,
+    mechanism: str | None = None,
     m: int | None = None,
     replicates_per_draw: int | None = None,
     level: float = 0.95,
@@ -41,6 +46,7 @@ def tables(
     inference: "Inference" = "debiased",
     priors: Mapping[str, float] | None = None,
     options: Mapping[str, Any] | None = None,
+    outcomes: Mapping[str, Mapping[str, Any]] | None = None,
     labels: Mapping[str, Mapping[str, Any]] | None = None,
     sections: "Sections | None" = None,
     survey_id: str | None = None,
@@ -57,15 +63,18 @@ def tables(
     model
         A synthesizer by name, the path of a .toml file that declares a Stan program, or a model.
     epsilon
-        The target of all tables together: required, unless ``sections`` give it or rho.
+        The privacy cost of all tables together: required, unless ``sections`` give it or rho.
     by
         Columns of the tables; None for those of the survey. Other columns must be public and in
         the model.
     statistics
         "count", "total", "mean", "proportion".
+    mechanism
+        "noisy_statistics" or "pseudo_posterior": required, unless ``sections`` give it. They
+        promise different things; noisy statistics need a public centre and spread of each amount.
     m, replicates_per_draw
         Numbers of released draws, and of synthetic datasets of each; None for the mechanism's
-        default (3 and 4).
+        default (20 and 10 for noisy statistics, 3 and 4 for the pseudo-posterior).
     level
         The level of confidence intervals.
     linearisation
@@ -83,6 +92,9 @@ def tables(
         Scales of the model's priors by name.
     options
         Options of the model, and chains, warmup and draws: keys of [synthesizer].
+    outcomes
+        A public centre and spread of each amount, as noisy statistics require:
+        ``{"salary": {"centre": 80_000, "spread": 0.5}}``.
     labels
         Labels by column, as in [labels.COLUMN]: title, unit, levels, ...
     sections
@@ -131,8 +143,8 @@ def tables(
     --------
     >>> import surveysynth as ss
     >>> private_tables = ss.tables(
-    ...     ss.example_survey(n=400), epsilon=10.8, by="gender", statistics="mean", m=1,
-    ...     inference="paper", options={"chains": 2}, seed=1,
+    ...     ss.example_survey(n=400), mechanism="pseudo_posterior", epsilon=10.8, by="gender",
+    ...     statistics="mean", m=1, inference="paper", options={"chains": 2}, seed=1,
     ... )
     >>> private_tables.frame[["gender", "n"]]
        gender    n
@@ -142,11 +154,6 @@ def tables(
     >>> print(private_tables.statement[:43])
     TEST RUN, NOT PRIVATE: this is a test and n
     """
-    from surveysynth.estimation.clusters import refuse_clusters
-    from surveysynth.release.public_checks import warn_of_design
-    from surveysynth.release.tables.table_builder import tables_of_each
-    from surveysynth.spec.build import engine_of, mechanism_of, model_of
-
     require_survey(survey, "tables")
     by = survey.design.by if by is None else by
     spec = _specification(survey.design, sections or {}, {
@@ -154,23 +161,27 @@ def tables(
             "model": model if isinstance(model, str) else f"{model.name}.toml",
             "inference": inference, "priors": priors, **(options or {}),
         },
-        "privacy": {"epsilon": epsilon, "m": m, "replicates_per_draw": replicates_per_draw},
+        "privacy": {
+            "mechanism": mechanism, "epsilon": epsilon, "m": m,
+            "replicates_per_draw": replicates_per_draw,
+        },
         "tables": {
             "by": _names(by), "statistics": _names(statistics),
             "level": level, "linearisation": linearisation, "where": where,
         },
         "labels": labels,
+        "outcomes": outcomes,
     }, several)  # fmt: skip
-    survey, mechanism = _survey_for(survey, spec), mechanism_of(spec)
-    design, test = mechanism.prepared(survey.design), seed is not None
+    survey, chosen = _survey_for(survey, spec), mechanism_of(spec)
+    design, test = chosen.prepared(survey.design), seed is not None
     built = (engine_of(spec, model_of(spec)) if isinstance(model, str) else model).of(design)
     of_mechanism, of_synthesis = _streams(seed, published=spec.privacy.rebuildable)
     refuse_clusters(design, built)
     warn_of_design(design, stacklevel=3)
     say = progress or (lambda stage: None)
-    facts = facts_of(spec, design, mechanism, built, test=test)
+    facts = facts_of(spec, design, chosen, built, test=test)
     run = _recorder(spec, design, survey_id, ledger, test=test)
-    released = mechanism.run(
+    released = chosen.run(
         built, design, survey.confidential, of_mechanism, say, seeded=test,
         keeper=None if test else run,
     )  # fmt: skip

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 def example(
     folder: str | Path, n: int = DEFAULT_N, seed: int = DEFAULT_SEED, *, study: bool = False
 ) -> tuple[Path, Path]:
-    """Write a simulated survey.csv and a spec.toml that works: ``surveysynth example``.
+    """Write a simulated survey.csv and specifications that work: ``surveysynth example``.
+
+    ``spec.toml`` names noisy statistics, and ``spec_pseudo_posterior.toml`` the papers' mechanism.
 
     Parameters
     ----------
@@ -43,7 +45,7 @@ def example(
     Returns
     -------
     tuple of Path
-        The survey and its specification.
+        The survey, and its specification by noisy statistics.
 
     Raises
     ------

@@ -57,8 +57,8 @@ class PrivateTables:
     --------
     >>> import surveysynth as ss
     >>> private_tables = ss.tables(
-    ...     ss.example_survey(n=400), epsilon=10.8, by="gender", m=1, inference="paper", seed=1,
-    ...     options={"chains": 2},
+    ...     ss.example_survey(n=400), mechanism="pseudo_posterior", epsilon=10.8, by="gender", m=1,
+    ...     inference="paper", seed=1, options={"chains": 2},
     ... )
     >>> private_tables.statistics, private_tables.private
     (('count', 'mean'), False)

@@ -191,9 +191,10 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
         NoisySettings,
     )
     from surveysynth.spec.outcomes import WEIGHT
+    from surveysynth.spec.privacy import as_noisy_statistics
     from surveysynth.survey.outcome import ABOVE, BELOW
 
-    synthesizer, privacy = spec.synthesizer, spec.privacy.as_noisy_statistics()
+    synthesizer, privacy = spec.synthesizer, as_noisy_statistics(spec.privacy)
 
     def declared(side: int) -> dict[str, Declared]:
         return {
@@ -230,8 +231,9 @@ def settings_of(spec: "Spec") -> "MechanismSettings":
     """Return the settings of the pseudo-posterior, all public."""
     from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS, MechanismSettings
     from surveysynth.sampling.plan import SamplingPlan
+    from surveysynth.spec.privacy import as_pseudo_posterior
 
-    privacy, synthesizer = spec.privacy.as_pseudo_posterior(), spec.synthesizer
+    privacy, synthesizer = as_pseudo_posterior(spec.privacy), spec.synthesizer
     of_papers = synthesizer.inference == "paper"
     return MechanismSettings(
         epsilon=privacy.epsilon,
@@ -263,8 +265,9 @@ def with_noisy_statistics(spec: "Spec") -> "Spec":
     """
     from surveysynth._support.messages import raise_problems
     from surveysynth.spec.outcomes import strict_problems
+    from surveysynth.spec.privacy import as_noisy_statistics
 
-    privacy = spec.privacy.as_noisy_statistics()
+    privacy = as_noisy_statistics(spec.privacy)
     if privacy is spec.privacy:
         return spec
     # These keys have a meaning for the pseudo-posterior alone.
@@ -280,4 +283,6 @@ def with_pseudo_posterior(spec: "Spec") -> "Spec":
 
     The guarantees of the two mechanisms differ.
     """
-    return spec.model_copy(update={"privacy": spec.privacy.as_pseudo_posterior()})
+    from surveysynth.spec.privacy import as_pseudo_posterior
+
+    return spec.model_copy(update={"privacy": as_pseudo_posterior(spec.privacy)})

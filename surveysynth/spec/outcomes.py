@@ -18,7 +18,7 @@ from surveysynth.estimation.statistics import (
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.models import get_model, registered
 from surveysynth.spec.outcome_section import Outcomes, OutcomeSection
-from surveysynth.spec.privacy import PrivacySection
+from surveysynth.spec.privacy_section import PrivacySection
 from surveysynth.spec.sections import LabelSection, SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
 from surveysynth.spec.tables_section import TablesSection

@@ -4,7 +4,6 @@ Each mechanism has a section of its own. The rest of the package asks a section 
 does, never which one it is.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
@@ -16,9 +15,11 @@ from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN, RECORD
 from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.spec.sections import Name, Names, Section
+from surveysynth.spec.privacy_section import PrivacySection
+from surveysynth.spec.sections import Names
 
 PSEUDO_POSTERIOR, NOISY_STATISTICS = "pseudo_posterior", "noisy_statistics"
+NO_MECHANISM = "no_mechanism"
 DEFAULT_DELTA = 1e-6
 
 #: Datasets of each draw of noisy statistics where the file gives no number: as many as this, but no
@@ -31,147 +32,13 @@ MOST_SIMULATED = 100_000_000
 LEAST_DRAWS = 10
 
 
-class PrivacySection(Section):
-    """Keys of ``[privacy]`` that every mechanism has, and what the rest of the package asks of it.
-
-    epsilon is NaN where none is given. radius is None for a ball by the number of outcomes.
-    """
-
-    about = "The mechanism, the privacy cost and how it is spent. All is published in privacy.json."
-
-    mechanism: Literal["pseudo_posterior", "noisy_statistics"] = "pseudo_posterior"
-    """"pseudo_posterior" gives risky records less weight in the fit; its epsilon is asymptotic.
-    "noisy_statistics" adds exact noise to sums; its guarantee is proved for every survey of any
-    size. Public: The mechanism."""
-    epsilon: Annotated[float, Field(gt=0)] = math.nan
-    """The privacy cost of the whole release: all draws, tables and microdata together. The epsilon
-    of the pseudo-posterior is asymptotic; that of noisy statistics belongs to `delta`. Default:
-    required, or `rho`. Public: The number, which is the target and an upper bound. The realised
-    epsilon is confidential."""
-    m: Annotated[int, Field(ge=1, le=1000)] = 3
-    """The number of draws of the model from which data are synthesised. With the pseudo-posterior
-    each draw costs epsilon / m, so more draws lower the weights of records further. With noisy
-    statistics draws are free, and at least 10 are required. Public: The number, and the synthetic
-    data of m draws."""
-    radius: Annotated[float, Field(gt=0)] | None = DEFAULT_RADIUS
-    """For `count` and `pairwise`: the radius of the ball around a value within which another value
-    is near, relative to the value. For noisy statistics: the radius of the ball that records are
-    clipped to, in spreads. Default: 0.2; noisy statistics: a ball that holds 99.5% of normal
-    records. Public: The number."""
-    replicates_per_draw: Annotated[int, Field(ge=1, le=1000)] = 4
-    """The number of synthetic surveys of each draw. They are free, and lower the noise of
-    synthesis. Default: 4; noisy statistics: 10, or as many as make 100 million records in all.
-    Public: As many microdata files of each draw."""
-    protect: Name = RECORD
-    """For noisy statistics: the unit of protection, a record or all records with one label, such as
-    a household. Noise grows with the largest unit. Type: "record" or the name of a public column.
-    Public: Which records belong together, and the size of the largest unit."""
-    budget: Annotated[float, Field(gt=0)] | None = None
-    """The largest total of the survey's ledger. A release that would exceed it is refused before
-    outcomes are read. Public: Nothing: it is kept with the ledger."""
-
-    #: What the ledger adds up.
-    currency: ClassVar[Currency]
-    #: How estimates from the datasets of several draws combine.
-    combining: ClassVar[Combining]
-    #: Records are weighted down in the fit, which debiasing undoes.
-    down_weights: ClassVar[bool]
-    #: All that is released follows from published noisy numbers and a published seed: it can be
-    #: made again from them, in an order of records that public columns give.
-    rebuildable: ClassVar[bool]
-    #: No survey is refused for what its confidential columns hold.
-    answers_every_survey: ClassVar[bool]
-    #: Centres and spreads of outcomes are declared: the noise is measured by them.
-    needs_declared_scales: ClassVar[bool]
-    #: Size of a fit where the file gives none.
-    default_plan: ClassVar[SamplingPlan]
-    #: How an error names the mechanism that keys belong to, and what this one does in their place.
-    _foreign: ClassVar[str]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_foreign_keys(cls, given: Any) -> Any:
-        """Refuse keys of the other mechanism unless they have their default.
-
-        The rest would be ignored silently."""
-        if not isinstance(given, Mapping):
-            return given
-        foreign = {
-            name: field.default
-            for section in SECTIONS
-            for name, field in section.model_fields.items()
-            if name not in cls.model_fields
-        }
-        wrong = [key for key in foreign if key in given and _plain(given[key]) != foreign[key]]
-        if wrong:
-            raise ValueError(f"{', '.join(wrong)}: {cls._foreign}")
-        return {key: value for key, value in given.items() if key not in foreign}
-
-    def for_records(self, n: int) -> "PrivacySection":
-        """Return the section for a survey of n records."""
-        return self
-
-    @property
-    def missing(self) -> list[str]:
-        """One problem where nothing states what a release may cost, else none."""
-        if self.rho_given is not None or not math.isnan(self.epsilon):
-            return []
-        return [
-            "privacy.epsilon: missing; it is what the whole release may cost, a decision that no "
-            'default takes. Write it out, or with mechanism = "noisy_statistics" rho in its place.'
-        ]
-
-    @property
-    def rho_given(self) -> float | None:
-        """The rho of the file, where it has one."""
-        return None
-
-    @property
-    def cost(self) -> Budget | None:
-        """The budget of the noise; None for a mechanism that adds none."""
-        return None
-
-    @property
-    def private(self) -> bool:
-        """True if anything is protected."""
-        return True
-
-    @property
-    def stated_epsilon(self) -> float:
-        """The number epsilon of the release, as its mechanism defines it."""
-        return self.epsilon
-
-    @property
-    def pattern_columns(self) -> tuple[str, ...]:
-        """Columns that the risk measure takes an intruder to know; they must be public."""
-        return ()
-
-    @property
-    def risk_lines(self) -> list[str]:
-        """One line on the risk measure for ``surveysynth check``, where it is not the default."""
-        return []
-
-    def as_pseudo_posterior(self) -> "PseudoPosteriorSection":
-        """Return the section with the pseudo-posterior: itself, or defaults at that epsilon.
-
-        The promises differ."""
-        if isinstance(self, PseudoPosteriorSection):
-            return self
-        return PseudoPosteriorSection(epsilon=self.stated_epsilon)
-
-    def as_noisy_statistics(self) -> "NoisyStatisticsSection":
-        """Return the section with noisy statistics at the same epsilon: itself, or the defaults."""
-        if isinstance(self, NoisyStatisticsSection):
-            return self
-        return NoisyStatisticsSection(epsilon=self.epsilon)
-
-
 class PseudoPosteriorSection(PrivacySection):
     """The pseudo-posterior: records of high risk count less in the fit (methods 2).
 
     origin: None where it is not given; inference as in the papers then has theirs.
     """
 
+    mechanism: Literal["noisy_statistics", "pseudo_posterior"] = "pseudo_posterior"
     risk: Literal["lipschitz", "count", "pairwise", "scalar", "none"] = "lipschitz"
     """How to measure the risk of a record: by its log-likelihood ("lipschitz"), by the number of
     records near it ("count", "pairwise"), the same for all ("scalar"), or not at all ("none": no
@@ -210,6 +77,10 @@ class PseudoPosteriorSection(PrivacySection):
     papers. Public: The rule. With "allow", the statement reports that epsilon does
     not cover it."""
 
+    promise: ClassVar[str] = (
+        "risky records count less in the fit; an asymptotic epsilon, found on this survey; nothing "
+        "to declare"
+    )
     currency: ClassVar[Currency] = "epsilon"
     combining: ClassVar[Combining] = "partial_synthesis"
     down_weights: ClassVar[bool] = True
@@ -292,7 +163,7 @@ class PseudoPosteriorSection(PrivacySection):
 class NoisyStatisticsSection(PrivacySection):
     """Noisy statistics: exact noise on sums, and draws from the noisy sums (strict)."""
 
-    mechanism: Literal["pseudo_posterior", "noisy_statistics"] = "noisy_statistics"
+    mechanism: Literal["noisy_statistics", "pseudo_posterior"] = "noisy_statistics"
     m: Annotated[int, Field(ge=1, le=1000)] = 20
     radius: Annotated[float, Field(gt=0)] | None = None
     replicates_per_draw: Annotated[int, Field(ge=1, le=1000)] = MOST_REPLICATES
@@ -306,6 +177,10 @@ class NoisyStatisticsSection(PrivacySection):
     """For noisy statistics with categories or spikes: a number above 1 makes counts more precise
     and sums of amounts less precise. Public: The number."""
 
+    promise: ClassVar[str] = (
+        "exact noise on sums; (epsilon, delta), proved for every survey of any size; declare a "
+        "public centre and spread of each amount"
+    )
     currency: ClassVar[Currency] = "rho"
     combining: ClassVar[Combining] = "total_variance"
     down_weights: ClassVar[bool] = False
@@ -364,35 +239,63 @@ class NoisyStatisticsSection(PrivacySection):
         return self.cost.epsilon
 
 
-SECTIONS: tuple[type[PrivacySection], ...] = (PseudoPosteriorSection, NoisyStatisticsSection)
+#: The section of each mechanism; the one that ``surveysynth init`` proposes comes first.
+SECTIONS: tuple[type[PrivacySection], ...] = (NoisyStatisticsSection, PseudoPosteriorSection)
 #: Keys of all mechanisms.
-PRIVACY_KEYS = tuple(dict.fromkeys(key for each in SECTIONS for key in each.model_fields))
+PRIVACY_KEYS = tuple(
+    dict.fromkeys(key for each in reversed(SECTIONS) for key in each.model_fields)
+)
 
 
-def _plain(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def promises() -> list[str]:
+    """Return one line for each mechanism: how to write it, what it promises, what it requires."""
+    return [
+        f'mechanism = "{each.model_fields["mechanism"].default}"  # {each.promise}'
+        for each in SECTIONS
+    ]
+
+
+def as_pseudo_posterior(privacy: PrivacySection) -> PseudoPosteriorSection:
+    """Return a section with the pseudo-posterior: itself, or defaults at that epsilon.
+
+    The promises differ.
+    """
+    if isinstance(privacy, PseudoPosteriorSection):
+        return privacy
+    return PseudoPosteriorSection(epsilon=privacy.stated_epsilon)
+
+
+def as_noisy_statistics(privacy: PrivacySection) -> NoisyStatisticsSection:
+    """Return a section with noisy statistics at the same epsilon: itself, or the defaults."""
+    if isinstance(privacy, NoisyStatisticsSection):
+        return privacy
+    return NoisyStatisticsSection(epsilon=privacy.epsilon)
 
 
 def _mechanism(given: Any) -> str:
-    """Return the mechanism that a section names; leaving it out means the pseudo-posterior."""
+    """Return the mechanism that a section names; none without a valid name."""
     if isinstance(given, Mapping):
-        given = given.get("mechanism")
+        named = given.get("mechanism")
     else:
-        given = getattr(given, "mechanism", None)
-    return NOISY_STATISTICS if given == NOISY_STATISTICS else PSEUDO_POSTERIOR
+        named = getattr(given, "mechanism", None)
+    return named if named in (NOISY_STATISTICS, PSEUDO_POSTERIOR) else NO_MECHANISM
 
 
 Privacy: TypeAlias = Annotated[
     Annotated[PseudoPosteriorSection, Tag(PSEUDO_POSTERIOR)]
-    | Annotated[NoisyStatisticsSection, Tag(NOISY_STATISTICS)],
+    | Annotated[NoisyStatisticsSection, Tag(NOISY_STATISTICS)]
+    | Annotated[PrivacySection, Tag(NO_MECHANISM)],
     Discriminator(_mechanism),
 ]
-"""``[privacy]`` of a specification: the section of its mechanism."""
+"""``[privacy]`` of a specification: the section of its mechanism.
+
+The common section finds the mistakes of a file that names no mechanism, and accepts none.
+"""
 
 
 def without_tag(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
     """Return the place of a key without the mechanism that pydantic puts into it."""
     tagged = location[:1] == ("privacy",) and location[1:2] in (
-        (PSEUDO_POSTERIOR,), (NOISY_STATISTICS,)
+        (PSEUDO_POSTERIOR,), (NOISY_STATISTICS,), (NO_MECHANISM,)
     )  # fmt: skip
     return (*location[:1], *location[2:]) if tagged else location

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from surveysynth._support.messages import listing, nearest
 from surveysynth.spec.outcome_section import Outcomes
 from surveysynth.spec.outcomes import WEIGHT
-from surveysynth.spec.privacy import PrivacySection
+from surveysynth.spec.privacy_section import PrivacySection
 from surveysynth.spec.sections import StudySection, SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
 from surveysynth.spec.tables_section import TablesSection

@@ -23,11 +23,8 @@ from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
 from surveysynth.models import model_names, registered
 from surveysynth.spec.formats import format_names
 from surveysynth.spec.outcome_section import OutcomeSection
-from surveysynth.spec.privacy import (
-    NoisyStatisticsSection,
-    PrivacySection,
-    PseudoPosteriorSection,
-)
+from surveysynth.spec.privacy import NoisyStatisticsSection, PseudoPosteriorSection
+from surveysynth.spec.privacy_section import PrivacySection
 from surveysynth.spec.sections import LabelSection, Section, StudySection, SurveySection
 from surveysynth.spec.spec import Spec
 from surveysynth.spec.synthesizer_section import OPTION_TEXTS, SynthesizerSection

@@ -252,8 +252,9 @@ class StudySection(Section):
     size: Name | None = None
     """The column with the measure of size. Type: name of a column. Public: As above."""
     allocation: Name = "proportional"
-    """How to divide n among strata: in proportion to their sizes, equally, or in proportion to the
-    square roots of their sizes. Values: "proportional", "equal", "power". Public: As above."""
+    """How to divide n among strata: in proportion to their sizes, equally, in proportion to the
+    square roots of their sizes, or by Neyman's rule for the measure of size. Values:
+    "proportional", "equal", "power", "neyman". Public: As above."""
     per_cluster: Count = 5
     """For two_stage: the number of units drawn in each cluster. Public: As above."""
     clusters: Name = "units"

@@ -27,7 +27,7 @@ from surveysynth.spec.outcomes import (
     statistic_problems,
     strict_problems,
 )
-from surveysynth.spec.privacy import PRIVACY_KEYS, Privacy, PseudoPosteriorSection, without_tag
+from surveysynth.spec.privacy import PRIVACY_KEYS, Privacy, without_tag
 from surveysynth.spec.problems import (
     group_problems,
     pattern_problems,
@@ -82,7 +82,7 @@ class Spec(BaseModel):
     this instead of misreading the file. Public: Nothing else."""
     survey: SurveySection
     synthesizer: SynthesizerSection
-    privacy: Privacy = PseudoPosteriorSection()
+    privacy: Privacy
     tables: tuple[TablesSection, ...] = (TablesSection(),)
     shared: TablesSection | None = None
     labels: dict[str, LabelSection] = {}
@@ -95,11 +95,12 @@ class Spec(BaseModel):
     def _as_sections(cls, given: Any) -> Any:
         """List the tables, and name the outcomes.
 
-        If the synthesizer names no outcome, the sections of outcomes do, in their order.
+        If the synthesizer names no outcome, the sections of outcomes do, in their order. A file
+        without [privacy] lacks the keys that this section requires.
         """
         if not isinstance(given, Mapping):
             return given
-        given = folded(given)
+        given = {"privacy": {}, **folded(given)}
         sections, synthesizer = given.get("outcomes"), given.get("synthesizer", {})
         if not (isinstance(sections, Mapping) and isinstance(synthesizer, Mapping)):
             return given
@@ -330,7 +331,7 @@ def load_spec(path: str | Path) -> Spec:
     >>> import surveysynth as ss
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     ss.load_spec(ss.example(folder, n=100)[1]).privacy.epsilon
-    10.8
+    3.6
     """
     path = Path(path)
     return parse_spec(read_text(path), path)

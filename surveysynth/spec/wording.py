@@ -9,6 +9,7 @@ from pydantic_core import ErrorDetails
 
 from surveysynth._support.messages import nearest, nearest_file
 from surveysynth.errors import InputError
+from surveysynth.spec.privacy import promises
 from surveysynth.survey.files import SUFFIXES
 
 _TYPE_WORDS = {
@@ -29,12 +30,16 @@ _PLAIN_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 
 #: Descriptions of required sections and keys, for messages that report them missing.
 REQUIRED = {
-    "survey": "it names the data file and the columns of the sampling design",
-    "survey.data": 'the data file, such as data = "survey.csv"',
-    "synthesizer": "it names the outcomes and the model",
+    "survey": "it names the data file and the columns of the sampling design.",
+    "survey.data": 'the data file, such as data = "survey.csv".',
+    "synthesizer": "it names the outcomes and the model.",
     "synthesizer.outcome": 'the confidential columns, such as outcome = "salary", or a section '
-    "[outcomes.NAME] for each",
-}
+    "[outcomes.NAME] for each.",
+    "privacy.mechanism": "\n    ".join(
+        ["the two mechanisms promise different things, and neither is the default. Write one of",
+         *promises()]
+    ),
+}  # fmt: skip
 
 _LIMIT_WORDS = {
     "greater_than": ("gt", "a number greater than"),
@@ -113,8 +118,8 @@ def describe(
         return [f"{where}: unknown {what}.{known_keys(location)}"]
     if kind == "missing":
         what = "section" if len(location) == 1 else "key"
-        words = f": {REQUIRED[where]}" if where in REQUIRED else ""
-        return [f"{where}: missing; this {what} is required{words}."]
+        words = f": {REQUIRED[where]}" if where in REQUIRED else "."
+        return [f"{where}: missing; this {what} is required{words}"]
     hint = nearest_choice(details["input"], context) if kind == "literal_error" else ""
     hint += without_quotes(kind, str(location[-1]), details["input"])
     return [f"{where}: expected {expected(kind, context)}, got {shown(details['input'])}.{hint}"]

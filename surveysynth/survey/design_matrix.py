@@ -6,7 +6,7 @@ not by names, so a recoding that spans the same effects is sufficient.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from surveysynth._support.messages import listing, raise_problems
-from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.survey.columns import encode
 from surveysynth.survey.formula import (
@@ -23,6 +23,7 @@ from surveysynth.survey.formula import (
     default_formula,
     parse_formula,
     quote,
+    shrunken_terms,
 )
 
 #: A column with at most this share of its length outside the others is their combination.
@@ -35,7 +36,9 @@ class DesignMatrix:
     """The matrix X (n, K) by its distinct rows: row i of X is ``x_cells[cell[i]]``.
 
     ``formula``: right-hand side as used; ``columns``: names of the K columns; ``x_cells``: (G, K)
-    distinct rows; ``cell``: (n,) in 0..G-1; ``by_default``: True if the formula is the default.
+    distinct rows; ``cell``: (n,) in 0..G-1; ``by_default``: True if the formula is the default;
+    ``ridged``: (K,) True for columns of interactions, which the models shrink (methods 3); none by
+    default.
     """
 
     formula: str
@@ -43,6 +46,12 @@ class DesignMatrix:
     x_cells: FloatArray
     cell: IntArray
     by_default: bool = False
+    ridged: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=bool))
+
+    def __post_init__(self) -> None:
+        if not self.ridged.size:
+            object.__setattr__(self, "ridged", np.zeros(self.n_columns, dtype=bool))
+        self.ridged.setflags(write=False)
 
     @property
     def n(self) -> int:
@@ -90,11 +99,20 @@ def build_design_matrix(
     columns, terms, rows = evaluate(parsed, base, n_records=len(frame))
     distinct, position = distinct_rows(rows)
     matrix = DesignMatrix(
-        parsed.text, columns, distinct, position[index], by_default=formula is None
-    )
+        parsed.text, columns, distinct, position[index], by_default=formula is None,
+        ridged=ridged_columns(parsed, base, terms),
+    )  # fmt: skip
     check_rank(matrix, terms)
     _check_contains(matrix, codes, strata)
     return matrix
+
+
+def ridged_columns(
+    parsed: ParsedFormula, base: pd.DataFrame, terms: Sequence[str]
+) -> BoolArray:
+    """Return which columns of X (K,), of these ``terms``, belong to shrunken interactions."""
+    classes = [n for n in parsed.variables if isinstance(base[n].dtype, pd.CategoricalDtype)]
+    return np.isin(terms, list(shrunken_terms(parsed, classes)))
 
 
 def base_rows(
@@ -360,7 +378,6 @@ def within_groups(
     varies = after > TOLERANCE * before
     columns = tuple(name for name, kept in zip(matrix.columns, varies, strict=True) if kept)
     means = np.stack([np.bincount(group, weights=v) for v in values.T], axis=1) / size[:, None]
-    return (
-        DesignMatrix(matrix.formula, columns, centred[:, varies], pair.astype(np.int64)),
-        values - means[group],
-    )
+    rows, ridged = centred[:, varies], matrix.ridged[varies]
+    inside = DesignMatrix(matrix.formula, columns, rows, pair.astype(np.int64), ridged=ridged)
+    return inside, values - means[group]

@@ -276,6 +276,24 @@ def interactions(parsed: ParsedFormula, factors: Collection[str]) -> list[Intera
     return sorted(found, key=lambda each: (len(texts[each.term]), each.text))
 
 
+def shrunken_terms(parsed: ParsedFormula, categorical: Collection[str]) -> frozenset[str]:
+    """Return the names in a model matrix of the interactions that the models shrink (methods 3).
+
+    These are terms of two or more categorical factors and nothing else, all of whose lower-order
+    terms are in the formula: without these a term also holds main effects.
+    """
+    found = set[str]()
+    complete = {each.term for each in interactions(parsed, parsed.variables) if each.has_all_within}
+    for term, parts in zip(parsed.formula, parsed.terms, strict=True):
+        kinds = [
+            coded or (factor.eval_method.value == "lookup" and names[0] in categorical)
+            for factor, (names, coded) in zip(term.factors, parts, strict=True)
+        ]
+        if str(term) in complete and all(kinds):
+            found.add(str(term))
+    return frozenset(found)
+
+
 def without_term(parsed: ParsedFormula, text: str) -> str:
     """Return the formula with a term replaced by its parts of one factor less."""
     kept: dict[str, None] = {}

@@ -36,6 +36,7 @@ from surveysynth.survey.design_matrix import (
     evaluate,
     independent_columns,
     records_per_coefficient,
+    ridged_columns,
 )
 from surveysynth.survey.formula import ParsedFormula, interactions, parse_formula, without_term
 
@@ -264,7 +265,10 @@ class _Pool:
             rows = rows[:, kept]
         distinct, position = distinct_rows(np.hstack([rows, self.cell[:, None]]))
         cell = position[self.index].astype(np.int64)
-        made = DesignMatrix(self.parsed.text, columns, distinct[:, :-1], cell)
+        made = DesignMatrix(
+            self.parsed.text, columns, distinct[:, :-1], cell,
+            ridged=ridged_columns(self.parsed, self.base, terms),
+        )  # fmt: skip
         try:
             check_rank(made, terms)
         except InputError as problem:

@@ -145,8 +145,9 @@ def test_results_show_themselves(name: str) -> None:
 
 def test_private_tables_are_well_formed_and_say_what_they_are() -> None:
     tables = ss.tables(
-        ss.example_survey(n=400), epsilon=10.8, by="gender", m=1, inference="paper", seed=1,
-        options={"chains": 2}, labels={"gender": {"title": "<i>Gender</i> & co"}},
+        ss.example_survey(n=400), mechanism="pseudo_posterior", epsilon=10.8, by="gender", m=1,
+        inference="paper", seed=1, options={"chains": 2},
+        labels={"gender": {"title": "<i>Gender</i> & co"}},
     )  # fmt: skip
     read = _Nesting(tables._repr_html_())
     assert read.seen.count("table") == 2

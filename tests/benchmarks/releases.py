@@ -33,7 +33,7 @@ def specification(folder: Path, n: int, mechanism: str) -> Path:
     subprocess.run(
         [*RUN, "example", str(folder), "--n", str(n)], check=True, stdout=subprocess.DEVNULL
     )
-    text = (folder / "spec.toml").read_text(encoding="utf-8")
+    text = (folder / "spec_pseudo_posterior.toml").read_text(encoding="utf-8")
     text = text.replace("population_size = 100000", f"population_size = {max(100_000, 10 * n)}")
     if n >= PARQUET_FROM:
         convert = (
@@ -43,7 +43,7 @@ def specification(folder: Path, n: int, mechanism: str) -> Path:
         subprocess.run([sys.executable, "-c", convert, str(folder / "survey.csv")], check=True)
         text = text.replace("survey.csv", "survey.parquet")
     if mechanism == "noisy_statistics":
-        text = text.replace("m = 3", f'mechanism = "{mechanism}"', 1) + DECLARED
+        text = text.replace("pseudo_posterior", mechanism).replace("m = 3\n", "", 1) + DECLARED
     path = folder / f"{mechanism}.toml"
     path.write_text(text, encoding="utf-8")
     return path

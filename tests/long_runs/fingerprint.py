@@ -61,7 +61,7 @@ def survey(n: int = 300, seed: int = 8) -> pd.DataFrame:
 FORMATS = 'formats = ["csv", "html", "xlsx", "latex", "markdown", "ods"]\nfigures = ["svg"]'
 BY = 'by = ["field", "gender"]'
 PLAN = "chains = 2\ndraws = 300\nwarmup = 100"
-PSEUDO = "epsilon = 20.0\nm = 2\nreplicates_per_draw = 2"
+PSEUDO = 'mechanism = "pseudo_posterior"\nepsilon = 20.0\nm = 2\nreplicates_per_draw = 2'
 STRICT = 'mechanism = "noisy_statistics"\nepsilon = 20.0\nm = 10\nreplicates_per_draw = 1'
 AMOUNTS = "[outcomes.salary]\ncentre = 22000\nspread = 0.5\n"
 KINDS = """[outcomes.benefit]
@@ -203,7 +203,10 @@ for model, column in [("fbs", "salary"), ("fbp", "salary"), ("normal", "salary")
         told(f"{model} {name}", draws.theta[name])
 survey = ss.Survey.from_frame(frame, outcome="salary", weight="weight", strata="field",
     by=["field", "gender"], population_size=30000, transforms=ss.Transform("log"))
-private = ss.tables(survey, epsilon=20.0, statistics=["count", "mean", "median"], seed=3)
+private = ss.tables(
+    survey, mechanism="pseudo_posterior", epsilon=20.0, statistics=["count", "mean", "median"],
+    seed=3,
+)
 for name in ("count", "mean", "median"):
     frame = private[name].frame
     for column in frame.select_dtypes("number"):

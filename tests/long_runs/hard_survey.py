@@ -42,7 +42,7 @@ class Method:
     """Model, and whether by noisy statistics."""
 
     model: str
-    strict: bool
+    noisy: bool
 
 
 METHODS = {
@@ -110,11 +110,11 @@ def rows(survey: ss.Survey) -> pd.DataFrame:
 
 def distances(survey: ss.Survey, truth: pd.DataFrame, method: Method, seed: int) -> FloatArray:
     """(rows,): estimate less the sample's, in the sample's standard errors, of one release."""
-    privacy = {"mechanism": "noisy_statistics"} if method.noisy else {}
+    mechanism = "noisy_statistics" if method.noisy else "pseudo_posterior"
     outcomes = {"salary": {"centre": 70_000.0, "spread": 1.5}} if method.noisy else {}
     tables = ss.tables(
-        survey, method.model, EPSILON, statistics=list(STATISTICS), seed=seed,
-        sections={"privacy": privacy, "outcomes": outcomes},
+        survey, method.model, EPSILON, mechanism=mechanism, statistics=list(STATISTICS), seed=seed,
+        sections={"outcomes": outcomes},
     )  # fmt: skip
     made = np.concatenate([
         key.frame["estimate"].to_numpy() for name in STATISTICS for key in tables.tables[name]

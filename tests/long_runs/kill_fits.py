@@ -24,10 +24,10 @@ import cmdstanpy
 
 from surveysynth import cli
 from surveysynth._support.confidential import PREFIX
-from surveysynth.api.start import example
 from surveysynth.spec.build import engine_of, model_of
 from surveysynth.spec.spec import load_spec
 from tests.stan.test_processes import chains_in, supervisors_in, wait_until
+from tests.surveys import pseudo_example
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULT = ROOT / "tests" / "golden" / "kill_fits.json"
@@ -66,7 +66,7 @@ def main() -> int:
 
 def write_spec(folder: Path) -> Path:
     """The example's survey with a planted salary, its fits long enough to be met."""
-    spec = example(folder / "ex", n=300)[1]
+    spec = pseudo_example(folder / "ex", n=300)
     survey = spec.parent / "survey.csv"
     lines = survey.read_text().splitlines()
     column = lines[0].split(",").index("salary")

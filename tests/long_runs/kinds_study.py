@@ -82,7 +82,7 @@ class Method:
     privacy: tuple[tuple[str, Any], ...] = ()
 
     @property
-    def strict(self) -> bool:
+    def noisy(self) -> bool:
         """Whether centres and spreads are needed."""
         return ("mechanism", "noisy_statistics") in self.privacy
 
@@ -92,7 +92,8 @@ METHODS = {
     for each in (
         Method("noisy_statistics", 3.6, 3,
                (("mechanism", "noisy_statistics"), ("replicates_per_draw", 2))),
-        Method("pseudo_posterior", 10.8, 2, (("replicates_per_draw", 10),)),
+        Method("pseudo_posterior", 10.8, 2,
+               (("mechanism", "pseudo_posterior"), ("replicates_per_draw", 10))),
         Method("laplace", 10.8, 200),
         Method("laplace_3.6", 3.6, 200),
     )

@@ -13,6 +13,7 @@ writes ``tests/golden/leaning_study.json``.
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,18 +116,15 @@ def collected_leans(spec: Any, survey: Survey, stream: np.random.SeedSequence) -
     return list(found.leans)
 
 
-def measured(case: Case, seeds: range) -> dict[str, Any]:
+def measured(releases: Sequence[Sequence[TableLean]], seconds: float) -> dict[str, Any]:
     """Return rates of reports over releases, and by margin the bias and the rates of p < 5%."""
     by_margin: dict[str, list[tuple[float, float, float, float]]] = {}
     told, by_p = [], []
-    begun = time.process_time()
-    for seed in seeds:
-        leans = leans_of(case, seed)
+    for leans in releases:
         told.append([any(each.leans for each in leans), any(each.misfits for each in leans)])
         by_p.append(any(not each.mean_by_chance or not each.squares_by_chance for each in leans))
         for each in leans:
-            name = f"{each.key[0]}, {each.rows}"
-            lean = each.lean
+            name, lean = f"{each.key[0]}, {each.rows}", each.lean
             by_margin.setdefault(name, []).append((lean.mean, lean.se, lean.p, lean.p_rows))
     margins = {}
     for name, values in by_margin.items():
@@ -138,11 +136,11 @@ def measured(case: Case, seeds: range) -> dict[str, Any]:
             "p_rows_below_5%": round(float(np.nanmean(p_rows < 0.05)), 3),
         }  # fmt: skip
     return {
-        "releases": len(seeds), "reported": float(np.any(told, axis=1).mean()),
-        "leans": float(np.mean(told, axis=0)[0]), "misfits": float(np.mean(told, axis=0)[1]),
-        "beyond_chance": float(np.mean(by_p)), "nominal": FALSE_REPORTS, "cpu_seconds_each": round(
-            (time.process_time() - begun) / len(seeds), 2
-        ), "margins": margins,
+        "releases": len(releases), "reported": round(float(np.any(told, axis=1).mean()), 3),
+        "leans": round(float(np.mean(told, axis=0)[0]), 3),
+        "misfits": round(float(np.mean(told, axis=0)[1]), 3),
+        "beyond_chance": round(float(np.mean(by_p)), 3), "nominal": FALSE_REPORTS,
+        "cpu_seconds_each": round(seconds / len(releases), 2), "margins": margins,
     }  # fmt: skip
 
 
@@ -154,11 +152,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=GOLDEN)
     given = parser.parse_args()
     for name in given.case or CASES:
-        made = measured(CASES[name], range(given.samples))
-        known = json.loads(given.out.read_text()) if given.out.exists() else {}
-        known[name] = made
-        given.out.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
-        print(name, {key: value for key, value in made.items() if key != "margins"}, flush=True)
+        releases, begun = [], time.process_time()
+        for seed in range(given.samples):
+            releases.append(leans_of(CASES[name], seed))
+            if len(releases) % 10 and len(releases) < given.samples:
+                continue
+            made = measured(releases, time.process_time() - begun)
+            known = json.loads(given.out.read_text()) if given.out.exists() else {}
+            known[name] = made
+            given.out.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
+            print(name, {key: value for key, value in made.items() if key != "margins"}, flush=True)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ warmup = 100
 draws = 150
 priors = { PRIOR = 2.0 }
 [privacy]
+mechanism = "pseudo_posterior"
 epsilon = 30
 [tables]
 by = ["field"]

@@ -18,6 +18,7 @@ population_size = 9000
 [tables]
 by = ["field"]
 [privacy]
+mechanism = "pseudo_posterior"
 epsilon = 10.8
 [synthesizer]
 outcome = "salary"

@@ -32,6 +32,7 @@ chains = 2
 draws = 20
 warmup = 20
 [privacy]
+mechanism = "pseudo_posterior"
 epsilon = 0.01
 m = 2
 weights = "linear"

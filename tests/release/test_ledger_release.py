@@ -226,7 +226,7 @@ def test_tables_in_python_are_in_the_ledger_of_the_id_or_say_that_they_are_not()
     survey = ss.Survey.from_frame(
         small_survey(), outcome="salary", weight="weight", by=["gender"], predictors="gender"
     )
-    paper = {"inference": "paper", "epsilon": 4.0}
+    paper = {"mechanism": "pseudo_posterior", "inference": "paper", "epsilon": 4.0}
     made = ss.tables(survey, **paper)
     assert "in no ledger (survey_id was not given)" in repr(made)
     assert not ledgers_folder().exists()
@@ -259,10 +259,9 @@ def test_noise_of_tables_in_python_is_recorded_before_anything_follows_from_it(
         small_survey(), outcome="salary", weight="weight", by=["gender"], predictors="gender",
         population_size=30_000, refuse_degenerate=False,
     )  # fmt: skip
-    sections = {
-        "privacy": {"mechanism": "noisy_statistics"},
-        "outcomes": {"salary": {"centre": 22000, "spread": 0.45}},
-    }
+    sections = {"outcomes": {"salary": {"centre": 22000, "spread": 0.45}}}
     with pytest.raises(RefusedError, match="Planted"):
-        ss.tables(survey, epsilon=2.0, sections=sections, survey_id="s")
+        ss.tables(
+            survey, mechanism="noisy_statistics", epsilon=2.0, sections=sections, survey_id="s"
+        )
     assert ss.ledger("s").rho == rho_of(2.0, 1e-6)

@@ -273,7 +273,8 @@ def test_a_notebook_makes_the_tables_of_the_file(
         outcomes=[Outcome("salary", transform=Transform("log")), Outcome("employed", "binary")],
     )  # fmt: skip
     made = ss.tables(
-        sample, epsilon=10.8, m=2, replicates_per_draw=2, inference="paper", seed=5, several=[
+        sample, mechanism="pseudo_posterior", epsilon=10.8, m=2, replicates_per_draw=2,
+        inference="paper", seed=5, several=[
             {"name": "by_field", "by": "field", "statistics": ["mean", "median"]},
             {"name": "women", "by": "field", "flags": "nchs",
              "where": "gender == 'f' and field in ('a', 'b')"},

@@ -35,10 +35,16 @@ statistics = {statistics}
 """
 
 
+#: ``[privacy]`` of a survey in memory.
+PSEUDO = {"mechanism": "pseudo_posterior", "epsilon": 10.8}
+
+
 def text_of(
     sections: str, *, survey: str = "", synthesizer: str = "", statistics: str = '["count"]',
     privacy: str = "",
 ) -> str:  # fmt: skip
+    if "mechanism" not in privacy:
+        privacy += '\nmechanism = "pseudo_posterior"'
     if "rho" not in privacy:
         privacy += "\nepsilon = 10.8"
     head = HEAD.format(
@@ -289,7 +295,8 @@ def test_a_split_of_a_survey_in_memory_is_that_of_a_file() -> None:
     survey = Survey.from_frame(small_survey(), outcomes=[outcome], weight="weight", by=["field"],
                                population_size=10_000)  # fmt: skip
     moments = {"centre": [30_000, 15_000], "spread": (1.0, 2.0)}
-    given = {"outcomes": {"salary": moments}, "privacy": {"epsilon": 10.8}}
+    privacy = {"mechanism": "noisy_statistics", "epsilon": 10.8}
+    given = {"outcomes": {"salary": moments}, "privacy": privacy}
     spec = spec_of_survey(survey.design, given)
     assert spec.declared == (outcome,)
     assert spec.outcomes["salary"].of_side(1) == (15_000.0, 2.0)
@@ -372,7 +379,7 @@ def test_a_survey_in_memory_says_the_same() -> None:
     )
     survey = Survey.from_frame(frame, outcomes=outcomes, weight="weight", by="field")
     assert survey.design.outcomes == outcomes
-    sections = {"tables": {"by": ["field"]}, "privacy": {"epsilon": 10.8}}
+    sections = {"tables": {"by": ["field"]}, "privacy": PSEUDO}
     assert spec_of_survey(survey.design, sections).declared == outcomes
     # A model that is an object says by itself what it takes.
     assert spec_of_survey(survey.design, {**sections, "synthesizer": {"model": "own.toml"}})

@@ -35,7 +35,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "tables.flag_action": {"flags": "nchs"},
     "survey": {"data": "survey.csv"},
     "synthesizer": {"outcome": "y"},
-    "privacy": {"epsilon": 1.0},
+    "privacy": {"mechanism": "pseudo_posterior", "epsilon": 1.0},
 }
 
 

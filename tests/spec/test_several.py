@@ -32,6 +32,7 @@ levels = ["works", "seeks", "rests"]
 [outcomes.member]
 kind = "binary"
 [privacy]
+mechanism = "pseudo_posterior"
 epsilon = 3
 """
 SEVERAL = """

@@ -1,5 +1,6 @@
 """The specification file: defaults of the contract, and every mistake in the reader's words."""
 
+import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ weight = "weight"
 [synthesizer]
 outcome = "salary"
 [privacy]
+mechanism = "pseudo_posterior"
 epsilon = 10.8
 """
 
@@ -75,6 +77,7 @@ draws = 250
 warmup = 250
 priors = {}
 [privacy]
+mechanism = "pseudo_posterior"
 epsilon = 10.8
 m = 3
 risk = "lipschitz"
@@ -173,7 +176,7 @@ def test_defaults_themselves_pass_their_own_validation() -> None:
 def test_epsilon_is_no_default(tmp_path: Path) -> None:
     """Omitted, it became 10.8 in silence."""
     without = MINIMAL.replace("epsilon = 10.8\n", "")
-    for text in (without, without.replace("[privacy]\n", ""), without + 'risk = "none"\n'):
+    for text in (without, without + 'risk = "none"\n'):
         assert "privacy.epsilon: missing" in message(text)
     strict = STRICT_MINIMAL.replace("epsilon = 10.8\n", "")
     assert "privacy.epsilon: missing" in message(strict)
@@ -181,6 +184,44 @@ def test_epsilon_is_no_default(tmp_path: Path) -> None:
     assert load_spec(tmp_path / "spec.toml").privacy.cost.rho == 0.5
     with pytest.raises(TypeError, match="epsilon"):
         MechanismSettings()  # type: ignore[call-arg]
+
+
+#: The lines of both mechanisms in an error, each with what it promises and what it requires.
+BOTH = (
+    r'\n +mechanism = "noisy_statistics"  # .*\(epsilon, delta\), proved for every.*; declare a '
+    r'public centre and spread of each amount\n +mechanism = "pseudo_posterior"  # .*asymptotic '
+    r"epsilon.*; nothing to declare$"
+)
+
+
+def test_no_mechanism_is_the_default() -> None:
+    """The pseudo-posterior was, in silence, whose promise is the weaker one."""
+    without = MINIMAL.replace('mechanism = "pseudo_posterior"\n', "")
+    assert without != MINIMAL
+    strict = STRICT_MINIMAL.replace('mechanism = "noisy_statistics"\n', "")
+    for text in (without, strict, without.split("[privacy]")[0]):
+        assert re.fullmatch(f"spec.toml: privacy.mechanism: missing; .*{BOTH}", message(text), re.S)
+    # Keys of one mechanism do not choose it, and other mistakes are told as well.
+    text = message(without + 'delta = 1e-6\nrisk = "none"\nm = 0\nrsik = 1\n')
+    assert re.search(BOTH, text, re.MULTILINE)
+    assert "spec.toml: 3 problems" in text
+    for part in ("privacy.m: ", "privacy.rsik: unknown key. Did you mean 'risk'"):
+        assert part in text
+    text = message(with_key("privacy", "delta = 1e-6").replace("pseudo_post", "pseudo-post"))
+    assert "privacy.mechanism: expected one of 'noisy_statistics' or 'pseudo_posterior'" in text
+    assert "Did you mean 'pseudo_posterior'" in text
+
+
+@given(st.sets(st.sampled_from([
+    "epsilon = 10.8", "m = 20", 'protect = "field"', "budget = 3.0", "delta = 1e-6", "rho = 0.5",
+    "count_share = 2.0", 'risk = "count"', 'weights = "linear"', "truncate = 0.9", "radius = 3.0",
+    'small_strata = "allow"', "replicates_per_draw = 2", "scale = 0.5", 'origin = "peak"',
+])))  # fmt: skip
+def test_no_settings_choose_a_mechanism(lines: set[str]) -> None:
+    head, strict = (text.split("[privacy]")[0] for text in (MINIMAL, STRICT_MINIMAL))
+    for start in (head, strict):
+        text = "\n".join([f"{start}[privacy]", *sorted(lines), ""])
+        assert re.search(BOTH, message(text))
 
 
 def test_frozen() -> None:

@@ -190,6 +190,7 @@ outcome = "salary"
 engine = "{engine}"
 {more}
 [privacy]
+mechanism = "pseudo_posterior"
 epsilon = 20.0
 m = 2
 [tables]

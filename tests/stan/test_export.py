@@ -9,17 +9,17 @@ import pandas as pd
 import pytest
 
 from surveysynth.api.stan_data import export_stan
-from surveysynth.api.start import example
 from surveysynth.cli import main
 from surveysynth.errors import InputError
 from surveysynth.sampling.stan.source import StanSource, declared_names
+from tests.surveys import pseudo_example
 
 N = 200
 
 
 @pytest.fixture
 def spec(tmp_path: Path) -> Path:
-    return example(tmp_path / "ex", n=N)[1]
+    return pseudo_example(tmp_path / "ex", n=N)
 
 
 def test_the_data_are_sums_over_the_records_and_all_that_the_program_declares(

@@ -445,6 +445,7 @@ model = "{model}"
 outcome = "y"
 {more}
 [privacy]
+mechanism = "pseudo_posterior"
 epsilon = 20.0
 m = 2
 replicates_per_draw = {replicates}

@@ -80,6 +80,27 @@ def test_interaction_by_hand() -> None:
     assert matrix.x_cells.shape == (8, 8)
 
 
+@pytest.mark.parametrize(
+    ("formula", "columns"),
+    [
+        (None, 3),
+        ("field * gender", 3),
+        ("field * gender * age", 3),
+        ("field * gender * C(age > 40)", 3 + 3 + 1 + 3),
+        # An interaction without a main effect holds that main effect, too.
+        ("field * gender + gender:C(age > 40)", 3),
+        ("field:gender", 0),
+        ("field + gender", 0),
+    ],
+)
+def test_interactions_of_categories_are_shrunken(formula: str | None, columns: int) -> None:
+    matrix = build(sample(), formula)
+    ridged = np.array(matrix.columns)[matrix.ridged]
+    assert matrix.ridged.shape == (matrix.n_columns,)
+    assert len(ridged) == columns
+    assert all(":" in name and not name.endswith("age") for name in ridged)
+
+
 def test_codes_of_by_variables_are_categories_even_when_numbers() -> None:
     frame = sample()
     expected = ("Intercept", "field[T.2]", "field[T.3]", "field[T.4]", "gender[T.M]")

@@ -32,6 +32,7 @@ missing = "drop"
 outcome = "salary"
 predictors = "sex + region + tenure + size"
 [privacy]
+mechanism = "pseudo_posterior"
 epsilon = 10.8
 [tables]
 by = ["sex"]

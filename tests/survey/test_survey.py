@@ -186,6 +186,7 @@ def real_spec(**changes: str) -> Spec:
         [synthesizer]
         {changes.get("synthesizer", 'outcome = "income"')}
         [privacy]
+        mechanism = "pseudo_posterior"
         epsilon = 10.8
         [tables]
         by = ["region", "sex"]

@@ -9,5 +9,7 @@ published numbers.
 import surveysynth as ss
 
 survey = ss.datasets.example(n=300).survey
-tables = ss.tables(survey, epsilon=10.8, m=2, inference="paper")
+tables = ss.tables(
+    survey, mechanism="pseudo_posterior", epsilon=10.8, m=2, inference="paper"
+)
 figure = tables["mean"].plot()

@@ -8,22 +8,23 @@ sample and u*_i its mean over synthetic datasets, both over SE_d,
 
 Draws follow the sample: what the model fits of u moves them by -B' a_i psi_i, with psi_i the scores
 of record i (rows of X times residuals, products of residuals), a_i its weight in the fit, and
-B = (psi' a psi)^-1 psi' r. If the model is adequate, the covariance of D is (methods 12)
+B = (psi' a psi)^-1 psi' r. If the model is adequate, the covariance of D is (methods 7.7)
 
     C = sum_i (r_i - B' a_i psi_i)(...)' + (kappa / m + extra) F,
     F = r' psi (psi' a psi)^-1 psi' r.
 
-F is the posterior covariance of the rows for these weights, kappa the variance between draws over
-F, and extra = kappa - 1 if draws also follow noise, else 0 (each row has its own kappa). The mean over K rows has the standard error
-sqrt(1'C1) / K. The sum of D^2 is compared with a scaled chi-square of mean tr C and variance
-2 tr C^2 (Satterthwaite 1946).
+F is the posterior covariance of the rows for these weights, kappa the variance between draws over F
+by row, and extra = kappa - 1 if draws also follow noise, else 0. The mean over K rows has the
+standard error sqrt(1'C1) / K. The sum of D^2 is compared with a scaled chi-square of mean tr C and
+variance 2 tr C^2 (Satterthwaite 1946); C has degrees of freedom of its own, so that both
+references are those of t and F.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, stats
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 
@@ -142,15 +143,17 @@ def kappa_of(estimates: FloatArray, fitted: FloatArray) -> FloatArray:
 def smooth_kappa(kappa: FloatArray, n: FloatArray, m: int, *, noisy: bool) -> FloatArray:
     """Return kappa (D,) of all rows of a table, of n (D,) records, as m draws determine it.
 
-    Noise on sums of n records adds c / n to 1. Without noise kappa is 1 but for the approximation,
-    and the draws say little more.
+    Noise on sums of a row's records adds c / n to 1, and noise on a spread that all rows share adds
+    c' n: both moves, over variances of rows that fall with n. Without noise kappa is 1 but for the
+    approximation, and the draws say little more.
     """
     known = np.isfinite(kappa)
     if not known.any():
         return np.ones_like(kappa)
     if noisy:
-        c = float(((kappa - 1.0) / n)[known].sum() / (n[known] ** -2.0).sum())
-        return 1.0 + max(c, 0.0) / n
+        share = np.where(np.isfinite(n), n, 1.0) / np.nanmax(n)
+        basis = np.stack([share.min() / share, share], axis=1)
+        return np.asarray(1.0 + basis @ optimize.nnls(basis[known], (kappa - 1.0)[known])[0])
     mean = float(kappa[known].mean())
     return np.full_like(kappa, (PRIOR_DRAWS + (m - 1) * mean) / (PRIOR_DRAWS + m - 1))
 
@@ -175,17 +178,18 @@ class Lean:
     bias: float
 
 
-def lean_of(difference: FloatArray, covariance: FloatArray, df_design: float) -> Lean:
-    """Return the lean of signed distances (K,) with covariance (K, K)."""
+def lean_of(difference: FloatArray, covariance: FloatArray, df_error: float) -> Lean:
+    """Return the lean of signed distances (K,) with covariance (K, K) of ``df_error`` degrees."""
     rows, summed = difference.size, float(covariance.sum())
     mean, se = float(difference.mean()), float(np.sqrt(max(summed, 0.0))) / rows
     trace, squared = float(np.trace(covariance)), float((covariance**2).sum())
     total = float(difference @ difference)
-    p = 2.0 * float(stats.t.sf(abs(mean) / se, df_design)) if se > 0.0 else np.nan
+    p = 2.0 * float(stats.t.sf(abs(mean) / se, df_error)) if se > 0.0 else np.nan
     if squared <= 0.0:
         return Lean(rows, mean, se, p, np.nan, np.nan, np.nan, np.nan)
     df, scale = trace**2 / squared, squared / trace
-    p_rows, bias = float(stats.chi2.sf(total / scale, df)), max(total - trace, 0.0) / rows
+    p_rows = float(stats.f.sf(total / scale / df, df, df_error))
+    bias = max(total - trace, 0.0) / rows
     return Lean(rows, mean, se, p, total / scale, df, p_rows, float(np.sqrt(bias)))
 
 

@@ -187,6 +187,17 @@ class _Fit:
         """Return the parts of the covariance of rows with r (n, K)."""
         return row_covariance(r, self.psi, self.weight, self.psu)
 
+    def df_error(self, covariance: FloatArray, part: RowCovariance, m: int) -> float:
+        """Return degrees of freedom of a covariance whose share from noise is known from m draws.
+
+        The rest is known as well as the design allows (Satterthwaite).
+        """
+        whole = float(np.trace(covariance))
+        noise = whole - float(np.trace(part.residual))
+        if not self.noisy or noise <= 0.0:
+            return self.df_design
+        return min(self.df_design, (m - 1) * (whole / noise) ** 2)
+
 
 @dataclass(frozen=True)
 class _Rows:
@@ -237,21 +248,20 @@ def _leans_of(
         parts.append(fit.covariance(r))
         kappa[which] = kappa_of(estimates[:, :, which] / se, parts[-1].fitted)
     m = len(estimates)
-    # The draws decide how well noise is known, and the design how well the rest is.
-    df = min(fit.df_design, m - 1.0) if fit.noisy else fit.df_design
     kappa = smooth_kappa(kappa, rows.n, m, noisy=fit.noisy)
     found = []
     for (margin, which), part in zip(chosen, parts, strict=True):
         covariance = part.total(kappa[which], m, noisy=fit.noisy)
+        df = fit.df_error(covariance, part, m)
         found.append((margin, lean_of(rows.difference[which], covariance, df)))
     if len(found) > 1:
         every = np.concatenate([which for _, which in chosen])
         weight = np.concatenate([np.diag(part.fitted) for part in parts])
         mean = float(kappa[every] @ weight / weight.sum()) if weight.any() else 1.0
-        whole = lean_of(
-            rows.difference[every].mean(keepdims=True),
-            fit.covariance(total / every.size).total(np.array([mean]), m, noisy=fit.noisy), df,
-        )  # fmt: skip
+        part = fit.covariance(total / every.size)
+        covariance = part.total(np.array([mean]), m, noisy=fit.noisy)
+        df = fit.df_error(covariance, part, m)
+        whole = lean_of(rows.difference[every].mean(keepdims=True), covariance, df)
         yield None, replace(whole, rows=every.size, chi_square=np.nan, df=np.nan, p_rows=np.nan)
     yield from found
 

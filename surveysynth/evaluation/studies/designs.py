@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from surveysynth.evaluation.studies.population import Population
 
 DesignKind: TypeAlias = Literal["pps_wr", "pps", "srs", "two_stage"]
-Allocation: TypeAlias = Literal["proportional", "equal", "power"]
+Allocation: TypeAlias = Literal["proportional", "equal", "power", "neyman"]
 ClusterRule: TypeAlias = Literal["units", "size", "srs"]
 WithinRule: TypeAlias = Literal["srs", "pps"]
 WEIGHT = "weight"
@@ -91,15 +91,39 @@ def stratified_pps_sample(
     return pd.concat(parts, ignore_index=True)
 
 
-def allocate(rule: Allocation, stratum_sizes: IntArray, n: int) -> IntArray:
+def allocate(
+    rule: Allocation, stratum_sizes: IntArray, n: int, spreads: FloatArray | None = None
+) -> IntArray:
     """Return sample sizes (H,) that sum to n, each at least 2.
 
     They are in proportion to the sizes of the strata, equal, or in proportion to the square roots
-    of the sizes ("power", between the two).
+    of the sizes ("power", between the two). "neyman": in proportion to size times ``spreads`` (H,),
+    the standard deviations of the measure of size, but at most all units of a stratum.
     """
-    exponent = {"proportional": 1.0, "equal": 0.0, "power": 0.5}[rule]
     sizes = np.asarray(stratum_sizes, dtype=np.float64)
+    if rule == "neyman":
+        return _neyman_allocation(np.asarray(stratum_sizes), n, spreads)
+    exponent = {"proportional": 1.0, "equal": 0.0, "power": 0.5}[rule]
     return proportional_allocation(sizes**exponent, n, MINIMUM)
+
+
+def _neyman_allocation(units: IntArray, n: int, spreads: FloatArray | None) -> IntArray:
+    """Allocate by Neyman's rule; strata that it would exhaust are taken whole."""
+    measure = units * (np.zeros(units.size) if spreads is None else spreads)
+    if not measure.any():
+        raise InputError("allocation 'neyman' needs a measure of size that varies within strata.")
+    whole = np.zeros(units.size, dtype=bool)
+    while not whole.all():
+        sizes = units.astype(np.int64)
+        left = n - int(units[whole].sum())
+        # A stratum whose sizes are all equal keeps the minimum.
+        share = np.maximum(measure[~whole], 1e-9 * measure.max())
+        sizes[~whole] = proportional_allocation(share, left, MINIMUM)
+        exhausted = ~whole & (sizes > units)
+        if not exhausted.any():
+            return sizes
+        whole |= exhausted
+    raise InputError(f"n = {n} distinct records cannot be drawn from {int(units.sum())} units.")
 
 
 def select_pps_systematic(
@@ -219,6 +243,20 @@ class SamplingDesign:
 
         A cluster that was drawn twice is two PSUs, so the PSUs of a sample are numbered anew.
         """
+        rows, weights, draws = self.select(population, rng)
+        frame = population.frame.take(rows).reset_index(drop=True)
+        frame[WEIGHT] = weights
+        if self.two_stage and population.psu is not None:
+            frame[population.psu] = draws.astype(str)
+        return frame
+
+    def select(
+        self, population: "Population", rng: np.random.Generator
+    ) -> tuple[IntArray, FloatArray, IntArray]:
+        """Draw one sample: rows (n,) of the population, weights (n,), and the draw of each record.
+
+        Draws of clusters are numbered from 0 within a stratum.
+        """
         rows, weights, draws = [], [], []
         sizes = self._sizes(population)
         strata = zip(population.stratum_rows, population.stratum_clusters, sizes, strict=True)
@@ -228,15 +266,17 @@ class SamplingDesign:
             rows.append(stratum[index])
             weights.append(weight)
             draws.append(draw)
-        frame = population.frame.take(np.concatenate(rows)).reset_index(drop=True)
-        frame[WEIGHT] = np.concatenate(weights)
-        if self.two_stage and population.psu is not None:
-            frame[population.psu] = np.concatenate(draws).astype(str)
-        return frame
+        return np.concatenate(rows), np.concatenate(weights), np.concatenate(draws)
 
     def _sizes(self, population: "Population") -> IntArray:
+        if population.drawn is not None:
+            return population.drawn_by_stratum
         units = np.array([rows.size for rows in population.stratum_rows])
-        return allocate(self.allocation, units, self.n)
+        spreads = None
+        if self.allocation == "neyman":
+            by_stratum = [population.sizes[rows] for rows in population.stratum_rows]
+            spreads = np.array([each.std(ddof=1) if each.size > 1 else 0.0 for each in by_stratum])
+        return allocate(self.allocation, units, self.n, spreads)
 
     def _draw_stratum(
         self, cluster: IntArray, size: FloatArray, n: int, rng: np.random.Generator

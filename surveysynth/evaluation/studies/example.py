@@ -1,4 +1,4 @@
-"""The files of ``surveysynth example``: a simulated survey and a specification that works."""
+"""The files of ``surveysynth example``: a simulated survey, and specifications that work."""
 
 import shutil
 import tempfile
@@ -19,8 +19,8 @@ DEFAULT_SEED = 2022
 
 _SPEC = """\
 # A specification for surveysynth: what the survey is, how it is synthesised, what is published.
-# Run:  surveysynth check spec.toml
-#       surveysynth release spec.toml --out out
+# Run:  surveysynth check {name}
+#       surveysynth release {name} --out out
 spec_version = 1
 
 [survey]
@@ -34,10 +34,7 @@ model = "fbs"                  # fbs or fbp
 outcome = "salary"             # confidential
 transform = "log"
 
-[privacy]
-epsilon = 10.8                 # for the whole release of m draws
-m = 3
-
+{privacy}
 [tables]
 by = ["field", "gender"]       # all cells and all margins are made
 statistics = ["count", "mean"]
@@ -61,6 +58,23 @@ title = "Annual salary"
 unit = "US dollars"
 """
 
+_NOISY = """\
+[outcomes.salary]              # public: last year's publication, say
+centre = 100000                # a typical value
+spread = 0.5                   # a typical standard deviation of its logarithm
+
+[privacy]
+mechanism = "noisy_statistics" # exact noise, a proof; spec_pseudo_posterior.toml has the other
+epsilon = 3.6                  # for the whole release, at delta = 1e-6
+"""
+_PSEUDO = """\
+[privacy]
+mechanism = "pseudo_posterior" # the papers' mechanism; spec.toml has the other
+epsilon = 10.8                 # for the whole release of m draws; asymptotic
+m = 3
+"""
+#: The specifications by file name, and what each has on privacy.
+_PRIVACY = {"spec.toml": _NOISY, "spec_pseudo_posterior.toml": _PSEUDO}
 
 _STUDY = """\
 # A study for surveysynth: what every method does over repeated samples of a population.
@@ -77,6 +91,7 @@ outcome = "salary"
 transform = "log"
 
 [privacy]
+mechanism = "pseudo_posterior"
 epsilon = 10.8                 # of each release, and of every other method
 m = 3
 replicates_per_draw = 4
@@ -114,6 +129,7 @@ def write_example(
 ) -> tuple[Path, Path]:
     """Write survey.csv and spec.toml into ``folder``, new or empty; return their paths.
 
+    spec.toml names noisy statistics, and spec_pseudo_posterior.toml beside it the other mechanism.
     ``study``: also write population.csv, from which the survey was drawn, and study.toml, a study
     of such samples. Raises ``InputError`` if the folder holds anything or cannot be written;
     nothing is left then.
@@ -141,9 +157,9 @@ def _write(folder: Path, survey: "pd.DataFrame", population_seed: int | None) ->
         cells = published_cells()
         fields = dict.fromkeys(cells.frame["field"])
         levels = ", ".join(f'"{code}" = "Field {code}"' for code in fields)
-        (staged / "spec.toml").write_text(
-            _SPEC.format(size=cells.size, levels=levels), encoding="utf-8"
-        )
+        for file, privacy in _PRIVACY.items():
+            text = _SPEC.format(name=file, size=cells.size, levels=levels, privacy=privacy)
+            (staged / file).write_text(text, encoding="utf-8")
         if population_seed is not None:
             population = simulate_population(cells, np.random.default_rng(population_seed))
             population = population.round({"salary": 2, "size": 2})

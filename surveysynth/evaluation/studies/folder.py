@@ -18,7 +18,7 @@ from surveysynth.errors import IncompleteError, InputError, StoppedError
 from surveysynth.evaluation.studies.coverage import CoverageStudy, Task
 from surveysynth.evaluation.studies.measures import KEYS, measure_cells, summarise_methods
 from surveysynth.evaluation.studies.report import write_report
-from surveysynth.evaluation.studies.scheduling import run_tasks
+from surveysynth.evaluation.studies.scheduling import Study, run_tasks
 from surveysynth.evaluation.studies.work import StudyResult, TaskResult
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ def _settings(study: CoverageStudy) -> dict[str, Any]:
     return settings
 
 
-def open_folder(folder: Path, study: CoverageStudy, *, resume: bool) -> None:
-    """Make the folder, or check that it belongs to this study."""
-    mine = json.loads(json.dumps(fingerprint(study)))
+def open_folder(folder: Path, identity: dict[str, Any], *, resume: bool) -> "Store":
+    """Make the folder, or check that it belongs to the study with this identity."""
+    mine = json.loads(json.dumps(identity))
     path = folder / STUDY_NAME
     if folder.exists() and any(folder.iterdir()):
         if not resume:
@@ -92,14 +92,16 @@ def open_folder(folder: Path, study: CoverageStudy, *, resume: bool) -> None:
                 "the same specification, seed and number of replicates, or name another folder."
             )
     (folder / BATCHES).mkdir(parents=True, exist_ok=True)
-    _replace(path, json.dumps(mine, indent=1).encode())
+    replace_file(path, json.dumps(mine, indent=1).encode())
+    return Store(folder)
 
 
 class Store:
     """Results of finished tasks, one file each."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.place = str(folder)
+        self._folder = folder / BATCHES
 
     def _path(self, task: Task, kind: str) -> Path:
         return self._folder / f"{task.name}.{kind}.parquet"
@@ -125,7 +127,29 @@ class Store:
         return TaskResult(replicates, refusals)
 
 
-def _replace(path: Path, content: bytes) -> None:
+class MemoryStore:
+    """Results of finished tasks, for a study without a folder."""
+
+    place = "memory"
+
+    def __init__(self) -> None:
+        self._results: dict[Task, TaskResult] = {}
+
+    def has(self, task: Task) -> bool:
+        """Return whether the task is finished."""
+        return task in self._results
+
+    def write(self, task: Task, result: TaskResult) -> None:
+        """Keep a result."""
+        self._results[task] = result
+
+    def read(self, task: Task) -> TaskResult:
+        """Return a result."""
+        return self._results[task]
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
     partial = path.with_suffix(".partial")
     partial.write_bytes(content)
     _flush(partial)
@@ -160,8 +184,38 @@ def write_study(
     batches failed.
     """
     folder = Path(out).expanduser().resolve()
-    open_folder(folder, study, resume=resume)
-    store = Store(folder / BATCHES)
+    store = open_folder(folder, fingerprint(study), resume=resume)
+    failed = run_batches(study, store, scheduler=scheduler, workers=workers, progress=progress)
+    result = _collect(study, store, folder, failed)
+    if report:
+        write_report(study, result)
+    require_complete(failed, len(study.tasks()), folder)
+    return result
+
+
+def require_complete(failed: dict[str, str], tasks: int, folder: Path | str) -> None:
+    """Raise ``IncompleteError`` if any of so many tasks failed, once all is written."""
+    if not failed:
+        return
+    reasons = "; ".join(f"{name}: {why}" for name, why in sorted(failed.items()))
+    raise IncompleteError(
+        f"{len(failed)} of {tasks} batches failed twice; the measures in {folder} cover "
+        f"the others, and --resume tries again. {reasons}"
+    )
+
+
+def run_batches(
+    study: Study,
+    store: Store | MemoryStore,
+    *,
+    scheduler: str | None,
+    workers: int | None,
+    progress: Progress | None,
+) -> dict[str, str]:
+    """Run the tasks that a store lacks; return why tasks failed, by name.
+
+    Arguments and errors are those of ``write_study``.
+    """
     tasks = study.tasks()
     left = [task for task in tasks if not store.has(task)]
     say = progress or (lambda line, done, total: None)
@@ -182,19 +236,10 @@ def write_study(
         run_tasks(study, left, finished, scheduler=scheduler, workers=workers)
     except KeyboardInterrupt:
         raise StoppedError(
-            f"interrupted; the finished batches are in {folder}, and --resume continues "
+            f"interrupted; the finished batches are in {store.place}, and --resume continues "
             "with the others."
         ) from None
-    result = _collect(study, store, folder, failed)
-    if report:
-        write_report(study, result)
-    if failed:
-        reasons = "; ".join(f"{name}: {why}" for name, why in sorted(failed.items()))
-        raise IncompleteError(
-            f"{len(failed)} of {len(tasks)} batches failed twice; the measures in {folder} cover "
-            f"the others, and --resume tries again. {reasons}"
-        )
-    return result
+    return failed
 
 
 def _collect(
@@ -209,9 +254,9 @@ def _collect(
     refusals = pd.concat([each.refusals for each in read], ignore_index=True)
     cells = measure_cells(replicates, study.truth())
     summary = summarise_methods(replicates, cells)
-    _write_csv(_labelled(study, cells), folder / CELLS_NAME)
-    _write_csv(summary, folder / SUMMARY_NAME)
-    _write_csv(refusals, folder / REFUSALS_NAME)
+    write_csv(_labelled(study, cells), folder / CELLS_NAME)
+    write_csv(summary, folder / SUMMARY_NAME)
+    write_csv(refusals, folder / REFUSALS_NAME)
     _labelled(study, replicates).to_parquet(folder / REPLICATES_NAME, index=False)
     return StudyResult(folder, replicates, cells, summary, refusals, failed)
 
@@ -227,5 +272,6 @@ def _labelled(study: CoverageStudy, frame: "pd.DataFrame") -> "pd.DataFrame":
     return frame[keys].join(labels).join(frame[rest])
 
 
-def _write_csv(frame: "pd.DataFrame", path: Path) -> None:
+def write_csv(frame: "pd.DataFrame", path: Path) -> None:
+    """Write a frame without its index."""
     frame.to_csv(path, index=False, lineterminator="\n")

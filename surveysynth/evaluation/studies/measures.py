@@ -37,7 +37,7 @@ def measure_cells(replicates: "pd.DataFrame", truth: "pd.DataFrame") -> "pd.Data
     """
     frame = replicates.merge(truth, on=["statistic", "outcome", "row"], how="left")
     frame["error"] = frame["estimate"] - frame["truth"]
-    frame["covered"] = _covered(frame)
+    frame["covered"] = is_covered(frame)
     frame["length"] = frame["ci_upper"] - frame["ci_lower"]
     reference = frame.loc[frame["method"] == SAMPLE, ["statistic", "outcome", "row", "sample",
                                                       "error"]]  # fmt: skip
@@ -50,7 +50,7 @@ def measure_cells(replicates: "pd.DataFrame", truth: "pd.DataFrame") -> "pd.Data
     return grouped[list(frame.columns)].apply(_measures).reset_index()
 
 
-def _covered(frame: "pd.DataFrame") -> "pd.Series[float]":
+def is_covered(frame: "pd.DataFrame") -> "pd.Series[float]":
     """Return 1 if the interval holds the truth, 0 if not, NaN without an interval."""
     slack = ROUNDING * frame["truth"].abs()
     inside = (frame["ci_lower"] <= frame["truth"] + slack) & (
@@ -136,7 +136,7 @@ def summarise_methods(
     used = sample[sample["rmse"] > ROUNDING * sample["truth"].abs()]
     cells = cells[pd.MultiIndex.from_frame(cells[place]).isin(used.index)]
     covered = replicates.merge(cells[[*KEYS, "truth"]], on=list(KEYS), how="inner")
-    covered["covered"] = _covered(covered)
+    covered["covered"] = is_covered(covered)
     lines = []
     keys = [*METHOD_KEYS, "statistic"]
     by_sample = covered.groupby([*keys, "sample"])["covered"].mean()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from surveysynth._support.messages import listing
 from surveysynth._support.resources import literature_table
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
@@ -78,7 +79,8 @@ class Population:
 
     frame: one row a unit. outcome, by, strata, psu and size (measure of size for PPS) name its
     columns; strata and psu None: none. transforms: one per outcome. predictors: a formula, None:
-    the default of methods 3. Raises ``InputError`` for a missing column.
+    the default of methods 3. drawn: the column of the number of units that are drawn in a unit's
+    stratum; None if a rule allocates them. Raises ``InputError`` for a missing column.
     """
 
     frame: "pd.DataFrame"
@@ -89,9 +91,10 @@ class Population:
     psu: str | None = None
     transforms: tuple[Transform, ...] = (Transform(),)
     predictors: str | None = None
+    drawn: str | None = None
 
     def __post_init__(self) -> None:
-        used = (*self.outcome, *self.by, self.strata, self.size, self.psu)
+        used = (*self.outcome, *self.by, self.strata, self.size, self.psu, self.drawn)
         for name in used:
             if name is not None and name not in self.frame.columns:
                 raise InputError(
@@ -131,6 +134,29 @@ class Population:
             np.unique(labels[rows], return_inverse=True)[1].astype(np.int64)
             for rows in self.stratum_rows
         )
+
+    @cached_property
+    def drawn_by_stratum(self) -> IntArray:
+        """The number of units (H,) drawn in each stratum, from the column ``drawn``.
+
+        Raises ``InputError`` unless it is one whole number of at least 2 in each stratum.
+        """
+        if self.drawn is None:
+            raise InputError("the population has no column of sample sizes.")
+        values = self.frame[self.drawn].to_numpy(dtype=np.float64)
+        found = []
+        for rows in self.stratum_rows:
+            distinct = np.unique(values[rows])
+            if distinct.size > 1 or distinct[0] < 2 or distinct[0] != np.floor(distinct[0]):
+                where = "" if self.strata is None else (
+                    f" in stratum {str(self.frame[self.strata].iloc[rows[0]])!r}"
+                )
+                raise InputError(
+                    f"the sample sizes of column {self.drawn!r} must be one whole number of at "
+                    f"least 2 in each stratum; there are {listing(distinct.tolist(), 3)}{where}."
+                )
+            found.append(int(distinct[0]))
+        return np.array(found, dtype=np.int64)
 
     @cached_property
     def sizes(self) -> FloatArray:

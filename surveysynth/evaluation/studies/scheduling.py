@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from surveysynth._support.doctor import THREAD_VARIABLES
 from surveysynth.errors import InputError
@@ -24,12 +24,25 @@ from surveysynth.evaluation.studies.work import TaskResult
 #: A task is given up after so many failures.
 ATTEMPTS = 2
 
+class Study(Protocol):
+    """Tasks that may run in any order: a ``CoverageStudy``, or one that runs its own tasks."""
+
+    @property
+    def n_batches(self) -> int:
+        """Number of batches of samples."""
+        ...
+
+    def tasks(self) -> list[Task]:
+        """Return all tasks."""
+        ...
+
+
 Finished = Callable[[Task, TaskResult | str], None]
 """Called once for each task, when it ends: its result, or why it was given up, in words."""
 
 
 def run_tasks(
-    study: CoverageStudy,
+    study: Study,
     tasks: Sequence[Task],
     finished: Finished,
     *,
@@ -47,14 +60,22 @@ def run_tasks(
         _run_on_cluster(study, tasks, finished, scheduler)
     elif workers == 1:
         for task in tasks:
-            finished(task, run_task(study, task))
+            finished(task, run_one(study, task))
     else:
         _run_in_processes(study, tasks, finished, workers or os.cpu_count() or 1)
 
 
+def run_one(study: Any, task: Task) -> TaskResult:
+    """Run one task of a study."""
+    if isinstance(study, CoverageStudy):
+        return run_task(study, task)
+    made: TaskResult = study.run(task)
+    return made
+
+
 # --- Processes of this machine ------------------------------------------------------------------
 
-_STUDY: list[CoverageStudy] = []
+_STUDY: list[Any] = []
 
 
 def _start_worker(pickled: bytes) -> None:
@@ -73,7 +94,7 @@ def _end_with(parent: Any) -> None:
 
 
 def _run_in_worker(task: Task) -> TaskResult:
-    return run_task(_STUDY[0], task)
+    return run_one(_STUDY[0], task)
 
 
 @contextmanager
@@ -114,7 +135,7 @@ class _Pool:
 
 
 def _run_in_processes(
-    study: CoverageStudy, tasks: Sequence[Task], finished: Finished, workers: int
+    study: Study, tasks: Sequence[Task], finished: Finished, workers: int
 ) -> None:
     pickled = pickle.dumps(study)
     left = list(tasks)
@@ -177,16 +198,12 @@ def _run_alone(pickled: bytes, task: Task, finished: Finished) -> None:
 # --- A Dask cluster -----------------------------------------------------------------------------
 
 
-def _unpickled(pickled: bytes) -> CoverageStudy:
-    return pickle.loads(pickled)  # type: ignore[no-any-return]
-
-
-def _run_on(study: CoverageStudy, task: Task) -> TaskResult:
-    return run_task(study, task)
+def _unpickled(pickled: bytes) -> Any:
+    return pickle.loads(pickled)
 
 
 def _run_on_cluster(
-    study: CoverageStudy, tasks: Sequence[Task], finished: Finished, scheduler: str
+    study: Study, tasks: Sequence[Task], finished: Finished, scheduler: str
 ) -> None:
     try:
         from dask.distributed import Client, as_completed
@@ -205,7 +222,7 @@ def _run_on_cluster(
         # another copy can be made.
         shared = client.submit(_unpickled, pickle.dumps(study), pure=False)
         running = {
-            client.submit(_run_on, shared, task, pure=False, retries=ATTEMPTS - 1): task
+            client.submit(run_one, shared, task, pure=False, retries=ATTEMPTS - 1): task
             for task in tasks
         }
         try:

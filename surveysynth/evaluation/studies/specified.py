@@ -32,6 +32,7 @@ from surveysynth.spec.build import (
     settings_of,
     with_pseudo_posterior,
 )
+from surveysynth.spec.privacy import as_noisy_statistics
 from surveysynth.spec.spec import load_spec
 from surveysynth.survey.columns import missing_column
 from surveysynth.survey.declaration import Declaration, Roles, make_roles
@@ -193,7 +194,7 @@ def _unknown(key: str, words: Sequence[str], known: Sequence[str]) -> list[str]:
 def _strict(spec: "Spec") -> StrictSettings:
     """Public constants of noisy statistics: as in the file, else its defaults."""
     declared = noisy_settings_of(spec)
-    privacy = spec.privacy.as_noisy_statistics()
+    privacy = as_noisy_statistics(spec.privacy)
     own = privacy is spec.privacy
     given = {"m": spec.privacy.m, "replicates_per_draw": spec.privacy.replicates_per_draw}
     return StrictSettings(

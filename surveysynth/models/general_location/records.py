@@ -127,10 +127,10 @@ def distinct(codes: list[IntArray]) -> tuple[IntArray, IntArray]:
 
 @dataclass(frozen=True, repr=False)
 class Chain:
-    """The regressions of the present columns in one group, of S draws.
+    """The regressions of the present columns, of S draws: in one group, or in several.
 
     coefficients (S, q, W) on x~, zero for columns that a regression does not use; lower (S, q, q):
-    slopes on earlier columns, strictly lower; variance (S, q).
+    slopes on earlier columns, strictly lower; variance (S, q). Several groups are an axis after S.
     """
 
     coefficients: FloatArray
@@ -143,20 +143,30 @@ class Chain:
 
         Raises ``IndexError`` for a group that the draws do not have.
         """
+        one = cls.of_groups(theta, layout, present, slice(group, group + 1))
+        return cls(one.coefficients[:, 0], one.lower[:, 0], one.variance[:, 0])
+
+    @classmethod
+    def of_groups(
+        cls, theta: Theta, layout: Layout, present: IntArray, groups: slice = slice(None)
+    ) -> "Chain":
+        """Select the columns ``present`` (q,) of z in some groups; their axis comes after S."""
+        first = layout.regressions[int(present[0])] if present.size else None
         draws = next(iter(theta.values())).shape[0]
+        lead = (draws, 1) if first is None else theta[f"variance_{first.name}"][:, groups].shape
         q = present.size
-        coefficients, lower = np.zeros((draws, q, layout.width)), np.zeros((draws, q, q))
-        variance = np.empty((draws, q))
+        coefficients, lower = np.zeros((*lead, q, layout.width)), np.zeros((*lead, q, q))
+        variance = np.empty((*lead, q))
         for i, position in enumerate(present):
             part = layout.regressions[int(position)]
-            core = theta[f"coefficients_{part.name}"]
-            slopes = core[:, part.columns.size :]
+            core = theta[f"coefficients_{part.name}"][:, None]
+            slopes = core[..., part.columns.size :]
             if f"slopes_{part.name}" in theta:
-                slopes = slopes + theta[f"slopes_{part.name}"][:, group]
-            coefficients[:, i, part.columns] = core[:, : part.columns.size]
+                slopes = slopes + theta[f"slopes_{part.name}"][:, groups]
+            coefficients[..., i, part.columns] = core[..., : part.columns.size]
             # Slopes on absent columns (the other side of a split has none) are skipped.
-            lower[:, i, :i] = slopes[:, np.searchsorted(part.earlier, present[:i])]
-            variance[:, i] = theta[f"variance_{part.name}"][:, group]
+            lower[..., i, :i] = slopes[..., np.searchsorted(part.earlier, present[:i])]
+            variance[..., i] = theta[f"variance_{part.name}"][:, groups]
         return cls(coefficients, lower, variance)
 
     def form(self, rows: FloatArray, centre: FloatArray) -> QuadraticForm:
@@ -176,8 +186,12 @@ class Chain:
     def normal(self) -> tuple[FloatArray, FloatArray]:
         """Return the normal law of z given x~: coefficients (S, W, q), covariance (S, q, q)."""
         q = self.lower.shape[-1]
-        inverse = np.linalg.inv(np.eye(q) - self.lower)
-        covariance = (inverse * self.variance[:, None, :]) @ inverse.swapaxes(-1, -2)
+        inverse = np.zeros_like(self.lower)
+        for i in range(q):  # forward substitution: the matrices are small and many
+            inverse[..., i, i] = 1.0
+            if i:
+                inverse[..., i : i + 1, :i] = self.lower[..., i : i + 1, :i] @ inverse[..., :i, :i]
+        covariance = (inverse * self.variance[..., None, :]) @ inverse.swapaxes(-1, -2)
         return (inverse @ self.coefficients).swapaxes(-1, -2), covariance
 
 

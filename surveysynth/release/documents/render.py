@@ -17,6 +17,7 @@ from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.tables.labels import listed
 from surveysynth.release.writers.markdown import escape
+from surveysynth.spec.privacy import as_noisy_statistics
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -132,7 +133,7 @@ def shared_context(facts: ReleaseFacts) -> dict[str, Any]:
     unless settings take the release out of what the statement covers.
     """
     design, settings, privacy = facts.design, facts.settings, facts.spec.privacy
-    noisy = privacy.as_noisy_statistics() if privacy.currency == "rho" else None
+    noisy = as_noisy_statistics(privacy) if privacy.currency == "rho" else None
     protected = None if privacy.protect == RECORD else privacy.protect
     return {
         "title": facts.title,

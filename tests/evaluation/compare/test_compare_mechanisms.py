@@ -19,21 +19,21 @@ from surveysynth.evaluation.compare.folder import make_pictures
 from surveysynth.evaluation.compare.report import facts_record, render_report
 from surveysynth.evaluation.compare.tables import run_synthesizer
 from surveysynth.evaluation.methods import color_of, synthesizers, two_currencies
-from surveysynth.evaluation.studies.example import write_example
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.release.folder.ledger import read_ledger
 from surveysynth.release.pipeline import release
 from surveysynth.spec.build import read_survey, with_noisy_statistics, with_pseudo_posterior
 from surveysynth.spec.spec import load_spec
+from tests.surveys import pseudo_example
 
 OUTCOMES = "\n[outcomes.salary]\ncentre = 100000\nspread = 0.45\n"
-STRICT = ("m = 3", 'mechanism = "noisy_statistics"\nm = 10\nreplicates_per_draw = 2')
+STRICT = (("pseudo_posterior", "noisy_statistics"), ("m = 3", "m = 10\nreplicates_per_draw = 2"))
 SMALL = ('transform = "log"', 'transform = "log"\npredictors = "field + gender"\n'
          "chains = 2\ndraws = 120\nwarmup = 100")  # fmt: skip
 
 
 def written(folder: Path, *changes: tuple[str, str], outcomes: str = OUTCOMES) -> Path:
-    path = write_example(folder / "in", n=300)[1]
+    path = pseudo_example(folder / "in", n=300)
     text = path.read_text()
     for old, new in (SMALL, *changes):
         assert old in text
@@ -58,7 +58,7 @@ def no_pseudo_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_its_tables_are_those_of_a_release_with_the_same_streams(tmp_path: Path) -> None:
-    path = written(tmp_path, STRICT)
+    path = written(tmp_path, *STRICT)
     release(path, tmp_path / "out", seed=7)
     spec = load_spec(path)
     survey = read_survey(spec)
@@ -87,7 +87,7 @@ def test_gaussian_is_the_sample_where_noise_vanishes_and_not_at_the_epsilon_of_a
     def median_error(epsilon: str) -> float:
         path = tmp_path / f"e{epsilon}"
         chosen = made(
-            written(path, STRICT, ("epsilon = 10.8", f"epsilon = {epsilon}")), methods=["gaussian"]
+            written(path, *STRICT, ("epsilon = 10.8", f"epsilon = {epsilon}")), methods=["gaussian"]
         )
         sample, noisy = (chosen.tables["count", None][name] for name in ("sample", "gaussian"))
         assert noisy["estimate"].iloc[0] == pytest.approx(sample["estimate"].iloc[0])
@@ -101,7 +101,7 @@ def test_gaussian_is_the_sample_where_noise_vanishes_and_not_at_the_epsilon_of_a
 
 @pytest.mark.usefixtures("no_pseudo_posterior")
 def test_a_specification_of_either_mechanism_has_both_at_one_number(tmp_path: Path) -> None:
-    usual, strict = load_spec(written(tmp_path / "a")), load_spec(written(tmp_path / "b", STRICT))
+    usual, strict = load_spec(written(tmp_path / "a")), load_spec(written(tmp_path / "b", *STRICT))
     noisy = with_noisy_statistics(usual).privacy
     assert (noisy.m, noisy.replicates_per_draw, noisy.delta) == (20, 10, 1e-6)
     assert noisy.cost == Budget.of_epsilon(10.8, 1e-6)
@@ -110,7 +110,7 @@ def test_a_specification_of_either_mechanism_has_both_at_one_number(tmp_path: Pa
     pseudo = with_pseudo_posterior(strict).privacy
     assert (pseudo.mechanism, pseudo.m, pseudo.replicates_per_draw) == ("pseudo_posterior", 3, 4)
     assert pseudo.epsilon == 10.8
-    by_rho = written(tmp_path / "c", STRICT, ("epsilon = 10.8", "rho = 0.257"))
+    by_rho = written(tmp_path / "c", *STRICT, ("epsilon = 10.8", "rho = 0.257"))
     assert with_pseudo_posterior(load_spec(by_rho)).privacy.epsilon == pytest.approx(3.6, rel=1e-2)
 
 

@@ -24,7 +24,6 @@ from surveysynth.evaluation.compare.folder import compare as write_comparison
 from surveysynth.evaluation.compare.folder import sensitivity_of
 from surveysynth.evaluation.compare.report import facts_record, render_report
 from surveysynth.evaluation.methods import color_of
-from surveysynth.evaluation.studies.example import write_example
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
 from surveysynth.release.figure_style import MARK, draw, outcome_ticks
@@ -32,6 +31,7 @@ from surveysynth.release.folder.ledger import read_ledger, summarise
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec
 from surveysynth.survey.transforms import Transform
+from tests.surveys import pseudo_example
 
 COMPARE = "surveysynth.evaluation.compare"
 FILES = {"comparison.csv", "summary.csv", "powers.csv", "comparison.json", "report.html",
@@ -46,7 +46,7 @@ PAPER = ('transform = "log"', 'transform = "log"\ninference = "paper"')
 @pytest.fixture
 def spec(tmp_path: Path) -> Path:
     """The example's specification, two datasets a draw."""
-    path = write_example(tmp_path / "in", n=300)[1]
+    path = pseudo_example(tmp_path / "in", n=300)
     changed(path, ("m = 3", "m = 2\nreplicates_per_draw = 1"), PAPER)
     return path
 
@@ -92,7 +92,7 @@ def rows(frame: pd.DataFrame, statistic: str, method: str) -> pd.DataFrame:
 
 def test_a_whole_comparison(tmp_path: Path) -> None:
     """With the real mechanism: what the tables say, and the ordering of the paper."""
-    spec = write_example(tmp_path / "in", n=600)[1]
+    spec = pseudo_example(tmp_path / "in", n=600)
     changed(spec, ("m = 3", "m = 2\nreplicates_per_draw = 2"), ("epsilon = 10.8", "epsilon = 16"),
             ('transform = "log"', 'transform = "log"\npredictors = "field + gender"\n'
              'inference = "paper"'))  # fmt: skip
@@ -156,7 +156,7 @@ class Page(HTMLParser):
 def test_with_a_declared_design_effect_the_sample_alone_is_by_unit(
     tmp_path: Path, stand_in: None
 ) -> None:
-    path = write_example(tmp_path / "in", n=300)[1]
+    path = pseudo_example(tmp_path / "in", n=300)
     changed(path, ("m = 3", "m = 2\nreplicates_per_draw = 1"), PAPER,
             ("[survey]", '[survey]\npsu = "unit"\ndesign_effect = 4'))  # fmt: skip
     file = tmp_path / "in" / "survey.csv"

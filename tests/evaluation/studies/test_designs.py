@@ -190,7 +190,7 @@ def test_mistakes_are_told(population):
     frame = population.frame
     for make, words in (
         (lambda: SamplingDesign("spss"), "design must be one of"),
-        (lambda: SamplingDesign(allocation="neyman"), "allocation must be one of"),
+        (lambda: SamplingDesign(allocation="optimal"), "allocation must be one of"),
         (lambda: SamplingDesign(n=1), "at least 2"),
         (lambda: Population(frame, ("income",), ("group",)), "no column 'income'"),
         (lambda: Population(frame.assign(size=0.0), ("outcome",), (), size="size"), "positive"),

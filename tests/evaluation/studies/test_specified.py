@@ -38,6 +38,7 @@ chains = 3
 draws = 101
 warmup = 100
 [privacy]
+mechanism = "pseudo_posterior"
 epsilon = 7.2
 m = 2
 replicates_per_draw = 3

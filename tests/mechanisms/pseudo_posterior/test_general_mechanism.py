@@ -152,7 +152,8 @@ def test_synthetic_values_are_of_their_kinds_and_shares_are_the_samples(way: Way
 def test_intervals_of_tables_are_probabilities(name: str) -> None:
     survey, _ = CASES[name]
     made = ss.tables(
-        survey, name, 10.8, statistics=["count", "proportion"], options=OPTIONS[name], seed=11
+        survey, name, 10.8, mechanism="pseudo_posterior", statistics=["count", "proportion"],
+        options=OPTIONS[name], seed=11,
     )
     frame = made.frame
     rows = frame[frame["statistic"] == "proportion"]

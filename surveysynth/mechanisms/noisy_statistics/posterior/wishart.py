@@ -146,7 +146,7 @@ def log_wishart_over_normal(scatter: FloatArray, df: FloatArray) -> FloatArray:
     trace = np.einsum("btii->bt", scatter)
     gap = scatter.copy()
     gap[..., index, index] -= d[..., None]
-    result = 0.5 * (d - q - 1.0) * _log_det(scatter) - 0.5 * trace + _total(gap * gap) / (4.0 * d)
+    result = 0.5 * (d - q - 1.0) * log_det(scatter) - 0.5 * trace + _total(gap * gap) / (4.0 * d)
     return np.asarray(result, dtype=np.float64)
 
 
@@ -174,7 +174,7 @@ def _moved(parts: list[FloatArray], angle: FloatArray) -> FloatArray:
     return middle + np.cos(angle)[:, None, None] * along + np.sin(angle)[:, None, None] * across
 
 
-def _log_det(matrix: FloatArray) -> FloatArray:
+def log_det(matrix: FloatArray) -> FloatArray:
     """Return log determinants of symmetric matrices (..., q, q); -inf where not positive definite.
 
     By elimination over all at once: LAPACK takes longer to begin with so small ones, and stops

@@ -16,19 +16,21 @@ which the posterior given the rest is exact.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.mechanisms.noisy_statistics.posterior.location.latent import (
-    Geometry,
-    Law,
-    PatternTarget,
     exchanged,
     start_counts,
     tournament,
+)
+from surveysynth.mechanisms.noisy_statistics.posterior.location.moment_law import (
+    Geometry,
+    Law,
+    PatternTarget,
+    symmetric_axes,
+    turned,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 from surveysynth.mechanisms.noisy_statistics.posterior.slices import shrinking_angles
@@ -36,8 +38,10 @@ from surveysynth.mechanisms.noisy_statistics.posterior.wishart import NoisyScatt
 from surveysynth.models.general_location.stats import BlockMoments
 from surveysynth.sampling.sweeps import Streams
 
-#: Tries of a slice.
-TRIES = 40
+#: Tries of a slice of T and W, which mostly takes the first; of one where records are few.
+TRIES, BARTLETT_TRIES = 12, 30
+#: Degrees of freedom below which a Wishart is far from normal.
+FEW = 40.0
 #: Rounds of exchanges that are taken or left together.
 ROUNDS_AT_ONCE = 3
 #: Least share of a column's declared variance that chains start from as its residual variance.
@@ -81,16 +85,12 @@ class LocationAugmentation:
         self.normals, self.uniforms = [], []
         for each in self.target.targets:
             g, (r, q) = each.groups, each.cross.shape[2:]
-            half = q * (q + 1) // 2
-            self.normals.append(
-                (
-                    rng.standard_normal((c, 2, b, g, r, q), 2),
-                    rng.standard_normal((c, 3, b, g, half), 2),
-                )
-            )
+            fresh = rng.standard_normal((c, 3, b, g, q, q), 2)
+            self.normals.append((rng.standard_normal((c, 2, b, g, r, q), 2), fresh))
             self.uniforms.append(
-                (rng.random((c, 3, b, g), 2), rng.random((c, 3, TRIES, b, g), 3))
+                (rng.random((c, 3, b, g), 2), rng.random((c, 2, TRIES, b, g), 3))
             )
+        self.u_bartlett = rng.random((c, BARTLETT_TRIES, b, self.target.shape.groups), 2)
         pairs = max((len(first) for first, _ in self.rounds), default=0)
         self.u_pairs = rng.random((c, 2 * self.at_once, b, cells, pairs), 2)
         self.log_u = np.log(rng.random((c, b, self.target.shape.groups), 1))
@@ -119,24 +119,34 @@ class LocationAugmentation:
     def log_factor(self, laws: Laws) -> FloatArray:
         """Return the log density (B, G) of the noisy moments with xi and eta fixed."""
         pairs = zip(laws, self.held, strict=True)
-        return np.asarray(sum(law.log_factor(*held) for law, held in pairs))
+        return np.asarray(sum(law.log_factor(*law.into(*held)) for law, held in pairs))
 
     def take(self, accept: BoolArray, laws: Laws) -> None:
         """Replace the laws of the blocks (B, G) that accept: T and W move along."""
         pairs = zip(laws, self.laws, strict=True)
-        self.laws = [_chosen(accept, new, old) for new, old in pairs]
+        self.laws = [old.chosen(accept, new) for new, old in pairs]
         self.geometry = [law.geometry for law in self.laws]
 
     def finish(self, i: int) -> None:
         """Set T and W from xi and eta, and draw W once more."""
-        for p, (law, (xi, eta)) in enumerate(zip(self.laws, self.held, strict=True)):
+        for p, (law, held) in enumerate(zip(self.laws, self.held, strict=True)):
             used = law.target.used[..., None, None]
-            cross = law.cross_at(xi)
-            observed = law.observed(cross)
-            scatter = self._by_bartlett(i, p, law, observed, law.scatter_at(observed, eta))
+            xi, eta = law.into(*held)
+            inner = law.cross_at(xi)
+            gap = law.gap(inner)
+            cross, scatter = law.out_of(inner, law.scatter_at(gap, eta))
+            scatter = self._by_bartlett(i, p, law, scatter, cross)
+            scatter = np.where(law.target.told[..., None, None], scatter, self._untold(i, p, law))
             # What is not looked at must not stray to where numbers end.
             self.cross[p] = np.where(used, cross, 0.0)
             self.scatter[p] = np.where(used, scatter, np.eye(law.target.q))
+
+    def _untold(self, i: int, p: int, law: Law) -> FloatArray:
+        """Draw W (B, G, q, q) of the law alone, of as many records as there are columns at most."""
+        root = np.linalg.cholesky(law.sigma)
+        there = np.arange(law.target.q) < law.geometry.free[..., None]
+        drawn = (root @ self.normals[p][1][i, 2]) * there[..., None, :]
+        return np.asarray(drawn @ drawn.swapaxes(-1, -2))
 
     def _in_units(
         self, number: int, target: PatternTarget, coefficients: FloatArray, sigma: FloatArray
@@ -153,25 +163,19 @@ class LocationAugmentation:
 
     def _slices(self, i: int, p: int, law: Law) -> tuple[FloatArray, FloatArray]:
         """Draw xi and eta of a pattern by elliptical slices, from its T and W."""
-        (fresh_xi, fresh_eta), (level, angle) = self.normals[p], self.uniforms[p]
-        xi = law.xi_of(self.cross[p], fresh_xi[i, 1])
-        q, shape = law.target.q, fresh_eta[i, 0].shape
-        observed = law.observed(self.cross[p])
-        eta = law.eta_of(
-            observed, self.scatter[p].reshape(-1, q, q), fresh_eta[i, 2].reshape(-1, shape[-1])
-        )
+        (fresh_xi, fresh), (level, angle) = self.normals[p], self.uniforms[p]
+        fresh_eta = (fresh[i, :2] + fresh[i, :2].swapaxes(-1, -2)) / np.sqrt(2.0)
+        back = law.turn
+        cross = law.geometry.vectors.swapaxes(-1, -2) @ self.cross[p] @ back
+        xi = law.xi_of(cross, fresh_xi[i, 1])
+        eta = law.eta_of(law.gap(law.cross_at(xi)), turned(self.scatter[p], back), fresh_eta[1])
         xi = _elliptical(
             xi, fresh_xi[i, 0], lambda x: law.log_factor(x, eta), level[i, 0], angle[i, 0]
         )
-        by_block = eta.reshape(shape)
         eta = _elliptical(
-            by_block,
-            fresh_eta[i, 0],
-            lambda x: law.log_factor(xi, x.reshape(eta.shape)),
-            level[i, 1],
-            angle[i, 1],
-        ).reshape(eta.shape)
-        return xi, eta
+            eta, fresh_eta[0], lambda x: law.log_factor(xi, x), level[i, 1], angle[i, 1]
+        )
+        return law.out_of(xi, eta)
 
     def _exchange(self, i: int, log_p: FloatArray) -> None:
         """Draw counts given xi and eta: some rounds of pairs in every cell.
@@ -194,25 +198,24 @@ class LocationAugmentation:
         self.take(accept, proposed)
 
     def _by_bartlett(
-        self, i: int, p: int, law: Law, observed: FloatArray, scatter: FloatArray
+        self, i: int, p: int, law: Law, scatter: FloatArray, cross: FloatArray
     ) -> FloatArray:
-        """Draw W once more (B, G, q, q); blocks that are not used stay."""
-        (_, fresh), (level, angle) = self.normals[p], self.uniforms[p]
-        target, q = law.target, law.target.q
-        used = target.used.reshape(-1) & _regular(scatter)
-        noisy = NoisyScatter(
-            law.df.reshape(-1)[used], law.sigma.reshape(-1, q, q)[used], observed[used],
-            target.squares_sd,
-        )  # fmt: skip
+        """Draw W once more (B, G, q, q) where records are few; elsewhere normals do as well."""
+        fresh, (level, _) = self.normals[p][1], self.uniforms[p]
+        target, q, df = law.target, law.target.q, law.geometry.df
+        used = target.used & target.told & (df < FEW) & _regular(scatter)
         moved = scatter.copy()
         if used.any():
+            row, column = np.tril_indices(q)
+            observed = target.squares[used] - law.geometry.explained(cross)[used]
+            noise = target.squares_sd * (1.0 + (np.sqrt(2.0) - 1.0) * np.eye(q))
+            df = np.broadcast_to(df, used.shape)[used]
+            noisy = NoisyScatter(df, law.sigma[used], observed, noise)
             moved[used] = noisy.draw_by_bartlett(
-                scatter[used],
-                fresh[i, 1].reshape(-1, fresh.shape[-1])[used],
-                level[i, 2].reshape(-1)[used],
-                shrinking_angles(angle[i, 2].reshape(TRIES, -1).T[used]),
-            )
-        return moved.reshape(*target.used.shape, q, q)
+                scatter[used], fresh[i, 2][used][:, row, column], level[i, 2][used],
+                shrinking_angles(self.u_bartlett[i][:, used].T),
+            )  # fmt: skip
+        return moved
 
     def moments(self) -> BlockMoments:
         """Return what the model's regressions read, in units of z, for all blocks in use."""
@@ -240,7 +243,8 @@ class LocationAugmentation:
         groups = np.tile(np.arange(shape.groups), len(parts))
         present = np.repeat(shape.patterns[list(self.target.patterns)], shape.groups, axis=0)
         total, gram, z_cross, scatter = (
-            np.concatenate([part[k] for part in parts], axis=1) for k in range(4)
+            np.concatenate([_of_batch(part[k], self.batch) for part in parts], axis=1)
+            for k in range(4)
         )
         return BlockMoments(groups, present, total, gram, z_cross, scatter)
 
@@ -259,15 +263,19 @@ class LocationAugmentation:
         return geometry.total * target.used, by_row * used, full_cross * used, full * used
 
 
+def _of_batch(values: FloatArray, batch: int) -> FloatArray:
+    return np.broadcast_to(values, (batch, *values.shape[1:]))
+
+
 def _regular(scatter: FloatArray) -> BoolArray:
-    """Return which W (b, q, q) have a root in digits; others are left to the next sweep."""
-    diagonal = np.einsum("bqq->bq", scatter)
+    """Return which W (..., q, q) have a root in digits; others are left to the next sweep."""
+    diagonal = np.einsum("...qq->...q", scatter)
     with np.errstate(invalid="ignore"):
         sound = np.isfinite(scatter).all((-1, -2)) & (diagonal > 1e-100).all(-1)
-    scatter = np.where(sound[:, None, None], scatter, np.eye(scatter.shape[-1]))
-    size = np.sqrt(np.einsum("bqq->bq", scatter))
-    values = np.linalg.eigvalsh(scatter / (size[:, :, None] * size[:, None, :]))
-    return np.asarray(sound & (values[:, 0] > 1e-12))
+    scatter = np.where(sound[..., None, None], scatter, np.eye(scatter.shape[-1]))
+    size = np.sqrt(np.einsum("...qq->...q", scatter))
+    values, _ = symmetric_axes(scatter / (size[..., :, None] * size[..., None, :]))
+    return np.asarray(sound & (values.min(-1) > 1e-12))
 
 
 def difference(new: FloatArray, old: FloatArray) -> FloatArray:
@@ -275,29 +283,6 @@ def difference(new: FloatArray, old: FloatArray) -> FloatArray:
     with np.errstate(invalid="ignore"):
         result = new - old
     return np.where(np.isneginf(new), -np.inf, np.where(np.isneginf(old), np.inf, result))
-
-
-def _chosen(accept: BoolArray, new: Law, old: Law) -> Law:
-    """Return one law or the other by block (B, G)."""
-
-    def of(name: str) -> Any:
-        values = getattr(new, name), getattr(old, name)
-        where = accept.reshape(*accept.shape, *(1,) * (values[0].ndim - 2))
-        return np.where(where, *values)
-
-    names = (
-        "middle", "sigma", "turn", "mean", "sd", "df", "possible", "log_cross", "log_constant",
-    )  # fmt: skip
-    flat = accept.reshape(-1)
-
-    def of_scatter(name: str) -> Any:
-        values = getattr(new.scatter, name), getattr(old.scatter, name)
-        return np.where(flat.reshape(-1, *(1,) * (values[0].ndim - 1)), *values)
-
-    scatter = replace(old.scatter, **{name: of_scatter(name) for name in vars(old.scatter)})
-    same = new.geometry is old.geometry
-    geometry = old.geometry if same else old.geometry.chosen(accept, new.geometry)
-    return replace(old, geometry=geometry, scatter=scatter, **{name: of(name) for name in names})
 
 
 def _elliptical(
@@ -339,7 +324,7 @@ def _start(
     signal = (lam * lam + lam)[..., None]
     inner = vectors.swapaxes(-1, -2) @ target.cross
     cross = vectors @ (inner * (signal / (signal + target.sigma**2)))
-    df = np.maximum(geometry.df, target.q + 1.0)
+    df = geometry.df
     scatter = target.squares - geometry.explained(cross)
     values, axes = np.linalg.eigh(scatter)
     values = np.maximum(values, LEAST_START * df[..., None]) * inflation[:, None, None]

@@ -15,7 +15,6 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import (
-    TRIES,
     Laws,
     LocationAugmentation,
     PatternLaw,
@@ -33,6 +32,8 @@ from surveysynth.models.parts.logit import LogitSums, log_shares
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import SWEEPS_AT_ONCE, Streams, run_sweeps
 
+#: Tries of a slice of coefficients.
+TRIES = 40
 #: SDs of steps of log variances, in turn: what noise and sampling leave open is not known to
 #: within a factor.
 STEPS = (0.15, 0.5, 1.5)
@@ -273,10 +274,5 @@ class LocationSweeps:
 
     def _law(self, state: Theta, pattern: int) -> tuple[FloatArray, FloatArray]:
         """Return coefficients (B, G, width, q), covariances (B, G, q, q) of a pattern's columns."""
-        shape = self.target.shape
-        present = np.flatnonzero(shape.patterns[pattern])
-        normals = [
-            Chain.of(state, self.layout, group, present).normal() for group in range(shape.groups)
-        ]
-        beta, covariance = (np.stack(each, axis=1) for each in zip(*normals, strict=True))
-        return beta, covariance
+        present = np.flatnonzero(self.target.shape.patterns[pattern])
+        return Chain.of_groups(state, self.layout, present).normal()

@@ -172,6 +172,6 @@ def _noise_by_group(target: LocationTarget) -> FloatArray:
         spread = target.spread[there - shape.width]
         of_rows = each.link.swapaxes(-1, -2) @ each.link * each.sigma**2
         result[:, : shape.width, : shape.width] += of_rows
-        off = each.squares_sd.min()
+        off = each.squares_sd
         result[:, there, there] += (off * spread) ** 2
     return result

@@ -7,12 +7,16 @@ import numpy as np
 from scipy import sparse
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
-from surveysynth.mechanisms.noisy_statistics.posterior.location.latent import PatternTarget
+from surveysynth.mechanisms.noisy_statistics.posterior.location.moment_law import (
+    NO_SHARE,
+    PatternTarget,
+)
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 
-#: A block is looked at if its noisy number of records passes what its moments need by so many SDs
-#: of the noise: the unknown number then does so, but for a chance of less than 1e-6.
+#: Where numbers of records have noise a block is looked at if its noisy number passes what its
+#: moments need by so many SDs of the noise: the unknown number then does so, but for a chance of
+#: less than 1e-6.
 CERTAIN_SDS = 5.0
 
 
@@ -50,15 +54,16 @@ class LocationTarget:
         ones[: shape.x_cells.shape[1]] = solution
         if np.abs(shape.x_cells @ solution - 1.0).max() > 1e-8:
             raise ValueError("noisy statistics about a centre need an intercept in the span of X")
+        sizes = np.bincount(cell, minlength=cells)
         patterns = tuple(p for p, there in enumerate(shape.patterns) if there.any())
         repeated = [each for each in noisy for _ in range(chains)]
         return cls(
             shape=shape,
             patterns=patterns,
-            targets=tuple(_pattern_target(shape, p, repeated) for p in patterns),
+            targets=tuple(_pattern_target(shape, p, repeated, sizes) for p in patterns),
             counts=np.repeat(counts, chains, axis=0),
             count_sd=first.count_sd,
-            sizes=np.bincount(cell, minlength=cells),
+            sizes=sizes,
             ones=ones,
             centre=first.centre,
             spread=first.spread,
@@ -66,7 +71,7 @@ class LocationTarget:
 
 
 def _pattern_target(
-    shape: LocationShape, pattern: int, noisy: Sequence[LocationStatistics]
+    shape: LocationShape, pattern: int, noisy: Sequence[LocationStatistics], sizes: IntArray
 ) -> PatternTarget:
     """Return a pattern's target, groups side by side, axes of A filled up with zeros."""
     first, there = noisy[0], np.flatnonzero(shape.patterns[pattern])
@@ -84,9 +89,7 @@ def _pattern_target(
         link[g, :size] = np.linalg.lstsq(own, x[group == g], rcond=None)[0]
         cross[:, g, :size] = [each.cross[b] for each in noisy]
         squares[:, g] = [each.squares[b] for each in noisy]
-    diagonal, off = first.squares_sd
-    squares_sd = np.full((q, q), off)
-    np.fill_diagonal(squares_sd, diagonal)
+    used, told = _used(shape, pattern, noisy, sizes, rows)
     return PatternTarget(
         row=row,
         row_group=group,
@@ -95,9 +98,10 @@ def _pattern_target(
         link=link,
         cross=cross,
         squares=squares,
-        used=_used(shape, pattern, noisy),
+        used=used,
+        told=told,
         sigma=first.sigma,
-        squares_sd=squares_sd,
+        squares_sd=first.squares_sd[1],
     )
 
 
@@ -112,18 +116,30 @@ def _outer(rows: FloatArray, group: IntArray, groups: int) -> sparse.csr_array:
 
 
 def _used(
-    shape: LocationShape, pattern: int, noisy: Sequence[LocationStatistics]
-) -> BoolArray:
-    """Return the blocks (B, G) whose noisy numbers of records are large enough.
+    shape: LocationShape,
+    pattern: int,
+    noisy: Sequence[LocationStatistics],
+    sizes: IntArray,
+    rows: FloatArray,
+) -> tuple[BoolArray, BoolArray]:
+    """Return the blocks (B, G) of which T is looked at, and those of which Q is as well.
 
-    Published numbers alone decide."""
+    Published numbers alone decide. Without categories numbers of records are public: T is looked
+    at wherever there are records, and Q where these leave W a density."""
     cell, combination, _ = shape.rows(pattern)
     row, group = cell * len(shape.combinations) + combination, shape.group[cell]
     first, q = noisy[0], int(shape.patterns[pattern].sum())
-    result = np.zeros((len(noisy), shape.groups), dtype=bool)
+    used = np.zeros((len(noisy), shape.groups), dtype=bool)
+    told = used.copy()
     for b in np.flatnonzero(first.block_pattern == pattern):
         g = int(first.block_group[b])
-        own = row[group == g]
-        needed = first.basis[b].shape[1] + q + 1 + CERTAIN_SDS * first.count_sd * own.size**0.5
-        result[:, g] = [each.counts[own].sum() > needed for each in noisy]
-    return result
+        own = group == g
+        if not shape.discrete:
+            a, n = rows[own], sizes[cell[own]]
+            lam = np.linalg.eigvalsh(a.T * n @ a)
+            rank = np.count_nonzero(lam > NO_SHARE * lam.max(initial=1e-300))
+            used[:, g], told[:, g] = n.sum() > 0, n.sum() - rank >= q
+            continue
+        needed = first.basis[b].shape[1] + q + 1 + CERTAIN_SDS * first.count_sd * own.sum() ** 0.5
+        told[:, g] = used[:, g] = [each.counts[row[own]].sum() > needed for each in noisy]
+    return used, told

@@ -1,0 +1,128 @@
+"""Coverage of a release on a whole public population, in one call."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from surveysynth._support.progress import shows_parts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from surveysynth.evaluation.studies.frame_results import CoverageResult
+    from surveysynth.spec.spec import Spec
+
+Count = Callable[[str, int, int], None]
+
+
+@shows_parts
+def coverage(
+    frame: "pd.DataFrame | str | Path",
+    spec: "str | Path | Spec | Mapping[str, Any]",
+    *,
+    also: "Sequence[str | Path | Spec | Mapping[str, Any]]" = (),
+    samples: int = 100,
+    seed: int = 0,
+    n: int | None = None,
+    design: str | None = None,
+    size: str | None = None,
+    allocation: str = "proportional",
+    per_cluster: int = 5,
+    clusters: str = "units",
+    within: str = "srs",
+    laplace: bool = False,
+    out: str | Path | None = None,
+    resume: bool = False,
+    scheduler: str | None = None,
+    workers: int | None = 1,
+    progress: Count | None = None,
+) -> "CoverageResult":
+    """Draw samples from a public population again and again, release each, and compare with truth.
+
+    A frame is a file of a whole population: a register, the last census, last year's file. It must
+    be public. The result describes the frame and costs none of the survey's budget: the survey's
+    own data file is not read, and is refused as a frame.
+
+    Parameters
+    ----------
+    frame
+        One row per unit with all columns of the specification except the weight, complete: a data
+        frame, or a file (csv, parquet, dta, sav, xpt).
+    spec
+        The specification of the release: a file, a ``Spec``, or its sections as a mapping. A
+        population size and sizes of strata are replaced by those of the frame.
+    also
+        Further specifications of the same tables, such as another mechanism or epsilon.
+    samples
+        Number of samples.
+    seed
+        Another seed draws other samples and other noise.
+    n
+        Records of a sample. Required unless ``allocation`` names a column.
+    design
+        "pps" (systematic, in proportion to ``size``), "pps_wr" (with replacement), "srs", or
+        "two_stage" for clusters; None for the one that the specification and ``size`` imply.
+    size
+        The column with the measure of size. Samples are informative if it is related to the
+        outcomes.
+    allocation
+        How n is divided among the strata: "proportional", "equal", "power", "neyman" (by size), or
+        a column with the sample size of each stratum.
+    per_cluster, clusters, within
+        As in [study], for "two_stage".
+    laplace
+        Also measure Laplace noise on the tables of each sample.
+    out
+        A folder for report.html, figures, rows.csv, summary.json and every estimate.
+    resume
+        Continue with the samples that ``out`` lacks.
+    scheduler
+        Address of a Dask scheduler.
+    workers
+        Number of processes; None for one per processor. The result does not depend on it.
+    progress
+        Called with a line, the number of finished tasks and of all tasks.
+
+    Returns
+    -------
+    CoverageResult
+        ``summary``, ``by_size`` and ``rows``: coverage, bias, RMSE and length of every method
+        against the truth, beside those of the sample's own estimates.
+
+    Raises
+    ------
+    InputError
+        For a frame or a design that does not fit the specification, for the survey's own file, and
+        for a folder that exists.
+    StoppedError
+        If interrupted; ``resume`` continues.
+    IncompleteError
+        If tasks failed, or if no sample could be released.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import surveysynth as ss
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _, spec = ss.example(Path(folder) / "ex", n=200, study=True)
+    ...     text = spec.read_text().replace("m = 3", "m = 1")  # quicker, for an example
+    ...     _ = spec.write_text(text.replace("[privacy]", 'inference = "paper"\\n[privacy]'))
+    ...     found = ss.coverage(
+    ...         Path(folder) / "ex" / "population.csv", spec, samples=1, n=200, size="size"
+    ...     )
+    >>> found.summary["method"].unique().tolist()
+    ['sample', 'spec']
+    """
+    from surveysynth.evaluation.studies.chosen_frame import chosen_frame_study
+    from surveysynth.evaluation.studies.frame_report import run_frame_study
+
+    study = chosen_frame_study(
+        Path(frame) if isinstance(frame, str) else frame, [spec, *also], samples=samples,
+        seed=seed, n=n, design=design, size=size, allocation=allocation, per_cluster=per_cluster,
+        clusters=clusters, within=within, laplace=laplace,
+    )  # fmt: skip
+    return run_frame_study(
+        study, None if out is None else Path(out), resume=resume, scheduler=scheduler,
+        workers=workers, progress=progress,
+    )  # fmt: skip

@@ -1,0 +1,221 @@
+"""The frame of a study: a whole public population, checked against a specification.
+
+A frame has every unit once, with the outcomes. It must be public, or of an earlier year: what a
+study says about it costs no budget of the survey. The survey's own file is refused.
+"""
+
+import filecmp
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+import numpy as np
+import pandas as pd
+
+from surveysynth._support.messages import listing, raise_problems
+from surveysynth.errors import InputError
+from surveysynth.estimation.statistics import (
+    LEVEL,
+    REPORT_COLUMNS,
+    STUDY_COLUMNS,
+    TABLE,
+    TABLE_COLUMNS,
+)
+from surveysynth.evaluation.studies.designs import Allocation, SamplingDesign
+from surveysynth.evaluation.studies.population import Population
+from surveysynth.survey.columns import missing_column
+from surveysynth.survey.declaration import Declaration, Roles, make_roles
+from surveysynth.survey.files import open_table
+from surveysynth.survey.outcome import zero_one
+from surveysynth.survey.records import (
+    Records,
+    binary_problems,
+    outcome_problem,
+    predictor_problems,
+    read_records,
+)
+
+if TYPE_CHECKING:
+    from surveysynth.spec.spec import Spec
+
+#: Columns of a study's files, which no by column may be named like.
+OWN_COLUMNS = (*TABLE_COLUMNS, *REPORT_COLUMNS, *STUDY_COLUMNS, TABLE, LEVEL)
+
+
+def default_design(spec: "Spec", size: str | None) -> str:
+    """Return the design that a specification implies.
+
+    Clusters with ``survey.psu``, else in proportion to size if there is a size, else simple random.
+    """
+    if spec.survey.psu is not None:
+        return "two_stage"
+    return "srs" if size is None else "pps"
+
+
+def allocation_of(given: str, columns: Sequence[str]) -> tuple[Allocation, str | None]:
+    """Return the rule of an allocation, and the column of the sample sizes if it names one.
+
+    Raises ``InputError`` for a word that is neither.
+    """
+    for word in get_args(Allocation):
+        if word == given:
+            return word, None
+    if given in columns:
+        return "proportional", given
+    raise InputError(
+        f"allocation: expected one of {listing(get_args(Allocation))}, or a column of the frame "
+        f"with the sample size of each stratum, got {given!r}."
+    )
+
+
+def columns_of(frame: "pd.DataFrame | Path") -> tuple[str, ...]:
+    """Return the names of the columns of a frame, in memory or a file."""
+    if isinstance(frame, Path):
+        return open_table(frame).columns
+    return tuple(map(str, frame.columns))
+
+
+def refuse_survey_file(frame: Path, spec: "Spec") -> None:
+    """Raise ``InputError`` if the frame is the confidential data file of the survey, or a copy."""
+    data = spec.data_path
+    if not (frame.is_file() and data.is_file()):
+        return
+    if frame.samefile(data) or filecmp.cmp(frame, data, shallow=False):
+        raise InputError(
+            f"--population: {frame} is the data file of the survey itself ({spec.path}: "
+            "survey.data). A study reports what it finds without protection, so its frame must be "
+            "public: name a register, a census or an earlier year's file."
+        )
+
+
+def read_frame(
+    frame: "pd.DataFrame | Path", spec: "Spec", *, size: str | None, drawn: str | None
+) -> Population:
+    """Return a frame as the population of a study.
+
+    ``frame``: one row per unit, in memory or a file. ``size``, ``drawn``: columns of the measure of
+    size and of the sample size of each stratum. Raises ``InputError`` for missing columns, blank
+    cells, values that the declared outcomes cannot have, and sizes that are not positive.
+    """
+    source = str(frame) if isinstance(frame, Path) else "the frame"
+    survey, synthesizer = spec.survey, spec.synthesizer
+    roles = make_roles(
+        synthesizer.outcome, None, spec.public_by, survey.strata, survey.psu, None,
+        synthesizer.predictors, survey.public_columns,
+    )  # fmt: skip
+    columns = columns_of(frame)
+    wanted = {"size": size, "allocation": drawn}
+    raise_problems(source, [
+        *roles.problems(columns),
+        *(f"{role}: {missing_column(name, columns, (*roles.needed, name))}"
+          for role, name in wanted.items() if name is not None and name not in columns),
+        *_name_problems(spec),
+    ])  # fmt: skip
+    numbers = dict.fromkeys((*roles.outcomes, *(name for name in wanted.values() if name)))
+    reading = replace(roles, outcomes=tuple(numbers))
+    table = open_table(frame) if isinstance(frame, Path) else None
+    raw = frame if table is None else table.read(reading.needed)
+    assert isinstance(raw, pd.DataFrame)
+    records = read_records(raw, Declaration(reading, spec.declared, source, missing="drop"))
+    raise_problems(source, [
+        *_blank_problems(raw, records, reading),
+        *predictor_problems(records, reading),
+        *_value_problems(spec, records),
+        *_size_problems(records, size),
+    ])  # fmt: skip
+    amounts = {each.name for each in spec.declared if each.is_amount} | {size, drawn}
+    data = {
+        name: _values(raw[name], records, name, number=name in amounts) for name in reading.needed
+    }
+    return Population(
+        pd.DataFrame(data, index=pd.RangeIndex(records.n)), roles.outcomes, roles.by, roles.strata,
+        size, roles.psu, (), synthesizer.predictors, drawn,
+    )  # fmt: skip
+
+
+def _values(raw: pd.Series, records: Records, name: str, *, number: bool) -> pd.Series:
+    """Return codes as text and amounts as numbers; levels of outcomes stay as in the file."""
+    if name in records.text:
+        return records.text[name].values()
+    return pd.Series(records.numbers[name]) if number else raw.reset_index(drop=True)
+
+
+def _blank_problems(raw: pd.DataFrame, records: Records, roles: Roles) -> list[str]:
+    if not records.dropped:
+        return []
+    counts = {name: int(raw[name].isna().sum()) for name in roles.needed}
+    cells = "; ".join(f"{name!r}: {count:,}" for name, count in counts.items() if count)
+    return [
+        f"{records.dropped:,} units have blank or missing cells{f' ({cells})' if cells else ''}. "
+        "The truth needs every value: fill them in, or take these units out of the frame."
+    ]
+
+
+def _name_problems(spec: "Spec") -> list[str]:
+    return [
+        f"tables.by: the files of a study already have a column {name!r}; rename the one in the "
+        "data."
+        for name in spec.by
+        if name in OWN_COLUMNS
+    ]
+
+
+def _size_problems(records: Records, size: str | None) -> list[str]:
+    if size is None:
+        return []
+    values = records.numbers[size]
+    wrong = int((~np.isfinite(values) | (values <= 0)).sum())
+    if not wrong:
+        return []
+    return [
+        f"size: {wrong:,} units have a size of {size!r} that is not a finite number above zero; "
+        "they could not be drawn. Correct them, or take them out of the frame."
+    ]
+
+
+def _value_problems(spec: "Spec", records: Records) -> list[str]:
+    outcomes, problems = spec.declared, []
+    for outcome in outcomes:
+        wrong = outcome_problem(records.numbers[outcome.name], outcome)
+        problems += [wrong] * bool(wrong)
+    for statistic in spec.binary_statistics:
+        for position in zero_one(outcomes) or range(len(outcomes)):
+            outcome = outcomes[position]
+            problems += binary_problems(records.numbers[outcome.name], outcome, statistic)
+    return problems
+
+
+def check_design(design: SamplingDesign, population: Population, spec: "Spec") -> None:
+    """Raise ``InputError`` if the design does not fit the frame or the specification."""
+    survey = spec.survey
+    if design.two_stage and survey.psu is None:
+        raise InputError("design 'two_stage' needs clusters: name their column in survey.psu.")
+    if not design.two_stage and survey.psu is not None:
+        raise InputError(
+            f"design {design.kind!r} draws no clusters, but survey.psu names some; use 'two_stage'."
+        )
+    with_replacement = design.kind == "pps_wr" or (design.two_stage and design.clusters != "srs")
+    if survey.fpc is not None and with_replacement:
+        raise InputError(
+            "survey.fpc: a sample with replacement has no finite-population correction; choose "
+            "another design, or leave fpc out of the specification."
+        )
+    if survey.stratum_sizes is not None and design.kind != "srs":
+        raise InputError(
+            f"survey.stratum_sizes are for simple random samples within strata; use design 'srs', "
+            f"not {design.kind!r}."
+        )
+    if design.n > population.n_units:
+        raise InputError(
+            f"n: samples of {design.n:,} records from a frame of {population.n_units:,} units; "
+            "lower n."
+        )
+    few = [rows for rows in population.stratum_rows if rows.size < 2]
+    if few and design.kind in ("pps", "srs"):
+        label = population.frame[population.strata].iloc[few[0][0]]
+        raise InputError(
+            f"{len(few):,} strata of the frame have one unit, such as {str(label)!r}; every "
+            "stratum needs two. Combine strata."
+        )
+    design.check(population)

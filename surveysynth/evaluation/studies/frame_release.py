@@ -1,0 +1,83 @@
+"""One release of a study on a frame: the steps of a release, in memory."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from surveysynth.estimation.clusters import refuse_clusters
+from surveysynth.estimation.estimates import Estimates
+from surveysynth.estimation.statistics import LEVEL, TABLE
+from surveysynth.release.folder.microdata import public_order
+from surveysynth.release.pipeline import facts_of, private_estimates
+from surveysynth.release.tables.table_builder import Tables, tables_of_each
+from surveysynth.spec import build
+from surveysynth.spec.spec import Spec
+from surveysynth.survey.survey import Survey
+
+NUMBERS = ("estimate", "se", "df", "ci_lower", "ci_upper")
+
+
+def released(
+    spec: Spec, survey: Survey, stream: np.random.SeedSequence
+) -> tuple[Spec, dict[str, Tables], dict[str, Estimates]]:
+    """Return the tables that a release of this survey would publish, by the steps of a release.
+
+    Nothing is written. Raises ``RefusedError`` where a release would.
+    """
+    mechanism = build.mechanism_of(spec)
+    survey = replace(survey, design=mechanism.prepared(survey.design))
+    if spec.privacy.rebuildable:
+        survey = survey.in_order(public_order(survey.design))
+    design = survey.design
+    model = build.engine_of(spec, build.model_of(spec)).of(design)
+    refuse_clusters(design, model)
+    model.prepare()
+    facts = facts_of(spec, design, mechanism, model, test=True)
+    of_mechanism, of_synthesis = map(np.random.default_rng, stream.spawn(2))
+    with warnings.catch_warnings():
+        # What a release says to its user once would be said for every sample.
+        warnings.simplefilter("ignore", UserWarning)
+        made = mechanism.run(
+            model, design, survey.confidential, of_mechanism, _silent, seeded=True
+        )
+        facts, estimates = private_estimates(facts, model, made.draws, of_synthesis, _silent)
+    return facts.spec, tables_of_each(facts.spec, design, estimates), estimates
+
+
+def _silent(stage: str) -> None:
+    """Report no stage."""
+
+
+def row_keys(spec: Spec) -> list[str]:
+    """Return the columns that name a row: table, statistic, outcome, level, by columns."""
+    return [TABLE, "statistic", "outcome", LEVEL, *spec.by]
+
+
+def long_rows(
+    spec: Spec, tables: Mapping[str, Tables], estimates: Mapping[str, Estimates]
+) -> pd.DataFrame:
+    """Return the rows of all tables below each other, with their number of records.
+
+    n is that of the one dataset, or of the synthetic dataset with the fewest records.
+    """
+    parts = []
+    names = [outcome.name for outcome in spec.declared]
+    for name, of_statistic in tables.items():
+        for each in (table for several in of_statistic.values() for table in several):
+            column = None if each.outcome is None else names.index(each.outcome)
+            n = estimates[name].lines((each.statistic, column)).n
+            part = each.frame.assign(statistic=each.statistic, outcome=each.outcome or "")
+            part[TABLE] = name
+            part["n"] = np.repeat(n, max(len(each.categories), 1)).astype(np.float64)
+            parts.append(part)
+    return pd.concat(parts, ignore_index=True).reindex(
+        columns=[*row_keys(spec), "is_margin", *NUMBERS, "n"]
+    )
+
+
+def as_text(labels: pd.DataFrame) -> pd.DataFrame:
+    """Return labels of rows as text, empty where a table has no such column."""
+    return labels.astype(object).where(labels.notna(), "").astype(str)

@@ -1,0 +1,242 @@
+"""What a study on a frame finds: measures by row, by size of row, and by table."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from surveysynth._support.fragment import fragment
+from surveysynth.estimation.statistics import LEVEL, TABLE
+from surveysynth.evaluation.methods import SAMPLE
+from surveysynth.evaluation.studies.frame_release import row_keys
+from surveysynth.evaluation.studies.frame_study import FrameStudy
+from surveysynth.evaluation.studies.measures import (
+    ROUNDING,
+    is_covered,
+    mean_with_error,
+    measure_cells,
+)
+
+if TYPE_CHECKING:
+    from surveysynth._support.types import FloatArray
+
+#: Rows of fewer records than these, in the mean sample, are a class of their own.
+BOUNDS = (30, 100, 300)
+CLASSES = ("<30", "30-100", "100-300", ">=300")
+#: A row of as many records should not fall far below the nominal level.
+ENOUGH = 100
+#: What names a table of the summary.
+PLACE = [TABLE, "statistic", "outcome"]
+
+
+@dataclass(frozen=True, repr=False)
+class CoverageResult:
+    """Results of repeated samples from a frame, by row, by size of row, and by table.
+
+    Attributes
+    ----------
+    summary
+        One row a table, statistic, outcome and method: coverage with its Monte Carlo standard
+        error, its gap to the sample's own, the worst row of at least 100 records, RMSE and length
+        over the sample's own (median row), bias in standard errors of the sample, share refused.
+    by_size
+        The same by the number of records that a row has in the mean sample.
+    rows
+        One row a row of the tables and method, with labels, truth and all measures.
+    replicates
+        Every estimate of every sample; ``row`` counts the rows of ``truth``.
+    truth
+        The rows of the frame's own tables.
+    refusals
+        Samples without a release, with the reason.
+    failed
+        Tasks that failed twice, by name, with the reason.
+    out
+        The folder with report.html, or None.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> ss.CoverageResult.__name__
+    'CoverageResult'
+    """
+
+    summary: pd.DataFrame
+    by_size: pd.DataFrame
+    rows: pd.DataFrame
+    replicates: pd.DataFrame
+    truth: pd.DataFrame
+    refusals: pd.DataFrame
+    failed: dict[str, str] = field(default_factory=dict)
+    out: Path | None = None
+
+    def __repr__(self) -> str:
+        shown = self.summary[[*PLACE, "method", "coverage", "rmse_ratio", "bias", "refused"]]
+        return shown.round(3).to_string(index=False)
+
+    def _repr_html_(self) -> str:
+        """Show the summary in notebooks."""
+        lines = [] if self.out is None else [f"Report: {self.out / 'report.html'}."]
+        failed = f"Tasks that failed: {len(self.failed):,}." if self.failed else ""
+        return fragment(
+            "Coverage on a frame", mark=failed, lines=lines, frames=[("By table", self.summary)]
+        )
+
+
+def measure(
+    study: FrameStudy,
+    replicates: pd.DataFrame,
+    refusals: pd.DataFrame,
+    failed: dict[str, str],
+    out: Path | None,
+) -> CoverageResult:
+    """Measure the finished tasks of a study against the truth of its frame."""
+    truth, keys = study.truth, row_keys(study.spec)
+    epsilons = {name: spec.privacy.stated_epsilon for name, spec in study.specs.items()}
+    named = replicates.merge(truth[["row", "statistic", "outcome"]], on="row").assign(
+        m=0, epsilon=lambda made: made["method"].map(epsilons).fillna(np.inf)
+    )
+    cells = measure_cells(named, truth[["statistic", "outcome", "row", "truth"]])
+    rows = _with_sample(cells, named)
+    labels = truth[["row", *keys, "is_margin", "units"]]
+    measured = [name for name in rows.columns if name not in ("row", "statistic", "outcome", "m")]
+    rows = labels.merge(rows[["row", *measured]], on="row")
+    order = {name: number for number, name in enumerate(study.methods)}
+    rows = rows.iloc[np.lexsort((rows["row"].to_numpy(), rows["method"].map(order).to_numpy()))]
+    covered = named.merge(truth[["row", TABLE, "truth"]], on="row")
+    covered["covered"] = is_covered(covered)
+    covered = covered.merge(rows[["row", "method", "size", "has_error"]], on=["row", "method"])
+    refused = _refused(study, refusals)
+    return CoverageResult(
+        _summary(study, rows, covered, PLACE, refused),
+        _summary(study, rows, covered, [*PLACE, "size"], refused),
+        rows.reset_index(drop=True), replicates, truth, refusals, failed, out,
+    )  # fmt: skip
+
+
+def _refused(study: FrameStudy, refusals: pd.DataFrame) -> dict[str, float]:
+    """Return the share of samples that each method refused."""
+    counts = refusals.groupby("method")["sample"].nunique()
+    return {name: float(counts.get(name, 0)) / study.replicates for name in study.methods}
+
+
+def _with_sample(cells: pd.DataFrame, replicates: pd.DataFrame) -> pd.DataFrame:
+    """Add to the measures of each row what relates them to the sample's own.
+
+    records: in the mean sample; size: its class; has_error: whether the sample has any error there;
+    length_ratio; bias_ratio: bias in standard errors of the sample.
+    """
+    own = cells[cells["method"] == SAMPLE].set_index("row")
+    records = replicates[replicates["method"] == SAMPLE].groupby("row")["n"].mean()
+    of = cells["row"]
+    n = of.map(records).to_numpy(dtype=np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return cells.assign(
+            records=n,
+            size=size_class(n),
+            has_error=(of.map(own["rmse"]) > ROUNDING * of.map(own["truth"]).abs()).to_numpy(),
+            length_ratio=cells["ci_length"] / of.map(own["ci_length"]).replace(0.0, np.nan),
+            bias_ratio=cells["bias"] / of.map(own["se"]).replace(0.0, np.nan),
+        )
+
+
+def size_class(records: "FloatArray") -> "Sequence[str]":
+    """Return the class of each number of records (n,)."""
+    return [CLASSES[place] for place in np.searchsorted(BOUNDS, records, side="right")]
+
+
+def _summary(
+    study: FrameStudy,
+    rows: pd.DataFrame,
+    covered: pd.DataFrame,
+    place: list[str],
+    refused: dict[str, float],
+) -> pd.DataFrame:
+    """Return one row a place and method, over all rows that have sampling error."""
+    rows, covered = rows[rows["has_error"]], covered[covered["has_error"]]
+    by_sample = covered.groupby([*place, "method", "sample"], sort=False)["covered"].mean()
+    known = {key: part.droplevel([*place, "method"])
+             for key, part in by_sample.groupby([*place, "method"], sort=False)}  # fmt: skip
+    lines = []
+    for key, of_place in rows.groupby(place, sort=False):
+        at = key if isinstance(key, tuple) else (key,)
+        for method in study.methods:
+            part = of_place[of_place["method"] == method]
+            mine, own = known.get((*at, method)), known.get((*at, SAMPLE))
+            lines.append({
+                **dict(zip(place, at, strict=True)), "method": method, "rows": len(part),
+                **_line(part, mine, own, study),
+                "refused": refused[method],
+            })  # fmt: skip
+    made = pd.DataFrame(lines)
+    if "size" in place and len(made):
+        first = {at: k for k, at in enumerate(dict.fromkeys(map(tuple, made[PLACE].to_numpy())))}
+        table = [first[tuple(at)] for at in made[PLACE].to_numpy()]
+        of_class = np.array([CLASSES.index(each) for each in made["size"]])
+        made = made.iloc[np.lexsort((of_class, np.array(table)))]
+    return made.reset_index(drop=True)
+
+
+def _line(
+    part: pd.DataFrame,
+    mine: "pd.Series[float] | None",
+    own: "pd.Series[float] | None",
+    study: FrameStudy,
+) -> dict[str, Any]:
+    """Return the measures of one method over the rows of one place."""
+    gap = gap_error = error = math.nan
+    if mine is not None and own is not None:
+        _, error = mean_with_error(np.asarray(mine, dtype=np.float64))
+        gap, gap_error = mean_with_error(np.asarray(mine - own, dtype=np.float64))
+    enough = part[(part["records"] >= ENOUGH) & part["coverage"].notna()]
+    worst = enough.sort_values("coverage", kind="stable").iloc[0] if len(enough) else None
+    return {
+        "coverage": part["coverage"].mean(),
+        "coverage_mcse": error,
+        "gap": gap,
+        "gap_mcse": gap_error,
+        "worst": math.nan if worst is None else float(worst["coverage"]),
+        "worst_row": "" if worst is None else row_label(worst, study),
+        "rmse_ratio": part["rmse_ratio"].median(),
+        "length_ratio": part["length_ratio"].median(),
+        "bias": part["bias_ratio"].mean(),
+        "absolute_bias": part["bias_ratio"].abs().mean(),
+    }
+
+
+def row_label(row: Any, study: FrameStudy) -> str:
+    """Return the labels of a row in words."""
+    names = [LEVEL, *study.spec.by]
+    return ", ".join(f"{name} {row[name]}" for name in names if row[name]) or "all"
+
+
+def as_json(study: FrameStudy, result: CoverageResult) -> dict[str, Any]:
+    """Return the summary of a study, JSON-ready."""
+    design = study.design
+    return {
+        "frame": study.source,
+        "units": study.population.n_units,
+        "samples": study.replicates,
+        "records": design.n,
+        "seed": study.seed,
+        "design": {"kind": design.kind, "allocation": study.population.drawn or design.allocation,
+                   "size": study.population.size},
+        "specifications": {
+            name: {"mechanism": spec.privacy.mechanism, "epsilon": spec.privacy.stated_epsilon,
+                   "model": spec.synthesizer.model, "m": spec.privacy.m}
+            for name, spec in study.specs.items()
+        },
+        "refused": _refused(study, result.refusals),
+        "failed": result.failed,
+        "tables": list(_records(result.summary)),
+        "by_size": list(_records(result.by_size)),
+    }  # fmt: skip
+
+
+def _records(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    yield from json.loads(frame.to_json(orient="records", double_precision=6))

@@ -1,0 +1,77 @@
+"""Specifications of releases, for samples of a frame."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from surveysynth.errors import InputError
+from surveysynth.spec.spec import Spec
+
+if TYPE_CHECKING:
+    from surveysynth.evaluation.studies.population import Population
+
+
+def drawn_spec(spec: Spec, population: "Population") -> Spec:
+    """Return a specification for samples of the frame, whose public sizes are those of the frame.
+
+    Rows that a release would withhold are kept, so that all are judged.
+    """
+    survey = spec.survey
+    changes: dict[str, Any] = {}
+    if survey.population_size is not None:
+        changes["population_size"] = float(population.n_units)
+    if survey.stratum_sizes is not None:
+        counts = population.frame[survey.strata].value_counts()
+        changes["stratum_sizes"] = {str(name): float(size) for name, size in counts.items()}
+    unwithheld = {
+        "tables": tuple(_unwithheld(each) for each in spec.tables),
+        "shared": None if spec.shared is None else _unwithheld(spec.shared),
+    }
+    return spec.model_copy(update={"survey": survey.model_copy(update=changes), **unwithheld})
+
+
+def _unwithheld(tables: Any) -> Any:
+    if tables.flags == "none":
+        return tables
+    return tables.model_copy(update={"flag_action": "mark"})
+
+
+def plain_estimates(spec: Spec) -> Spec:
+    """Return a specification whose tables are estimated without scaling, and carry no flags."""
+    def plain(tables: Any) -> Any:
+        return tables.model_copy(update={"linearisation": "plain", "flags": "none"})
+
+    shared = None if spec.shared is None else plain(spec.shared)
+    return spec.model_copy(update={"tables": tuple(map(plain, spec.tables)), "shared": shared})
+
+
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """Return a name that no column has."""
+    known = set(taken)
+    while name in known:
+        name += "_"
+    return name
+
+
+def require_same_tables(name: str, spec: Spec, first: Spec) -> None:
+    """Raise ``InputError`` if a specification makes other tables than the first."""
+    if spec.study is not None:
+        raise InputError(
+            f"{name}: this specification has a section [study], so its data are a population. "
+            "Give the specification of a release; options describe the design of the samples."
+        )
+
+    def tables(each: Spec) -> list[tuple[Any, ...]]:
+        own = (one.table for one in each.each_table)
+        return [(t.name, t.by, t.statistics, t.where, t.level) for t in own]
+
+    def columns(each: Spec) -> tuple[Any, ...]:
+        survey = each.survey
+        return (survey.strata, survey.psu, survey.fpc, survey.weight, survey.weights,
+                each.synthesizer.outcome, set(each.public_names))  # fmt: skip
+
+    for what, of in (("tables", tables), ("columns of the survey", columns)):
+        if of(spec) != of(first):
+            raise InputError(
+                f"{name}: the {what} differ from those of the first specification. Specifications "
+                "of one study may differ in model, formula and [privacy] alone."
+            )

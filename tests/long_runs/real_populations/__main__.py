@@ -1,0 +1,207 @@
+"""Coverage of releases on real populations: ``python -m tests.long_runs.real_populations``.
+
+``fetch DIR`` downloads the sources and writes one csv file a frame, whose units and totals are
+checked. ``run DIR`` draws samples of each frame, releases them with default settings by each of
+``SETTINGS``, and keeps what it finds in ``tests/golden/real_populations.json``; ``page`` shows that
+as Markdown. A run that was broken off continues where it was; ``--only`` and ``--setting`` run
+parts and keep the results of the others. ``sample DIR`` writes one sample a frame, with the
+specification of its release.
+"""
+
+import os
+
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+
+import argparse  # noqa: E402
+import json  # noqa: E402
+import shutil  # noqa: E402
+import tomllib  # noqa: E402
+from collections.abc import Sequence  # noqa: E402
+from dataclasses import dataclass  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
+
+import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
+
+import surveysynth as ss  # noqa: E402
+from surveysynth.evaluation.studies.designs import SamplingDesign  # noqa: E402
+from surveysynth.evaluation.studies.population import Population  # noqa: E402
+from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
+from tests.long_runs.real_populations.frames import FRAMES, Frame  # noqa: E402
+
+HERE = Path(__file__).parent
+GOLDEN = HERE.parents[1] / "golden" / "real_populations.json"
+SEED = 25
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A mechanism with its epsilon, and the number of samples."""
+
+    mechanism: str
+    epsilon: float
+    samples: int
+
+    @property
+    def words(self) -> str:
+        return f"{self.mechanism.replace('_', ' ')}, {self.epsilon}"
+
+    def specification(self, frame: Frame) -> dict[str, Any]:
+        """Sections of the specification of a frame, all else by default."""
+        sections = tomllib.loads((HERE / f"{frame.name}.toml").read_text(encoding="utf-8"))
+        own = {"mechanism": self.mechanism, "epsilon": self.epsilon}
+        sections["privacy"] = {**sections["privacy"], **own}
+        return sections
+
+
+SETTINGS = {
+    "noisy_10.8": Setting("noisy_statistics", 10.8, 100),
+    "noisy_3.6": Setting("noisy_statistics", 3.6, 100),
+    "pseudo_10.8": Setting("pseudo_posterior", 10.8, 40),
+}
+#: Columns of results by row: labels, then these.
+MEASURES = ("records", "coverage", "rmse_ratio", "length_ratio", "bias_ratio")
+
+
+def fetch(folder: Path, names: Sequence[str]) -> None:
+    """Write the frames."""
+    raw = folder / "raw"
+    raw.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        made = FRAMES[name].made(raw)
+        made.to_csv(folder / f"{name}.csv", index=False)
+        print(f"{name}: {len(made):,} units. {FRAMES[name].title}", flush=True)
+
+
+def write_sample(folder: Path, frame: Frame) -> None:
+    """Write one sample, and the specification that releases it."""
+    found = pd.read_csv(folder / f"{frame.name}.csv")
+    survey = SETTINGS["noisy_10.8"].specification(frame)["survey"]
+    chosen = dict(frame.design)
+    sampling = SamplingDesign(chosen.pop("design"), **chosen)
+    population = Population(
+        found, (frame.outcome,), (), survey["strata"], "size", survey.get("psu")
+    )
+    drawn = sampling.draw(population, np.random.default_rng(SEED)).drop(columns="size")
+    drawn.to_csv(folder / survey["data"], index=False)
+    shutil.copy(HERE / f"{frame.name}.toml", folder)
+
+
+def run(folder: Path, frame: Frame, name: str, samples: int, workers: int) -> dict[str, Any]:
+    """One frame by one setting: facts, and results by table, by size of row and by row."""
+    setting = SETTINGS[name]
+    result = ss.coverage(
+        folder / f"{frame.name}.csv", setting.specification(frame), samples=samples, seed=SEED,
+        size="size", out=folder / f"{frame.name}_{name}_{samples}", resume=True, workers=workers,
+        progress=lambda line, k, total: print(f"{frame.name} {k}/{total} {line}", flush=True),
+        **frame.design,
+    )  # fmt: skip
+    rows = result.rows[result.rows["has_error"]]
+    labels = [each for each in rows.columns if each in result.truth.columns and each != "row"]
+    own = rows[["row", "method", *(each for each in labels if each != "truth"), *MEASURES]]
+    return {
+        "mechanism": setting.mechanism, "epsilon": setting.epsilon, "samples": samples,
+        "seed": SEED, "units": frame.units, "design": dict(frame.design),
+        "refused": result.refusals["reason"].value_counts().to_dict(),
+        "failed": len(result.failed), "tables": records(result.summary),
+        "by_size": records(result.by_size), "rows": columns(own), "versions": library_versions(),
+    }  # fmt: skip
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Lines of a frame, numbers to four digits."""
+    found: list[dict[str, Any]] = json.loads(frame.to_json(orient="records", double_precision=4))
+    return found
+
+
+def columns(frame: pd.DataFrame) -> dict[str, list[Any]]:
+    """Columns of a frame, numbers to four digits: shorter than its lines."""
+    lines = records(frame)
+    return {name: [line[name] for line in lines] for name in frame.columns}
+
+
+def kept(path: Path) -> dict[str, dict[str, Any]]:
+    """Results by frame and setting."""
+    found: dict[str, dict[str, Any]] = {}
+    if path.exists():
+        found = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def keep(path: Path, frame: str, setting: str, result: dict[str, Any]) -> None:
+    """Put one result in the place of what there was of it; one line a list."""
+    every = kept(path)
+    every.setdefault(frame, {})[setting] = result
+    text = json.dumps(every, indent=None, separators=(",", ":"), allow_nan=False)
+    path.write_text(text.replace("},{", "},\n{") + "\n", encoding="utf-8")
+
+
+def page(results: dict[str, dict[str, Any]]) -> list[str]:
+    """Lines of Markdown: a table of all frames, in each cell the release beside the sample."""
+    made = [
+        "| frame | by | statistic | coverage (the sample's own) | worst row of 100 records "
+        "| RMSE | length | mean bias (absolute) |",
+        "|---" * 8 + "|",
+    ]
+    for name, by_setting in results.items():
+        for setting, result in by_setting.items():
+            words = SETTINGS[setting].words
+            own = {_place(each): each for each in result["tables"] if each["method"] == "sample"}
+            for each in result["tables"]:
+                if each["method"] != "sample":
+                    made.append(_line(name, words, each, own[_place(each)]))
+    return made
+
+
+def _place(line: dict[str, Any]) -> tuple[str, str]:
+    return line["statistic"], line["outcome"]
+
+
+def _line(name: str, words: str, line: dict[str, Any], own: dict[str, Any]) -> str:
+    statistic = " ".join(each for each in _place(line) if each)
+    numbers = [
+        f"{_number(line['coverage'])} ({_number(own['coverage'])})", _number(line["worst"]),
+        _number(line["rmse_ratio"]), _number(line["length_ratio"]),
+        f"{_number(line['bias'])} ({_number(line['absolute_bias'])})",
+    ]  # fmt: skip
+    return f"| {' | '.join([name, words, statistic, *numbers])} |"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["fetch", "sample", "run", "page"])
+    parser.add_argument("folder", type=Path, nargs="?", help="of the frames; not for page")
+    parser.add_argument("--only", nargs="+", default=list(FRAMES), choices=list(FRAMES))
+    parser.add_argument("--setting", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
+    parser.add_argument("--samples", type=int)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=GOLDEN)
+    given = parser.parse_args(arguments)
+    if given.what == "page":
+        print("\n".join(page(kept(given.out))))
+        return
+    if given.folder is None:
+        parser.error("name the folder of the frames")
+    if given.what == "fetch":
+        fetch(given.folder, given.only)
+        return
+    for name in given.only:
+        if given.what == "sample":
+            write_sample(given.folder, FRAMES[name])
+            continue
+        for setting in given.setting:
+            samples = given.samples or SETTINGS[setting].samples
+            made = run(given.folder, FRAMES[name], setting, samples, given.workers)
+            keep(given.out, name, setting, made)
+            print("\n".join(page({name: {setting: made}})), flush=True)
+
+
+if __name__ == "__main__":
+    main()
