@@ -106,8 +106,6 @@ def coverage(
     >>> import surveysynth as ss
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _, spec = ss.example(Path(folder) / "ex", n=200, study=True)
-    ...     text = spec.read_text().replace("m = 3", "m = 1")  # quicker, for an example
-    ...     _ = spec.write_text(text.replace("[privacy]", 'inference = "paper"\\n[privacy]'))
     ...     found = ss.coverage(
     ...         Path(folder) / "ex" / "population.csv", spec, samples=1, n=200, size="size"
     ...     )

@@ -75,7 +75,7 @@ def init_command(
         float | None, typer.Option(help="The population size, from a public source.")
     ] = None,
     mechanism: Annotated[
-        str | None, typer.Option(help="pseudo_posterior or noisy_statistics.")
+        str | None, typer.Option(help="noisy_statistics or pseudo_posterior.")
     ] = None,
     epsilon: Annotated[
         float | None, typer.Option(help="The privacy cost of the whole release.")

@@ -148,7 +148,8 @@ def init(
     weight
         Column of sampling weights.
     mechanism
-        "pseudo_posterior" or "noisy_statistics".
+        "noisy_statistics", which needs centre and spread (or range) of each amount, or
+        "pseudo_posterior".
     epsilon
         The privacy cost of the whole release.
     public_weights

@@ -247,12 +247,10 @@ PRIVACY_KEYS = tuple(
 )
 
 
-def promises() -> list[str]:
-    """Return one line for each mechanism: how to write it, what it promises, what it requires."""
-    return [
-        f'mechanism = "{each.model_fields["mechanism"].default}"  # {each.promise}'
-        for each in SECTIONS
-    ]
+#: What each mechanism promises and requires, by name, in a line.
+PROMISES: dict[str, str] = {
+    each.model_fields["mechanism"].default: each.promise for each in SECTIONS
+}
 
 
 def as_pseudo_posterior(privacy: PrivacySection) -> PseudoPosteriorSection:

@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 
 from surveysynth._support.messages import nearest, nearest_file
 from surveysynth.errors import InputError
-from surveysynth.spec.privacy import promises
+from surveysynth.spec.privacy import PROMISES
 from surveysynth.survey.files import SUFFIXES
 
 _TYPE_WORDS = {
@@ -37,7 +37,7 @@ REQUIRED = {
     "[outcomes.NAME] for each.",
     "privacy.mechanism": "\n    ".join(
         ["the two mechanisms promise different things, and neither is the default. Write one of",
-         *promises()]
+         *(f'mechanism = "{name}"  # {promise}' for name, promise in PROMISES.items())]
     ),
 }  # fmt: skip
 

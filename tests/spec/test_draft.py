@@ -33,6 +33,7 @@ from surveysynth.spec.draft.columns import PublicLevels, open_data
 from surveysynth.spec.draft.questions import ask_rest
 from surveysynth.spec.draft.text import draft_text
 from surveysynth.spec.draft.write import write_draft
+from surveysynth.spec.privacy import PROMISES
 from surveysynth.spec.spec import load_spec, parse_spec
 from surveysynth.survey.files import Table, open_table
 from tests.surveys import CANARIES, clustered_survey, good
@@ -179,7 +180,9 @@ def test_types_of_a_parquet_file_are_told_without_its_cells(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        ([], ["--outcome", "--weight", "--mechanism", "--epsilon"]),
+        ([], ["--outcome", "--weight", "--epsilon",
+              "--mechanism noisy_statistics (or pseudo_posterior)"]),
+        (["--outcome", "visits:count"], ["--mechanism pseudo_posterior,"]),
         (PSEUDO, ["--outcome"]),
         ([*PSEUDO, "--outcome", "salry:continuous"], ["'salry'", "Did you mean 'salary'"]),
         ([*PSEUDO, "--outcome", "salary:amount"], ["'semicontinuous'", "got 'amount'"]),
@@ -192,7 +195,7 @@ def test_types_of_a_parquet_file_are_told_without_its_cells(tmp_path: Path) -> N
         ([*PSEUDO[2:], "--outcome", "salary", "--mechanism", "laplace"], ["'laplace'"]),
         ([*PSEUDO, "--outcome", "salary", "--epsilon", "0"], ["epsilon", "above zero"]),
         ([*STRICT, "--outcome", "visits:count", "--population-size", "9000"],
-         ["kind of 'visits'", "got 'count'"]),
+         ["outcome 'visits'", "no model of counts", "pseudo_posterior", "semicontinuous"]),
         ([*PSEUDO, "--outcome", "visits:count", "--outcome", "salary"], ["got 'count'"]),
         ([*PSEUDO, "--outcome", "salary:continuous", "--constant", "salary.range=2,1",
           "--constant", "salary.scale=3"], ["range of 'salary'", "the lower first"]),
@@ -355,8 +358,8 @@ def asked(path: Path, answers: list[str], **said: Any) -> tuple[Path, str]:
 
 
 ANSWERS = [
-    "strict", "noisy_statistics", "none", "0", "3.6", "", "salary, wage", "salary", "amount",
-    "continuous", "a lot", "25000", "9,1", "15000,40000", "pay", "weight", "maybe", "n", "field",
+    "", "salary, wage", "salary", "amount", "continuous", "strict", "", "none", "0", "3.6",
+    "a lot", "25000", "9,1", "15000,40000", "pay", "weight", "maybe", "n", "field",
     "", "-3", "9000", "field, salary", "field,gender",
 ]  # fmt: skip
 
@@ -376,22 +379,69 @@ def test_questions_end_where_flags_do(data: Path) -> None:
 @pytest.mark.parametrize(
     ("mechanism", "outcomes", "offered"),
     [
+        (None, "salary", True),
         ("pseudo_posterior", "salary", True),
         ("pseudo_posterior", "salary, gender", False),
         ("noisy_statistics", "salary", False),
     ],
 )
 def test_kinds_that_are_refused_are_not_offered(
-    data: Path, mechanism: str, outcomes: str, offered: bool
+    data: Path, mechanism: str | None, outcomes: str, offered: bool
 ) -> None:
     """A count has a model of its own, for one outcome."""
-    script = Script([mechanism, "1", outcomes, "amount"])
+    script = Script([outcomes, "amount"])
     with pytest.raises(RuntimeError, match="StopIteration"):  # no more answers, at the second try
-        ask_rest(Choices(), open_data(data), script)
+        ask_rest(Choices(mechanism=mechanism), open_data(data), script)
     menu, wrong = script.told[-2:]
     kinds = ["continuous", "semicontinuous", "binary", "categorical"] + ["count"] * offered
     assert [line.split()[0] for line in menu.splitlines() if line.startswith("  ")] == kinds
     assert f"expected one of {', '.join(map(repr, kinds))}, got 'amount'" in wrong
+
+
+@pytest.mark.parametrize(
+    ("kind", "proposed", "reason"),
+    [
+        ("continuous", "noisy_statistics", "Proposed is the one with a proof."),
+        ("binary", "noisy_statistics", "a model of your own in Stan"),
+        ("", "noisy_statistics", "no public source gives the center and spread of an amount"),
+        ("count", "pseudo_posterior", "Your outcome is a count: noisy_statistics has no model of"),
+    ],
+)
+def test_a_mechanism_that_can_serve_is_proposed_with_its_reason(
+    data: Path, kind: str, proposed: str, reason: str
+) -> None:
+    """Both are described in a line each; Enter takes the proposal."""
+    script = Script(["visits", kind, ""])
+    with pytest.raises(StopIteration):  # at the question of epsilon
+        ask_rest(Choices(), open_data(data), script)
+    question = " ".join(script.told[-2].split())
+    assert question.endswith(f"Press Enter for {proposed}.")
+    assert reason in question
+    for name, promise in PROMISES.items():
+        assert f"{name} {promise}" in question
+    assert "Epsilon" in script.told[-1]
+
+
+def test_the_proposal_leaves_what_it_requires_open_where_nothing_is_answered(data: Path) -> None:
+    """Centre and spread of an amount are placeholders, which no command accepts."""
+    answers = ["salary", "continuous", "", "3.6", "", "", "weight", "n", "", "", "9000", "field"]
+    path, _ = asked(data, answers)
+    content = tomllib.loads(path.read_text())
+    assert content["privacy"]["mechanism"] == "noisy_statistics"
+    assert (content["outcomes"]["salary"]["centre"], content["outcomes"]["salary"]["spread"]) == (
+        "?", "?",
+    )  # fmt: skip
+    with pytest.raises(InputError) as caught:
+        load_spec(path)
+    for name in ("centre", "spread"):
+        assert f"outcomes.salary.{name}: expected" in str(caught.value)
+
+
+def test_a_count_by_noisy_statistics_is_refused_with_both_remedies(data: Path) -> None:
+    script = Script(["visits", "count", "noisy_statistics"])
+    with pytest.raises(StopIteration):  # at the second try
+        ask_rest(Choices(), open_data(data), script)
+    assert "Choose pseudo_posterior, or declare the count as an amount" in script.told[-1]
 
 
 def test_nothing_is_asked_that_was_said(data: Path) -> None:
@@ -407,7 +457,7 @@ def test_nothing_is_asked_that_was_said(data: Path) -> None:
 def test_kinds_levels_and_units_are_asked_for(data: Path) -> None:
     path, _ = asked(
         data,
-        ["semicontinuous", "1800", "binary", "no,yes", "categorical", "", "weight", "n", "",
+        ["semicontinuous", "binary", "categorical", "1800", "no,yes", "", "weight", "n", "",
          "unit", "1.4", "", ""],
         outcomes=tuple(map(OutcomeChoice, ("benefit", "insured", "heating"))), epsilon=1.0,
         mechanism="pseudo_posterior",

@@ -10,12 +10,12 @@ import numpy as np
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
 from surveysynth.spec.outcomes import WEIGHT
-from surveysynth.spec.privacy import NOISY_STATISTICS, PSEUDO_POSTERIOR
+from surveysynth.spec.privacy import NOISY_STATISTICS, PROMISES, PSEUDO_POSTERIOR
 from surveysynth.survey.transforms import Transform
 
 Kind = Literal["continuous", "semicontinuous", "binary", "categorical", "count"]
 KINDS: tuple[str, ...] = get_args(Kind)
-MECHANISMS = (PSEUDO_POSTERIOR, NOISY_STATISTICS)
+MECHANISMS = tuple(PROMISES)
 
 #: The value of a key that a person must fill in. No key accepts it, so check names each one.
 OPEN = "?"
@@ -126,6 +126,11 @@ def check_choices(choices: Choices, columns: Sequence[str]) -> None:
                 "public too (by, strata, psu)."
             )
     for each in choices.outcomes:
+        if each.kind == "count" and choices.strict:
+            raise InputError(
+                f"outcome {each.name!r}: {_NO_COUNTS} Choose {PSEUDO_POSTERIOR}, or declare the "
+                "count as an amount: continuous, or semicontinuous if many records have none."
+            )
         if each.kind is not None:
             check_word(f"kind of {each.name!r}", each.kind, possible_kinds(choices))
     if choices.weight in names:
@@ -135,6 +140,19 @@ def check_choices(choices: Choices, columns: Sequence[str]) -> None:
     check_positive("epsilon", choices.epsilon)
     check_positive("population-size", choices.population_size)
     check_positive("design-effect", choices.design_effect)
+
+
+_NO_COUNTS = "noisy_statistics has no model of counts; pseudo_posterior has."
+
+
+def proposed_mechanism(choices: Choices) -> tuple[str, str]:
+    """Return the mechanism to propose for these outcomes, and the reason in a sentence or two."""
+    if any(each.kind == "count" for each in choices.outcomes):
+        return PSEUDO_POSTERIOR, f"Your outcome is a count: {_NO_COUNTS}"
+    return NOISY_STATISTICS, (
+        "Proposed is the one with a proof. Take the other for a mixture, for a model of your own\n"
+        "in Stan, or if no public source gives the center and spread of an amount."
+    )
 
 
 def possible_kinds(choices: Choices) -> tuple[str, ...]:
@@ -240,7 +258,7 @@ def _one_digit(number: float) -> float:
 #: Choices without a default: questions on a terminal, otherwise required flags.
 _REQUIRED = ("outcomes", "weight", "mechanism", "epsilon")
 _FLAGS = {"outcomes": "--outcome NAME:KIND", "weight": "--weight COLUMN",
-          "mechanism": "--mechanism NAME", "epsilon": "--epsilon E"}  # fmt: skip
+          "mechanism": "--mechanism {proposed}", "epsilon": "--epsilon E"}  # fmt: skip
 
 
 def check_said(choices: Choices) -> None:
@@ -249,8 +267,14 @@ def check_said(choices: Choices) -> None:
     if missing:
         raise InputError(
             "there is no terminal for questions. Give these flags, which have no default: "
-            f"{', '.join(missing)}."
+            f"{', '.join(missing)}.".replace("{proposed}", _named(choices))
         )
+
+
+def _named(choices: Choices) -> str:
+    """Return the proposed mechanism, with the other if it is possible."""
+    proposed, _ = proposed_mechanism(choices)
+    return f"{proposed} (or {PSEUDO_POSTERIOR})" if proposed == NOISY_STATISTICS else proposed
 
 
 def read_outcomes(

@@ -13,12 +13,14 @@ from surveysynth.spec.draft.choices import (
     check_column,
     check_word,
     possible_kinds,
+    proposed_mechanism,
     read_constant,
     read_number,
     settled_amount,
     split_columns,
 )
 from surveysynth.spec.draft.columns import DataFile
+from surveysynth.spec.privacy import PROMISES
 
 T = TypeVar("T")
 
@@ -67,9 +69,10 @@ _SIZE = """
 The size of the population, from a frame or a published source, not the sum of the weights. Press
 Enter if it is unknown."""
 _MECHANISM = """
-  pseudo_posterior  influential records get less weight; its epsilon is asymptotic
-  noisy_statistics  exact noise on sums; strict differential privacy for any number of records
-Which mechanism?"""
+Which mechanism? The two promise different things, and a file has to name one.
+  {promises}
+{reason}
+Press Enter for {proposed}."""
 _EPSILON = """
 Epsilon: the privacy cost of the whole release. It is your decision and has no default. With
 noisy_statistics, one record changes the probability of any result by a factor of at most
@@ -114,17 +117,35 @@ def ask_rest(choices: Choices, data: DataFile, terminal: Terminal) -> Choices:
     types = [f"{name} ({data.types[name]})" if data.types else name for name in data.names]
     terminal.tell(f"{data.path.name} has {len(data.names)} columns: {', '.join(types)}.")
     terminal.tell("So far only the names were read. Ctrl-C stops and writes nothing.")
-    if choices.mechanism is None:
-        choices = _settle(asker, choices, _MECHANISM, "mechanism", _mechanism)
-    if choices.epsilon is None:
-        choices = _settle(asker, choices, _EPSILON, "epsilon", _number("epsilon"))
     if not choices.outcomes:
         choices = _settle(asker, choices, _OUTCOMES, "outcomes", asker.outcomes)
     kinds = possible_kinds(choices)
+    choices = replace(
+        choices, outcomes=tuple(_ask_kind(asker, each, kinds) for each in choices.outcomes)
+    )
+    if choices.mechanism is None:
+        choices = _ask_mechanism(asker, choices)
+    if choices.epsilon is None:
+        choices = _settle(asker, choices, _EPSILON, "epsilon", _number("epsilon"))
     outcomes = tuple(
-        _ask_outcome(asker, each, kinds, strict=choices.strict) for each in choices.outcomes
+        _ask_constants(asker, each, strict=choices.strict) for each in choices.outcomes
     )
     return _ask_design(asker, replace(choices, outcomes=outcomes))
+
+
+def _ask_mechanism(asker: _Asker, choices: Choices) -> Choices:
+    """Return the choices with a mechanism; the proposed one follows from the outcomes."""
+    proposed, reason = proposed_mechanism(choices)
+    words = _MECHANISM.format(
+        promises="\n  ".join(f"{name}  {promise}" for name, promise in PROMISES.items()),
+        reason=reason, proposed=proposed,
+    )  # fmt: skip
+
+    def named(text: str) -> str:
+        check_word("mechanism", text or proposed, MECHANISMS)
+        return text or proposed
+
+    return _settle(asker, choices, words, "mechanism", named)
 
 
 def _settle(
@@ -145,16 +166,20 @@ def _settle(
     return asker.ask(words, question or part.replace("_", " "), settled)
 
 
-def _ask_outcome(
-    asker: _Asker, outcome: OutcomeChoice, kinds: Sequence[str], *, strict: bool
-) -> OutcomeChoice:
-    """Return the outcome with a possible kind and the constants of that kind."""
+def _ask_kind(asker: _Asker, outcome: OutcomeChoice, kinds: Sequence[str]) -> OutcomeChoice:
+    """Return the outcome with a possible kind, or none."""
     name = outcome.name
-    if outcome.kind is None:
-        outcome = asker.ask(
-            _menu(name, kinds), f"kind of {name}", lambda text: replace(
-                outcome, kind=_word(f"kind of {name}", text, kinds))
-        )  # fmt: skip
+    if outcome.kind is not None:
+        return outcome
+    return asker.ask(
+        _menu(name, kinds), f"kind of {name}", lambda text: replace(
+            outcome, kind=_word(f"kind of {name}", text, kinds))
+    )  # fmt: skip
+
+
+def _ask_constants(asker: _Asker, outcome: OutcomeChoice, *, strict: bool) -> OutcomeChoice:
+    """Return the outcome with the constants of its kind."""
+    name = outcome.name
     if outcome.is_amount and not {"centre", "scale", "transform"} & set(outcome.constants):
         what = f"{name}, where it is not 0" if outcome.kind == "semicontinuous" else name
         words, question = _TYPICAL.format(what=what), f"typical value of {name}"
@@ -230,11 +255,6 @@ def _number(what: str) -> Callable[[str], float]:
 def _or_none(read: Callable[[str], T]) -> Callable[[str], T | None]:
     """Return ``read`` with None for an empty answer."""
     return lambda text: read(text) if text else None
-
-
-def _mechanism(text: str) -> str:
-    check_word("mechanism", text, MECHANISMS)
-    return text
 
 
 def _word(what: str, text: str, known: Sequence[str]) -> str | None:

@@ -1,18 +1,34 @@
-"""Frames of real populations: their specifications, and the checks of what is fetched.
+"""Frames of real populations: specifications, checks of what is fetched, and the model's law there.
 
-Truths: rows and classes written out by hand; files and frames that are not what they should be.
+Truths: rows and classes written out by hand; files and frames that are not what they should be; a
+frame of log-normal cells, whose law is known.
 """
 
 import hashlib
+import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from surveysynth.spec.spec import load_spec
-from tests.long_runs.real_populations.__main__ import HERE, SETTINGS, keep, kept, page
+from surveysynth.survey.transforms import Transform
+from tests.long_runs.real_populations.__main__ import (
+    DEFAULTS,
+    HERE,
+    LAW,
+    SETTINGS,
+    keep,
+    kept,
+    law_page,
+    page,
+)
 from tests.long_runs.real_populations.frames import FRAMES, PPS, Frame, Source, classes
+from tests.long_runs.real_populations.law import Units, estimates, own_estimates
+
+PAGE = HERE.parents[2] / "vignettes" / "coverage" / "real_populations.md"
 
 
 @pytest.mark.parametrize("name", list(FRAMES))
@@ -28,7 +44,7 @@ def test_specification_fits_its_frame(name: str) -> None:
     assert not spec.synthesizer.priors
 
 
-@pytest.mark.parametrize("name", list(SETTINGS))
+@pytest.mark.parametrize("name", DEFAULTS)
 def test_settings_change_mechanism_and_epsilon_alone(name: str) -> None:
     made = SETTINGS[name].specification(FRAMES["wages"])
     base = SETTINGS["noisy_10.8"].specification(FRAMES["wages"])
@@ -61,19 +77,80 @@ def test_another_frame_is_refused(tmp_path: Path) -> None:
             wrong.made(tmp_path)
 
 
+def log_normal_units() -> Units:
+    """Cells with means and SDs of their own on the log scale, drawn as fourth roots."""
+    rng, n = np.random.default_rng(4), 80_000
+    by = pd.DataFrame({"a": rng.choice(list("xyz"), n), "b": rng.choice(["u", "v"], n)})
+    cell = by.groupby(["a", "b"]).ngroup().to_numpy()
+    mean = np.array([1.0, 1.2, 2.0, 2.9, 3.0, 3.1])[cell]
+    amount = np.exp(mean + np.array([0.2, 0.9, 0.4, 0.5, 0.3, 0.6])[cell] * rng.normal(size=n))
+    return Units(amount, Transform("log"), (), 1e-2 * amount**0.25, by)
+
+
+def test_right_law_has_no_bias_and_wrong_ones_do() -> None:
+    units = log_normal_units()
+    truth = own_estimates(units, np.arange(units.amount.size), np.ones(units.amount.size))
+
+    def worst(statistic: str, *, interactions: bool, by_cell: bool) -> float:
+        found = estimates(units, interactions=interactions, by_cell=by_cell)[statistic]
+        return float(np.abs(found / truth[statistic] - 1.0).max())
+
+    for statistic in ("count", "mean", "median"):
+        right = worst(statistic, interactions=True, by_cell=True)
+        assert right < 0.04  # a ridge, and a finite frame
+        assert worst(statistic, interactions=False, by_cell=True) > 3.0 * right
+        assert worst(statistic, interactions=True, by_cell=False) > 3.0 * right
+
+
+def test_law_keeps_spikes_as_they_are() -> None:
+    units = log_normal_units()
+    zero = np.random.default_rng(5).random(units.amount.size) < 0.6
+    units = replace(units, amount=np.where(zero, 0.0, units.amount), spikes=(0.0,))
+    found = estimates(units, interactions=True, by_cell=True)
+    assert found["median"][0] < 1e-6
+    assert abs(found["mean"][0] / units.amount.mean() - 1.0) < 0.02
+
+
+def test_planted_defaults_are_wrong() -> None:
+    made = SETTINGS["planted_10.8"].specification(FRAMES["wages"])["synthesizer"]
+    assert made["predictors"] == "region + city + school"
+    assert made["covariance_by"] == []
+    assert "planted_10.8" not in DEFAULTS
+
+
 def test_page_puts_the_sample_beside_each_release(tmp_path: Path) -> None:
     line = {
         "statistic": "mean", "outcome": "acres", "method": "sample", "coverage": 0.94,
         "worst": 0.9, "rmse_ratio": 1.0, "length_ratio": 1.0, "bias": 0.0, "absolute_bias": 0.1,
     }  # fmt: skip
     release = {**line, "method": "release", "coverage": 0.71, "worst": None, "bias": -0.82}
-    keep(tmp_path / "found.json", "counties", "noisy_3.6", {"tables": [line, release]})
-    keep(tmp_path / "found.json", "communes", "noisy_3.6", {"tables": [line, line]})
-    found = kept(tmp_path / "found.json")
-    assert list(found) == ["counties", "communes"]
-    lines = page(found)
-    assert len(lines) == 3
-    assert lines[2] == (
+    few = [{**each, "size": "30-100", "coverage": each["coverage"] - 0.2}
+           for each in (line, release)]  # fmt: skip
+    many = [{**each, "size": "100-300"} for each in (line, release)]
+    fewest = [{**each, "size": "<30", "coverage": None} for each in (line, release)]
+    found = {"tables": [line, release], "by_size": [*many, *few]}
+    keep(tmp_path / "found.json", "counties", "noisy_3.6", found)
+    keep(tmp_path / "found.json", "communes", "planted_10.8", {**found, "by_size": fewest})
+    assert list(kept(tmp_path / "found.json")) == ["counties", "communes"]
+    assert page(kept(tmp_path / "found.json"))[2:] == [
         "| counties | noisy statistics, 3.6 | mean acres | 0.71 (0.94) | - | 1.00 | 1.00 "
-        "| -0.82 (0.10) |"
-    )
+        "| -0.82 (0.10) |",
+        "| communes | noisy statistics, 10.8, one covariance, main effects | mean acres "
+        "| 0.71 (0.94) | - | 1.00 | 1.00 | -0.82 (0.10) |",
+        "",
+        "| frame | release | statistic | <30 | 30-100 | 100-300 |",
+        "|---|---|---|---|---|---|",
+        "| counties | noisy statistics, 3.6 | mean acres | - | 0.51 (0.74) | 0.71 (0.94) |",
+        "| communes | noisy statistics, 10.8, one covariance, main effects | mean acres "
+        "| - (-) | - | - |",
+    ]
+
+
+def test_page_of_the_documentation_has_the_committed_laws() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    found = json.loads(LAW.read_text(encoding="utf-8"))
+    assert set(found) == set(FRAMES)
+    for line in law_page(found):
+        assert line in text
+    for name, frame in FRAMES.items():
+        assert f"| {name} | {frame.units:,} | {int(frame.design['n']):,} |" in text

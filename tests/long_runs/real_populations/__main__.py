@@ -2,10 +2,11 @@
 
 ``fetch DIR`` downloads the sources and writes one csv file a frame, whose units and totals are
 checked. ``run DIR`` draws samples of each frame, releases them with default settings by each of
-``SETTINGS``, and keeps what it finds in ``tests/golden/real_populations.json``; ``page`` shows that
+``DEFAULTS``, and keeps what it finds in ``tests/golden/real_populations.json``; ``page`` shows that
 as Markdown. A run that was broken off continues where it was; ``--only`` and ``--setting`` run
 parts and keep the results of the others. ``sample DIR`` writes one sample a frame, with the
-specification of its release.
+specification of its release. ``law DIR`` measures how wrong the model's law is on whole frames,
+for ``tests/golden/real_populations_law.json`` (``law.py``).
 """
 
 import os
@@ -30,9 +31,11 @@ from surveysynth.evaluation.studies.designs import SamplingDesign  # noqa: E402
 from surveysynth.evaluation.studies.population import Population  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from tests.long_runs.real_populations.frames import FRAMES, Frame  # noqa: E402
+from tests.long_runs.real_populations.law import bias, units_of  # noqa: E402
 
 HERE = Path(__file__).parent
 GOLDEN = HERE.parents[1] / "golden" / "real_populations.json"
+LAW = GOLDEN.with_stem("real_populations_law")
 SEED = 25
 
 
@@ -43,16 +46,23 @@ class Setting:
     mechanism: str
     epsilon: float
     samples: int
+    #: Wrong on purpose: main effects alone, and one residual covariance for all cells.
+    planted: bool = False
 
     @property
     def words(self) -> str:
-        return f"{self.mechanism.replace('_', ' ')}, {self.epsilon}"
+        wrong = ", one covariance, main effects" if self.planted else ""
+        return f"{self.mechanism.replace('_', ' ')}, {self.epsilon}{wrong}"
 
     def specification(self, frame: Frame) -> dict[str, Any]:
         """Sections of the specification of a frame, all else by default."""
         sections = tomllib.loads((HERE / f"{frame.name}.toml").read_text(encoding="utf-8"))
         own = {"mechanism": self.mechanism, "epsilon": self.epsilon}
         sections["privacy"] = {**sections["privacy"], **own}
+        if self.planted:
+            columns = dict.fromkeys([sections["survey"]["strata"], *sections["tables"]["by"]])
+            sections["synthesizer"]["predictors"] = " + ".join(columns)
+            sections["synthesizer"]["covariance_by"] = []
         return sections
 
 
@@ -60,7 +70,10 @@ SETTINGS = {
     "noisy_10.8": Setting("noisy_statistics", 10.8, 100),
     "noisy_3.6": Setting("noisy_statistics", 3.6, 100),
     "pseudo_10.8": Setting("pseudo_posterior", 10.8, 40),
+    "planted_10.8": Setting("noisy_statistics", 10.8, 40, planted=True),
 }
+#: What is run if nothing is named.
+DEFAULTS = [name for name, setting in SETTINGS.items() if not setting.planted]
 #: Columns of results by row: labels, then these.
 MEASURES = ("records", "coverage", "rmse_ratio", "length_ratio", "bias_ratio")
 
@@ -75,12 +88,38 @@ def fetch(folder: Path, names: Sequence[str]) -> None:
         print(f"{name}: {len(made):,} units. {FRAMES[name].title}", flush=True)
 
 
+def design_of(frame: Frame) -> SamplingDesign:
+    """The design of its samples."""
+    chosen = dict(frame.design)
+    return SamplingDesign(chosen.pop("design"), **chosen)
+
+
+def write_laws(folder: Path, names: Sequence[str], path: Path = LAW) -> None:
+    """Measure the bias of the law on whole frames, and keep what there was of others."""
+    every = kept(path)
+    for name in names:
+        frame, found = FRAMES[name], pd.read_csv(folder / f"{name}.csv")
+        design = design_of(frame)
+        units, population = units_of(found, HERE / f"{name}.toml", design)
+        every[name] = bias(units, population, design, SEED)
+    path.write_text(json.dumps(every, indent=1) + "\n", encoding="utf-8")
+    print("\n".join(law_page(every)))
+
+
+def law_page(every: dict[str, dict[str, Any]]) -> list[str]:
+    """Lines of Markdown: counts / means / medians, root mean square over rows."""
+    variants = list(next(iter(every.values())))[1:]
+    made = [_row("frame", *variants), "|---" * (1 + len(variants)) + "|"]
+    for name, found in every.items():
+        cells = [" / ".join(f"{each['rms']:.2f}" for each in found[v].values()) for v in variants]
+        made.append(_row(name, *cells))
+    return made
+
+
 def write_sample(folder: Path, frame: Frame) -> None:
     """Write one sample, and the specification that releases it."""
     found = pd.read_csv(folder / f"{frame.name}.csv")
-    survey = SETTINGS["noisy_10.8"].specification(frame)["survey"]
-    chosen = dict(frame.design)
-    sampling = SamplingDesign(chosen.pop("design"), **chosen)
+    survey, sampling = SETTINGS["noisy_10.8"].specification(frame)["survey"], design_of(frame)
     population = Population(
         found, (frame.outcome,), (), survey["strata"], "size", survey.get("psu")
     )
@@ -139,34 +178,53 @@ def keep(path: Path, frame: str, setting: str, result: dict[str, Any]) -> None:
 
 
 def page(results: dict[str, dict[str, Any]]) -> list[str]:
-    """Lines of Markdown: a table of all frames, in each cell the release beside the sample."""
+    """Lines of Markdown: every table of every release, then coverage by size of row."""
     made = [
-        "| frame | by | statistic | coverage (the sample's own) | worst row of 100 records "
+        "| frame | release | statistic | coverage (the sample's own) | worst row of 100 records "
         "| RMSE | length | mean bias (absolute) |",
         "|---" * 8 + "|",
     ]
-    for name, by_setting in results.items():
-        for setting, result in by_setting.items():
-            words = SETTINGS[setting].words
-            own = {_place(each): each for each in result["tables"] if each["method"] == "sample"}
-            for each in result["tables"]:
-                if each["method"] != "sample":
-                    made.append(_line(name, words, each, own[_place(each)]))
+    parts = [(name, *each) for name, found in results.items() for each in found.items()]
+    for name, setting, result in parts:
+        for line, own in _beside_sample(result["tables"], ("statistic", "outcome")):
+            numbers = [
+                _coverage(line, own), _number(line["worst"]), _number(line["rmse_ratio"]),
+                _number(line["length_ratio"]),
+                f"{_number(line['bias'])} ({_number(line['absolute_bias'])})",
+            ]  # fmt: skip
+            made.append(_row(name, SETTINGS[setting].words, _words(line), *numbers))
+    sizes = list(dict.fromkeys(each["size"] for *_, found in parts for each in found["by_size"]))
+    sizes.sort(key=lambda size: int(size.strip("<>=").split("-")[0]) - size.startswith("<"))
+    made += ["", _row("frame", "release", "statistic", *sizes), "|---" * (3 + len(sizes)) + "|"]
+    for name, setting, result in parts:
+        of_table: dict[str, dict[str, str]] = {}
+        for line, own in _beside_sample(result["by_size"], ("statistic", "outcome", "size")):
+            of_table.setdefault(_words(line), {})[line["size"]] = _coverage(line, own)
+        for statistic, found in of_table.items():
+            numbers = [found.get(size, "-") for size in sizes]
+            made.append(_row(name, SETTINGS[setting].words, statistic, *numbers))
     return made
 
 
-def _place(line: dict[str, Any]) -> tuple[str, str]:
-    return line["statistic"], line["outcome"]
+def _beside_sample(
+    lines: list[dict[str, Any]], place: tuple[str, ...]
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Every line of a release with the sample's own line of the same place."""
+    own = {tuple(each[key] for key in place): each for each in lines if each["method"] == "sample"}
+    releases = [each for each in lines if each["method"] != "sample"]
+    return [(each, own[tuple(each[key] for key in place)]) for each in releases]
 
 
-def _line(name: str, words: str, line: dict[str, Any], own: dict[str, Any]) -> str:
-    statistic = " ".join(each for each in _place(line) if each)
-    numbers = [
-        f"{_number(line['coverage'])} ({_number(own['coverage'])})", _number(line["worst"]),
-        _number(line["rmse_ratio"]), _number(line["length_ratio"]),
-        f"{_number(line['bias'])} ({_number(line['absolute_bias'])})",
-    ]  # fmt: skip
-    return f"| {' | '.join([name, words, statistic, *numbers])} |"
+def _words(line: dict[str, Any]) -> str:
+    return f"{line['statistic']} {line['outcome']}".strip()
+
+
+def _coverage(line: dict[str, Any], own: dict[str, Any]) -> str:
+    return f"{_number(line['coverage'])} ({_number(own['coverage'])})"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _number(value: float | None) -> str:
@@ -176,10 +234,10 @@ def _number(value: float | None) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["fetch", "sample", "run", "page"])
+    parser.add_argument("what", choices=["fetch", "law", "sample", "run", "page"])
     parser.add_argument("folder", type=Path, nargs="?", help="of the frames; not for page")
     parser.add_argument("--only", nargs="+", default=list(FRAMES), choices=list(FRAMES))
-    parser.add_argument("--setting", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
+    parser.add_argument("--setting", nargs="+", default=DEFAULTS, choices=list(SETTINGS))
     parser.add_argument("--samples", type=int)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", type=Path, default=GOLDEN)
@@ -191,6 +249,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("name the folder of the frames")
     if given.what == "fetch":
         fetch(given.folder, given.only)
+        return
+    if given.what == "law":
+        write_laws(given.folder, given.only)
         return
     for name in given.only:
         if given.what == "sample":
