@@ -151,9 +151,12 @@ def smooth_kappa(kappa: FloatArray, n: FloatArray, m: int, *, noisy: bool) -> Fl
     if not known.any():
         return np.ones_like(kappa)
     if noisy:
-        share = np.where(np.isfinite(n), n, 1.0) / np.nanmax(n)
+        result, sized = np.ones_like(kappa), np.isfinite(n)
+        share = n[sized] / n[sized].max()
         basis = np.stack([share.min() / share, share], axis=1)
-        return np.asarray(1.0 + basis @ optimize.nnls(basis[known], (kappa - 1.0)[known])[0])
+        parts = optimize.nnls(basis[known[sized]], kappa[known] - 1.0)[0]
+        result[sized] += basis @ parts
+        return result
     mean = float(kappa[known].mean())
     return np.full_like(kappa, (PRIOR_DRAWS + (m - 1) * mean) / (PRIOR_DRAWS + m - 1))
 

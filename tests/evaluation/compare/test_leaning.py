@@ -1,8 +1,6 @@
 """Leans of tables. Truth: repeated samples of a regression, whose distances have an empirical
 covariance; sums written out; releases of samples from a right and from a wrong model."""
 
-import json
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -16,7 +14,7 @@ from surveysynth.evaluation.compare.leaning import (
     scores,
     smooth_kappa,
 )
-from tests.long_runs.leaning_study import CASES, GOLDEN, leans_of
+from tests.long_runs.leaning_study import CASES, leans_of
 
 N, M, R = 300, 3, 4
 
@@ -187,12 +185,3 @@ def test_a_release_of_a_wrong_model_is_reported_and_of_a_right_one_is_not() -> N
     assert ("mean", "rows by gender") in [(each.key[0], each.rows) for each in found]
     # Counts add up to a public total and cannot all lean.
     assert np.isnan([each.lean.p for each in wrong if each.key[0] == "count"]).all()
-
-
-def test_the_study_is_kept_and_reaches_its_targets() -> None:
-    kept = json.loads(GOLDEN.read_text())
-    for name, found in kept.items():
-        if name.endswith("right"):  # two standard errors of a share of 5%
-            assert found["beyond_chance"] <= 0.05 + 2.0 * (0.05 * 0.95 / found["releases"]) ** 0.5
-        elif "10.8" in name:
-            assert found["reported"] >= 0.8
